@@ -1,0 +1,45 @@
+# Both commands do all the set-up from a fresh clone: Python 3.10 or later and make are enough.
+#   make demo   install, then run the main job on the embedded dataset
+#   make test   install, then lint, types and the whole test suite
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test install lint types tests bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/hierlearn inspect icd10cm --depth 1
+	$(BIN)/hierlearn data describe icd10cm --out demo
+
+test: $(VENV)/.installed-dev lint types tests
+
+install: $(VENV)/.installed
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+tests: $(VENV)/.installed-dev
+	$(BIN)/pytest -n 2 -q
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/bench_hierarchy.py
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "hierlearn needs Python 3.10 or later; set PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . -c constraints.txt
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo

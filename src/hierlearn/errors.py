@@ -1,0 +1,61 @@
+"""The errors of hierlearn and their wording: one sentence that shows both sides and the remedy."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+class HierlearnError(ValueError):
+    """Base of every error that the user can mend; the command line prints it as one line."""
+
+
+class HierarchyError(HierlearnError):
+    """The taxonomy itself is unusable: a cycle, a duplicate, an unknown parent."""
+
+
+class LabelError(HierlearnError):
+    """A label is not a class of the hierarchy, or could be several."""
+
+
+class DataError(HierlearnError):
+    """A data file or table does not hold what it should."""
+
+
+class DownloadError(HierlearnError):
+    """A file could not be fetched, or is not the file it claims to be."""
+
+
+def quoted(names: Iterable[object], most: int = 5) -> str:
+    """Return ``'a', 'b' and 3 more``: a list short enough for one sentence."""
+    shown = [repr(name) for name in names]
+    if len(shown) > most:
+        return f"{', '.join(shown[:most])} and {len(shown) - most} more"
+    return ", ".join(shown)
+
+
+def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
+    """Return a clause that names the nearest known names, or an empty string."""
+    near = difflib.get_close_matches(name, list(known), n=most, cutoff=0.6)
+    return f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """Word an unknown registry name, with the known ones."""
+    known = sorted(known)
+    hint = did_you_mean(name, known) or ";"
+    return f"unknown {kind} {name!r}{hint} known: {', '.join(known)}"
+
+
+def place(path: Path | str, line: int | None = None, column: str | None = None) -> str:
+    """Word a place in a file: ``data.csv, line 3, column 'width'``."""
+    text = str(path)
+    if line is not None:
+        text += f", line {line}"
+    if column is not None:
+        text += f", column {column!r}"
+    return text

@@ -1,0 +1,75 @@
+import os
+
+import pytest
+
+from hierlearn.errors import DataError
+from hierlearn.files import atomic_write, read_rows, read_text
+
+
+def test_line_ends_and_byte_order_mark_are_normalised(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\rthree\n")
+    assert read_text(path) == "one\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\t\n"])
+def test_an_empty_file_is_refused(tmp_path, content):
+    path = tmp_path / "a.txt"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.txt is empty"):
+        read_text(path)
+
+
+def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("eins\nzwei\nfünf\n".encode("latin1"))
+    with pytest.raises(DataError, match=r"a\.txt, line 3: byte 0xfc is not UTF-8; convert"):
+        read_text(path)
+
+
+def test_missing_file_and_folder(tmp_path):
+    with pytest.raises(DataError, match="no such file"):
+        read_text(tmp_path / "absent.csv")
+    with pytest.raises(DataError, match="is a folder, not a file"):
+        read_text(tmp_path)
+
+
+def test_rows_keep_their_line_numbers_over_quoted_breaks(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('a,b\n"x\ny",1\n\n2,3\n')
+    assert read_rows(path) == (["a", "b"], [(3, ["x\ny", "1"]), (5, ["2", "3"])])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\n1,2,3\n", r"a\.csv, line 2: 3 cells, but the header has 2"),
+        ("a,b\n1\n", r"a\.csv, line 2: 1 cells, but the header has 2"),
+        ("a,a\n1,2\n", r"line 1: two columns have the name 'a'"),
+        ('a,b\n"1,2\n', r"a\.csv, line 2: unexpected end of data"),
+    ],
+)
+def test_malformed_tables_name_the_line(tmp_path, content, message):
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_rows(path)
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(TypeError), atomic_write(path) as file:
+        file.writelines(["half", 1])
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_write_makes_folders_and_honours_the_umask(tmp_path):
+    path = tmp_path / "deep" / "a.txt"
+    with atomic_write(path) as file:
+        file.write("new")
+    assert path.read_text() == "new"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
