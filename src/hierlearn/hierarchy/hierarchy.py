@@ -1,0 +1,408 @@
+"""Hierarchy: the taxonomy of C classes, immutable, in level order.
+
+A class is a node of a tree, forest or DAG; the root above the top classes is implicit and is no
+class. Classes are numbered by level, siblings together, names in natural order ("2" before "10"),
+so the numbering depends on the taxonomy alone and never on the order in which it was read.
+
+A node is its path: ``animal/dog`` and ``plant/dog`` are two classes. In a DAG, where a node has
+several paths, its name is its id. A bare name (``dog``) finds its class where only one bears it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from hierlearn.errors import HierarchyError, HierlearnError, LabelError
+from hierlearn.hierarchy import draw
+from hierlearn.hierarchy.build import Builders
+from hierlearn.hierarchy.lca import DagLCA, TreeLCA, lca
+from hierlearn.hierarchy.names import natural_ranks
+from hierlearn.hierarchy.nodes import L, Label, NamedBy, Nodes
+from hierlearn.hierarchy.structure import Cycle, arrange, expand_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    import networkx as nx
+    from numpy.typing import ArrayLike
+    from scipy.sparse import csr_array
+    from torch import Tensor
+
+    from hierlearn.hierarchy.structure import Ints
+
+FORMAT = "hierlearn.hierarchy"
+
+
+class Hierarchy(Nodes, Builders):
+    """An immutable taxonomy of C classes in level order.
+
+    Build one with ``from_paths``, ``from_edges``, ``from_parents``, ``from_nested``,
+    ``from_networkx``, ``from_frame``, ``from_json`` or ``read``.
+
+    Methods that take a class take its number, its name or an unambiguous bare name; given a number
+    they answer in numbers, given a name in names.
+
+    Example:
+        >>> h = Hierarchy.from_paths(["animal/dog/pug", "animal/cat", "plant/oak"])
+        >>> h.names
+        ('animal', 'plant', 'animal/cat', 'animal/dog', 'plant/oak', 'animal/dog/pug')
+        >>> h.lca("pug", "cat")
+        'animal'
+    """
+
+    def __init__(self, *_: object, **__: object) -> None:
+        raise TypeError("build a Hierarchy with Hierarchy.from_paths, from_edges, ... or read")
+
+    @classmethod
+    def _assemble(
+        cls,
+        bare: Sequence[str],
+        child: Ints,
+        parent: Ints,
+        *,
+        sep: str,
+        root: str = "root",
+        named_by: NamedBy | None = None,
+        ranks: Ints | None = None,
+    ) -> Hierarchy:
+        """Make the hierarchy of the nodes ``bare`` and the edges ``parent[i] -> child[i]``."""
+        if not len(bare):
+            raise HierarchyError("a hierarchy needs at least one class; this one has none")
+        ranks = natural_ranks(bare) if ranks is None else ranks
+        try:
+            structure, order = arrange(child, parent, len(bare), ranks)
+        except Cycle as cycle:
+            nodes = [*cycle.nodes, cycle.nodes[0]]
+            names = " -> ".join(repr(bare[node]) for node in nodes)
+            kind = "class is its own parent" if len(nodes) == 2 else "cycle"
+            raise HierarchyError(f"{kind}: {names}; remove one of these edges") from None
+        self = object.__new__(cls)
+        state = {
+            "structure": structure,
+            "bare_names": tuple(bare[node] for node in order),
+            "sep": sep,
+            "root": root,
+            "named_by": named_by or ("path" if structure.is_tree else "id"),
+            "device_cache": {},
+        }
+        self.__dict__.update(state)
+        self._refuse_repeats()
+        return self
+
+    def _refuse_repeats(self) -> None:
+        if self.named_by == "path":
+            above = self.structure.first_parents.tolist()
+            keys: Iterable[tuple[int, str]] = zip(above, self.bare_names, strict=True)
+        else:
+            keys = ((0, name) for name in self.bare_names)
+        seen: set[tuple[int, str]] = set()
+        for number, key in enumerate(keys):
+            if key in seen:
+                raise HierarchyError(f"duplicate path {self.names[number]!r}: name each class once")
+            seen.add(key)
+
+    # ------------------------------------------------------------------ relatives
+
+    def parents(self, c: L) -> tuple[L, ...]:
+        """Return the parents of a class; none for a top class."""
+        number = self.index(c)
+        offsets = self.structure.parent_offsets
+        return self._answer(c, self.structure.parent_ids[offsets[number] : offsets[number + 1]])
+
+    def children(self, c: L) -> tuple[L, ...]:
+        """Return the children of a class; none for a leaf."""
+        number = self.index(c)
+        offsets, ids = self.structure.children
+        return self._answer(c, ids[offsets[number] : offsets[number + 1]])
+
+    def ancestors(self, c: L) -> tuple[L, ...]:
+        """Return the ancestors of a class, top first, without the class itself."""
+        number = self.index(c)
+        offsets, ids = self.structure.closure
+        return self._answer(c, ids[offsets[number] : offsets[number + 1] - 1])
+
+    def descendants(self, c: L) -> tuple[L, ...]:
+        """Return the descendants of a class in class order, without the class itself."""
+        offsets, ids = self.structure.children
+        frontier = np.array([self.index(c)])
+        found: list[Ints] = []
+        while len(frontier):
+            positions, _ = expand_ranges(offsets, frontier)
+            frontier = np.unique(ids[positions])
+            found.append(frontier)
+        return self._answer(c, np.unique(np.concatenate(found)))
+
+    def closure(self, labels: Iterable[Label]) -> tuple[Any, ...]:
+        """Return a label set with all its ancestors, in class order."""
+        labels = list(labels)
+        rows = np.array([self.index(label) for label in labels], dtype=np.int64)
+        offsets, ids = self.structure.closure
+        positions, _ = expand_ranges(offsets, rows)
+        asked: Label = "" if any(isinstance(label, str) for label in labels) else 0
+        return self._answer(asked, np.unique(ids[positions]))
+
+    # ------------------------------------------------------------------ common ancestors
+
+    @cached_property
+    def _lca_solver(self) -> TreeLCA | DagLCA:
+        return TreeLCA(self.structure) if self.is_tree else DagLCA(self.structure)
+
+    def lca(self, a: L, b: L) -> L | None:
+        """Return the lowest common ancestor of two classes; None for the implicit root.
+
+        A class counts as its own ancestor. In a DAG: the common ancestor of smallest height, of
+        those the deepest, of those the first.
+        """
+        pair = np.array([self.index(a)]), np.array([self.index(b)])
+        found = int(self._lca_solver(*pair)[0])
+        if found < 0:
+            return None
+        return self.names[found] if isinstance(a, str) else found
+
+    def lcas(self, a: ArrayLike, b: ArrayLike) -> Ints:
+        """Return the lowest common ancestor of each pair of class numbers; -1 for the root."""
+        left, right = np.broadcast_arrays(np.asarray(a), np.asarray(b))
+        for side in (left, right):
+            if side.dtype.kind not in "iu" and side.size:
+                raise LabelError(f"class numbers must be integers, not {side.dtype}")
+            if side.size and not 0 <= int(side.min()) <= int(side.max()) < len(self):
+                raise LabelError(
+                    f"class numbers {int(side.min())}..{int(side.max())} leave 0..{len(self) - 1}"
+                )
+        flat = (side.ravel().astype(np.int64, copy=False) for side in (left, right))
+        return lca(self._lca_solver, *flat).reshape(left.shape)
+
+    def lca_heights(self, a: ArrayLike, b: ArrayLike) -> Ints:
+        """Return the height of the lowest common ancestor of each pair of class numbers."""
+        return self._heights_with_root[self.lcas(a, b)]
+
+    @cached_property
+    def _heights_with_root(self) -> Ints:
+        return np.append(self.heights, self.root_height)  # the root's number is -1
+
+    # ------------------------------------------------------------------ labels as matrices
+
+    def close(self, offsets: Ints, numbers: Ints) -> tuple[Ints, Ints]:
+        """Close CSR rows of class numbers under ancestors, without repeats, ascending."""
+        rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        closure_offsets, ids = self.structure.closure
+        positions, sizes = expand_ranges(closure_offsets, numbers)
+        keys = np.repeat(rows, sizes) * len(self) + ids[positions]
+        if len(keys) and not np.all(keys[1:] > keys[:-1]):  # one label a row is sorted already
+            keys = np.unique(keys)
+        closed = np.searchsorted(keys, np.arange(len(offsets)) * len(self))
+        return closed, keys % len(self)
+
+    @overload
+    def encode(self, rows: Iterable[Label | Iterable[Label] | None]) -> Tensor: ...
+    @overload
+    def encode(
+        self, rows: Iterable[Label | Iterable[Label] | None], *, sparse: Literal[True]
+    ) -> csr_array: ...
+    def encode(
+        self, rows: Iterable[Label | Iterable[Label] | None], *, sparse: bool = False
+    ) -> Any:
+        """Return the closed multi-hot targets of rows of labels.
+
+        Args:
+            rows: a label, an iterable of labels or None a row; a label is a path, an unambiguous
+                bare name or a class number, at any level.
+            sparse: return a SciPy CSR array, for when N x C does not fit.
+
+        Returns:
+            (N, C) bool, closed under ancestors.
+        """
+        offsets, numbers = self.close(*self.look_up(rows))
+        shape = (len(offsets) - 1, len(self))
+        if sparse:
+            from scipy.sparse import csr_array
+
+            return csr_array((np.ones(len(numbers), dtype=bool), numbers, offsets), shape=shape)
+        import torch
+
+        targets = torch.zeros(shape, dtype=torch.bool)
+        flat = np.repeat(np.arange(shape[0]) * shape[1], np.diff(offsets)) + numbers
+        return targets.view(-1).index_fill_(0, torch.from_numpy(flat), True).view(shape)
+
+    def decode(self, targets: Tensor | csr_array, *, terminal: bool = True) -> list[list[str]]:
+        """Return the labels of each row of targets.
+
+        Args:
+            targets: (N, C) bool tensor, or a SciPy sparse array.
+            terminal: name the most specific classes only; otherwise every positive class.
+        """
+        if tuple(targets.shape[1:]) != (len(self),):
+            raise HierlearnError(f"targets {tuple(targets.shape)} must be (N, {len(self)})")
+        import torch
+
+        if isinstance(targets, torch.Tensor):
+            rows, numbers = (part.numpy() for part in torch.where(targets.cpu() != 0))
+        else:
+            # SciPy's nonzero leaves out stored zeros; its indices may be unsorted and of 32 bits.
+            rows, numbers = (part.astype(np.int64) for part in targets.nonzero())
+            order = np.lexsort((numbers, rows))
+            rows, numbers = rows[order], numbers[order]
+        if terminal:
+            keep = self.most_specific(rows, numbers)
+            rows, numbers = rows[keep], numbers[keep]
+        labels: list[list[str]] = [[] for _ in range(targets.shape[0])]
+        for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
+            labels[row].append(self.names[number])
+        return labels
+
+    def most_specific(self, rows: Ints, numbers: Ints) -> Any:
+        """Tell which positive entries (row, class) have no positive child in their row."""
+        offsets = self.structure.parent_offsets
+        edges, fan_in = expand_ranges(offsets, numbers)
+        covered = np.repeat(rows, fan_in) * len(self) + self.structure.parent_ids[edges]
+        return ~np.isin(rows * len(self) + numbers, covered)
+
+    # ------------------------------------------------------------------ along the hierarchy
+
+    def max_up(self, x: Tensor) -> Tensor:
+        """Give each class the maximum over itself and its descendants; x is (..., C)."""
+        return self._propagate(x, "up", "max")
+
+    def sum_up(self, x: Tensor) -> Tensor:
+        """Give each class the sum over itself and its descendants, each once; x is (..., C)."""
+        return self._propagate(x, "up", "sum")
+
+    def logsumexp_up(self, x: Tensor) -> Tensor:
+        """Give each class log(sum(exp)) over itself and its descendants; x is (..., C)."""
+        from hierlearn.hierarchy import propagate
+
+        propagate.check(x, len(self))
+        return propagate.logsumexp_up(x, propagate.routes_on(self, x.device))
+
+    def max_down(self, x: Tensor) -> Tensor:
+        """Give each class the maximum over itself and its ancestors; x is (..., C)."""
+        return self._propagate(x, "down", "max")
+
+    def sum_down(self, x: Tensor) -> Tensor:
+        """Give each class the sum over itself and its ancestors, each once; x is (..., C)."""
+        return self._propagate(x, "down", "sum")
+
+    def _propagate(self, x: Tensor, way: str, reduce: str) -> Tensor:
+        from hierlearn.hierarchy import propagate
+
+        propagate.check(x, len(self))
+        step = propagate.up if way == "up" else propagate.down
+        return step(x, propagate.routes_on(self, x.device), reduce)
+
+    # ------------------------------------------------------------------ parts of it
+
+    def restrict(self, classes: Iterable[Label]) -> Hierarchy:
+        """Return the sub-hierarchy of the given classes and their ancestors."""
+        keep = np.array(self.closure([self.index(label) for label in classes]), dtype=np.int64)
+        place = np.full(len(self), -1, dtype=np.int64)
+        place[keep] = np.arange(len(keep))
+        child, parent = self.structure.edge_children, self.structure.parent_ids
+        inside = place[child] >= 0
+        return Hierarchy._assemble(
+            [self.bare_names[number] for number in keep],
+            place[child[inside]],
+            place[parent[inside]],
+            sep=self.sep,
+            root=self.root,
+            named_by=self.named_by,
+        )
+
+    def prune(self, min_count: int, counts: ArrayLike) -> Hierarchy:
+        """Return the sub-hierarchy of the classes with at least ``min_count`` rows.
+
+        Args:
+            min_count: the fewest rows a class may have.
+            counts: (C,) rows of each class, ancestors counted (``encode(...).sum(0)``).
+        """
+        counts = np.asarray(counts)
+        if counts.shape != (len(self),):
+            raise HierarchyError(f"counts {counts.shape} must be ({len(self)},)")
+        return self.restrict(int(number) for number in np.flatnonzero(counts >= min_count))
+
+    # ------------------------------------------------------------------ identity and exchange
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The sha256 of the canonical form: equal taxonomies, equal fingerprints."""
+        form = [self.named_by, self.sep, self.bare_names, self._parent_lists()]
+        return hashlib.sha256(json.dumps(form, separators=(",", ":")).encode()).hexdigest()
+
+    def _parent_lists(self) -> list[list[int]]:
+        flat, offsets = self.structure.parent_ids.tolist(), self.structure.parent_offsets.tolist()
+        return [flat[a:b] for a, b in pairwise(offsets)]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Hierarchy):
+            return NotImplemented
+        return self is other or self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Hierarchy.from_json, (self.to_json(),)
+
+    def __copy__(self) -> Hierarchy:
+        return self
+
+    def __deepcopy__(self, _: object) -> Hierarchy:
+        return self
+
+    def to_json(self) -> str:
+        """Return the hierarchy as JSON text that ``from_json`` and ``read`` take."""
+        form = {
+            "format": FORMAT,
+            "version": 1,
+            "named_by": self.named_by,
+            "sep": self.sep,
+            "root": self.root,
+            "names": self.bare_names,
+            "parents": self._parent_lists(),
+        }
+        return json.dumps(form, ensure_ascii=False)
+
+    def to_networkx(self) -> nx.DiGraph[str]:
+        """Return a networkx DiGraph, edges from parent to child, classes named by ``names``."""
+        import networkx as nx
+
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        graph.add_nodes_from(self.names)
+        child, parent = self.structure.edge_children, self.structure.parent_ids
+        graph.add_edges_from(
+            (self.names[p], self.names[c]) for p, c in zip(parent, child, strict=True)
+        )
+        return graph
+
+    def draw(
+        self,
+        *,
+        depth: int | None = None,
+        breadth: int | None = 12,
+        counts: ArrayLike | None = None,
+    ) -> str:
+        """Return the hierarchy as a text tree.
+
+        Args:
+            depth: fold whatever lies deeper than this level.
+            breadth: show at most this many children of a class.
+            counts: (C,) a number to show behind each class; by default its descendants.
+        """
+        return draw.as_text(self, depth=depth, breadth=breadth, counts=counts)
+
+    def to_svg(
+        self,
+        path: Path | str | None = None,
+        *,
+        depth: int | None = None,
+        breadth: int | None = 12,
+        counts: ArrayLike | None = None,
+    ) -> str:
+        """Return the hierarchy as a drawing in SVG, and write it to ``path`` if given."""
+        return draw.as_svg(self, path, depth=depth, breadth=breadth, counts=counts)

@@ -1,0 +1,92 @@
+"""What may be the name of a class: checks, paths and their natural order."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hierlearn.errors import HierarchyError, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hierlearn.hierarchy.nodes import NamedBy
+    from hierlearn.hierarchy.structure import Ints
+
+DIGITS = re.compile("[0-9]+")
+NAMINGS = ("path", "id")
+
+
+def natural_ranks(names: Sequence[str]) -> Ints:
+    """Return the place of each name in natural order, where "2" comes before "10"."""
+    keys = [DIGITS.sub(lambda run: run.group().zfill(20), name) for name in names]
+    order = sorted(range(len(names)), key=lambda number: (keys[number], names[number]))
+    ranks = np.empty(len(names), dtype=np.int64)
+    ranks[order] = np.arange(len(names))
+    return ranks
+
+
+def as_text(name: object) -> str:
+    """Return an id as text; integers are ids too."""
+    if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
+        return str(name)
+    if not isinstance(name, str):
+        raise HierarchyError(f"a class name is text, not {name!r} ({type(name).__name__})")
+    return name
+
+
+def checked(name: object, sep: str) -> str:
+    """Return a node's bare name as text, or refuse it."""
+    name = as_text(name)
+    if not name.strip():
+        raise HierarchyError(f"a class name must not be empty, but one is {name!r}")
+    if sep in name:
+        raise HierarchyError(
+            f"class name {name!r} holds the separator {sep!r}; choose another with sep="
+        )
+    return name
+
+
+def checked_sep(sep: str) -> str:
+    """Refuse an empty separator."""
+    if not isinstance(sep, str) or not sep:
+        raise HierarchyError(f"sep must be a non-empty text, not {sep!r}")
+    return sep
+
+
+def is_missing(value: object) -> bool:
+    """Whether a cell holds nothing: None, an empty text, NaN or a frame's own missing value."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas' own marks
+        return True
+    return bool(value == "" or value != value)
+
+
+def checked_naming(named_by: NamedBy | None) -> NamedBy | None:
+    """Refuse an unknown way of naming classes."""
+    if named_by is not None and named_by not in NAMINGS:
+        raise HierarchyError(unknown_name("naming", str(named_by), NAMINGS))
+    return named_by
+
+
+def split_path(path: str, sep: str) -> list[str]:
+    """Return the names of a path, or refuse an empty one among them."""
+    parts = path.split(sep)
+    if not all(part.strip() for part in parts):
+        raise HierarchyError(f"path {path!r} has an empty part; write a{sep}b{sep}c")
+    return parts
+
+
+def level_path(cells: Iterable[Any], sep: str) -> list[str]:
+    """Return the path of a row with a cell a level; cells may be missing at the end only."""
+    parts: list[str] = []
+    ended = False
+    for cell in cells:
+        if is_missing(cell):
+            ended = True
+        elif ended:
+            raise HierarchyError(f"{cell!r} stands below an empty level; fill the gap")
+        else:
+            parts.append(checked(cell, sep))
+    return parts

@@ -1,0 +1,209 @@
+"""Nodes: the names and numbers of the classes, and finding a class by what a person calls it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
+
+import numpy as np
+
+from hierlearn.errors import LabelError, did_you_mean, quoted
+from hierlearn.hierarchy.structure import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import torch
+
+    from hierlearn.hierarchy.propagate import Routes
+    from hierlearn.hierarchy.structure import Ints, Structure
+
+Label = str | int
+L = TypeVar("L", str, int)
+NamedBy = Literal["path", "id"]
+
+
+class Nodes:
+    """C named classes in level order, immutable; the part of a Hierarchy that looks up."""
+
+    structure: Structure
+    bare_names: tuple[str, ...]
+    sep: str
+    root: str
+    named_by: NamedBy
+    device_cache: dict[torch.device, Routes]  # what propagation keeps on each device
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Hierarchy is immutable; {name} cannot be set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a Hierarchy is immutable; {name} cannot be deleted")
+
+    def __len__(self) -> int:
+        """C, the number of classes."""
+        return self.structure.count
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, label: object) -> bool:
+        try:
+            self.index(cast("Label", label))
+        except LabelError:
+            return False
+        return True
+
+    def __repr__(self) -> str:
+        kind = "tree" if self.is_tree else "DAG"
+        sizes = "/".join(str(size) for size in self.level_sizes)
+        return f"Hierarchy({len(self)} classes, {kind}, levels {sizes})"
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The name of each class: its path, or its id in a DAG."""
+        if self.named_by == "id":
+            return self.bare_names
+        names: list[str] = []
+        for bare, parent in zip(
+            self.bare_names, self.structure.first_parents.tolist(), strict=True
+        ):
+            names.append(bare if parent < 0 else f"{names[parent]}{self.sep}{bare}")
+        return tuple(names)
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether no class has more than one parent (a forest under the implicit root)."""
+        return self.structure.is_tree
+
+    @property
+    def levels(self) -> Ints:
+        """(C,) the level m(c) of each class: 1 at the top; in a DAG the longest path."""
+        return self.structure.levels
+
+    @property
+    def heights(self) -> Ints:
+        """(C,) the longest path from each class down to a leaf."""
+        return self.structure.heights
+
+    @property
+    def root_height(self) -> int:
+        """The height of the implicit root."""
+        return int(self.heights.max()) + 1
+
+    @property
+    def depth(self) -> int:
+        """L, the number of levels."""
+        return self.structure.depth
+
+    @property
+    def level_sizes(self) -> tuple[int, ...]:
+        """The number of classes of each level."""
+        return tuple(int(size) for size in np.diff(self.structure.level_offsets))
+
+    @property
+    def level_slices(self) -> tuple[slice, ...]:
+        """The columns of each level."""
+        offsets = self.structure.level_offsets.tolist()
+        return tuple(slice(a, b) for a, b in pairwise(offsets))
+
+    @cached_property
+    def leaves(self) -> Ints:
+        """The classes without children, ascending."""
+        return frozen(np.flatnonzero(self.heights == 0))
+
+    @cached_property
+    def _by_name(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
+
+    @cached_property
+    def _by_bare(self) -> dict[str, int | list[int]]:
+        found: dict[str, int | list[int]] = {}
+        for number, name in enumerate(self.bare_names):
+            if name not in found:
+                found[name] = number
+                continue
+            before = found[name]
+            found[name] = [*before, number] if isinstance(before, list) else [before, number]
+        return found
+
+    def index(self, label: Label, *, exact: bool = False) -> int:
+        """Return the number of a class given by number, name or unambiguous bare name.
+
+        Args:
+            label: the class.
+            exact: refuse a bare name that is not the whole name.
+        """
+        if isinstance(label, str):
+            number = self._by_name.get(label)
+            return self._search(label, exact) if number is None else number
+        if isinstance(label, (int, np.integer)) and not isinstance(label, bool):
+            if not 0 <= label < len(self):
+                raise LabelError(
+                    f"class number {label} is outside 0..{len(self) - 1} of this hierarchy"
+                )
+            return int(label)
+        kind = type(label).__name__
+        raise LabelError(f"a label is a class name or number, not {label!r} ({kind})")
+
+    def _search(self, label: str, exact: bool) -> int:
+        found = None if exact else self._by_bare.get(label)
+        if isinstance(found, int):
+            return found
+        if isinstance(found, list):
+            paths = quoted(self.names[number] for number in found)
+            raise LabelError(f"label {label!r} is ambiguous: it could be {paths}; give the path")
+        if label in ("", self.sep, self.root):
+            raise LabelError(
+                f"label {label!r} is the implicit root, which is no class; "
+                f"leave the row's labels empty instead"
+            )
+        if self.named_by == "id" and self.sep in label:
+            ids = [self._by_name.get(part, -1) for part in label.split(self.sep)]
+            if min(ids) >= 0 and all(self.structure.has_edge(a, b) for a, b in pairwise(ids)):
+                return ids[-1]
+        # Comparing with a million names would take minutes; lengths alone rule most out.
+        pool = self.names if self.sep in label else self.bare_names
+        if len(pool) > 20_000:
+            pool = tuple(name for name in pool if abs(len(name) - len(label)) <= 2)
+        hint = did_you_mean(label, dict.fromkeys(pool))
+        raise LabelError(f"unknown label {label!r}{hint or f' (of {len(self)} classes)'}")
+
+    def look_up(self, rows: Iterable[Label | Iterable[Label] | None]) -> tuple[Ints, Ints]:
+        """Return the class numbers of each row's labels as CSR (offsets, numbers).
+
+        A row is a label, an iterable of labels, or None for no label.
+
+        Raises:
+            LabelError: naming the row, counted from 0, and the label.
+        """
+        if isinstance(rows, (str, bytes)):
+            raise LabelError(f"labels are a list with one entry a row, not one text {rows!r}")
+        offsets, numbers = [0], cast("list[int]", [])
+        known = self._by_name
+        for row, labels in enumerate(rows):
+            try:
+                if labels is None:
+                    pass
+                elif isinstance(labels, bytes):
+                    raise TypeError
+                elif isinstance(labels, (str, int, np.integer)):
+                    numbers.append(self.index(labels))
+                else:
+                    for label in labels:
+                        number = known.get(label) if isinstance(label, str) else None
+                        numbers.append(self.index(label) if number is None else number)
+            except LabelError as error:
+                raise LabelError(f"row {row}: {error}") from None
+            except TypeError:
+                kind = type(labels).__name__
+                raise LabelError(
+                    f"row {row}: labels are a name or a list of names, not {labels!r} ({kind})"
+                ) from None
+            offsets.append(len(numbers))
+        return np.asarray(offsets, dtype=np.int64), np.asarray(numbers, dtype=np.int64)
+
+    def _answer(self, asked: L, numbers: Ints) -> tuple[L, ...]:
+        """Return classes in the kind that was asked with: names for a name, else numbers."""
+        found: list[Any] = [int(number) for number in numbers]
+        return tuple(self.names[n] for n in found) if isinstance(asked, str) else tuple(found)

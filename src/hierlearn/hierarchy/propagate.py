@@ -1,0 +1,162 @@
+"""Maxima and sums along the hierarchy as differentiable tensor operations.
+
+    max_up(x)_c   = max over c and its descendants of x      sum_up:   the sum
+    max_down(x)_c = max over c and its ancestors of x        sum_down: the sum
+    logsumexp_up(x)_c = log of the sum over c and its descendants of exp(x)
+
+Columns are classes in level order, so a level is a slice of columns. Maxima, and sums on trees, go
+level by level and cost O(N * (C + E)). In a DAG a class reached by two paths must count once in a
+sum, so sums there go over the pairs of the closure. Where a class ties with what reaches it, its
+own value keeps the gradient; others that tie share it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hierlearn.errors import HierlearnError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hierlearn.hierarchy.hierarchy import Hierarchy
+    from hierlearn.hierarchy.structure import Structure
+
+
+LOG_ZERO = -1e30  # the logarithm of nothing, but finite: differences of two of them are no NaN
+
+
+@dataclass(frozen=True)
+class Edges:
+    """The edges between two levels; indices count from the first class of their level."""
+
+    upper: int  # level number of the parents, from 0
+    lower: int  # level number of the children
+    parents: Tensor  # (E',)
+    children: Tensor  # (E',)
+
+
+@dataclass(frozen=True)
+class Routes:
+    """Index tensors of one hierarchy on one device."""
+
+    sizes: tuple[int, ...]  # classes a level
+    edges: tuple[Edges, ...]  # by parent level, then child level
+    closure: tuple[Tensor, Tensor] | None  # (descendant, ancestor) pairs; DAG only
+
+
+# A compiled graph takes the routes as constants: they depend on the hierarchy alone.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def routes_on(hierarchy: Hierarchy, device: torch.device) -> Routes:
+    """Return the routes of a hierarchy on a device, made at first use."""
+    if device not in hierarchy.device_cache:
+        # Made inside inference_mode they could never take part in training.
+        with torch.inference_mode(False):
+            hierarchy.device_cache[device] = routes(hierarchy.structure, device)
+    return hierarchy.device_cache[device]
+
+
+def routes(structure: Structure, device: torch.device) -> Routes:
+    """Lay out the edges of ``structure`` as index tensors on ``device``."""
+    level = structure.levels - 1
+    child, parent = structure.edge_children, structure.parent_ids
+    group = level[parent] * structure.depth + level[child]
+    order = np.argsort(group, kind="stable")
+    keys, starts = np.unique(group[order], return_index=True)
+    edges = []
+    for key, (begin, end) in zip(keys, pairwise([*starts, len(order)]), strict=True):
+        part = order[begin:end]
+        upper, lower = divmod(int(key), structure.depth)
+        up = parent[part] - structure.level_offsets[upper]
+        down = child[part] - structure.level_offsets[lower]
+        edges.append(
+            Edges(upper, lower, torch.tensor(up, device=device), torch.tensor(down, device=device))
+        )
+    closure = None
+    if not structure.is_tree:
+        offsets, ids = structure.closure
+        below = np.repeat(np.arange(structure.count), np.diff(offsets))
+        closure = (torch.tensor(below, device=device), torch.tensor(ids, device=device))
+    sizes = tuple(int(size) for size in np.diff(structure.level_offsets))
+    return Routes(sizes, tuple(edges), closure)
+
+
+def check(x: Tensor, count: int) -> None:
+    """Refuse a tensor whose last dimension is not the classes."""
+    if x.dim() == 0 or x.shape[-1] != count:
+        shape = tuple(x.shape)
+        raise HierlearnError(f"values {shape} must have a last dimension of {count} classes")
+
+
+def _reach(x: Tensor, index: Tensor, values: Tensor, reduce: str) -> Tensor:
+    """Combine ``values`` into the columns ``index`` of ``x``."""
+    if reduce == "sum":
+        return x.index_add(-1, index, values)
+    best = torch.full_like(x, _lowest(x.dtype)).scatter_reduce(
+        -1, index.expand(values.shape), values, "amax"
+    )
+    # torch.maximum would halve the gradient at a tie; the own value keeps it whole.
+    return torch.where(best > x, best, x)
+
+
+def _reach_log(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+    """Add exp(values) to exp(x) in the columns ``index``, in log space."""
+    with torch.no_grad():
+        peak = x.scatter_reduce(-1, index.expand(values.shape), values, "amax")
+        peak = peak.clamp_min(_log_zero(x.dtype))
+    grown = (x - peak).exp().index_add(-1, index, (values - peak.index_select(-1, index)).exp())
+    return peak + grown.log()
+
+
+def _log_zero(dtype: torch.dtype) -> float:
+    return max(LOG_ZERO, torch.finfo(dtype).min / 4)
+
+
+def _lowest(dtype: torch.dtype) -> float | int | bool:
+    if dtype == torch.bool:
+        return False
+    return -float("inf") if dtype.is_floating_point else torch.iinfo(dtype).min
+
+
+def logsumexp_up(x: Tensor, route: Routes) -> Tensor:
+    """Give each class the log of the summed exponentials of itself and its descendants."""
+    if route.closure is not None:
+        below, above = route.closure
+        with torch.no_grad():
+            peak = up(x, route, "max").clamp_min(_log_zero(x.dtype))
+        terms = (x.index_select(-1, below) - peak.index_select(-1, above)).exp()
+        return peak + torch.zeros_like(x).index_add(-1, above, terms).log()
+    parts = list(torch.split(x, list(route.sizes), dim=-1))
+    for edge in reversed(route.edges):
+        values = parts[edge.lower].index_select(-1, edge.children)
+        parts[edge.upper] = _reach_log(parts[edge.upper], edge.parents, values)
+    return torch.cat(parts, dim=-1)
+
+
+def up(x: Tensor, route: Routes, reduce: str) -> Tensor:
+    """Give each class the ``reduce`` of itself and its descendants."""
+    if reduce == "sum" and route.closure is not None:
+        below, above = route.closure
+        return torch.zeros_like(x).index_add(-1, above, x.index_select(-1, below))
+    parts = list(torch.split(x, list(route.sizes), dim=-1))
+    for edge in reversed(route.edges):
+        values = parts[edge.lower].index_select(-1, edge.children)
+        parts[edge.upper] = _reach(parts[edge.upper], edge.parents, values, reduce)
+    return torch.cat(parts, dim=-1)
+
+
+def down(x: Tensor, route: Routes, reduce: str) -> Tensor:
+    """Give each class the ``reduce`` of itself and its ancestors."""
+    if reduce == "sum" and route.closure is not None:
+        below, above = route.closure
+        return torch.zeros_like(x).index_add(-1, below, x.index_select(-1, above))
+    parts = list(torch.split(x, list(route.sizes), dim=-1))
+    for edge in route.edges:
+        values = parts[edge.upper].index_select(-1, edge.parents)
+        parts[edge.lower] = _reach(parts[edge.lower], edge.children, values, reduce)
+    return torch.cat(parts, dim=-1)

@@ -1,0 +1,228 @@
+"""Reading a hierarchy from a file; the ending tells the format, ``form`` what is left open.
+
+| ending | holds |
+|---|---|
+| .json | what ``to_json`` writes; nested objects; a parent map; a list of edges or of paths |
+| .csv .tsv | columns parent and child: edges; one column path: paths; else a column a level |
+| .txt .paths | a path a line; blank lines and lines that begin with # are skipped |
+| .arff | the hierarchical attribute of a Clus header |
+| .obo | terms with is_a and part_of; obsolete terms are skipped |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.errors import HierarchyError, place, unknown_name
+from hierlearn.files import read_rows, read_text
+from hierlearn.hierarchy.clus import hierarchy_of, read_header
+from hierlearn.hierarchy.hierarchy import FORMAT, Hierarchy
+from hierlearn.hierarchy.names import level_path, split_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FORMS = ("nested", "parents", "edges", "paths", "levels")
+
+
+def read_hierarchy(
+    path: Path | str, *, form: str | None = None, sep: str = "/", root: str | None = None
+) -> Hierarchy:
+    """Read the hierarchy in ``path``; see ``Hierarchy.read``."""
+    path = Path(path)
+    if form is not None and form not in FORMS:
+        raise HierarchyError(unknown_name("form", form, FORMS))
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise HierarchyError(
+            f"{path}: cannot tell the format from the ending {path.suffix!r}; "
+            f"known endings: {', '.join(READERS)}"
+        )
+    if form is not None and form not in reader.forms:
+        known = f"use {', '.join(reader.forms)}" if reader.forms else "it has one form only"
+        raise HierarchyError(f"{path}: a {path.suffix} file cannot have the form {form!r}; {known}")
+    try:
+        return reader.read(path, form, sep, root)
+    except HierarchyError as error:
+        message = str(error)
+        raise HierarchyError(
+            message if message.startswith(str(path)) else f"{path}: {message}"
+        ) from None
+
+
+def read_json(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:
+    """Read any of the JSON forms."""
+    text = read_text(path)
+    try:
+        value = json.loads(text, object_pairs_hook=_no_repeats)
+    except json.JSONDecodeError as error:
+        raise HierarchyError(f"{place(path, error.lineno)}: not JSON: {error.msg}") from None
+    if isinstance(value, dict) and value.get("format") == FORMAT:
+        return Hierarchy.from_json(text)
+    form = form or json_form(value)
+    if form == "nested":
+        return Hierarchy.from_nested(value, sep=sep)
+    if form == "paths" and isinstance(value, list):
+        return Hierarchy.from_paths(value, sep=sep)
+    if form == "parents" and isinstance(value, dict):
+        return Hierarchy.from_parents(value, sep=sep, root=root)
+    if form == "edges" and isinstance(value, list):
+        pairs = [
+            (one.get("parent"), one.get("child")) if isinstance(one, dict) else one for one in value
+        ]
+        return Hierarchy.from_edges(pairs, sep=sep, root=root)
+    raise HierarchyError(f"the JSON is a {type(value).__name__}, which is not of the form {form!r}")
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        again = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise HierarchyError(f"duplicate path: the key {again!r} occurs twice in one object")
+    return found
+
+
+def json_form(value: Any) -> str:
+    """Tell which form a JSON value has, or ask where it could be two."""
+    if isinstance(value, list):
+        if all(isinstance(one, str) for one in value):
+            return "paths"
+        if all(isinstance(one, list) and len(one) == 2 for one in value):
+            return "edges"
+        if all(isinstance(one, dict) and {"parent", "child"} <= set(one) for one in value):
+            return "edges"
+        return "nested"
+    if not isinstance(value, dict):
+        raise HierarchyError(f"the JSON is {value!r}, not an object or a list")
+    if set(value) in ({"name"}, {"name", "children"}) and isinstance(value["name"], str):
+        return "nested"
+    below = list(value.values())
+    if any(isinstance(one, str) for one in below):
+        return "parents"
+    if any(isinstance(one, list) and one for one in below) and not any(
+        isinstance(one, dict) for one in below
+    ):
+        raise HierarchyError(
+            "an object of lists could list children or parents; "
+            "say which with form='nested' or form='parents'"
+        )
+    return "nested"
+
+
+def read_table(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:
+    """Read a CSV or TSV file of edges, paths or level columns."""
+    header, table = read_rows(path)
+    lower = [name.lower() for name in header]
+    if form is None:
+        is_edges = {"parent", "child"} <= set(lower)
+        form = "edges" if is_edges else "paths" if lower == ["path"] else "levels"
+    if form == "levels":
+        return Hierarchy.from_paths(list(level_paths(path, table, sep)), sep=sep)
+    if form == "paths":
+        return Hierarchy.from_paths([row[0] for _, row in table], sep=sep)
+    if not {"parent", "child"} <= set(lower):
+        raise HierarchyError(f"edges need the columns 'parent' and 'child'; found {header}")
+    above, below = lower.index("parent"), lower.index("child")
+    return Hierarchy.from_edges([(row[above], row[below]) for _, row in table], sep=sep, root=root)
+
+
+def level_paths(path: Path, table: list[tuple[int, list[str]]], sep: str) -> dict[str, None]:
+    """Return the distinct paths of rows with a column a level."""
+    found: dict[str, None] = {}
+    for line, row in table:
+        try:
+            found[sep.join(level_path(row, sep))] = None
+        except HierarchyError as error:
+            raise HierarchyError(f"{place(path, line)}: {error}") from None
+    return found
+
+
+def read_paths(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:  # noqa: ARG001
+    """Read a text file with a path a line."""
+    seen: dict[str, int] = {}
+    for number, raw in enumerate(read_text(path).split("\n"), start=1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        if line in seen:
+            raise HierarchyError(
+                f"{place(path, number)}: duplicate path {line!r}, first on line {seen[line]}"
+            )
+        seen[line] = number
+        try:
+            split_path(line, sep)
+        except HierarchyError as error:
+            raise HierarchyError(f"{place(path, number)}: {error}") from None
+    return Hierarchy.from_paths(list(seen), sep=sep)
+
+
+def read_arff_header(
+    path: Path,
+    form: str | None,  # noqa: ARG001
+    sep: str,
+    root: str | None,  # noqa: ARG001
+) -> Hierarchy:
+    """Read the hierarchical attribute of a Clus ARFF file."""
+    header = read_header(path, read_text(path).split("\n"))
+    return hierarchy_of(header.attributes[header.class_position(path)], path, sep=sep)
+
+
+OBO_PARENT = re.compile(r"(?:is_a:|relationship:\s*part_of\s)\s*(\S+)")
+OBO_TERM = re.compile(r"^\[Term\][^\S\n]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def read_obo(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:  # noqa: ARG001
+    """Read the terms of an OBO file; is_a and part_of lead to the parents."""
+    text = read_text(path)
+    terms: dict[str, list[tuple[int, str]]] = {}
+    for stanza in OBO_TERM.finditer(text):
+        first = text.count("\n", 0, stanza.start()) + 1
+        term, obsolete = "", False
+        parents: list[tuple[int, str]] = []
+        for offset, line in enumerate(stanza[1].split("\n")):
+            if line.startswith("id:"):
+                term = next(iter(line[3:].split()), "")  # a modifier or a comment may follow
+            elif line.startswith("is_obsolete:"):
+                obsolete = line[12:].strip().lower().startswith("true")
+            elif match := OBO_PARENT.match(line):
+                parents.append((first + offset, match[1]))
+        if not term:
+            raise HierarchyError(f"{place(path, first)}: a [Term] without an id")
+        if term in terms:
+            raise HierarchyError(f"{place(path, first)}: duplicate term {term!r}")
+        if not obsolete:
+            terms[term] = parents
+    for term, parents in terms.items():
+        for line_number, parent in parents:
+            if parent not in terms and parent != root:
+                raise HierarchyError(
+                    f"{place(path, line_number)}: term {term!r} has the unknown or obsolete "
+                    f"parent {parent!r}"
+                )
+    # A term may be both is_a and part_of the same parent: that is one edge.
+    above = {term: sorted({parent for _, parent in parents}) for term, parents in terms.items()}
+    return Hierarchy.from_parents(above, sep=sep, root=root, named_by="id")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How a format is read, and the forms it may hold."""
+
+    read: Callable[[Path, str | None, str, str | None], Hierarchy]
+    forms: tuple[str, ...]
+
+
+READERS: dict[str, Reader] = {
+    ".json": Reader(read_json, ("nested", "parents", "edges", "paths")),
+    ".csv": Reader(read_table, ("edges", "parents", "paths", "levels")),
+    ".tsv": Reader(read_table, ("edges", "parents", "paths", "levels")),
+    ".txt": Reader(read_paths, ("paths",)),
+    ".paths": Reader(read_paths, ("paths",)),
+    ".arff": Reader(read_arff_header, ()),
+    ".obo": Reader(read_obo, ()),
+}

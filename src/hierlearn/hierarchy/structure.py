@@ -1,0 +1,204 @@
+"""The bare structure of a hierarchy: CSR parent lists in level order, levels, heights, closures.
+
+Nothing here knows names or tensors; everything is numpy over whole levels, never over nodes.
+
+    level(c)  = 1 + max over parents p of level(p),   1 for a top class
+    height(c) = 1 + max over children k of height(k), 0 for a leaf
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+
+def frozen(array: Ints) -> Ints:
+    """Mark an array read-only and return it."""
+    array.flags.writeable = False
+    return array
+
+
+def expand_ranges(offsets: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Return, for CSR ``offsets``, the positions of all entries of ``rows`` and their counts."""
+    counts = offsets[rows + 1] - offsets[rows]
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    positions = np.arange(total) - np.repeat(ends - counts - offsets[rows], counts)
+    return positions, counts
+
+
+def csr_from_pairs(rows: Ints, values: Ints, count: int) -> tuple[Ints, Ints]:
+    """Group ``values`` by ``rows``; within a row they are ascending."""
+    order = np.lexsort((values, rows))
+    offsets = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=count), out=offsets[1:])
+    return offsets, values[order]
+
+
+class Cycle(Exception):  # noqa: N818  a signal for the builder, which words the error
+    """The edges hold a cycle; ``nodes`` lists it from parent to child."""
+
+    def __init__(self, nodes: list[int]) -> None:
+        super().__init__(nodes)
+        self.nodes = nodes
+
+
+@dataclass(frozen=True)
+class Structure:
+    """CSR parent lists of C classes in level order, and what follows from them."""
+
+    parent_offsets: Ints  # (C + 1,)
+    parent_ids: Ints  # (E,)
+    level_offsets: Ints  # (L + 1,): level m is the slice level_offsets[m - 1] : level_offsets[m]
+
+    @property
+    def count(self) -> int:
+        """C, the number of classes."""
+        return len(self.parent_offsets) - 1
+
+    @property
+    def depth(self) -> int:
+        """L, the number of levels."""
+        return len(self.level_offsets) - 1
+
+    @cached_property
+    def is_tree(self) -> bool:
+        """Whether no class has more than one parent."""
+        return bool(np.all(np.diff(self.parent_offsets) <= 1))
+
+    @cached_property
+    def levels(self) -> Ints:
+        """(C,) the level of each class, 1 at the top."""
+        sizes = np.diff(self.level_offsets)
+        return frozen(np.repeat(np.arange(1, self.depth + 1), sizes))
+
+    @cached_property
+    def edge_children(self) -> Ints:
+        """(E,) the child of each entry of ``parent_ids``."""
+        return frozen(np.repeat(np.arange(self.count), np.diff(self.parent_offsets)))
+
+    @cached_property
+    def children(self) -> tuple[Ints, Ints]:
+        """CSR child lists (offsets, ids)."""
+        offsets, ids = csr_from_pairs(self.parent_ids, self.edge_children, self.count)
+        return frozen(offsets), frozen(ids)
+
+    @cached_property
+    def heights(self) -> Ints:
+        """(C,) the longest path down to a leaf; 0 for a leaf."""
+        offsets, ids = self.children
+        heights = np.zeros(self.count, dtype=np.int64)
+        # Children lie at deeper levels only, so one sweep from the bottom sees final values.
+        for level in range(self.depth - 1, -1, -1):
+            nodes = np.arange(self.level_offsets[level], self.level_offsets[level + 1])
+            nodes = nodes[offsets[nodes + 1] > offsets[nodes]]
+            if len(nodes):
+                begin, end = offsets[nodes[0]], offsets[nodes[-1] + 1]
+                heights[nodes] = 1 + np.maximum.reduceat(
+                    heights[ids[begin:end]], offsets[nodes] - begin
+                )
+        return frozen(heights)
+
+    def has_edge(self, parent: int, child: int) -> bool:
+        """Whether ``parent`` is a parent of ``child``."""
+        above = self.parent_ids[self.parent_offsets[child] : self.parent_offsets[child + 1]]
+        return parent in above
+
+    @cached_property
+    def first_parents(self) -> Ints:
+        """(C,) the first parent of each class, -1 at the top: the parent array of a tree."""
+        first = np.full(self.count, -1, dtype=np.int64)
+        below = np.flatnonzero(np.diff(self.parent_offsets))
+        first[below] = self.parent_ids[self.parent_offsets[below]]
+        return frozen(first)
+
+    @cached_property
+    def closure(self) -> tuple[Ints, Ints]:
+        """CSR lists (offsets, ids) of every class with all its ancestors, ascending."""
+        offsets = np.zeros(self.count + 1, dtype=np.int64)
+        flat = np.zeros(2 * self.count, dtype=np.int64)
+        for begin, end in pairwise(self.level_offsets.tolist()):
+            nodes = np.arange(begin, end)
+            edges, fan_in = expand_ranges(self.parent_offsets, nodes)
+            positions, sizes = expand_ranges(offsets, self.parent_ids[edges])
+            rows = np.concatenate([np.repeat(np.repeat(nodes, fan_in), sizes), nodes])
+            keys = rows * self.count + np.concatenate([flat[positions], nodes])
+            # Two parents may share ancestors; in a tree nothing can repeat.
+            keys = np.sort(keys) if self.is_tree else np.unique(keys)
+            counts = np.bincount(keys // self.count - begin, minlength=end - begin)
+            offsets[begin + 1 : end + 1] = offsets[begin] + np.cumsum(counts)
+            if offsets[end] > len(flat):
+                flat = np.resize(flat, 2 * int(offsets[end]))
+            flat[offsets[begin] : offsets[end]] = keys % self.count
+        return frozen(offsets), frozen(flat[: offsets[-1]].copy())
+
+
+def arrange(child: Ints, parent: Ints, count: int, rank: Ints) -> tuple[Structure, Ints]:
+    """Put ``count`` nodes into level order, siblings together, ties by ``rank``.
+
+    Args:
+        child: (E,) the lower end of each edge, in the caller's numbering.
+        parent: (E,) the upper end.
+        count: C, the number of nodes.
+        rank: (C,) the order of the nodes' names.
+
+    Returns:
+        The structure, and ``order``: the caller's number of each class.
+
+    Raises:
+        Cycle: if the edges hold one.
+    """
+    child_offsets, child_ids = csr_from_pairs(parent, child, count)
+    parent_offsets, parent_ids = csr_from_pairs(child, parent, count)
+    waiting = np.diff(parent_offsets)
+    position = np.full(count, -1, dtype=np.int64)
+    wave = np.flatnonzero(waiting == 0)
+    wave = wave[np.argsort(rank[wave], kind="stable")]
+    waves: list[Ints] = []
+    placed = 0
+    # A node joins the wave after its last parent's: its level is the longest path from the root.
+    while len(wave):
+        position[wave] = np.arange(placed, placed + len(wave))
+        placed += len(wave)
+        waves.append(wave)
+        edges, _ = expand_ranges(child_offsets, wave)
+        below = child_ids[edges]
+        np.subtract.at(waiting, below, 1)
+        ready = np.unique(below[waiting[below] == 0])
+        if not len(ready):
+            break
+        edges, counts = expand_ranges(parent_offsets, ready)
+        first = np.minimum.reduceat(position[parent_ids[edges]], np.cumsum(counts) - counts)
+        wave = ready[np.lexsort((rank[ready], first))]
+    if placed < count:
+        cycle = find_cycle(parent_offsets, parent_ids, position)
+        first_named = min(range(len(cycle)), key=lambda place: rank[cycle[place]])
+        raise Cycle(cycle[first_named:] + cycle[:first_named])
+    order = np.concatenate(waves) if waves else np.zeros(0, dtype=np.int64)
+    offsets, ids = csr_from_pairs(position[child], position[parent], count)
+    level_offsets = np.concatenate([[0], np.cumsum([len(wave) for wave in waves])])
+    structure = Structure(frozen(offsets), frozen(ids), frozen(level_offsets.astype(np.int64)))
+    return structure, order
+
+
+def find_cycle(parent_offsets: Ints, parent_ids: Ints, position: Ints) -> list[int]:
+    """Return one cycle among the nodes without a position, from parent to child."""
+    node = int(np.flatnonzero(position < 0)[0])
+    seen: dict[int, int] = {}
+    walk: list[int] = []
+    # Every unplaced node waits for an unplaced parent, so the walk upward must repeat.
+    while node not in seen:
+        seen[node] = len(walk)
+        walk.append(node)
+        above = parent_ids[parent_offsets[node] : parent_offsets[node + 1]]
+        node = int(above[position[above] < 0][0])
+    return walk[seen[node] :][::-1]
