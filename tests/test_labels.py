@@ -1,0 +1,85 @@
+"""Labels against the naive meaning of every word in their docstring."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hierlearn import Hierarchy, Labels
+from hierlearn.errors import LabelError
+
+H = Hierarchy.from_paths(["animal/dog/bulldog", "animal/dog/pug", "animal/cat", "plant/oak"])
+DAG = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c", "e")])
+
+
+def names(hierarchy, row):
+    return {hierarchy.names[c] for c in np.flatnonzero(row.numpy())}
+
+
+def naive(hierarchy, labels):
+    """Closed set, terminal set and unknown set of one row, by sets."""
+    closed = {a for label in labels for a in (label, *hierarchy.ancestors(label))}
+    terminal = {c for c in closed if not set(hierarchy.children(c)) & closed}
+    unknown = {d for c in terminal for d in hierarchy.descendants(c)} - closed
+    if not closed:
+        unknown = set(hierarchy.names)
+    return closed, terminal, unknown
+
+
+@given(data=st.data(), hierarchy=st.sampled_from([H, DAG]))
+def test_targets_terminals_and_mask_match_sets(data, hierarchy):
+    one_row = st.lists(st.sampled_from(hierarchy.names), max_size=4)
+    rows = data.draw(st.lists(one_row, min_size=1, max_size=5))
+    labels = Labels(rows, hierarchy, below="unknown")
+    offsets, numbers = labels.terminal
+    ends = set()
+    for i, row in enumerate(rows):
+        closed, terminal, unknown = naive(hierarchy, row)
+        assert names(hierarchy, labels.targets()[i]) == closed
+        found = {hierarchy.names[c] for c in numbers[offsets[i] : offsets[i + 1]]}
+        assert found == terminal
+        assert names(hierarchy, ~labels.mask()[i]) == unknown
+        ends |= terminal
+    leaves = {hierarchy.names[c] for c in hierarchy.leaves}
+    assert {hierarchy.names[c] for c in labels.terminal_classes} == leaves | ends
+    assert labels.counts.tolist() == labels.targets().sum(0).tolist()
+    assert Labels(rows, hierarchy).mask().all()
+
+
+def test_rows_may_be_picked_by_list_array_or_slice():
+    labels = Labels(["pug", "cat", "plant", None], H, below="unknown")
+    for rows in ([2, 0], np.array([2, 0])):
+        assert labels.targets(rows).equal(labels.targets()[[2, 0]])
+        assert labels.mask(rows).equal(labels.mask()[[2, 0]])
+    assert labels.mask(slice(1, 3)).equal(labels.mask()[1:3])
+    assert labels.targets([]).shape == (0, 7)
+
+
+def test_single_path_and_terminal_ids():
+    labels = Labels(["pug", ["animal", "cat"], "plant"], H)
+    assert labels.single_path
+    assert [H.names[c] for c in labels.terminal_ids()] == ["animal/dog/pug", "animal/cat", "plant"]
+    several = Labels(["pug", ["cat", "oak"]], H)
+    assert not several.single_path
+    with pytest.raises(LabelError, match="row 1 has 2 terminal labels"):
+        several.terminal_ids()
+    with pytest.raises(LabelError, match="row 0 has 0 terminal labels"):
+        Labels([[]], H).terminal_ids()
+
+
+def test_unknown_labels_name_the_row_and_the_nearest():
+    with pytest.raises(LabelError, match=r"row 1: unknown label 'bulldg'; did you mean 'bulldog'"):
+        Labels(["pug", ["cat", "bulldg"]], H)
+
+
+def test_unknown_policy_is_refused():
+    with pytest.raises(LabelError, match=r"unknown policy 'ignore'; known: negative, unknown"):
+        Labels(["pug"], H, below="ignore")
+
+
+def test_no_rows():
+    labels = Labels([], H)
+    assert len(labels) == 0
+    assert labels.targets().shape == labels.mask().shape == (0, 7)
+    assert labels.counts.tolist() == [0] * 7
+    assert repr(labels).startswith("Labels(0 rows")
