@@ -1,0 +1,24 @@
+"""Stage 2: files and named datasets as Dataset(inputs, labels, hierarchy, splits)."""
+
+from hierlearn.datasets.arff import read_arff
+from hierlearn.datasets.dataset import Dataset
+from hierlearn.datasets.describe import describe
+from hierlearn.datasets.noise import with_hierarchy_noise, with_label_noise
+from hierlearn.datasets.preprocessing import NumericPreprocessor, TextPreprocessor
+from hierlearn.datasets.registry import DATASETS, load_dataset
+from hierlearn.datasets.synthetic import make_synthetic
+from hierlearn.datasets.tables import read_table
+
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "NumericPreprocessor",
+    "TextPreprocessor",
+    "describe",
+    "load_dataset",
+    "make_synthetic",
+    "read_arff",
+    "read_table",
+    "with_hierarchy_noise",
+    "with_label_noise",
+]

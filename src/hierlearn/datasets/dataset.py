@@ -1,0 +1,80 @@
+"""Dataset: inputs, annotated labels, the hierarchy they belong to, and named splits of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hierlearn.errors import DataError, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hierlearn.hierarchy import Hierarchy
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows, their labels and the taxonomy.
+
+    Attributes:
+        inputs: (N, D) float32 with NaN where a value is missing, or a list of N texts.
+        labels: the annotated labels of each row, as class names; a row may have none or several.
+        hierarchy: the taxonomy the labels belong to.
+        splits: row numbers by split name, usually "train", "valid" and "test".
+        name: how people call the dataset.
+        feature_names: D names, empty for texts.
+        source: where the rows come from, in one sentence.
+    """
+
+    inputs: NDArray[np.float32] | list[str]
+    labels: list[list[str]]
+    hierarchy: Hierarchy
+    splits: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    name: str = ""
+    feature_names: Sequence[str] = ()
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.labels):
+            raise DataError(
+                f"inputs have {len(self.inputs)} rows but labels have {len(self.labels)}"
+            )
+        for name, rows in self.splits.items():
+            if len(rows) and not 0 <= int(np.min(rows)) <= int(np.max(rows)) < len(self):
+                raise DataError(
+                    f"split {name!r} names row {int(np.max(rows))} of a dataset of {len(self)} rows"
+                )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the inputs are texts rather than numbers."""
+        return isinstance(self.inputs, list)
+
+    def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Dataset:
+        """Return the dataset of the given rows, in that order, without splits."""
+        if isinstance(self.inputs, list):
+            inputs: Any = [self.inputs[row] for row in rows]
+        else:
+            inputs = self.inputs[np.asarray(rows, dtype=np.int64)]
+        return Dataset(
+            inputs=inputs,
+            labels=[self.labels[row] for row in rows],
+            hierarchy=self.hierarchy,
+            name=self.name,
+            feature_names=self.feature_names,
+            source=self.source,
+        )
+
+    def split(self, name: str) -> Dataset:
+        """Return the rows of one split as a dataset of their own."""
+        if name not in self.splits:
+            raise DataError(unknown_name("split", name, self.splits))
+        return self.take(self.splits[name])

@@ -1,0 +1,86 @@
+"""The facts of a dataset that decide how to learn from it, as plain numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hierlearn.labels import Labels
+
+if TYPE_CHECKING:
+    from hierlearn.datasets.dataset import Dataset
+
+
+def describe(dataset: Dataset) -> dict[str, Any]:
+    """Return the facts of a dataset, ready for JSON."""
+    hierarchy = dataset.hierarchy
+    labels = Labels(dataset.labels, hierarchy)
+    ends = np.diff(labels.terminal[0])
+    inner = np.setdiff1d(labels.terminal_classes, hierarchy.leaves)
+    facts: dict[str, Any] = {
+        "name": dataset.name,
+        "source": dataset.source,
+        "rows": len(dataset),
+        "splits": {name: len(rows) for name, rows in dataset.splits.items()},
+        "inputs": describe_inputs(dataset),
+        "hierarchy": {
+            "classes": len(hierarchy),
+            "kind": "tree" if hierarchy.is_tree else "DAG",
+            "edges": len(hierarchy.structure.parent_ids),
+            "levels": hierarchy.depth,
+            "classes_by_level": list(hierarchy.level_sizes),
+            "leaves": len(hierarchy.leaves),
+            "inner_terminal_classes": len(inner),
+            "fingerprint": hierarchy.fingerprint,
+        },
+        "labels": {
+            "terminal_per_row": {
+                "min": int(ends.min()),
+                "mean": float(ends.mean()),
+                "max": int(ends.max()),
+            },
+            "one_path_a_row": labels.single_path,
+            "rows_without_label": int(np.sum(ends == 0)),
+            "rows_ending_above_a_leaf": rows_above_leaf(labels),
+        },
+        "rows_per_class": by_level(labels),
+    }
+    if "train" in dataset.splits:
+        train = Labels([dataset.labels[row] for row in dataset.splits["train"]], hierarchy)
+        facts["labels"]["classes_without_training_row"] = int(np.sum(train.counts == 0))
+    return facts
+
+
+def describe_inputs(dataset: Dataset) -> dict[str, Any]:
+    """Return what the inputs are."""
+    if isinstance(dataset.inputs, list):
+        words = [len(text.split()) for text in dataset.inputs]
+        return {"kind": "text", "words_per_row": float(np.mean(words)) if words else 0.0}
+    missing = float(np.mean(np.isnan(dataset.inputs))) if dataset.inputs.size else 0.0
+    return {"kind": "numeric", "features": dataset.inputs.shape[1], "missing_share": missing}
+
+
+def rows_above_leaf(labels: Labels) -> int:
+    """Count the rows with a terminal label that is an inner class."""
+    offsets, numbers = labels.terminal
+    rows = np.repeat(np.arange(len(labels)), np.diff(offsets))
+    return len(np.unique(rows[labels.hierarchy.heights[numbers] > 0]))
+
+
+def by_level(labels: Labels) -> list[dict[str, Any]]:
+    """Return the spread of rows over the classes of each level."""
+    found = []
+    for level, columns in enumerate(labels.hierarchy.level_slices, start=1):
+        counts = labels.counts[columns]
+        found.append(
+            {
+                "level": level,
+                "classes": len(counts),
+                "fewest": int(counts.min()),
+                "median": float(np.median(counts)),
+                "most": int(counts.max()),
+                "empty": int(np.sum(counts == 0)),
+            }
+        )
+    return found

@@ -1,0 +1,155 @@
+"""CSV, TSV and Parquet tables."""
+
+import numpy as np
+import pytest
+
+from hierlearn import Hierarchy
+from hierlearn.datasets import read_table
+from hierlearn.errors import DataError, HierarchyError, HierlearnError, LabelError
+
+CSV = """id,width,height,class,part
+1,0.5,2,animal/dog;plant,train
+2,,3,animal/cat,train
+3,1.5,-1e3,,test
+"""
+
+
+def write(tmp_path, text, name="rows.csv"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def test_label_column_with_inferred_hierarchy(tmp_path):
+    data = read_table(
+        write(tmp_path, CSV), label="class", features=["width", "height"], split="part"
+    )
+    np.testing.assert_array_equal(data.inputs, np.float32([[0.5, 2], [np.nan, 3], [1.5, -1000]]))
+    assert data.labels == [["animal/dog", "plant"], ["animal/cat"], []]
+    assert data.hierarchy.names == ("animal", "plant", "animal/cat", "animal/dog")
+    assert {name: rows.tolist() for name, rows in data.splits.items()} == {
+        "train": [0, 1],
+        "test": [2],
+    }
+    assert data.split("test").labels == [[]]
+
+
+def test_every_other_column_is_a_feature(tmp_path):
+    data = read_table(write(tmp_path, CSV), label="class", split="part")
+    assert data.feature_names == ("id", "width", "height")
+
+
+def test_tsv_with_level_columns(tmp_path):
+    text = "k\tf\ts\tx\nanimal\tdog\tpug\t1\nanimal\tdog\t\t2\n\t\t\t3\n"
+    data = read_table(write(tmp_path, text, "rows.tsv"), levels=["k", "f", "s"])
+    assert data.labels == [["animal/dog/pug"], ["animal/dog"], []]
+    assert data.inputs.ravel().tolist() == [1, 2, 3]
+
+
+def test_given_hierarchy_as_object_or_file_and_bare_names(tmp_path):
+    h = Hierarchy.from_paths(["animal/dog", "animal/cat"])
+    path = write(tmp_path, "x,y\n1,dog\n2,animal\n")
+    taxonomy = tmp_path / "h.json"
+    taxonomy.write_text(h.to_json())
+    for hierarchy in (h, taxonomy, str(taxonomy)):
+        data = read_table(path, label="y", hierarchy=hierarchy)
+        assert data.labels == [["animal/dog"], ["animal"]]
+        assert data.hierarchy == h
+
+
+def test_the_separator_of_a_given_hierarchy_is_used(tmp_path):
+    h = Hierarchy.from_paths(["a/c > b"], sep=" > ")
+    data = read_table(write(tmp_path, "x,l1,l2\n1,a/c,b\n"), levels=["l1", "l2"], hierarchy=h)
+    assert data.labels == [["a/c > b"]]
+
+
+def test_texts(tmp_path):
+    data = read_table(write(tmp_path, 'text,y\n"a, b",u\n,v\n'), label="y", text="text")
+    assert data.inputs == ["a, b", ""]
+    assert data.is_text
+
+
+def test_parquet_with_lists_nulls_and_numbers(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    table = pa.table(
+        {
+            "x": [1.0, None, 3.0],
+            "n": [1, 2, 3],
+            "y": [["a/b", "c"], None, ["a"]],
+            "t": ["p", "q", ""],
+        }
+    )
+    path = tmp_path / "rows.parquet"
+    pq.write_table(table, path)
+    data = read_table(path, label="y", features=["x", "n"])
+    np.testing.assert_array_equal(data.inputs, np.float32([[1, 1], [np.nan, 2], [3, 3]]))
+    assert data.labels == [["a/b", "c"], [], ["a"]]
+    assert read_table(path, label="y", text="t").inputs == ["p", "q", ""]
+
+
+def test_parquet_that_is_none_or_holds_nan(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet is not a Parquet file"):
+        read_table(write(tmp_path, "hello", "a.parquet"), label="y")
+    with pytest.raises(DataError, match="no such file"):
+        read_table(tmp_path / "b.parquet", label="y")
+    pq.write_table(pa.table({"x": [1.0, float("nan")], "y": ["a", "b"]}), tmp_path / "c.parquet")
+    with pytest.raises(DataError, match=r"c\.parquet, line 2, column 'x': nan is not a finite"):
+        read_table(tmp_path / "c.parquet", label="y")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "error", "message"),
+    [
+        ("x,y\nred,a\n", {"label": "y"}, DataError, r"line 2, column 'x': 'red' is not a finite"),
+        ("x,y\n1,a\nnan,a\n", {"label": "y"}, DataError, r"line 3, column 'x': 'nan' is not"),
+        ("x,y\ninf,a\n", {"label": "y"}, DataError, r"line 2, column 'x': 'inf' is not"),
+        ("x,y\n1,a,3\n", {"label": "y"}, DataError, r"line 2: 3 cells, but the header has 2"),
+        ("x,y\n1,a\n", {"label": "z"}, DataError, r"unknown column 'z'; known: x, y"),
+        ("xx,y\n1,a\n", {"label": "y", "features": ["xy"]}, DataError, r"unknown column 'xy'; did"),
+        (
+            "x,y\n1,a//b\n",
+            {"label": "y"},
+            HierarchyError,
+            r"rows\.csv: path 'a//b' has an empty part",
+        ),
+        ("x,y\n1,\n", {"label": "y"}, DataError, r"no label at all, so no hierarchy"),
+        ("x,y\n", {"label": "y"}, DataError, r"has a header but no rows"),
+        ("", {"label": "y"}, DataError, r"rows\.csv is empty"),
+        ("y\na\n", {"label": "y"}, DataError, r"has no feature column; it has 'y'"),
+        ("x,y\n1,a\n", {}, DataError, r"name either the label column"),
+        ("x,y\n1,a\n", {"label": "y", "levels": ["y"]}, DataError, r"name either the label column"),
+        (
+            "x,y\n1,a\n",
+            {"label": "y", "text": "x", "features": ["x"]},
+            DataError,
+            r"either feature columns",
+        ),
+        ("x,y,z\n1,,b\n", {"levels": ["y", "z"]}, DataError, r"line 2: 'b' stands below an empty"),
+        (
+            "x,y,s\n1,a,\n",
+            {"label": "y", "split": "s"},
+            DataError,
+            r"line 2, column 's': a row with",
+        ),
+    ],
+)
+def test_bad_tables_name_the_place_and_the_remedy(tmp_path, text, options, error, message):
+    with pytest.raises(error, match=message):
+        read_table(write(tmp_path, text), **options)
+
+
+def test_labels_outside_a_given_hierarchy_name_line_and_nearest(tmp_path):
+    h = Hierarchy.from_paths(["animal/dog"])
+    path = write(tmp_path, "x,y\n1,dog\n2,dgo\n")
+    with pytest.raises(LabelError, match=r"line 3: unknown label 'dgo'; did you mean 'dog'"):
+        read_table(path, label="y", hierarchy=h)
+    with pytest.raises(LabelError, match=r"line 2: label 'root' is the implicit root"):
+        read_table(write(tmp_path, "x,y\n1,root\n"), label="y", hierarchy=h)
+
+
+def test_unknown_ending(tmp_path):
+    with pytest.raises(HierlearnError, match=r"cannot read the ending '\.xlsx'; known: \.csv"):
+        read_table(write(tmp_path, "x", "a.xlsx"), label="y")
