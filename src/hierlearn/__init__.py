@@ -1,0 +1,45 @@
+"""hierlearn: classification whose labels form a taxonomy.
+
+The public names are loaded when first used, so that the command line answers without torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hierlearn.datasets import DATASETS, Dataset, load_dataset
+    from hierlearn.errors import HierlearnError
+    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.labels import Labels
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "DATASETS": "hierlearn.datasets",
+    "Dataset": "hierlearn.datasets",
+    "Hierarchy": "hierlearn.hierarchy",
+    "HierlearnError": "hierlearn.errors",
+    "Labels": "hierlearn.labels",
+    "load_dataset": "hierlearn.datasets",
+}
+
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "Hierarchy",
+    "HierlearnError",
+    "Labels",
+    "load_dataset",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hierlearn' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

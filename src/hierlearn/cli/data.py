@@ -1,0 +1,122 @@
+"""``hierlearn data``: list, describe and fetch datasets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+app = typer.Typer(
+    help="List, describe and fetch datasets.", no_args_is_help=True, add_completion=False
+)
+
+DataDir = Annotated[
+    Optional[Path],
+    typer.Option(help="Folder of benchmark files; also the variable HIERLEARN_DATA."),
+]
+
+
+@app.command("list")
+def list_datasets(data_dir: DataDir = None) -> None:
+    """List the named datasets, and which are at hand."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from hierlearn.datasets.clus import CLUS_SETS, locate_clus
+    from hierlearn.datasets.registry import DATASETS, DEFAULT
+
+    table = Table()
+    for column in ("name", "what", "at hand", "download"):
+        table.add_column(column)
+    for entry in DATASETS.values():
+        at_hand, download = "yes", ""
+        if entry.origin == "files":
+            one = CLUS_SETS[entry.name]
+            at_hand = "yes" if locate_clus(entry.name, data_dir) else "no"
+            size = "" if one.size is None else f"{one.size / 1e6:.1f} MB, "
+            download = size + ("verified" if one.has_checksum else "needs --trust")
+        name = f"{entry.name} (default)" if entry.name == DEFAULT else entry.name
+        table.add_row(name, entry.about, at_hand, download)
+    Console().print(table)
+
+
+@app.command("describe")
+def describe_dataset(
+    source: Annotated[
+        str, typer.Argument(help="A dataset's name, or an ARFF, CSV, TSV or Parquet file.")
+    ] = "icd10cm",
+    option: Annotated[
+        Optional[list[str]],
+        typer.Option("--set", help="An option of a named dataset: --set size=small."),
+    ] = None,
+    label: Annotated[Optional[str], typer.Option(help="The column of labels.")] = None,
+    levels: Annotated[
+        Optional[str], typer.Option(help="The columns of labels, a column a level: a,b,c.")
+    ] = None,
+    features: Annotated[Optional[str], typer.Option(help="The feature columns: a,b,c.")] = None,
+    text: Annotated[Optional[str], typer.Option(help="The column of texts.")] = None,
+    split: Annotated[Optional[str], typer.Option(help="The column that names splits.")] = None,
+    hierarchy: Annotated[
+        Optional[Path], typer.Option(help="The taxonomy's file; else inferred from labels.")
+    ] = None,
+    label_sep: Annotated[str, typer.Option(help="What joins several labels in a cell.")] = ";",
+    sep: Annotated[str, typer.Option(help="What joins the names of a path.")] = "/",
+    data_dir: DataDir = None,
+    out: Annotated[
+        Optional[Path], typer.Option(help="Also write facts, hierarchy and drawing here.")
+    ] = None,
+) -> None:
+    """Tell the facts of a dataset that decide how to learn from it."""
+    from rich.console import Console
+
+    from hierlearn.cli.show import print_facts, print_plain
+    from hierlearn.cli.sources import open_dataset
+    from hierlearn.datasets import describe
+
+    dataset = open_dataset(
+        source,
+        option or (),
+        data_dir=data_dir,
+        label=label,
+        levels=levels,
+        features=features,
+        text=text,
+        split=split,
+        hierarchy=hierarchy,
+        label_sep=label_sep,
+        sep=sep,
+    )
+    facts = describe(dataset)
+    console = Console()
+    print_facts(console, facts)
+    if out is not None:
+        import json
+
+        from hierlearn.files import atomic_write
+
+        with atomic_write(out / "facts.json") as file:
+            file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+        with atomic_write(out / "hierarchy.json") as file:
+            file.write(dataset.hierarchy.to_json() + "\n")
+        dataset.hierarchy.to_svg(out / "hierarchy.svg", depth=2, breadth=6)
+        written = ", ".join(("facts.json", "hierarchy.json", "hierarchy.svg"))
+        print_plain(console, f"wrote {written} to {out}")
+
+
+@app.command("fetch")
+def fetch_dataset(
+    name: Annotated[str, typer.Argument(help="The dataset; see hierlearn data list.")],
+    data_dir: DataDir = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Accept files whose checksum is not recorded.")
+    ] = False,
+) -> None:
+    """Download a benchmark into the cache, verified, unless it is at hand."""
+    from rich.console import Console
+
+    from hierlearn.cli.show import print_plain
+    from hierlearn.cli.sources import open_named
+
+    dataset = open_named(name, data_dir=data_dir, trust=trust)
+    print_plain(Console(), f"{name}: {len(dataset):,} rows are ready")

@@ -1,0 +1,81 @@
+"""The flow: a stage imports only from the stages above it, and the core stays light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src" / "hierlearn"
+STAGES = {
+    "errors": 0,
+    "files": 0,
+    "hierarchy": 1,
+    "labels": 2,
+    "datasets": 2,
+    "links": 3,
+    "losses": 4,
+    "decoding": 5,
+    "metrics": 6,
+    "models": 7,
+    "training": 8,
+    "estimator": 8,
+    "studies": 9,
+    "reports": 10,
+    "cli": 11,
+    "__main__": 12,
+}
+
+
+def modules():
+    return sorted(path for path in SRC.rglob("*.py") if path != SRC / "__init__.py")
+
+
+def stage_of(dotted: str) -> str:
+    return dotted.split(".")[1]
+
+
+def imports(path: Path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide the stage"
+            yield node.module or ""
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SRC)))
+def test_a_stage_imports_only_from_stages_above(path):
+    stage = path.relative_to(SRC).parts[0].removesuffix(".py")
+    assert stage in STAGES, f"give {stage} a place in the flow"
+    for name in imports(path):
+        if name.startswith("hierlearn."):
+            other = stage_of(name)
+            assert STAGES[other] <= STAGES[stage], f"{stage} must not import {name}"
+
+
+def loaded_after(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print(*sorted(m.split('.')[0] for m in sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+def test_help_needs_no_torch():
+    heavy = {"torch", "numpy", "scipy", "sklearn", "pandas", "networkx"}
+    assert not loaded_after("import hierlearn.cli") & heavy
+
+
+def test_the_hierarchy_needs_numpy_alone():
+    heavy = {"scipy", "sklearn", "pandas", "networkx", "torchmetrics", "typer", "yaml"}
+    assert not loaded_after("from hierlearn import Hierarchy") & heavy
+
+
+def test_public_names_resolve():
+    import hierlearn
+
+    for name in hierlearn.__all__:
+        assert getattr(hierlearn, name) is not None
+    assert set(hierlearn.__all__) <= set(dir(hierlearn))
+    with pytest.raises(AttributeError, match="no attribute 'Heirarchy'"):
+        hierlearn.Heirarchy  # noqa: B018
