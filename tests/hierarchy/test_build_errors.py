@@ -156,6 +156,9 @@ def test_edges(edges, message):
 def test_the_root_is_no_child():
     message = "edge 1 makes the root 'top' a child of 'a'"
     refused(message, Hierarchy.from_edges, [("top", "a"), ("a", "top")], root="top")
+    refused("'top'", Hierarchy.from_parents, {"top": "a", "a": None}, root="top")
+    graph = nx.DiGraph([("a", "top"), ("top", "b")])
+    refused("'top'", Hierarchy.from_networkx, graph, root="top")
 
 
 @pytest.mark.parametrize(
@@ -232,6 +235,11 @@ def test_frames(kind):
     refused("row 1: class name 'x/y' holds", Hierarchy.from_frame, kind({"a": ["x", "x/y"]}))
     refused("row 0: a class name is text, not 1.5", Hierarchy.from_frame, kind({"a": [1.5]}))
     refused("row 0: a class name must not be empty", Hierarchy.from_frame, kind({"a": [" "]}))
+
+
+def test_a_frame_with_two_columns_of_one_name():
+    frame = pd.DataFrame([["a", "b"]], columns=["x", "x"])
+    refused("'x'", Hierarchy.from_frame, frame)
 
 
 def test_undirected_graphs():

@@ -149,10 +149,11 @@ def test_an_upstream_gradient_reaches_its_maximum(small_tree):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8])
 def test_integers(h, way, dtype):
-    x = torch.arange(2 * len(h)).reshape(2, len(h)).flip(0, 1).to(dtype)
-    found = getattr(h, way)(x)
-    assert found.dtype == dtype
-    assert torch.equal(found, expected(way, h, x))
+    x = torch.arange(2 * len(h)).reshape(2, len(h)).flip(0, 1)
+    for values in (x, x if dtype == torch.uint8 else -x - 1):
+        found = getattr(h, way)(values.to(dtype))
+        assert found.dtype == dtype
+        assert torch.equal(found, expected(way, h, values.to(dtype)))
 
 
 @pytest.mark.parametrize("way", MAXIMA)

@@ -167,6 +167,19 @@ def test_tables(tmp_path, text, message, error):
     refused(tmp_path, "h.csv", text, message, error)
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("path\n\na\nb//c\n", 4),
+        ("path\na\nb\na\n", 4),
+        ("parent,child\na,b\nb,c\na,b\n", 4),
+        ("parent,child\na,b\nb,\n", 3),
+    ],
+)
+def test_tables_name_the_line(tmp_path, text, line):
+    refused(tmp_path, "h.csv", text, f"h.csv, line {line}: ")
+
+
 def test_blank_rows_of_a_table_are_skipped(tmp_path):
     path = tmp_path / "h.csv"
     path.write_text("a,b\nx,y\n , \n\n,\n")

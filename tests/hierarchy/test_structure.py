@@ -203,7 +203,8 @@ def test_expand_ranges_and_csr():
 
 
 def test_a_cycle_is_found_below_what_can_be_placed():
-    parent, child = np.array([0, 3, 1, 2, 2]), np.array([1, 1, 2, 3, 4])
+    # 0 stands above the cycle 2 -> 3 -> 4 -> 2, and 1, where the search begins, below it.
+    parent, child = np.array([0, 4, 2, 3, 3]), np.array([2, 2, 3, 4, 1])
     with pytest.raises(Cycle) as found:
         arrange(child, parent, 5, np.arange(5))
-    assert found.value.nodes == [1, 2, 3]
+    assert found.value.nodes == [2, 3, 4]
