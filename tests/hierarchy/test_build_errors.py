@@ -144,6 +144,7 @@ def test_paths(paths, message):
         ([("a", 1.5)], "a class name is text, not 1.5 (float)"),
         ([("a", True)], "a class name is text, not True (bool)"),
         ([("a", "x/b")], "class name 'x/b' holds the separator '/'; choose another with sep="),
+        ([("a", "a/b/c")], "class name 'b/c' holds the separator '/'"),
         ([("a", "a/")], "a class name must not be empty, but one is ''"),
         ([("a", "c"), ("b", "c"), ("a", "a/d")], "class name 'a/d' holds the separator '/'"),
         ([("a", "b"), ("a", "a/b")], "duplicate path 'a/b': name each class once"),
@@ -191,6 +192,7 @@ def test_a_map_takes_no_names():
     ("parents", "names", "message"),
     [
         ([-1, 5], None, "node 1 has the unknown parent 5; parents are 0..1, or -1 at the top"),
+        ([-1, 2], None, "node 1 has the unknown parent 2; parents are 0..1, or -1 at the top"),
         ([-1, 0, -2], None, "node 2 has the unknown parent -2"),
         ([-1, 0], ["a"], "1 names do not fit 2 parents"),
         ([-1], ["a", "b"], "2 names do not fit 1 parents"),

@@ -189,6 +189,8 @@ class Builders:
             lists[name] = [one for one in found if one != root]
             if name != root:
                 nodes.add(name, name)
+            elif lists[name]:
+                raise HierarchyError(f"the root {root!r} has the parent {lists[name][0]!r}")
         for name, found in lists.items():
             for place, one in enumerate(found):
                 if one not in nodes.number:
@@ -284,6 +286,9 @@ class Builders:
         """
         checked_sep(sep)
         columns = list(frame.columns) if columns is None else list(columns)
+        if len(set(columns)) < len(columns):
+            again = next(name for name in columns if columns.count(name) > 1)
+            raise HierarchyError(f"the column {again!r} stands twice in the frame or in columns")
         absent = [name for name in columns if name not in list(frame.columns)]
         if absent:
             raise HierarchyError(

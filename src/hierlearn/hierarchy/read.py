@@ -24,7 +24,7 @@ from hierlearn.hierarchy.hierarchy import FORMAT, Hierarchy
 from hierlearn.hierarchy.names import level_path, split_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 FORMS = ("nested", "parents", "edges", "paths", "levels")
 
@@ -124,11 +124,13 @@ def read_table(path: Path, form: str | None, sep: str, root: str | None) -> Hier
     if form == "levels":
         return Hierarchy.from_paths(list(level_paths(path, table, sep)), sep=sep)
     if form == "paths":
-        return Hierarchy.from_paths([row[0] for _, row in table], sep=sep)
+        entries = [(line, row[0]) for line, row in table]
+        return Hierarchy.from_paths(distinct_paths(path, entries, sep), sep=sep)
     if not {"parent", "child"} <= set(lower):
         raise HierarchyError(f"edges need the columns 'parent' and 'child'; found {header}")
     above, below = lower.index("parent"), lower.index("child")
-    return Hierarchy.from_edges([(row[above], row[below]) for _, row in table], sep=sep, root=root)
+    edges = distinct_edges(path, ((line, row[above], row[below]) for line, row in table))
+    return Hierarchy.from_edges(edges, sep=sep, root=root)
 
 
 def level_paths(path: Path, table: list[tuple[int, list[str]]], sep: str) -> dict[str, None]:
@@ -144,21 +146,43 @@ def level_paths(path: Path, table: list[tuple[int, list[str]]], sep: str) -> dic
 
 def read_paths(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:  # noqa: ARG001
     """Read a text file with a path a line."""
+    lines = enumerate((line.strip() for line in read_text(path).split("\n")), start=1)
+    entries = [(number, line) for number, line in lines if line and not line.startswith("#")]
+    return Hierarchy.from_paths(distinct_paths(path, entries, sep), sep=sep)
+
+
+def distinct_paths(path: Path, entries: Iterable[tuple[int, str]], sep: str) -> list[str]:
+    """Return the paths of numbered lines; refuse what repeats or has an empty part."""
     seen: dict[str, int] = {}
-    for number, raw in enumerate(read_text(path).split("\n"), start=1):
-        line = raw.strip()
-        if not line or line.startswith("#"):
-            continue
-        if line in seen:
+    for number, entry in entries:
+        if entry in seen:
             raise HierarchyError(
-                f"{place(path, number)}: duplicate path {line!r}, first on line {seen[line]}"
+                f"{place(path, number)}: duplicate path {entry!r}, first on line {seen[entry]}"
             )
-        seen[line] = number
         try:
-            split_path(line, sep)
+            split_path(entry, sep)
         except HierarchyError as error:
             raise HierarchyError(f"{place(path, number)}: {error}") from None
-    return Hierarchy.from_paths(list(seen), sep=sep)
+        seen[entry] = number
+    return list(seen)
+
+
+def distinct_edges(
+    path: Path, entries: Iterable[tuple[int, str, str]]
+) -> list[tuple[str | None, str]]:
+    """Return the edges of numbered lines; refuse what repeats or has no child."""
+    seen: dict[tuple[str | None, str], int] = {}
+    for number, above, below in entries:
+        edge = (above or None, below)
+        if not below:
+            raise HierarchyError(f"{place(path, number)}: edge {edge!r}: its child is empty")
+        if edge in seen:
+            raise HierarchyError(
+                f"{place(path, number)}: duplicate edge {above!r} -> {below!r}, "
+                f"first on line {seen[edge]}"
+            )
+        seen[edge] = number
+    return list(seen)
 
 
 def read_arff_header(
