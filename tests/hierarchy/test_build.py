@@ -243,7 +243,7 @@ def test_ids_and_paths_of_edges():
 
 def test_edges_need_not_name_the_top():
     assert Hierarchy.from_edges([("a", "b"), (None, "a")]) == Hierarchy.from_edges([["a", "b"]])
-    h = Hierarchy.from_edges([(None, "a"), ("b", "a")])  # below the root and below b
+    h = Hierarchy.from_edges([("root", "a"), ("b", "a")], root="root")  # below the root and b
     assert h.names == ("b", "b/a")
 
 

@@ -154,6 +154,12 @@ def test_edges(edges, message):
     refused(message, Hierarchy.from_edges, edges)
 
 
+def test_ids_are_never_taken_apart():
+    message = "class name 'a/b' holds the separator '/'; choose another with sep="
+    refused(message, Hierarchy.from_edges, [("a", "a/b")], named_by="id")
+    refused(message, Hierarchy.from_parents, {"a": None, "a/b": "a"}, named_by="id")
+
+
 def test_the_root_is_no_child():
     message = "edge 1 makes the root 'top' a child of 'a'"
     refused(message, Hierarchy.from_edges, [("top", "a"), ("a", "top")], root="top")

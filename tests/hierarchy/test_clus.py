@@ -67,6 +67,7 @@ def test_what_follows_data_is_not_read():
         (r"'it\'s','it\'s/x'", ("it's", "it's/x")),
         ("a,,b,", ("a", "b")),
         ("a/b,c/d", ("a", "c", "a/b", "c/d")),  # two parts each, but none below root
+        ("a/b,b/c", ("a", "b", "a/b", "b/c")),  # as edges these would be a chain
         ("root/a/b,root/c", ("root", "root/a", "root/c", "root/a/b")),
     ],
 )

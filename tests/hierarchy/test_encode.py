@@ -18,7 +18,7 @@ from strategies import labelled
 def test_encode_equals_the_reference(drawn):
     taxonomy, rows = drawn
     h, numbers = taxonomy.build()
-    targets = h.encode([[numbers[node] for node in row] for row in rows])
+    targets = h.encode([[h.names[numbers[node]] for node in row] for row in rows])
     assert targets.dtype == torch.bool
     assert targets.shape == (len(rows), len(h))
     assert targets[:, numbers].tolist() == reference.encode(taxonomy.parents, rows)
@@ -30,7 +30,8 @@ def test_names_numbers_and_containers_encode_alike(drawn):
     h, numbers = taxonomy.build()
     names = [[taxonomy.ids[node] for node in row] for row in rows]
     targets = h.encode(names)
-    assert torch.equal(targets, h.encode([[numbers[node] for node in row] for row in rows]))
+    if not any(name.isdecimal() for name in taxonomy.names):  # else a number could be a name
+        assert torch.equal(targets, h.encode([[numbers[node] for node in row] for row in rows]))
     assert torch.equal(targets, h.encode(set(row) for row in names))
     assert torch.equal(targets, h.encode(tuple(tuple(row) for row in names)))
     assert torch.equal(targets, h.encode((name for name in row) for row in names))
@@ -43,7 +44,7 @@ def test_names_numbers_and_containers_encode_alike(drawn):
 def test_sparse_equals_dense(drawn):
     taxonomy, rows = drawn
     h, numbers = taxonomy.build()
-    rows = [[numbers[node] for node in row] for row in rows]
+    rows = [[h.names[numbers[node]] for node in row] for row in rows]
     sparse = h.encode(rows, sparse=True)
     assert isinstance(sparse, csr_array)
     assert sparse.dtype == bool
@@ -58,7 +59,7 @@ def test_sparse_equals_dense(drawn):
 def test_decode_gives_the_terminal_labels(drawn):
     taxonomy, rows = drawn
     h, numbers = taxonomy.build()
-    targets = h.encode([[numbers[node] for node in row] for row in rows])
+    targets = h.encode([[h.names[numbers[node]] for node in row] for row in rows])
     decoded = h.decode(targets)
     every = h.decode(targets, terminal=False)
     for row, found, all_found in zip(rows, decoded, every, strict=True):
@@ -67,6 +68,16 @@ def test_decode_gives_the_terminal_labels(drawn):
         assert tuple(h.index(name) for name in all_found) == h.closure(numbers[n] for n in row)
     assert torch.equal(h.encode(decoded), targets)
     assert torch.equal(h.encode(every), targets)
+
+
+def test_a_number_that_is_also_the_name_of_another_class_is_refused():
+    h = Hierarchy.from_edges([(1, 2), (1, 3)])
+    assert h.names == ("1", "1/2", "1/3")
+    message = "row 1: label 2 could be the class number 2 ('1/3') or the class named '2'; give"
+    with pytest.raises(LabelError, match=re.escape(message)):
+        h.encode([["2"], [2]])
+    same = Hierarchy.from_edges([(None, 0), (None, 1)])
+    assert same.encode([[0], [1]]).int().tolist() == [[1, 0], [0, 1]]
 
 
 def test_by_hand(small_tree):

@@ -206,6 +206,13 @@ def test_restrict_by_hand(diamond, small_tree):
     )
 
 
+def test_parts_keep_separator_and_root():
+    h = Hierarchy.from_edges([("top", "a"), ("a", "b"), ("a", "c")], sep=" > ", root="top")
+    for part in (h.restrict(["b"]), h.prune(1, [1, 1, 0])):
+        assert part.names == ("a", "a > b")
+        assert (part.sep, part.root) == (" > ", "top")
+
+
 def test_restrict_refuses(small_tree):
     with pytest.raises(HierarchyError, match="a hierarchy needs at least one class"):
         small_tree.restrict([])
@@ -219,7 +226,7 @@ def test_restrict_refuses(small_tree):
 def test_prune(drawn, least):
     taxonomy, rows = drawn
     h, numbers = taxonomy.build()
-    targets = h.encode([[numbers[node] for node in row] for row in rows])
+    targets = h.encode([[h.names[numbers[node]] for node in row] for row in rows])
     counts = targets.sum(0)
     kept = tuple(
         name for name, count in zip(h.names, counts.tolist(), strict=True) if count >= least

@@ -142,7 +142,6 @@ def test_form_settles_what_the_ending_leaves_open(tmp_path):
     assert read(tmp_path, "h.json", children, form="nested").names == ("a", "d", "a/b", "a/c")
     pairs = json.dumps([["a", "b"], ["c", "d"]])
     assert read(tmp_path, "h.json", pairs).names == ("a", "c", "a/b", "c/d")
-    assert read(tmp_path, "h.json", pairs, form="nested").names == ("a", "b", "c", "d")
     table = "parent,child\nx,y\nx,z\n"
     assert read(tmp_path, "h.csv", table).names == ("x", "x/y", "x/z")
     assert read(tmp_path, "h.csv", table, form="edges") == read(tmp_path, "h.csv", table)

@@ -131,6 +131,7 @@ class Builders:
         root = None if root is None else as_text(root)
         nodes = _Nodes()
         seen: dict[tuple[str | None, str], int] = {}
+        tops: set[str] = set()  # said to be at the top by an empty parent
         for entry, edge in enumerate(edges):
             if not isinstance(edge, (tuple, list)) or len(edge) != 2:
                 raise HierarchyError(f"edge {entry} is {edge!r}; an edge is (parent, child)")
@@ -139,6 +140,8 @@ class Builders:
                 raise HierarchyError(f"edge {entry} is {edge!r}; its child is empty")
             if root is not None and below == root:
                 raise HierarchyError(f"edge {entry} makes the root {root!r} a child of {above!r}")
+            if above is None:
+                tops.add(below)
             above = None if above == root else above
             if (above, below) in seen:
                 raise HierarchyError(
@@ -149,6 +152,9 @@ class Builders:
             node = nodes.add(below, below)
             if above is not None:
                 nodes.link(nodes.add(above, above), node)
+        for above, below in seen:
+            if above is not None and below in tops:
+                raise HierarchyError(f"class {below!r} stands at the top and below {above!r}")
         return cls._finish(nodes, sep, root=root or "root", named_by=named_by)
 
     @classmethod
@@ -174,7 +180,11 @@ class Builders:
         """
         checked_sep(sep)
         if not isinstance(parents, Mapping):
-            return cls._from_parent_array(np.asarray(parents), names, sep, named_by)
+            try:
+                places = np.asarray(parents)
+            except ValueError:
+                raise HierarchyError("parents must be one row of integers; rows differ") from None
+            return cls._from_parent_array(places, names, sep, named_by)
         if names is not None:
             raise HierarchyError("names go with a parent array; a mapping names its classes itself")
         root = None if root is None else as_text(root)
@@ -403,11 +413,18 @@ def nested_items(content: Any, above: tuple[str, ...], sep: str) -> list[tuple[s
     if isinstance(content, str):
         return [(content, None)]
     if isinstance(content, Mapping):
-        is_named = set(content) in ({"name"}, {"name", "children"})
-        if is_named and isinstance(content["name"], str):
+        if isinstance(content.get("name"), str):
+            foreign = [key for key in content if key not in ("name", "children")]
+            if foreign:
+                raise HierarchyError(
+                    f"the object of {content['name']!r} has keys beside name and children: "
+                    f"{quoted(foreign)}; remove them"
+                )
             return [(content["name"], content.get("children"))]
         return list(content.items())
     if isinstance(content, (list, tuple)):
+        if any(isinstance(item, (list, tuple)) for item in content):
+            raise HierarchyError(f"a list inside a list, {content!r:.60}, names no parent")
         return [pair for item in content for pair in nested_items(item, above, sep)]
     where = f"under {sep.join(above)!r}" if above else "at the top"
     raise HierarchyError(

@@ -7,7 +7,7 @@ folded. A class of a DAG is drawn below its first parent; the SVG adds its other
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -28,21 +28,27 @@ ROW, COLUMN, MARGIN, LETTER = 20, 48, 16, 6.8  # pixels; LETTER is an average gl
 
 
 @dataclass
-class Node:
-    """One line of a drawing: a class, the root, or a note of what was folded."""
+class Line:
+    """One line of a drawing: the root, a class, or a note of what was folded."""
 
     label: str
     note: str
+    level: int
     number: int = -1  # the class, -1 for the root and for notes
-    level: int = 0
-    children: list[Node] = field(default_factory=list)
-    row: float = 0.0  # set when laid out
+    parent: int = -1  # the line that this one hangs under
+    is_last: bool = True  # among its siblings
+    row: float = 0.0  # set when a picture is laid out
+
+    @property
+    def width(self) -> float:
+        """The pixels that the text takes."""
+        return LETTER * (len(self.label) + (len(self.note) + 1 if self.note else 0))
 
 
 def outline(
     hierarchy: Hierarchy, depth: int | None, breadth: int | None, counts: ArrayLike | None
-) -> Node:
-    """Return the nodes to draw, folded."""
+) -> list[Line]:
+    """Return the lines to draw, folded, each class after its parent."""
     for name, value in (("depth", depth), ("breadth", breadth)):
         if value is not None and value < 1:
             raise HierlearnError(f"{name} must be at least 1, not {value}")
@@ -56,51 +62,56 @@ def outline(
     firsts = structure.first_parents
     order = np.argsort(firsts, kind="stable")
     bounds = np.searchsorted(firsts[order], np.arange(-1, len(hierarchy) + 1))
-
-    def grow(number: int, level: int) -> Node:
-        kind = "tree" if hierarchy.is_tree else "DAG"
-        if number < 0:
-            note = f"{len(hierarchy):,} classes, {hierarchy.depth} levels, {kind}"
-            node = Node(hierarchy.root, note)
-        else:
-            shown = numbers[number]
-            note = "" if counts is None and not shown else f"{shown:,}"
-            node = Node(hierarchy.bare_names[number], note, number, level)
-        children = order[bounds[number + 1] : bounds[number + 2]].tolist()
-        if not children:
-            return node
-        if depth is not None and level >= depth:
-            node.note = f"{node.note} …".strip()
-            return node
+    kind = "tree" if hierarchy.is_tree else "DAG"
+    lines: list[Line] = []
+    root = Line(hierarchy.root, f"{len(hierarchy):,} classes, {hierarchy.depth} levels, {kind}", 0)
+    waiting = [root]
+    while waiting:  # a stack, for hierarchies deeper than Python's own
+        line = waiting.pop()
+        place = len(lines)
+        lines.append(line)
+        if line.number < 0 and line is not root:
+            continue
+        children = order[bounds[line.number + 1] : bounds[line.number + 2]].tolist()
+        if children and depth is not None and line.level >= depth:
+            line.note = f"{line.note} …".strip()
+            continue
         kept = children if breadth is None else children[:breadth]
-        node.children = [grow(child, level + 1) for child in kept]
+        under = []
+        for child in kept:
+            shown = numbers[child]
+            note = "" if counts is None and not shown else f"{shown:,}"
+            under.append(Line(hierarchy.bare_names[child], note, line.level + 1, child, place))
         if len(kept) < len(children):
             rest = children[len(kept) :]
             # In a DAG two children share descendants, which count once.
-            inside = len(np.unique(rows[np.isin(above, rest)]))
+            if hierarchy.is_tree:
+                inside = int(below[rest].sum()) + len(rest)
+            else:
+                inside = len(np.unique(rows[np.isin(above, rest)]))
             more = f"{len(rest):,} more"
-            node.children.append(
-                Node("…", more if inside == len(rest) else f"{more} ({inside:,} classes)")
-            )
-        return node
-
-    return grow(-1, 0)
+            note = more if inside == len(rest) else f"{more} ({inside:,} classes)"
+            under.append(Line("…", note, line.level + 1, parent=place))
+        for child_line in under[:-1]:
+            child_line.is_last = False
+        waiting.extend(reversed(under))
+    return lines
 
 
 def as_text(
     hierarchy: Hierarchy, *, depth: int | None, breadth: int | None, counts: ArrayLike | None
 ) -> str:
     """Draw with the line characters of a terminal."""
-    lines: list[str] = []
-
-    def write(node: Node, first: str, rest: str) -> None:
-        lines.append(f"{first}{node.label}{'  ' + node.note if node.note else ''}")
-        for number, child in enumerate(node.children):
-            last = number == len(node.children) - 1
-            write(child, rest + ("└── " if last else "├── "), rest + ("    " if last else "│   "))
-
-    write(outline(hierarchy, depth, breadth, counts), "", "")
-    return "\n".join(lines)
+    lines = outline(hierarchy, depth, breadth, counts)
+    drawn: list[str] = []
+    rails: list[str] = []  # what stands before the children of each line
+    for line in lines:
+        before = rails[line.parent] if line.level else ""
+        branch = "" if not line.level else "└── " if line.is_last else "├── "
+        rail = "" if not line.level else "    " if line.is_last else "│   "
+        rails.append(before + rail)
+        drawn.append(f"{before}{branch}{line.label}{'  ' + line.note if line.note else ''}")
+    return "\n".join(drawn)
 
 
 def as_svg(
@@ -112,48 +123,31 @@ def as_svg(
     counts: ArrayLike | None,
 ) -> str:
     """Draw from left to right, a column a level, readable on a light and on a dark page."""
-    root = outline(hierarchy, depth, breadth, counts)
-    columns: list[float] = []  # the widest label of each column
-    rows = 0
-
-    def lay_out(node: Node, column: int) -> None:
-        nonlocal rows
-        if column == len(columns):
-            columns.append(0.0)
-        width = len(node.label) + (len(node.note) + 1 if node.note else 0)
-        columns[column] = max(columns[column], width * LETTER)
-        for child in node.children:
-            lay_out(child, column + 1)
-        if node.children:
-            node.row = (node.children[0].row + node.children[-1].row) / 2
-        else:
-            node.row, rows = float(rows), rows + 1
-
-    lay_out(root, 0)
+    lines = outline(hierarchy, depth, breadth, counts)
+    rows = lay_out(lines)
+    columns = [0.0] * (max(line.level for line in lines) + 1)  # the widest text of each
+    for line in lines:
+        columns[line.level] = max(columns[line.level], line.width)
     x = [MARGIN + sum(width + COLUMN for width in columns[:i]) for i in range(len(columns))]
-    drawn: dict[int, tuple[float, float]] = {}
-    lines: list[str] = []
+    places: dict[int, tuple[float, float]] = {}  # of the classes drawn
+    edges: list[str] = []
     texts: list[str] = []
-
-    def paint(node: Node, column: int) -> None:
-        y = MARGIN + ROW * (node.row + 0.5)
-        note = f' <tspan class="n">{xml_text(node.note)}</tspan>' if node.note else ""
+    for line in lines:
+        left, y = x[line.level], MARGIN + ROW * (line.row + 0.5)
+        note = f' <tspan class="n">{xml_text(line.note)}</tspan>' if line.note else ""
         texts.append(
-            f'<circle cx="{x[column]:.1f}" cy="{y:.1f}" r="3.5"/>'
-            f'<text x="{x[column] + 8:.1f}" y="{y + 4:.1f}">{xml_text(node.label)}{note}</text>'
+            f'<circle cx="{left:.1f}" cy="{y:.1f}" r="3.5"/>'
+            f'<text x="{left + 8:.1f}" y="{y + 4:.1f}">{xml_text(line.label)}{note}</text>'
         )
-        if node.number >= 0:
-            drawn[node.number] = (x[column], y)
-        width = (len(node.label) + (len(node.note) + 1 if node.note else 0)) * LETTER
-        for child in node.children:
-            begin = x[column] + 14 + width
-            lines.append(curve(begin, y, x[column + 1] - 4, MARGIN + ROW * (child.row + 0.5)))
-            paint(child, column + 1)
-
-    paint(root, 0)
-    for number, (left, y) in drawn.items():
-        others = (parent for parent in hierarchy.parents(number)[1:] if parent in drawn)
-        lines.extend(curve(*drawn[parent], left - 4, y, dashed=True) for parent in others)
+        if line.number >= 0:
+            places[line.number] = (left, y)
+        if line.level:
+            above = lines[line.parent]
+            begin = x[above.level] + 14 + above.width
+            edges.append(curve(begin, MARGIN + ROW * (above.row + 0.5), left - 4, y))
+    for number, (left, y) in places.items():
+        others = (parent for parent in hierarchy.parents(number)[1:] if parent in places)
+        edges.extend(curve(*places[parent], left - 4, y, dashed=True) for parent in others)
     width = x[-1] + columns[-1] + 2 * MARGIN
     height = ROW * rows + 2 * MARGIN
     svg = (
@@ -165,12 +159,30 @@ def as_svg(
         ".d{stroke-dasharray:4 3;stroke:#c98b4b}"
         "@media(prefers-color-scheme:dark){text{fill:#e4e9ee}.n{fill:#9aa9b7}"
         "path{stroke:#52616f}}</style>"
-        f"{''.join(lines)}{''.join(texts)}</svg>"
+        f"{''.join(edges)}{''.join(texts)}</svg>"
     )
     if path is not None:
         with atomic_write(path) as file:
             file.write(svg + "\n")
     return svg
+
+
+def lay_out(lines: list[Line]) -> int:
+    """Give every line its row, a parent in the middle of its children; return the rows used."""
+    rows = 0
+    spans: dict[int, tuple[float, float]] = {}  # first and last row of each line's children
+    has_children = {line.parent for line in lines if line.level}
+    for place, line in enumerate(lines):
+        if place not in has_children:
+            line.row, rows = float(rows), rows + 1
+    for place in range(len(lines) - 1, -1, -1):
+        line = lines[place]
+        if place in spans:
+            line.row = sum(spans[place]) / 2
+        if line.level:
+            _, last = spans.get(line.parent, (line.row, line.row))
+            spans[line.parent] = (line.row, last)
+    return rows
 
 
 def xml_text(text: str) -> str:

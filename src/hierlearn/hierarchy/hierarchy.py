@@ -141,6 +141,8 @@ class Hierarchy(Nodes, Builders):
 
     def closure(self, labels: Iterable[Label]) -> tuple[Any, ...]:
         """Return a label set with all its ancestors, in class order."""
+        if isinstance(labels, str):
+            raise LabelError(f"give a list of classes, not one text {labels!r}")
         labels = list(labels)
         rows = np.array([self.index(label) for label in labels], dtype=np.int64)
         offsets, ids = self.structure.closure
@@ -168,7 +170,11 @@ class Hierarchy(Nodes, Builders):
 
     def lcas(self, a: ArrayLike, b: ArrayLike) -> Ints:
         """Return the lowest common ancestor of each pair of class numbers; -1 for the root."""
-        left, right = np.broadcast_arrays(np.asarray(a), np.asarray(b))
+        left, right = np.asarray(a), np.asarray(b)
+        try:
+            left, right = np.broadcast_arrays(left, right)
+        except ValueError:
+            raise LabelError(f"pairs {left.shape} and {right.shape} do not fit together") from None
         for side in (left, right):
             if side.dtype.kind not in "iu" and side.size:
                 raise LabelError(f"class numbers must be integers, not {side.dtype}")
@@ -279,6 +285,8 @@ class Hierarchy(Nodes, Builders):
         from hierlearn.hierarchy import propagate
 
         propagate.check(x, len(self))
+        if not x.is_floating_point():
+            raise HierlearnError(f"values must be floating point, not {x.dtype}")
         return propagate.logsumexp_up(x, propagate.routes_on(self, x.device))
 
     def max_down(self, x: Tensor) -> Tensor:
@@ -300,6 +308,8 @@ class Hierarchy(Nodes, Builders):
 
     def restrict(self, classes: Iterable[Label]) -> Hierarchy:
         """Return the sub-hierarchy of the given classes and their ancestors."""
+        if isinstance(classes, str):
+            raise LabelError(f"give a list of classes, not one text {classes!r}")
         keep = np.array(self.closure([self.index(label) for label in classes]), dtype=np.int64)
         place = np.full(len(self), -1, dtype=np.int64)
         place[keep] = np.arange(len(keep))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Label = str | int
 L = TypeVar("L", str, int)
 NamedBy = Literal["path", "id"]
+MOST_COMPARED = 20_000  # names that an unknown label is compared with
 
 
 class Nodes:
@@ -48,11 +49,10 @@ class Nodes:
         return iter(self.names)
 
     def __contains__(self, label: object) -> bool:
-        try:
-            self.index(cast("Label", label))
-        except LabelError:
-            return False
-        return True
+        if isinstance(label, str):
+            return isinstance(self._find(label), int)
+        is_number = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
+        return is_number and 0 <= int(cast("int", label)) < len(self)
 
     def __repr__(self) -> str:
         kind = "tree" if self.is_tree else "DAG"
@@ -146,8 +146,20 @@ class Nodes:
         kind = type(label).__name__
         raise LabelError(f"a label is a class name or number, not {label!r} ({kind})")
 
+    def _find(self, label: str) -> int | list[int] | None:
+        """Return the class of a name, or all classes of a bare name, or None."""
+        if label in self._by_name:
+            return self._by_name[label]
+        if label in self._by_bare:
+            return self._by_bare[label]
+        if self.named_by == "id" and self.sep in label:  # any path of a DAG's node finds it
+            ids = [self._by_name.get(part, -1) for part in label.split(self.sep)]
+            if min(ids) >= 0 and all(self.structure.has_edge(a, b) for a, b in pairwise(ids)):
+                return ids[-1]
+        return None
+
     def _search(self, label: str, exact: bool) -> int:
-        found = None if exact else self._by_bare.get(label)
+        found = None if exact else self._find(label)
         if isinstance(found, int):
             return found
         if isinstance(found, list):
@@ -158,14 +170,10 @@ class Nodes:
                 f"label {label!r} is the implicit root, which is no class; "
                 f"leave the row's labels empty instead"
             )
-        if self.named_by == "id" and self.sep in label:
-            ids = [self._by_name.get(part, -1) for part in label.split(self.sep)]
-            if min(ids) >= 0 and all(self.structure.has_edge(a, b) for a, b in pairwise(ids)):
-                return ids[-1]
-        # Comparing with a million names would take minutes; lengths alone rule most out.
-        pool = self.names if self.sep in label else self.bare_names
-        if len(pool) > 20_000:
-            pool = tuple(name for name in pool if abs(len(name) - len(label)) <= 2)
+        pool = self.names if exact or self.sep in label else self.bare_names
+        if len(pool) > MOST_COMPARED:  # comparing with a million names would take minutes
+            alike = (name for name in pool if name[0] == label[0])
+            pool = tuple(islice((n for n in alike if abs(len(n) - len(label)) <= 2), MOST_COMPARED))
         hint = did_you_mean(label, dict.fromkeys(pool))
         raise LabelError(f"unknown label {label!r}{hint or f' (of {len(self)} classes)'}")
 
@@ -188,11 +196,11 @@ class Nodes:
                 elif isinstance(labels, bytes):
                     raise TypeError
                 elif isinstance(labels, (str, int, np.integer)):
-                    numbers.append(self.index(labels))
+                    numbers.append(self._row_label(labels))
                 else:
                     for label in labels:
                         number = known.get(label) if isinstance(label, str) else None
-                        numbers.append(self.index(label) if number is None else number)
+                        numbers.append(self._row_label(label) if number is None else number)
             except LabelError as error:
                 raise LabelError(f"row {row}: {error}") from None
             except TypeError:
@@ -202,6 +210,18 @@ class Nodes:
                 ) from None
             offsets.append(len(numbers))
         return np.asarray(offsets, dtype=np.int64), np.asarray(numbers, dtype=np.int64)
+
+    def _row_label(self, label: Label) -> int:
+        """Return the class of a row's label; a number that is also a name is refused."""
+        number = self.index(label)
+        if not isinstance(label, str):
+            other = self._find(str(label))
+            if other is not None and other != number:
+                raise LabelError(
+                    f"label {label} could be the class number {label} ({self.names[number]!r}) "
+                    f"or the class named {str(label)!r}; give names as text"
+                )
+        return number
 
     def _answer(self, asked: L, numbers: Ints) -> tuple[L, ...]:
         """Return classes in the kind that was asked with: names for a name, else numbers."""

@@ -45,6 +45,11 @@ def read_hierarchy(
     if form is not None and form not in reader.forms:
         known = f"use {', '.join(reader.forms)}" if reader.forms else "it has one form only"
         raise HierarchyError(f"{path}: a {path.suffix} file cannot have the form {form!r}; {known}")
+    if root is not None and not reader.takes_root:
+        raise HierarchyError(
+            f"{path}: root= names a node of edges, parent maps and OBO files; "
+            f"a {path.suffix} file has none"
+        )
     try:
         return reader.read(path, form, sep, root)
     except HierarchyError as error:
@@ -59,11 +64,14 @@ def read_json(path: Path, form: str | None, sep: str, root: str | None) -> Hiera
     text = read_text(path)
     try:
         value = json.loads(text, object_pairs_hook=_no_repeats)
+    except RecursionError:
+        raise HierarchyError("the JSON is nested too deeply; write edges or paths") from None
     except json.JSONDecodeError as error:
         raise HierarchyError(f"{place(path, error.lineno)}: not JSON: {error.msg}") from None
     if isinstance(value, dict) and value.get("format") == FORMAT:
         return Hierarchy.from_json(text)
     form = form or json_form(value)
+    refuse_root(form, root)
     if form == "nested":
         return Hierarchy.from_nested(value, sep=sep)
     if form == "paths" and isinstance(value, list):
@@ -76,6 +84,12 @@ def read_json(path: Path, form: str | None, sep: str, root: str | None) -> Hiera
         ]
         return Hierarchy.from_edges(pairs, sep=sep, root=root)
     raise HierarchyError(f"the JSON is a {type(value).__name__}, which is not of the form {form!r}")
+
+
+def refuse_root(form: str, root: str | None) -> None:
+    """Refuse a root for forms in which no node could be it."""
+    if root is not None and form in ("nested", "paths", "levels"):
+        raise HierarchyError(f"root= names a node of edges or parent maps; {form} have none")
 
 
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -99,7 +113,7 @@ def json_form(value: Any) -> str:
         return "nested"
     if not isinstance(value, dict):
         raise HierarchyError(f"the JSON is {value!r}, not an object or a list")
-    if set(value) in ({"name"}, {"name", "children"}) and isinstance(value["name"], str):
+    if isinstance(value.get("name"), str) and set(value) <= {"name", "children"}:
         return "nested"
     below = list(value.values())
     if any(isinstance(one, str) for one in below):
@@ -118,9 +132,17 @@ def read_table(path: Path, form: str | None, sep: str, root: str | None) -> Hier
     """Read a CSV or TSV file of edges, paths or level columns."""
     header, table = read_rows(path)
     lower = [name.lower() for name in header]
+    if "" in lower:
+        number = lower.index("") + 1
+        raise HierarchyError(f"{place(path, 1)}: column {number} has no name; name it or drop it")
+    if len({"parent", "child"} & set(lower)) == 1:
+        raise HierarchyError(
+            f"edges need both columns, 'parent' and 'child'; found {', '.join(header)}"
+        )
     if form is None:
         is_edges = {"parent", "child"} <= set(lower)
         form = "edges" if is_edges else "paths" if lower == ["path"] else "levels"
+    refuse_root(form, root)
     if form == "levels":
         return Hierarchy.from_paths(list(level_paths(path, table, sep)), sep=sep)
     if form == "paths":
@@ -204,8 +226,10 @@ def read_obo(path: Path, form: str | None, sep: str, root: str | None) -> Hierar
     """Read the terms of an OBO file; is_a and part_of lead to the parents."""
     text = read_text(path)
     terms: dict[str, list[tuple[int, str]]] = {}
+    first, scanned = 1, 0  # the line of the stanza, counted on from the one before
     for stanza in OBO_TERM.finditer(text):
-        first = text.count("\n", 0, stanza.start()) + 1
+        first += text.count("\n", scanned, stanza.start())
+        scanned = stanza.start()
         term, obsolete = "", False
         parents: list[tuple[int, str]] = []
         for offset, line in enumerate(stanza[1].split("\n")):
@@ -239,14 +263,15 @@ class Reader:
 
     read: Callable[[Path, str | None, str, str | None], Hierarchy]
     forms: tuple[str, ...]
+    takes_root: bool = True
 
 
 READERS: dict[str, Reader] = {
     ".json": Reader(read_json, ("nested", "parents", "edges", "paths")),
     ".csv": Reader(read_table, ("edges", "parents", "paths", "levels")),
     ".tsv": Reader(read_table, ("edges", "parents", "paths", "levels")),
-    ".txt": Reader(read_paths, ("paths",)),
-    ".paths": Reader(read_paths, ("paths",)),
-    ".arff": Reader(read_arff_header, ()),
+    ".txt": Reader(read_paths, ("paths",), takes_root=False),
+    ".paths": Reader(read_paths, ("paths",), takes_root=False),
+    ".arff": Reader(read_arff_header, (), takes_root=False),
     ".obo": Reader(read_obo, ()),
 }
