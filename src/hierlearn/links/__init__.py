@@ -1,0 +1,16 @@
+"""Stage 3: links turn logits into node log-probabilities."""
+
+from hierlearn.links.conditional import ConditionalLink
+from hierlearn.links.link import Link
+from hierlearn.links.max import MaxLink
+from hierlearn.links.sigmoid import SigmoidLink
+from hierlearn.links.softmax import SoftmaxLink
+
+LINKS: dict[str, type[Link]] = {
+    "sigmoid": SigmoidLink,
+    "softmax": SoftmaxLink,
+    "conditional": ConditionalLink,
+    "max": MaxLink,
+}
+
+__all__ = ["LINKS", "ConditionalLink", "Link", "MaxLink", "SigmoidLink", "SoftmaxLink"]

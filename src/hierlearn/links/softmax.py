@@ -1,0 +1,117 @@
+"""The softmax link: one terminal class a row, and an inner class is the sum of what lies below.
+
+    q = softmax(x over the terminal classes T),    p(c) = sum over t in T at or below c of q_t
+
+The terminal classes are the leaves, and those inner classes that occur as a most specific label.
+An inner class that is terminal has a mass of its own beside that of its descendants.
+
+log p climbs the tree by logsumexp. 1 - p is summed too, never subtracted from 1: outside a class
+lie the outside of its parent, its siblings, and its parent's own mass,
+
+    1 - p(c) = (1 - p(parent)) + p(parent without c).
+
+In a DAG two parents share what lies outside both, so there 1 - p is the sum over the terminals that
+are not below c, by subtraction from 1 in double precision: accurate down to about 1e-16.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hierlearn.hierarchy.propagate import LOG_ZERO, routes_on
+from hierlearn.links.link import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy.nodes import Label
+
+TINY = 1e-16  # the least 1 - p in a DAG
+
+
+def terminal_numbers(hierarchy: Hierarchy, terminals: Iterable[Label] | None) -> Tensor:
+    """Return the terminal classes as numbers: the leaves, and the inner classes named."""
+    named = [] if terminals is None else [hierarchy.index(label) for label in terminals]
+    return torch.from_numpy(np.union1d(hierarchy.leaves, np.array(named, dtype=np.int64)))
+
+
+class SoftmaxLink(Link):
+    """A softmax over the terminal classes, summed upward; coherent.
+
+    Args:
+        hierarchy: the taxonomy.
+        terminals: inner classes that occur as a most specific label; the leaves always count.
+    """
+
+    coherent = True
+    terminals: Tensor
+
+    def __init__(self, hierarchy: Hierarchy, terminals: Iterable[Label] | None = None) -> None:
+        super().__init__(hierarchy)
+        numbers = terminal_numbers(hierarchy, terminals)
+        self.register_buffer("terminals", numbers, persistent=False)
+
+    def log_masses(self, logits: Tensor) -> Tensor:
+        """Return (N, C) the log mass of each terminal class alone, LOG_ZERO for the others."""
+        masses = logits.index_select(1, self.terminals).log_softmax(dim=1)
+        empty = torch.full_like(logits, LOG_ZERO)
+        return empty.index_copy(1, self.terminals, masses)
+
+    def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the log of the mass inside and outside every class."""
+        masses = self.log_masses(logits)
+        if self.hierarchy.is_tree:
+            inside = self.hierarchy.logsumexp_up(masses)
+            return inside, self.log_outside(masses, inside)
+        inside = self.hierarchy.logsumexp_up(masses.double())
+        outside = (-inside.expm1()).clamp_min(TINY).log()
+        return inside.to(logits.dtype), outside.to(logits.dtype)
+
+    def log_outside(self, masses: Tensor, inside: Tensor) -> Tensor:
+        """Return the log mass outside every class of a tree, from the top down."""
+        route = routes_on(self.hierarchy, inside.device)
+        levels = torch.split(inside, list(route.sizes), dim=1)
+        own = torch.split(masses, list(route.sizes), dim=1)
+        root = inside.new_full((len(inside), 1), LOG_ZERO)  # has no mass of its own, no outside
+        every = torch.zeros(route.sizes[0], dtype=torch.long, device=inside.device)
+        parts = [log_sum_of_others(levels[0], every, root)]
+        for edge in route.edges:
+            # In a tree the children of an edge list are the whole level in order.
+            others = log_sum_of_others(levels[edge.lower], edge.parents, own[edge.upper])
+            parts.append(torch.logaddexp(others, parts[-1].index_select(1, edge.parents)))
+        return torch.cat(parts, dim=1)
+
+
+def log_sum_of_others(values: Tensor, groups: Tensor, own: Tensor) -> Tensor:
+    """Return, for each value, the logsumexp of its group without it.
+
+    Subtracting a value from the sum of its group cancels only where that value alone is most of
+    it. So the one largest value of a group is left out and the others summed anew; for every
+    other value the largest stays in the sum and subtraction is safe.
+
+    Args:
+        values: (N, n) logs.
+        groups: (n,) the group of each column.
+        own: (N, g) one more log in each group, LOG_ZERO for none.
+    """
+    index = groups.expand(values.shape)
+    with torch.no_grad():
+        peak = own.scatter_reduce(1, index, values, "amax")
+        tops = (own == peak).to(values.dtype).index_add(1, groups, _is_peak(values, peak, groups))
+        alone = (_is_peak(values, peak, groups) > 0) & (tops.index_select(1, groups) == 1)
+        second = own.scatter_reduce(1, index, values.masked_fill(alone, LOG_ZERO), "amax")
+    terms = (values - peak.index_select(1, groups)).exp()
+    total = (own - peak).exp().index_add(1, groups, terms).index_select(1, groups)
+    usual = peak.index_select(1, groups) + (total - terms.masked_fill(alone, 0.0)).log()
+    rest = (values.masked_fill(alone, LOG_ZERO) - second.index_select(1, groups)).exp()
+    left = (own - second).exp().index_add(1, groups, rest).index_select(1, groups)
+    return torch.where(alone, second.index_select(1, groups) + left.log(), usual)
+
+
+def _is_peak(values: Tensor, peak: Tensor, groups: Tensor) -> Tensor:
+    return (values == peak.index_select(1, groups)).to(values.dtype)

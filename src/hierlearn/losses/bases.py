@@ -1,0 +1,116 @@
+"""Bases: elementwise losses of a class on what the link gives, log p and log(1 - p).
+
+    bce        -(y log p + (1 - y) log(1 - p)), natural or base 2
+    focal      -alpha_t (1 - p_t)^gamma log p_t,  p_t = p where y = 1, else 1 - p (Lin et al., 2017)
+    zero_one   1 unless p lies strictly on y's side of 1/2: the e of the paper, whose sign(0) is
+               neither label. Not differentiable
+
+bce in base 2 is at least zero_one, which the bounds of the paper's Theorem 3 need; natural bce is
+not (y = 1, logit -0.2: an error, but 0.798 < 1).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+
+from hierlearn.errors import HierlearnError, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+
+class Base(Protocol):
+    """An elementwise loss: ``(log_p, log_not_p, targets) -> (N, C)``."""
+
+    def __call__(self, log_p: Tensor, log_not_p: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of every entry."""
+        ...
+
+
+def mix(positive: Tensor, negative: Tensor, targets: Tensor) -> Tensor:
+    """Return ``positive`` where the target is 1, ``negative`` where 0, in between a mixture."""
+    if targets.dtype == torch.bool:
+        return torch.where(targets, positive, negative)
+    return torch.lerp(negative, positive, targets.to(positive.dtype))
+
+
+@dataclass(frozen=True)
+class BCE:
+    """Binary cross entropy.
+
+    Args:
+        log_base: e, or 2 for a bound on the 0-1 loss.
+    """
+
+    log_base: float = math.e
+
+    def __post_init__(self) -> None:
+        if not self.log_base > 1:
+            raise HierlearnError(f"log_base must exceed 1, not {self.log_base}")
+
+    @property
+    def scale(self) -> float:
+        """What natural bce is multiplied with."""
+        return 1.0 / math.log(self.log_base)
+
+    def __call__(self, log_p: Tensor, log_not_p: Tensor, targets: Tensor) -> Tensor:
+        """Return -(y log p + (1 - y) log(1 - p)) in the base."""
+        return mix(log_p, log_not_p, targets) * -self.scale
+
+
+@dataclass(frozen=True)
+class FocalBase:
+    """Focal loss: what is right already counts less.
+
+    Args:
+        alpha: the weight of positives, 1 - alpha that of negatives; None for no weights.
+        gamma: how much less; 0 is bce.
+    """
+
+    alpha: float | None = 0.25
+    gamma: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.alpha is not None and not 0 <= self.alpha <= 1:
+            raise HierlearnError(f"alpha must lie in [0, 1] or be None, not {self.alpha}")
+        if self.gamma < 0:
+            raise HierlearnError(f"gamma must not be negative, but is {self.gamma}")
+
+    def __call__(self, log_p: Tensor, log_not_p: Tensor, targets: Tensor) -> Tensor:
+        """Return -alpha_t (1 - p_t)^gamma log p_t."""
+        positive = -(self.gamma * log_not_p).exp() * log_p
+        negative = -(self.gamma * log_p).exp() * log_not_p
+        if self.alpha is not None:
+            positive, negative = self.alpha * positive, (1 - self.alpha) * negative
+        return mix(positive, negative, targets)
+
+
+def zero_one(log_p: Tensor, log_not_p: Tensor, targets: Tensor) -> Tensor:
+    """Return 1 where p does not lie strictly on the target's side of 1/2, else 0."""
+    right = torch.where(targets > 0.5, log_p > log_not_p, log_not_p > log_p)
+    return (~right).to(log_p.dtype)
+
+
+BASES: dict[str, Callable[[], Base]] = {
+    "bce": BCE,
+    "bce2": lambda: BCE(2.0),
+    "focal": FocalBase,
+    "zero_one": lambda: zero_one,
+}
+
+
+def make_base(base: str | Base) -> Base:
+    """Return the base of a name, or the base itself."""
+    if isinstance(base, str):
+        if base not in BASES:
+            raise HierlearnError(unknown_name("base", base, BASES))
+        return BASES[base]()
+    if not callable(base):
+        raise HierlearnError(f"a base is a name or a function of three tensors, not {base!r}")
+    return base

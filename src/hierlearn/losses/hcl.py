@@ -1,0 +1,272 @@
+"""HCL: the hierarchical class-based curriculum loss of Goyal and Ghosh (2020).
+
+    l     = base(link(logits), targets)                                    (N, C)
+    l_h   = max(l, max over shallower classes of l)                        Corollary 1
+    s     = argmin of max(sum_j s_j L_j, C - sum_j s_j + e_h)              equation 12, Algorithm 1
+    loss  = sum_ij w_j l_h(i, j),   w_j = 1 where s_j = 1, else floor
+
+with L_j = sum_i l_h(i, j) and e_h the constrained 0-1 errors. Without the curriculum this is
+HCL-Hier, without the constraint HCL-CL; with floor 0 it is the paper's HCL to the letter.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from hierlearn.errors import HierlearnError, quoted, unknown_name
+from hierlearn.links import Link, SigmoidLink
+from hierlearn.losses.bases import BCE, Base, make_base, zero_one
+from hierlearn.losses.class_sums import class_sums
+from hierlearn.losses.composed import make_link
+from hierlearn.losses.constraint import SCOPES, constrain
+from hierlearn.losses.curriculum import curriculum_value, select_classes
+from hierlearn.losses.loss import Loss, Reduction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hierlearn.hierarchy import Hierarchy
+
+
+class CollapseWarning(UserWarning):
+    """A class went a whole epoch without being selected, so nothing taught it."""
+
+
+class HCLLoss(Loss):
+    """Hierarchical class-based curriculum loss.
+
+    Targets are 0 or 1. A mask leaves entries out: they neither contribute nor bind others.
+
+    Args:
+        hierarchy: the taxonomy.
+        base: "bce", "bce2", "focal", or a function of (log p, log(1 - p), targets).
+        link: "sigmoid", "softmax", "conditional", "max", or a Link.
+        scope: what the constraint compares a class with: "levels" (the paper: every shallower
+            class), "ancestors", or None for no constraint (HCL-CL).
+        curriculum: "batch" (the paper: selected by this batch), "epoch" (by the epoch before; call
+            ``end_epoch`` after each), or None for no selection (HCL-Hier).
+        floor: what an unselected class keeps, in [0, 1). 0 is the paper, under which classes can
+            die out; see docs/theory.md.
+        normalize: "sum" (the paper) or "mean": class losses and e_h as sums or means over rows.
+        threshold: replaces C + e_h: a number, or a function of the training progress in [0, 1],
+            which ``set_progress`` reports.
+        reduction: "mean" over known entries, "sum" or "none".
+        validate: check the values of targets at every call.
+    """
+
+    fixed_threshold: Tensor
+    selected: Tensor
+    ever_selected: Tensor
+    epoch_losses: Tensor
+    epoch_errors: Tensor
+    epoch_rows: Tensor
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy,
+        *,
+        base: str | Base = "bce",
+        link: str | Link = "sigmoid",
+        scope: Literal["levels", "ancestors"] | None = "levels",
+        curriculum: Literal["batch", "epoch"] | None = "batch",
+        floor: float = 0.1,
+        normalize: Literal["sum", "mean"] = "sum",
+        threshold: float | Callable[[float], float] | None = None,
+        reduction: Reduction = "mean",
+        validate: bool = False,
+    ) -> None:
+        super().__init__(hierarchy, reduction=reduction, validate=validate)
+        if scope is not None and scope not in SCOPES:
+            raise HierlearnError(unknown_name("scope", str(scope), SCOPES))
+        if curriculum not in (None, "batch", "epoch"):
+            raise HierlearnError(unknown_name("curriculum", str(curriculum), ("batch", "epoch")))
+        if normalize not in ("sum", "mean"):
+            raise HierlearnError(unknown_name("normalize", str(normalize), ("sum", "mean")))
+        if not 0 <= floor < 1:
+            raise HierlearnError(
+                f"floor must lie in [0, 1), not {floor}; 1 would select every class"
+            )
+        self.link = make_link(hierarchy, link)
+        self.base = make_base(base)
+        self.scope = scope
+        self.curriculum = curriculum
+        self.floor = floor
+        self.normalize = normalize
+        self.threshold = threshold
+        self.level_sizes = hierarchy.level_sizes if scope == "levels" else (len(hierarchy),)
+        self._state: dict[str, Tensor] = {}
+        self._warned = False
+        self._register_statistics(len(hierarchy))
+        self.set_progress(0.0)
+
+    def _register_statistics(self, count: int) -> None:
+        classes = torch.zeros(count, dtype=torch.bool)
+        number = torch.zeros((), dtype=torch.float64)
+        # What the epoch curriculum has gathered is state of the training: it is saved.
+        gathered = {
+            "selected": ~classes,
+            "epoch_losses": classes.to(torch.float64),
+            "epoch_errors": number,
+            "epoch_rows": number,
+        }
+        for name, values in gathered.items():
+            self.register_buffer(name, values.clone(), persistent=self.curriculum == "epoch")
+        self.register_buffer("ever_selected", classes, persistent=False)
+        self.register_buffer("fixed_threshold", number.clone(), persistent=False)
+
+    # ------------------------------------------------------------------ the loss
+
+    def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Compose link, base, constraint, curriculum and reduction."""
+        if self.is_fast():
+            scale = self.base.scale  # type: ignore[attr-defined]
+            sums, errors = class_sums(logits, targets, mask, self.level_sizes)
+            sums = sums * scale if scale != 1 else sums
+            weights = self.weigh(sums.detach(), errors, len(logits))
+            total = sums.sum() if weights is None else sums @ weights
+            if self.reduction == "sum":
+                return total
+            count = logits.numel() if mask is None else mask.sum().clamp_min(1)
+            return total / (max(count, 1) if isinstance(count, int) else count)
+        losses, errors = self.constrained(logits, targets, mask)
+        weights = self.weigh(losses.detach().sum(dim=0), errors, len(logits))
+        return self.reduce(losses if weights is None else losses * weights, mask)
+
+    def is_fast(self) -> bool:
+        """Whether the hand-written pass covers this loss: sigmoid, bce, levels, reduced, eager."""
+        return (
+            isinstance(self.link, SigmoidLink)
+            and isinstance(self.base, BCE)
+            and self.scope != "ancestors"
+            and self.reduction != "none"
+            and not torch.compiler.is_compiling()
+        )
+
+    def constrained(
+        self, logits: Tensor, targets: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return (N, C) l_h, and e_h."""
+        log_p, log_not_p = self.link(logits)
+        losses = self.base(log_p, log_not_p, targets)
+        errors = zero_one(log_p.detach(), log_not_p.detach(), targets)
+        if self.scope is not None:
+            losses = constrain(losses, self.hierarchy, self.scope, mask)
+            errors = constrain(errors, self.hierarchy, self.scope, mask)
+        elif mask is not None:
+            losses, errors = (torch.where(mask, one, 0.0) for one in (losses, errors))
+        return losses, errors.sum()
+
+    # ------------------------------------------------------------------ the curriculum
+
+    def weigh(self, class_losses: Tensor, errors: Tensor, rows: int) -> Tensor | None:
+        """Select classes and return their (C,) weights; None where there is no curriculum."""
+        if self.curriculum is None:
+            return None
+        with torch.no_grad():
+            statistics = torch.cat(
+                [class_losses, torch.stack([errors, errors.new_full((), float(rows))])]
+            )
+            statistics = all_reduced(statistics)
+            class_losses, errors, count = statistics[:-2], statistics[-2], statistics[-1]
+            if self.curriculum == "epoch":
+                self.epoch_losses += class_losses
+                self.epoch_errors += errors
+                self.epoch_rows += count
+                selected = self.selected
+            else:
+                selected = self.choose(class_losses, errors, count)
+            self.ever_selected |= selected
+            weights = selected.to(class_losses.dtype).mul_(1 - self.floor).add_(self.floor)
+            self._state = {
+                "selected": selected,
+                "class_losses": class_losses,
+                "errors": errors,
+                "rows": count,
+                "weights": weights,
+            }
+        return weights
+
+    def choose(self, class_losses: Tensor, errors: Tensor, rows: Tensor) -> Tensor:
+        """Return the classes that Algorithm 1 selects for these statistics."""
+        if self.normalize == "mean":
+            rows = rows.clamp_min(1)
+            class_losses, errors = class_losses / rows, errors / rows
+        limit = len(class_losses) + errors if self.threshold is None else self.fixed_threshold
+        return select_classes(class_losses, limit)
+
+    def set_progress(self, progress: float) -> None:
+        """Tell a threshold schedule how far the training is, from 0 to 1."""
+        if self.threshold is not None:
+            value = self.threshold(progress) if callable(self.threshold) else self.threshold
+            self.fixed_threshold.fill_(float(value))
+
+    def end_epoch(self) -> None:
+        """Close an epoch: the epoch curriculum selects anew, and classes left out are named.
+
+        The literal curriculum (floor 0) can leave a class without any gradient; a class that was
+        selected in no batch of the epoch is named in a CollapseWarning, once.
+        """
+        if self.curriculum is None:
+            return
+        left_out = ~self.ever_selected
+        if self.curriculum == "epoch" and bool(self.epoch_rows > 0):
+            self.selected.copy_(self.choose(self.epoch_losses, self.epoch_errors, self.epoch_rows))
+            for buffer in (self.epoch_losses, self.epoch_errors, self.epoch_rows):
+                buffer.zero_()
+            left_out = ~self.selected
+        literal = self.floor == 0 and isinstance(self.link, SigmoidLink)
+        if literal and not self._warned and bool(left_out.any()):
+            self._warned = True
+            names = [self.hierarchy.names[int(c)] for c in left_out.nonzero().flatten()]
+            warnings.warn(
+                f"{len(names)} of {len(self.hierarchy)} classes were not selected for a whole "
+                f"epoch and learned nothing: {quoted(names, most=3)}; pass floor=0.1 or a "
+                f"coherent link such as 'softmax' to keep them alive",
+                CollapseWarning,
+                stacklevel=2,
+            )
+        self.ever_selected.zero_()
+
+    @property
+    def last(self) -> dict[str, Tensor]:
+        """What the last call selected, as detached tensors on the device.
+
+        selected (C,), selected_fraction, selected_by_level (L,), e_h and l_hc; empty before the
+        first call and without a curriculum. l_hc is max(sum_j w_j L_j, C - sum_j w_j + e_h) for the
+        weights w in {floor, 1}; e_h and l_hc are sums or means over rows as ``normalize`` says.
+        """
+        if not self._state:
+            return {}
+        state = self._state
+        chosen = state["selected"].to(state["class_losses"].dtype)
+        scale = state["rows"].clamp_min(1) if self.normalize == "mean" else 1.0
+        losses, errors = state["class_losses"] / scale, state["errors"] / scale
+        levels = torch.split(chosen, list(self.hierarchy.level_sizes))
+        return {
+            "selected": state["selected"],
+            "selected_fraction": chosen.mean(),
+            "selected_by_level": torch.stack([level.mean() for level in levels]),
+            "e_h": errors,
+            "l_hc": curriculum_value(losses, errors, state["weights"]),
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_state": {}}
+
+    def extra_repr(self) -> str:
+        """Name the choices when the module is printed."""
+        return (
+            f"{super().extra_repr()}, base={self.base}, scope={self.scope!r}, "
+            f"curriculum={self.curriculum!r}, floor={self.floor}"
+        )
+
+
+def all_reduced(statistics: Tensor) -> Tensor:
+    """Sum over the processes of torch.distributed, so that the selection is the global batch's."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.all_reduce(statistics)
+    return statistics

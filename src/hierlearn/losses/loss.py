@@ -1,0 +1,170 @@
+"""Loss: what every loss has in common. Checks, masks and the one place of reduction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.links.link import as_float
+
+if TYPE_CHECKING:
+    from hierlearn.hierarchy import Hierarchy
+
+Reduction = Literal["mean", "sum", "none"]
+
+
+class Loss(nn.Module):
+    """Base of the losses: ``forward(logits, targets, mask=None)``.
+
+    Args:
+        hierarchy: the taxonomy; it comes first everywhere.
+        reduction: "mean" over the known entries (or labelled rows), "sum" or "none".
+        validate: check the values of targets at every call; off in the hot path, as it makes the
+            host wait for the device.
+    """
+
+    def __init__(
+        self, hierarchy: Hierarchy, *, reduction: Reduction = "mean", validate: bool = False
+    ) -> None:
+        super().__init__()
+        if reduction not in get_args(Reduction):
+            raise HierlearnError(unknown_name("reduction", str(reduction), get_args(Reduction)))
+        self.hierarchy = hierarchy
+        self.reduction = reduction
+        self.validate = validate
+
+    def forward(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the loss of a batch.
+
+        Args:
+            logits: (N, C) raw scores in the hierarchy's order.
+            targets: (N, C) closed multi-hot, bool or numbers.
+            mask: (N, C) bool, which targets are known; by default all.
+        """
+        logits = as_float(logits, len(self.hierarchy))
+        check_targets(logits, targets, mask)
+        if self.validate:
+            check_values(self.hierarchy, targets, mask)
+        return self.compute(logits, targets, mask)
+
+    def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Do the work of ``forward`` on tensors that are known to fit."""
+        raise NotImplementedError
+
+    def reduce(self, losses: Tensor, known: Tensor | None) -> Tensor:
+        """Reduce losses, 0 where unknown, to what was asked for."""
+        if self.reduction == "none":
+            return losses
+        if self.reduction == "sum":
+            return losses.sum()
+        count = losses.numel() if known is None else known.sum()
+        return losses.sum() / (max(count, 1) if isinstance(count, int) else count.clamp_min(1))
+
+    def extra_repr(self) -> str:
+        """Name the hierarchy and the reduction when the module is printed."""
+        return f"{self.hierarchy!r}, reduction={self.reduction!r}"
+
+
+class ElementwiseLoss(Loss):
+    """A loss of every entry alone: subclasses give (N, C) and the rest happens here."""
+
+    def losses(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the (N, C) losses; unknown entries are ignored."""
+        raise NotImplementedError
+
+    def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Mask and reduce the elementwise losses."""
+        losses = self.losses(logits, targets, mask)
+        if mask is not None:
+            losses = torch.where(mask, losses, torch.zeros_like(losses))
+        return self.reduce(losses, mask)
+
+
+class RowLoss(Loss):
+    """A loss of every row: subclasses give (N,), and the mean is over the rows with a label.
+
+    Args:
+        hierarchy: the taxonomy; a tree, unless the subclass takes DAGs.
+        reduction: "mean" over labelled rows, "sum" or "none".
+        validate: check the values of targets at every call.
+    """
+
+    needs_tree = True
+    child_ids: Tensor
+    parent_ids: Tensor
+
+    def __init__(
+        self, hierarchy: Hierarchy, *, reduction: Reduction = "mean", validate: bool = False
+    ) -> None:
+        super().__init__(hierarchy, reduction=reduction, validate=validate)
+        if self.needs_tree and not hierarchy.is_tree:
+            raise HierlearnError(
+                f"{type(self).__name__} needs a tree, but a class of this DAG has several parents; "
+                f"use bce, hcl, mcloss or leaf-ce"
+            )
+        structure = hierarchy.structure
+        for name, numbers in (
+            ("child_ids", structure.edge_children),
+            ("parent_ids", structure.parent_ids),
+        ):
+            self.register_buffer(name, torch.tensor(numbers), persistent=False)
+
+    def row_losses(self, logits: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:
+        """Return (N,) losses, given (N, C) the terminal labels; a row of them sums to 1 or 0."""
+        raise NotImplementedError
+
+    def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Share each row's weight among its terminal labels and reduce."""
+        positive = targets.to(logits.dtype)
+        if mask is not None:
+            positive = torch.where(mask, positive, 0.0)
+        ends = positive * (self.sum_of_children(positive) == 0)
+        counts = ends.sum(dim=1, keepdim=True)
+        losses = self.row_losses(logits, ends / counts.clamp_min(1), mask)
+        return self.reduce(losses, counts > 0)
+
+    def sum_of_children(self, values: Tensor) -> Tensor:
+        """Return (N, C) the sum over the children of each class."""
+        below = values.index_select(1, self.child_ids)
+        return torch.zeros_like(values).index_add(1, self.parent_ids, below)
+
+
+def check_targets(logits: Tensor, targets: Tensor, mask: Tensor | None) -> None:
+    """Refuse shapes that do not match."""
+    if targets.shape != logits.shape:
+        raise HierlearnError(
+            f"targets {tuple(targets.shape)} must match logits {tuple(logits.shape)}"
+        )
+    if mask is not None:
+        if mask.shape != logits.shape:
+            raise HierlearnError(
+                f"mask {tuple(mask.shape)} must match logits {tuple(logits.shape)}"
+            )
+        if mask.dtype != torch.bool:
+            raise HierlearnError(f"mask must be bool, not {mask.dtype}")
+
+
+def check_values(hierarchy: Hierarchy, targets: Tensor, mask: Tensor | None) -> None:
+    """Refuse targets outside [0, 1], and known targets that exceed a known parent's."""
+    values = targets.to(torch.float32)
+    known = torch.ones_like(values, dtype=torch.bool) if mask is None else mask
+    outside = known & ~((values >= 0) & (values <= 1))
+    if outside.any():
+        row, number = (int(i) for i in outside.nonzero()[0])
+        raise HierlearnError(
+            f"row {row}: the target of {hierarchy.names[number]!r} is "
+            f"{targets[row, number].item()}, outside [0, 1]"
+        )
+    child = torch.as_tensor(hierarchy.structure.edge_children, device=targets.device)
+    parent = torch.as_tensor(hierarchy.structure.parent_ids, device=targets.device)
+    open_ = (values[:, child] > values[:, parent]) & known[:, child] & known[:, parent]
+    if open_.any():
+        row, edge = (int(i) for i in open_.nonzero()[0])
+        below, above = (hierarchy.names[int(end[edge])] for end in (child, parent))
+        raise HierlearnError(
+            f"row {row}: targets are not closed: {below!r} is positive but its parent {above!r} "
+            f"is not; make targets with Hierarchy.encode"
+        )

@@ -1,0 +1,62 @@
+"""Random batches for the loss tests: a hierarchy, logits, closed targets, a mask."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import torch
+
+from hierlearn import Hierarchy
+
+
+@dataclass
+class Batch:
+    hierarchy: Hierarchy
+    logits: torch.Tensor
+    targets: torch.Tensor
+    mask: torch.Tensor | None
+
+    @property
+    def parents(self):
+        return [list(self.hierarchy.parents(c)) for c in range(len(self.hierarchy))]
+
+    @property
+    def lists(self):
+        """Logits and targets as plain lists, for the oracles."""
+        return self.logits.tolist(), self.targets.int().tolist()
+
+    @property
+    def mask_list(self):
+        return None if self.mask is None else self.mask.tolist()
+
+
+def random_hierarchy(rng: random.Random, most: int = 12, dag: bool = False) -> Hierarchy:
+    parents: dict[str, list[str]] = {}
+    for node in range(rng.randint(1, most)):
+        wanted = rng.choice([0, 1, 1, 1, 2] if dag else [0, 1, 1, 1])
+        above = rng.sample(range(node), min(wanted, node))
+        parents[f"n{node}"] = [f"n{one}" for one in above]
+    return Hierarchy.from_parents(parents)
+
+
+def random_batch(
+    seed: int,
+    *,
+    dag: bool = False,
+    labels: tuple[int, int] = (0, 2),
+    masked: bool | None = None,
+    scale: float | None = None,
+    rows: tuple[int, int] = (1, 5),
+) -> Batch:
+    """Draw a batch; ``labels`` bounds the labels a row, at any level."""
+    rng = random.Random(seed)
+    hierarchy = random_hierarchy(rng, dag=dag)
+    count, classes = rng.randint(*rows), len(hierarchy)
+    generator = torch.Generator().manual_seed(seed)
+    scale = rng.choice([0.1, 1.0, 5.0]) if scale is None else scale
+    logits = scale * torch.randn(count, classes, dtype=torch.float64, generator=generator)
+    rows_ = [[rng.randrange(classes) for _ in range(rng.randint(*labels))] for _ in range(count)]
+    use_mask = rng.random() < 0.5 if masked is None else masked
+    mask = torch.rand(count, classes, generator=generator) < 0.7 if use_mask else None
+    return Batch(hierarchy, logits, hierarchy.encode(rows_), mask)
