@@ -14,11 +14,12 @@ dataset never needs its N x C targets at once.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 
 import numpy as np
 
-from hierlearn.errors import LabelError, unknown_name
+from hierlearn.errors import DataError, LabelError, unknown_name
+from hierlearn.hierarchy.names import is_missing
 from hierlearn.hierarchy.structure import expand_ranges
 
 if TYPE_CHECKING:
@@ -31,15 +32,49 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.nodes import Label
     from hierlearn.hierarchy.structure import Ints
 
+    Rows = Sequence[int] | Sequence[bool] | NDArray[np.int64] | NDArray[np.bool_] | slice
+
 Below = Literal["negative", "unknown"]
+
+
+def row_numbers(rows: Rows | None, count: int, what: str = "the selection") -> Ints:
+    """Return the row numbers that a list, an array, a slice or a boolean mask picks.
+
+    Args:
+        rows: numbers from 0, a slice, or a truth value for each of the rows; None picks all.
+        count: N, the number of rows.
+        what: what picks them, for errors.
+    """
+    if rows is None or isinstance(rows, slice):
+        return np.arange(count)[rows or slice(None)]
+    picked = np.asarray(rows)
+    if picked.dtype == bool:
+        if picked.shape != (count,):
+            raise DataError(f"{what} is a mask of shape {picked.shape}, but there are {count} rows")
+        return np.flatnonzero(picked)
+    if picked.ndim != 1 or (picked.size and picked.dtype.kind not in "iu"):
+        raise DataError(
+            f"{what} must be row numbers or a mask, not {picked.dtype} of shape {picked.shape}"
+        )
+    outside = picked[(picked < 0) | (picked >= count)]
+    if len(outside):
+        raise DataError(
+            f"{what} names row {outside[0]}, but there are {count} rows, counted from 0"
+        )
+    return picked.astype(np.int64)
+
+
+def has_no_label(row: object) -> bool:
+    """Whether a row is a single missing value; an empty list is an iterable of no labels."""
+    return (isinstance(row, str) or not hasattr(row, "__iter__")) and is_missing(row)
 
 
 class Labels:
     """The annotated labels of N rows against a hierarchy.
 
     Args:
-        rows: a label, an iterable of labels, or None a row; a label is a path, an unambiguous
-            bare name or a class number, at any level. Rows may be empty.
+        rows: a label or an iterable of labels a row; a label is a path, an unambiguous bare name
+            or a class number, at any level. A row may be empty or missing: None, "", NaN, NA.
         hierarchy: the taxonomy.
         below: what is said of the classes below a row's most specific labels.
 
@@ -55,6 +90,11 @@ class Labels:
         [[1, 1, 0], [1, 1, 1]]
     """
 
+    hierarchy: Hierarchy
+    below: Below
+    annotated: tuple[Ints, Ints]  # CSR: offsets (N + 1,), class numbers
+    closed: tuple[Ints, Ints]  # the same with all ancestors
+
     def __init__(
         self,
         rows: Iterable[Label | Iterable[Label] | None],
@@ -64,10 +104,17 @@ class Labels:
     ) -> None:
         if below not in get_args(Below):
             raise LabelError(unknown_name("policy", str(below), get_args(Below)))
-        self.hierarchy = hierarchy
-        self.below = below
-        self.annotated = hierarchy.look_up(rows)  # CSR: offsets (N + 1,), class numbers
-        self.closed = hierarchy.close(*self.annotated)
+        if not isinstance(rows, (str, bytes)):  # look_up words what is wrong with one text
+            rows = (None if has_no_label(row) else row for row in rows)
+        annotated = hierarchy.look_up(rows)
+        closed = hierarchy.close(*annotated)
+        vars(self).update(hierarchy=hierarchy, below=below, annotated=annotated, closed=closed)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"Labels are immutable; {name} cannot be set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"Labels are immutable; {name} cannot be deleted")
 
     def __len__(self) -> int:
         return len(self.annotated[0]) - 1
@@ -113,33 +160,26 @@ class Labels:
             )
         return self.terminal[1]
 
-    def targets(self, rows: Sequence[int] | Ints | slice | None = None) -> Tensor:
+    def targets(self, rows: Rows | None = None) -> Tensor:
         """Return (N, C) bool closed targets of the given rows, by default all."""
-        return self._dense(self.closed, rows)
+        return self._dense(self.closed, row_numbers(rows, len(self)))
 
-    def mask(self, rows: Sequence[int] | Ints | slice | None = None) -> Tensor:
+    def mask(self, rows: Rows | None = None) -> Tensor:
         """Return (N, C) bool: which entries of the given rows are known."""
         import torch
 
-        picked = self._numbers(rows)
+        picked = row_numbers(rows, len(self))
         if self.below == "negative":
             return torch.ones((len(picked), len(self.hierarchy)), dtype=torch.bool)
-        ends = self._dense(self.terminal, rows)
+        ends = self._dense(self.terminal, picked)
         covered = self.hierarchy.max_down(ends.to(torch.uint8)).bool()
         unlabelled = torch.from_numpy(np.diff(self.closed[0])[picked] == 0)
-        return ~(covered | unlabelled[:, None]) | self.targets(rows)
+        return ~(covered | unlabelled[:, None]) | self._dense(self.closed, picked)
 
-    def _numbers(self, rows: Sequence[int] | Ints | slice | None) -> NDArray[np.int64]:
-        every = np.arange(len(self))
-        if rows is None or isinstance(rows, slice):
-            return every[rows or slice(None)]
-        return every[np.asarray(rows, dtype=np.int64)]
-
-    def _dense(self, csr: tuple[Ints, Ints], rows: Sequence[int] | Ints | slice | None) -> Tensor:
+    def _dense(self, csr: tuple[Ints, Ints], picked: Ints) -> Tensor:
         import torch
 
         offsets, numbers = csr
-        picked = self._numbers(rows)
         positions, counts = expand_ranges(offsets, picked)
         flat = np.repeat(np.arange(len(picked)) * len(self.hierarchy), counts) + numbers[positions]
         dense = torch.zeros((len(picked), len(self.hierarchy)), dtype=torch.bool)

@@ -88,7 +88,7 @@ class HCLLoss(Loss):
             raise HierlearnError(unknown_name("normalize", str(normalize), ("sum", "mean")))
         if not 0 <= floor < 1:
             raise HierlearnError(
-                f"floor must lie in [0, 1), not {floor}; 1 would select every class"
+                f"floor must lie in [0, 1), not {floor}; for no selection pass curriculum=None"
             )
         self.link = make_link(hierarchy, link)
         self.base = make_base(base)

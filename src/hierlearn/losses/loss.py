@@ -158,8 +158,8 @@ def check_values(hierarchy: Hierarchy, targets: Tensor, mask: Tensor | None) -> 
             f"row {row}: the target of {hierarchy.names[number]!r} is "
             f"{targets[row, number].item()}, outside [0, 1]"
         )
-    child = torch.as_tensor(hierarchy.structure.edge_children, device=targets.device)
-    parent = torch.as_tensor(hierarchy.structure.parent_ids, device=targets.device)
+    child = torch.tensor(hierarchy.structure.edge_children, device=targets.device)
+    parent = torch.tensor(hierarchy.structure.parent_ids, device=targets.device)
     open_ = (values[:, child] > values[:, parent]) & known[:, child] & known[:, parent]
     if open_.any():
         row, edge = (int(i) for i in open_.nonzero()[0])

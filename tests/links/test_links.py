@@ -1,0 +1,150 @@
+"""Links against naive loops, at any size of logits, and what coherence means."""
+
+import copy
+import pickle
+import random
+import re
+
+import pytest
+import torch
+
+from hierlearn import Hierarchy
+from hierlearn.errors import HierlearnError, LabelError
+from hierlearn.hierarchy.propagate import LOG_ZERO
+from hierlearn.links import LINKS, SoftmaxLink
+from losses.batches import random_batch
+from reference.links import log_probabilities
+
+TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
+each_link = pytest.mark.parametrize("name", LINKS)
+
+
+def expected(batch, name, terminals=None):
+    pair = log_probabilities(batch.logits.tolist(), batch.parents, name, terminals)
+    return [torch.tensor(one, dtype=torch.float64).clamp_min(LOG_ZERO) for one in pair]
+
+
+@each_link
+@pytest.mark.parametrize("seed", range(25))
+def test_both_logarithms_equal_the_naive_sums(name, seed):
+    scale = [0.1, 1.0, 30.0, 1e4][seed % 4]
+    batch = random_batch(seed, dag=seed % 2 == 1, scale=scale, masked=False)
+    inner, terminals = [], None
+    if name == "softmax":
+        rng = random.Random(seed)
+        inner = [c for c in range(len(batch.hierarchy)) if rng.random() < 0.3]
+        terminals = sorted({*inner, *batch.hierarchy.leaves.tolist()})
+    link = LINKS[name](batch.hierarchy, inner) if inner else LINKS[name](batch.hierarchy)
+    log_p, log_q = link(batch.logits)
+    wanted_p, wanted_q = expected(batch, name, terminals)
+    torch.testing.assert_close(log_p, wanted_p, rtol=1e-12, atol=1e-12)
+    if name == "softmax" and not batch.hierarchy.is_tree:
+        # In a DAG 1 - p is subtracted in double precision: compare as probabilities.
+        torch.testing.assert_close(log_q.exp(), wanted_q.exp(), rtol=0, atol=1e-14)
+    else:
+        torch.testing.assert_close(log_q, wanted_q, rtol=1e-12, atol=1e-12)
+
+
+@each_link
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_huge_logits_and_low_precision(name, dtype):
+    link = LINKS[name](TREE)
+    for size in (1e4, -1e4):
+        torch.manual_seed(0)
+        logits = (size * torch.randn(5, len(TREE))).to(dtype).requires_grad_()
+        log_p, log_q = link(logits)
+        assert log_p.dtype == torch.float32
+        assert log_p.isfinite().all()
+        assert log_q.isfinite().all()
+        (log_p.sum() + log_q.sum()).backward()
+        assert logits.grad.isfinite().all()
+
+
+@each_link
+@pytest.mark.parametrize("seed", range(10))
+def test_gradients(name, seed):
+    batch = random_batch(seed, dag=seed % 2 == 1, scale=2.0, masked=False)
+    link = LINKS[name](batch.hierarchy)
+    logits = batch.logits.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: link(x)[0], (logits,))
+    certain = name == "softmax" and (link(logits)[1] < -30).any()  # nothing lies outside a class
+    if not certain:
+        assert torch.autograd.gradcheck(lambda x: link(x)[1], (logits,))
+
+
+@each_link
+@pytest.mark.parametrize("seed", range(15))
+def test_coherent_links_never_let_a_child_pass_its_parent(name, seed):
+    batch = random_batch(seed, dag=seed % 2 == 1, masked=False)
+    link = LINKS[name](batch.hierarchy)
+    p = link.probabilities(batch.logits)
+    violated = any(
+        bool((p[:, c] > p[:, above] + 1e-12).any())
+        for c in range(len(batch.hierarchy))
+        for above in batch.hierarchy.parents(c)
+    )
+    assert not (link.coherent and violated)
+    assert LINKS["sigmoid"].coherent is False
+
+
+def test_softmax_mass_of_the_children_is_the_parents():
+    torch.manual_seed(0)
+    logits = torch.randn(4, len(TREE), dtype=torch.float64)
+    p = SoftmaxLink(TREE).probabilities(logits)
+    tops = TREE.level_slices[0]
+    torch.testing.assert_close(p[:, tops].sum(1), torch.ones(4, dtype=torch.float64))
+    for c in range(len(TREE)):
+        if TREE.children(c):
+            torch.testing.assert_close(p[:, list(TREE.children(c))].sum(1), p[:, c])
+    inner = SoftmaxLink(TREE, ["a/b"])
+    p, own = inner.probabilities(logits), inner.log_masses(logits).exp()
+    b = TREE.index("a/b")
+    torch.testing.assert_close(p[:, list(TREE.children(b))].sum(1) + own[:, b], p[:, b])
+
+
+def test_conditional_on_one_level_is_the_sigmoid_and_so_is_max():
+    flat = Hierarchy.from_paths(["x", "y"])
+    logits = torch.randn(3, 2)
+    for name in ("conditional", "max"):
+        for one, other in zip(
+            LINKS[name](flat)(logits), LINKS["sigmoid"](flat)(logits), strict=True
+        ):
+            torch.testing.assert_close(one, other)
+
+
+@each_link
+def test_a_row_is_scored_alone(name):
+    torch.manual_seed(0)
+    logits = torch.randn(6, len(TREE), dtype=torch.float64)
+    link = LINKS[name](TREE)
+    for row in range(6):
+        torch.testing.assert_close(link(logits[row : row + 1])[0], link(logits)[0][row : row + 1])
+    assert link(logits[:0])[0].shape == (0, len(TREE))
+
+
+@each_link
+def test_modules_behave(name):
+    link = LINKS[name](TREE)
+    logits = torch.randn(2, len(TREE))
+    for twin in (copy.deepcopy(link), pickle.loads(pickle.dumps(link))):
+        torch.testing.assert_close(twin(logits)[0], link(logits)[0])
+    assert link.state_dict() == {}
+    assert "8 classes" in repr(link)
+    torch._dynamo.reset()
+    compiled = torch.compile(link, fullgraph=True, backend="aot_eager")
+    for one, other in zip(compiled(logits), link(logits), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@each_link
+def test_bad_logits(name):
+    link = LINKS[name](TREE)
+    with pytest.raises(HierlearnError, match=re.escape("logits (2, 7) must be (N, 8)")):
+        link(torch.zeros(2, 7))
+    with pytest.raises(HierlearnError, match="logits must be floating point"):
+        link(torch.zeros(2, 8, dtype=torch.long))
+
+
+def test_unknown_terminals_are_named():
+    with pytest.raises(LabelError, match="unknown label 'a/x'; did you mean"):
+        SoftmaxLink(TREE, ["a/x"])
