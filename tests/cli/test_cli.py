@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -10,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+import hierlearn
 from hierlearn import Hierarchy
+from hierlearn.cli import main
+from hierlearn.cli.show import number
 
 REPO = Path(__file__).parents[2]
 
@@ -30,16 +34,40 @@ def refused(*args, **kwargs):
     """Run a command that must fail with one line on standard error and exit code 2."""
     done = run(*args, **kwargs)
     assert done.returncode == 2, done
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1, done.stderr
-    assert lines[0].startswith("hierlearn: ")
-    return lines[0]
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("hierlearn: ")
+    return done.stderr.strip()
+
+
+@pytest.fixture
+def told(monkeypatch, capsys, tmp_path):
+    """Run main in this process, in ``tmp_path``; return what it refuses in one line."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HIERLEARN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("HIERLEARN_DATA", raising=False)
+
+    def call(line):
+        monkeypatch.setattr(sys, "argv", ["hierlearn", *shlex.split(line)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        said = capsys.readouterr()
+        assert caught.value.code == 2, said
+        assert said.out == ""
+        assert said.err.count("\n") == 1, said.err
+        assert said.err.startswith("hierlearn: ")
+        return said.err.strip()
+
+    return call
 
 
 @pytest.fixture
 def files(tmp_path):
     (tmp_path / "tree.csv").write_text("parent,child\n,animal\nanimal,dog\nanimal,cat\n")
     (tmp_path / "rows.csv").write_text("x,y\n1,dog\n2,animal/cat\n3,\n")
+    (tmp_path / "t.arff").write_text(
+        "@attribute x numeric\n@attribute c hierarchical a,a/b\n@data\n1,a\n"
+    )
     return tmp_path
 
 
@@ -115,14 +143,134 @@ def test_errors_are_one_line_that_names_the_place(files):
 def test_nothing_is_written_after_an_error(files):
     before = sorted(path.name for path in files.iterdir())
     refused("data", "describe", "rows.csv", "--label", "z", "--out", "facts", cwd=files)
-    refused("inspect", "rows.csv", "--depth", "0", "--svg", "t.svg", cwd=files)
+    refused("inspect", "absent.csv", "--svg", "t.svg", cwd=files)
+    refused("inspect", "tree.csv", "--svg", "t.svg", "--json", "tree.csv/t.json", cwd=files)
+    refused("data", "describe", "rows.csv", "--label", "y", "--out", "tree.csv", cwd=files)
     assert sorted(path.name for path in files.iterdir()) == before
 
 
-def test_debug_shows_the_traceback(files):
-    done = run("--debug", "inspect", "absent.csv", cwd=files)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_debug_shows_the_traceback_wherever_it_stands(files, place):
+    words = ["inspect", "absent.csv"]
+    done = run(*words[:place], "--debug", *words[place:], cwd=files)
     assert done.returncode != 0
     assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--foo", "No such option: --foo; see hierlearn --help"),
+        ("frob", "No such command 'frob'; see hierlearn --help"),
+        ("inspekt", "Did you mean 'inspect'? see hierlearn --help"),
+        ("inspect --depth x", "Invalid value for '--depth': "),
+        ("inspect --depth -1", "Invalid value for '--depth': "),
+        ("data fetch", "'; see hierlearn data fetch --help"),
+        ("inspect tree.csv --svg .", "cannot write to ., which is a folder; name a file in it"),
+        ("inspect tree.csv --svg ''", "which is a folder; name a file in it"),
+        ("inspect tree.csv --json tree.csv/a", "cannot write a into tree.csv: that is no folder"),
+        ("inspect tree.csv --data-dir .", "tree.csv is a file and does not take --data-dir"),
+        ("inspect icd10cm --form nested", "icd10cm is a named dataset and does not take --form"),
+        ("inspect t.arff --sep ''", "sep must be a non-empty text, not ''"),
+        ("data describe t.arff --sep ''", "sep must be a non-empty text, not ''"),
+        ("inspect enron", "hierlearn data fetch enron --trust"),
+        ("data describe enron", "hierlearn data fetch enron --trust"),
+        ("data describe diatoms --data-dir no", "--data-dir names no, which is no folder"),
+        ("data list --data-dir no", "--data-dir names no, which is no folder"),
+        ("data describe icd10cm --data-dir .", "icd10cm is no set of files and does not take"),
+        ("data fetch icd10cm --trust", "icd10cm is no set of files and does not take --trust"),
+        (
+            "data describe icd10cm --label foo --levels a,b --text q",
+            "icd10cm is a named dataset and does not take --label, --levels, --text; leave that",
+        ),
+        ("data describe rows.csv --label y --set size=small", "is a file and does not take --set"),
+        ("data describe t.arff --hierarchy no.json", "an ARFF file and does not take --hierarchy"),
+        ("data describe rows.csv --label y --text y", "column 'y' is named twice, as label and as"),
+        ("data describe rows.csv --label y --label-sep /", "label_sep '/' joins labels and sep"),
+        ("data describe rows.csv --label y --label-sep ''", "neither may be empty or part of"),
+        ("data describe rows.csv --label y --sep ''", "sep must be a non-empty text, not ''"),
+        ("data describe rows.csv --levels y --label-sep +", "--label-sep goes with --label"),
+        ("data describe rows.csv --levels ,", "levels names no column; name at least one"),
+        ("data describe icd10cm --set size=[", "unknown size of icd10cm '['; known: full, small"),
+        ("data describe icd10cm --set size=", "option size of dataset 'icd10cm' must be a text"),
+        ("data describe synthetic --set rows=1e3", "rows of dataset 'synthetic' must be a whole"),
+        ("data describe synthetic --set rows=null", "must be a whole number, not 'null'"),
+        ("data describe synthetic --set seed=-1", "seed must be at least 0, not -1"),
+        ("data describe synthetic --set decay=x", "must be a finite number, not 'x'"),
+        ("data describe synthetic --set decay=nan", "must be a finite number, not nan"),
+        ("data describe synthetic --set no=1", "has no option 'no'; it takes rows, features,"),
+        ("data describe synthetic --set seed=1 --set seed=2", "--set gives seed twice"),
+        ("data describe diatoms --set progress=1", "diatoms is a set of files and does not take"),
+    ],
+)
+def test_each_refusal_is_one_line(files, told, line, message):
+    before = sorted(path.name for path in files.iterdir())
+    assert message in told(line)
+    assert sorted(path.name for path in files.iterdir()) == before
+
+
+def test_without_a_command_the_help_is_shown():
+    for words in ([], ["data"]):
+        done = run(*words)
+        assert "Usage:" in done.stdout
+        assert done.stderr == ""
+
+
+def test_version():
+    assert run("--version").stdout == f"hierlearn {hierlearn.__version__}\n"
+
+
+def test_a_poor_terminal_gets_plain_lines(files):
+    (files / "tree.csv").write_text("parent,child\n,animal\nanimal,dög\nanimal,ćat\n")
+    done = run("inspect", "tree.csv", cwd=files, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "|-- d\\xf6g" in done.stdout
+    assert "`-- \\u0107at" in done.stdout
+
+
+def test_interrupted_is_130_and_a_closed_pipe_is_quiet(files):
+    command = [sys.executable, "-m", "hierlearn"]
+    code = "import hierlearn.cli as c, hierlearn.cli.sources as s, signal, sys\n"
+    code += "s.open_hierarchy = lambda *a, **k: signal.raise_signal(signal.SIGINT)\n"
+    code += "sys.argv = ['hierlearn', 'inspect', 'tree.csv']; c.main()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=files, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (130, b"")
+    piped = subprocess.run(
+        f"{shlex.join([*command, 'inspect', 'icd10cm', '--breadth', '0'])} | head -1",
+        shell=True,
+        capture_output=True,
+        check=False,
+    )
+    assert piped.stdout.startswith(b"root")
+    assert piped.stderr == b""
+
+
+def test_depth_and_breadth_of_nought_fold_nothing(files):
+    paths = "\n".join(f"a/b/c/d{number}" for number in range(20))
+    (files / "h.txt").write_text(paths)
+    folded = run("inspect", "h.txt", cwd=files).stdout
+    assert "b  21 …" in folded
+    assert "└── c" not in folded
+    whole = run("inspect", "h.txt", "--depth", "0", "--breadth", "0", cwd=files).stdout
+    assert "└── d19" in whole
+
+
+def test_list_survives_a_variable_that_names_no_folder(tmp_path):
+    done = run("data", "list", HIERLEARN_DATA="/nowhere", HIERLEARN_CACHE=str(tmp_path))
+    assert done.returncode == 0
+    assert "icd10cm (default)" in done.stdout
+    assert done.stderr == (
+        "hierlearn: HIERLEARN_DATA names /nowhere, which is no folder; correct it or leave it out\n"
+    )
+
+
+def test_counts_are_written_in_full():
+    assert [number(value) for value in (7, 1234567, 1234567.5, 2.0)] == [
+        "7",
+        "1,234,567",
+        "1,234,567.5",
+        "2",
+    ]
 
 
 def test_names_are_printed_as_they_are(tmp_path):

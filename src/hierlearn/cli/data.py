@@ -20,12 +20,19 @@ DataDir = Annotated[
 @app.command("list")
 def list_datasets(data_dir: DataDir = None) -> None:
     """List the named datasets, and which are at hand."""
+    import sys
+
     from rich.console import Console
     from rich.table import Table
 
-    from hierlearn.datasets.clus import CLUS_SETS, locate_clus
+    from hierlearn.cli.sources import check_data_dir
+    from hierlearn.datasets.clus import CLUS_SETS, locate_clus, no_folder, own_folders
     from hierlearn.datasets.registry import DATASETS, DEFAULT
 
+    check_data_dir(data_dir)
+    for origin, folder in own_folders().items():
+        if not folder.is_dir():
+            print(f"hierlearn: {no_folder(origin, folder)}", file=sys.stderr)
     table = Table()
     for column in ("name", "what", "at hand", "download"):
         table.add_column(column)
@@ -60,8 +67,12 @@ def describe_dataset(
     hierarchy: Annotated[
         Optional[Path], typer.Option(help="The taxonomy's file; else inferred from labels.")
     ] = None,
-    label_sep: Annotated[str, typer.Option(help="What joins several labels in a cell.")] = ";",
-    sep: Annotated[str, typer.Option(help="What joins the names of a path.")] = "/",
+    label_sep: Annotated[
+        Optional[str], typer.Option(help="What joins several labels in a cell; by default ;.")
+    ] = None,
+    sep: Annotated[
+        Optional[str], typer.Option(help="What joins the names of a path; by default /.")
+    ] = None,
     data_dir: DataDir = None,
     out: Annotated[
         Optional[Path], typer.Option(help="Also write facts, hierarchy and drawing here.")
@@ -73,7 +84,10 @@ def describe_dataset(
     from hierlearn.cli.show import print_facts, print_plain
     from hierlearn.cli.sources import open_dataset
     from hierlearn.datasets import describe
+    from hierlearn.files import atomic_write, check_writable
 
+    names = ("facts.json", "hierarchy.json", "hierarchy.svg")
+    check_writable(*(out / name for name in names if out is not None))
     dataset = open_dataset(
         source,
         option or (),
@@ -93,15 +107,12 @@ def describe_dataset(
     if out is not None:
         import json
 
-        from hierlearn.files import atomic_write
-
         with atomic_write(out / "facts.json") as file:
             file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
         with atomic_write(out / "hierarchy.json") as file:
             file.write(dataset.hierarchy.to_json() + "\n")
         dataset.hierarchy.to_svg(out / "hierarchy.svg", depth=2, breadth=6)
-        written = ", ".join(("facts.json", "hierarchy.json", "hierarchy.svg"))
-        print_plain(console, f"wrote {written} to {out}")
+        print_plain(console, f"wrote {', '.join(names)} to {out}")
 
 
 @app.command("fetch")

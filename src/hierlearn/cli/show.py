@@ -14,8 +14,20 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
 
+PLAIN_LINES = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-", "…": "..."})
+
+
+def number(value: float) -> str:
+    """Write a count, or a median of counts, in full."""
+    return f"{value:,.1f}".removesuffix(".0")
+
+
 def print_plain(console: Console, text: str) -> None:
     """Print text as it is: names of classes and files are no markup."""
+    try:
+        text.encode(console.encoding)
+    except UnicodeEncodeError:
+        text = text.translate(PLAIN_LINES)
     console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
@@ -33,7 +45,7 @@ def print_levels(console: Console, hierarchy: Hierarchy) -> None:
             str(level),
             f"{len(below):,}",
             f"{len(below) - len(inner):,}",
-            f"{np.median(inner):g}" if len(inner) else "",
+            number(float(np.median(inner))) if len(inner) else "",
             f"{inner.max():,}" if len(inner) else "",
         )
     console.print(table)
@@ -69,5 +81,5 @@ def print_facts(console: Console, facts: dict[str, Any]) -> None:
     for column in ("level", "classes", "fewest", "median", "most", "empty"):
         spread.add_column(column, justify="right")
     for level in facts["rows_per_class"]:
-        spread.add_row(*(f"{level[key]:,g}" for key in level))
+        spread.add_row(*(number(value) for value in level.values()))
     console.print(spread)

@@ -2,50 +2,78 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError, unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hierlearn.datasets import Dataset
+    from hierlearn.datasets.registry import DatasetEntry
     from hierlearn.hierarchy import Hierarchy
 
-TABLES = (".csv", ".tsv", ".parquet")
 
-
-def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
-    """Turn ``key=value`` words into options; numbers and truth values are recognised."""
-    import yaml
-
+def parse_options(entry: DatasetEntry, pairs: Sequence[str]) -> dict[str, Any]:
+    """Turn ``key=value`` words into options of a dataset."""
     found: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise HierlearnError(f"an option is written key=value, not {pair!r}")
-        found[key.replace("-", "_")] = yaml.safe_load(value)
+        name = key.replace("-", "_")
+        if name in found:
+            raise HierlearnError(f"--set gives {name} twice")
+        found[name] = entry.parse(name, value)
     return found
 
 
+def given(**options: Any) -> dict[str, Any]:
+    """Return the options of the command line that were given."""
+    return {name: value for name, value in options.items() if value}
+
+
+def refuse(source: str, what: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that a source does not take, rather than ignore them."""
+    if options:
+        names = ", ".join("--" + name.replace("_", "-") for name in options)
+        raise HierlearnError(f"{source} is {what} and does not take {names}; leave that out")
+
+
 @contextmanager
-def download_bar(name: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a progress bar on standard error while files arrive; nothing if none do."""
+def reading(name: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Say on a terminal what is read; give a callback that shows a bar while files arrive."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task: list[Any] = []
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    bar = Progress(*columns, TransferSpeedColumn(), console=console, transient=True)
+    with ExitStack() as shown:
+        if console.is_terminal:
+            shown.enter_context(console.status(f"reading {name}"))
 
         def report(received: int, total: int | None) -> None:
-            if not task:
-                task.append(progress.add_task(name, total=total))
-            progress.update(task[0], completed=received, total=total)
+            if not console.is_terminal:
+                return
+            if not bar.tasks:
+                shown.close()  # one display at a time
+                shown.enter_context(bar)
+                bar.add_task(name)
+            bar.update(bar.task_ids[0], completed=received, total=total)
 
         yield report
+
+
+def find_entry(name: str) -> DatasetEntry:
+    """Return a dataset of the registry, or name the nearest."""
+    from hierlearn.datasets import DATASETS
+
+    if name not in DATASETS:
+        raise HierlearnError(unknown_name("dataset", name, DATASETS))
+    return DATASETS[name]
 
 
 def open_named(
@@ -53,24 +81,27 @@ def open_named(
     options: Sequence[str] = (),
     *,
     data_dir: Path | None = None,
-    download: bool = True,
     trust: bool = False,
 ) -> Dataset:
     """Load a dataset of the registry with the options of the command line."""
-    from rich.console import Console
+    entry = find_entry(name)
+    if entry.origin != "files":
+        refuse(name, "no set of files", given(data_dir=data_dir, trust=trust))
+        settings = parse_options(entry, options)
+        with reading(name):
+            return entry(**settings)
+    refuse(name, "a set of files", given(set=options))
+    check_data_dir(data_dir)
+    with reading(name) as report:
+        return entry(data_dir=data_dir, trust=trust, progress=report)
 
-    from hierlearn.datasets import DATASETS
 
-    if name not in DATASETS:
-        raise HierlearnError(unknown_name("dataset", name, DATASETS))
-    entry = DATASETS[name]
-    given = parse_options(options)
-    if entry.origin == "files":
-        given |= {"data_dir": data_dir, "download": download, "trust": trust}
-        with download_bar(name) as report:
-            return entry(progress=report, **given)
-    with Console(stderr=True).status(f"loading {name}"):
-        return entry(**given)
+def check_data_dir(data_dir: Path | None) -> None:
+    """Refuse a folder that is not there in the words of the command line."""
+    from hierlearn.datasets.clus import no_folder
+
+    if data_dir is not None and not data_dir.expanduser().is_dir():
+        raise HierlearnError(no_folder("--data-dir", data_dir))
 
 
 def open_dataset(
@@ -78,59 +109,66 @@ def open_dataset(
     options: Sequence[str] = (),
     *,
     data_dir: Path | None = None,
-    label: str | None = None,
-    levels: str | None = None,
-    features: str | None = None,
-    text: str | None = None,
-    split: str | None = None,
-    hierarchy: Path | None = None,
-    label_sep: str = ";",
-    sep: str = "/",
+    **columns: Any,
 ) -> Dataset:
-    """Open a named dataset, a Clus ARFF file or a table."""
-    from hierlearn.datasets import DATASETS, read_arff, read_table
+    """Open a named dataset, a Clus ARFF file or a table.
 
+    Args:
+        source: the name or the file.
+        options: the ``key=value`` options of a named dataset.
+        data_dir: the folder of a set of files.
+        columns: the options of ``read_table``, None where they were not given.
+    """
+    from hierlearn.datasets import DATASETS, read_arff, read_table
+    from hierlearn.datasets.tables import READERS
+
+    columns = {name: value for name, value in columns.items() if value is not None}
     path = Path(source)
     ending = path.suffix.lower()
-    if ending == ".arff":
-        return read_arff(path, sep=sep)
-    if ending in TABLES:
-        return read_table(
-            path,
-            label=label,
-            levels=None if levels is None else split_names(levels),
-            features=None if features is None else split_names(features),
-            text=text,
-            split=split,
-            hierarchy=hierarchy,
-            label_sep=label_sep,
-            sep=sep,
-        )
-    if source not in DATASETS and (ending or path.exists()):
+    if source in DATASETS or not (ending or path.exists()):
+        find_entry(source)
+        refuse(source, "a named dataset", columns)
+        return open_named(source, options, data_dir=data_dir)
+    if ending not in (".arff", *READERS):
         raise HierlearnError(
             f"{source} is neither a dataset nor a file that can be read; "
-            f"files end in .arff, {', '.join(TABLES)}"
+            f"files end in .arff, {', '.join(READERS)}"
         )
-    return open_named(source, options, data_dir=data_dir)
+    refuse(source, "a file", given(set=options, data_dir=data_dir))
+    if ending == ".arff":
+        refuse(source, "an ARFF file", {name: 1 for name in columns if name != "sep"})
+        with reading(source):
+            return read_arff(path, **columns)
+    if "levels" in columns and "label_sep" in columns:
+        raise HierlearnError("--label-sep goes with --label, not with --levels; leave it out")
+    for name in ("levels", "features"):
+        if name in columns:
+            columns[name] = split_names(columns[name])
+    with reading(source):
+        return read_table(path, **columns)
 
 
-def open_hierarchy(
-    source: str,
-    *,
-    data_dir: Path | None = None,
-    form: str | None = None,
-    sep: str = "/",
-    root: str | None = None,
-) -> Hierarchy:
-    """Open the hierarchy of a named dataset, or of a file."""
+def open_hierarchy(source: str, *, data_dir: Path | None = None, **options: Any) -> Hierarchy:
+    """Open the hierarchy of a named dataset, or of a file.
+
+    Args:
+        source: the name or the file.
+        data_dir: the folder of a set of files.
+        options: those of ``Hierarchy.read``, None where they were not given.
+    """
     from hierlearn.datasets import DATASETS
     from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy.names import checked_sep
 
-    if source in DATASETS:
+    options = {name: value for name, value in options.items() if value is not None}
+    if source in DATASETS or not (Path(source).suffix or Path(source).exists()):
+        find_entry(source)
+        refuse(source, "a named dataset", options)
         return open_named(source, data_dir=data_dir).hierarchy
-    if not Path(source).suffix and not Path(source).exists():
-        raise HierlearnError(unknown_name("dataset", source, DATASETS))
-    return Hierarchy.read(source, form=form, sep=sep, root=root)
+    refuse(source, "a file", given(data_dir=data_dir))
+    checked_sep(options.get("sep", "/"))
+    with reading(source):
+        return Hierarchy.read(source, **options)
 
 
 def split_names(text: str) -> list[str]:
