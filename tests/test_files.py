@@ -1,9 +1,10 @@
+import errno
 import os
 
 import pytest
 
 from hierlearn.errors import DataError
-from hierlearn.files import atomic_write, read_rows, read_text
+from hierlearn.files import WriteError, atomic_write, check_writable, read_rows, read_text
 
 
 def test_line_ends_and_byte_order_mark_are_normalised(tmp_path):
@@ -40,6 +41,13 @@ def test_rows_keep_their_line_numbers_over_quoted_breaks(tmp_path):
     assert read_rows(path) == (["a", "b"], [(3, ["x\ny", "1"]), (5, ["2", "3"])])
 
 
+def test_empty_rows_are_skipped_unless_asked_for(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1,2\n,\n\n ,\n")
+    assert read_rows(path)[1] == [(2, ["1", "2"])]
+    assert read_rows(path, skip_empty=False)[1] == [(2, ["1", "2"]), (3, ["", ""]), (5, ["", ""])]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -63,6 +71,31 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
         file.writelines(["half", 1])
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_write_error_names_the_file_the_folder_and_a_remedy(tmp_path):
+    (tmp_path / "file").write_text("")
+    for action in (lambda path: atomic_write(path).__enter__(), check_writable):
+        with pytest.raises(WriteError) as caught:
+            action(tmp_path / "file" / "a.txt")
+        assert str(caught.value) == (
+            f"cannot write a.txt into {tmp_path}/file: that is no folder; "
+            f"name a file in a folder that you can write to"
+        )
+        for folder in (tmp_path, "", "."):
+            with pytest.raises(WriteError, match="which is a folder; name a file in it"):
+                action(folder)
+    with pytest.raises(WriteError, match=r"cannot write a\.txt into .*: No space left"):  # noqa: SIM117
+        with atomic_write(tmp_path / "a.txt"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_check_of_targets_leaves_no_trace(tmp_path):
+    (tmp_path / "old.txt").write_text("old")
+    check_writable(tmp_path / "old.txt", tmp_path / "deep" / "er" / "a.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["old.txt"]
+    assert (tmp_path / "old.txt").read_text() == "old"
 
 
 def test_a_write_makes_folders_and_honours_the_umask(tmp_path):

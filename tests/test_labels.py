@@ -1,12 +1,15 @@
 """Labels against the naive meaning of every word in their docstring."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hierlearn import Hierarchy, Labels
-from hierlearn.errors import LabelError
+from hierlearn.errors import DataError, LabelError
 
 H = Hierarchy.from_paths(["animal/dog/bulldog", "animal/dog/pug", "animal/cat", "plant/oak"])
 DAG = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c", "e")])
@@ -70,6 +73,41 @@ def test_single_path_and_terminal_ids():
 def test_unknown_labels_name_the_row_and_the_nearest():
     with pytest.raises(LabelError, match=r"row 1: unknown label 'bulldg'; did you mean 'bulldog'"):
         Labels(["pug", ["cat", "bulldg"]], H)
+
+
+def test_rows_may_be_picked_by_mask():
+    labels = Labels(["pug", "cat", "plant"], H, below="unknown")
+    for mask in ([False, False, True], np.array([False, False, True])):
+        assert labels.targets(mask).equal(labels.targets()[[2]])
+        assert labels.mask(mask).equal(labels.mask()[[2]])
+    with pytest.raises(DataError, match=r"a mask of shape \(2,\), but there are 3 rows"):
+        labels.targets([True, False])
+    with pytest.raises(DataError, match="must be row numbers or a mask, not float64"):
+        labels.mask([0.0])
+    with pytest.raises(DataError, match="names row 3, but there are 3 rows, counted from 0"):
+        labels.targets([0, 3])
+
+
+def test_a_missing_row_has_no_label():
+    pd = pytest.importorskip("pandas")
+    rows = [None, float("nan"), np.float32("nan"), pd.NA, pd.NaT, "", []]
+    assert np.diff(Labels(rows, H).annotated[0]).tolist() == [0] * 7
+    series = pd.Series(["pug", None, pd.NA], dtype="string")
+    assert np.diff(Labels(series, H).annotated[0]).tolist() == [1, 0, 0]
+    with pytest.raises(LabelError, match="row 0: "):
+        Labels([["pug", float("nan")]], H)
+    with pytest.raises(LabelError, match="labels are a list with one entry a row"):
+        Labels("pug", H)
+
+
+def test_labels_are_immutable_and_can_be_copied():
+    labels = Labels(["pug", "plant"], H)
+    with pytest.raises(AttributeError, match="Labels are immutable; below cannot be set"):
+        labels.below = "unknown"
+    with pytest.raises(AttributeError, match="closed cannot be deleted"):
+        del labels.closed
+    for copied in (copy.deepcopy(labels), pickle.loads(pickle.dumps(labels))):
+        assert copied.targets().equal(labels.targets())
 
 
 def test_unknown_policy_is_refused():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hierlearn.datasets import read_arff
-from hierlearn.errors import DataError, HierarchyError
+from hierlearn.errors import DataError, HierarchyError, HierlearnError
 
 TREE = """% a comment
 @relation 'small set'
@@ -74,7 +74,7 @@ def test_dag_form(tmp_path):
 
 def test_sparse_rows(tmp_path):
     head = TREE.split("@DATA")[0]
-    rows = "@data\n{0 5, 3 a/b@d}\n{}\n{1 'light blue',2 ?,3 a}\n"
+    rows = "@data\n{0\t5, 3 \t a/b@d}\n{}\n{1 'light blue',2 ?,3 a}\n"
     data = read_arff(write(tmp_path, head + rows))
     expected = [[5, 1, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 1, 0, np.nan]]
     np.testing.assert_array_equal(data.inputs, np.array(expected, dtype=np.float32))
@@ -110,7 +110,7 @@ HEAD = """@relation r
         ("1,u,a\n\nred,u,a\n", r"line 8, column 'x': 'red' is not a finite number; write \?"),
         ("nan,u,a\n", r"line 6, column 'x': 'nan' is not a finite number"),
         ("1,u,a\n-inf,v,a\n", r"line 7, column 'x': '-inf' is not a finite number"),
-        ("1e99,u,a\n", r"line 6, column 'x': '1e99' is not a finite number"),
+        ("1e99,u,a\n", r"line 6, column 'x': '1e99' does not fit into float32"),
         ("1,w,a\n", r"line 6, column 'n': unknown value 'w'; known: 'u', 'v'"),
         ("1,u,a/c\n", r"line 6: unknown label 'a/c'; did you mean 'a/b'"),
         ("1,u,b\n", r"line 6: unknown label 'b'"),  # tree form labels are whole paths
@@ -120,12 +120,14 @@ HEAD = """@relation r
         ("{0 1\n", r"line 6: a sparse row is not closed"),
         ("{0 1, 0 2}\n", r"line 6: index 0 occurs twice"),
         ("{9 1}\n", r"line 6: index 9, but the header has 3"),
+        ("{0 1,, 2 a}\n", r"line 6: '' is not an index and a value"),
+        ("{0}\n", r"line 6: '0' is not an index and a value"),
         ("{x 1}\n", r"line 6: 'x 1' is not an index and a value"),
         ("", r"x\.arff has no rows after @data"),
     ],
 )
 def test_malformed_rows_name_file_line_and_column(tmp_path, rows, message):
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(HierlearnError, match=message):
         read_arff(write(tmp_path, HEAD + rows))
 
 

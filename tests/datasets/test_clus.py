@@ -15,7 +15,14 @@ import numpy as np
 import pytest
 
 from hierlearn.datasets import download
-from hierlearn.datasets.clus import CLUS_SETS, ClusFile, ClusSet, find_clus, load_clus
+from hierlearn.datasets.clus import (
+    CLUS_SETS,
+    ClusFile,
+    ClusSet,
+    find_clus,
+    load_clus,
+    locate_clus,
+)
 from hierlearn.errors import DataError, DownloadError
 
 REAL = Path(
@@ -283,6 +290,7 @@ def test_a_misspelt_folder_is_an_error(tmp_path, monkeypatch, asked):
     with pytest.raises(DataError, match=r"^HIERLEARN_DATA names .*/evn, which is no folder; "):
         load_clus("diatoms")
     assert asked == []
+    assert locate_clus("diatoms") is None
 
 
 # ---------------------------------------------------------------- downloading
@@ -317,10 +325,9 @@ def test_a_set_without_checksum_needs_trust(cache, tiny, asked):
     with pytest.raises(DownloadError) as caught:
         load_clus("loose")
     assert str(caught.value) == (
-        f"no SHA-256 is known for loose.train.arff, so what {CLUS_SETS['loose'].files['train'].url}"
-        f" sends cannot be checked; pass trust=True (--trust on the command line) to accept it and "
-        f"record its hash, or put the file by hand into a folder named by --data-dir or "
-        f"HIERLEARN_DATA"
+        "no SHA-256 is known for loose.train.arff, so what is downloaded cannot be checked; "
+        "accept it once with: hierlearn data fetch loose --trust (trust=True in Python), or put "
+        "the file by hand into a folder named by --data-dir or HIERLEARN_DATA"
     )
     assert asked == []
     assert not cache.exists()

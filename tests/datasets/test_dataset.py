@@ -32,8 +32,42 @@ def test_bad_splits_and_lengths():
         DATA.split("valid")
     with pytest.raises(DataError, match="inputs have 1 rows but labels have 2"):
         Dataset(["a"], [[], []], H)
-    with pytest.raises(DataError, match="split 'test' names row 7 of a dataset of 1 rows"):
+    with pytest.raises(DataError, match="split 'test' names row 7, but there are 1 rows"):
         Dataset(["a"], [[]], H, splits={"test": np.array([7])})
+
+
+@pytest.mark.parametrize("inputs", [DATA.inputs, ["a", "b", "c", "d"]])
+def test_rows_are_picked_by_mask_or_slice(inputs):
+    data = Dataset(inputs, DATA.labels, H, splits={"test": np.array([True, False, False, True])})
+    assert data.splits["test"].tolist() == [0, 3]
+    for rows in ([False, True, False, True], np.array([False, True, False, True]), slice(1, 4, 2)):
+        assert data.take(rows).labels == [DATA.labels[1], DATA.labels[3]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([True, False], r"is a mask of shape \(2,\), but there are 4 rows"),
+        ([0.0, 1.0], "must be row numbers or a mask, not float64"),
+        (["0"], "must be row numbers or a mask"),
+        ([[0, 1]], r"must be .* of shape \(1, 2\)"),
+        ([-1, 2], "names row -1, but there are 4 rows, counted from 0"),
+        ([0, 4, 9], "names row 4, but there are 4 rows"),
+    ],
+)
+def test_rows_that_are_none_are_refused(rows, message):
+    with pytest.raises(DataError, match=f"^the selection {message}"):
+        DATA.take(rows)
+    with pytest.raises(DataError, match=f"^split 'train' {message}"):
+        Dataset(DATA.inputs, DATA.labels, H, splits={"train": rows})
+
+
+def test_describe_no_rows():
+    for inputs in (DATA.inputs[:0], []):
+        facts = describe(Dataset(inputs, [], H))
+        assert facts["rows"] == 0
+        assert facts["labels"]["terminal_per_row"] == {"min": 0, "mean": 0.0, "max": 0}
+    assert describe(DATA.take([]))["rows_per_class"][0]["empty"] == 2
 
 
 def test_describe_counts_what_is_there():
@@ -46,7 +80,7 @@ def test_describe_counts_what_is_there():
     assert facts["hierarchy"]["inner_terminal_classes"] == 1
     assert facts["labels"] == {
         "terminal_per_row": {"min": 0, "mean": 1.0, "max": 2},
-        "one_path_a_row": False,
+        "single_path": False,
         "rows_without_label": 1,
         "rows_ending_above_a_leaf": 1,
         "classes_without_training_row": 1,
@@ -82,5 +116,35 @@ def test_options_of_synthetic_match_the_function():
 
     from hierlearn.datasets import make_synthetic
 
-    assert DATASETS["synthetic"].options == tuple(inspect.signature(make_synthetic).parameters)
-    assert len(load_dataset("synthetic", rows=10)) == 10
+    names = tuple(inspect.signature(make_synthetic).parameters)
+    assert tuple(DATASETS["synthetic"].options) == names
+    assert len(load_dataset("synthetic", rows=np.int64(10), decay=1)) == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("synthetic", {"rows": 10.5}, "option rows of dataset 'synthetic' must be a whole number"),
+        ("synthetic", {"rows": None}, "must be a whole number, not None"),
+        ("synthetic", {"rows": True}, "must be a whole number, not True"),
+        ("synthetic", {"decay": "x"}, "option decay .* must be a finite number, not 'x'"),
+        ("synthetic", {"decay": float("nan")}, "must be a finite number, not nan"),
+        ("synthetic", {"seed": -1}, "seed must be at least 0, not -1"),
+        ("icd10cm", {"size": [1]}, r"option size of dataset 'icd10cm' must be a text, not \[1\]"),
+        ("diatoms", {"trust": 1}, "option trust .* must be true or false, not 1"),
+    ],
+)
+def test_options_of_another_type_are_refused(name, options, message):
+    with pytest.raises(DataError, match=message):
+        load_dataset(name, **options)
+
+
+def test_options_are_read_from_texts_by_their_type():
+    entry = DATASETS["synthetic"]
+    assert entry.parse("rows", "50") == 50
+    assert entry.parse("decay", "1e-1") == 0.1
+    assert DATASETS["diatoms"].parse("trust", "True") is True
+    assert DATASETS["icd10cm"].parse("size", "small") == "small"
+    for text in ("1e3", "1_000", "", "null", "１"):
+        with pytest.raises(DataError, match="must be a whole number"):
+            entry.parse("rows", text)

@@ -482,7 +482,7 @@ def test_a_body_that_does_not_end_is_refused(server, target):
 def test_without_a_hash_trust_must_be_said(server, target):
     assert refusal(server, target, sha256=None) == (
         f"no SHA-256 is known for rows.arff, so what {server.url} sends cannot be checked; pass "
-        f"trust=True (--trust on the command line) to accept it and record its hash, or {BY_HAND}"
+        f"trust=True to accept it and record its hash, or {BY_HAND}"
     )
     assert server.ranges == []
     assert not target.parent.exists()

@@ -1,8 +1,11 @@
 """Synthetic data and noise: what the parameters promise."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from hierlearn import Dataset, Hierarchy
 from hierlearn.datasets import describe, make_synthetic, with_hierarchy_noise, with_label_noise
 from hierlearn.errors import DataError
 
@@ -58,6 +61,41 @@ def test_label_noise_spoils_exactly_its_share_of_train_and_valid(rate):
     assert clean.hierarchy == noisy.hierarchy
 
 
+def test_label_noise_takes_the_named_splits_and_refuses_others():
+    clean = make_synthetic(rows=100)
+    noisy = with_label_noise(clean, 1.0, splits=["test"])
+    changed = {row for row in range(100) if clean.labels[row] != noisy.labels[row]}
+    assert changed == set(clean.splits["test"].tolist())
+    assert with_label_noise(clean, 1.0, splits=[]).labels == clean.labels
+    with pytest.raises(DataError, match="unknown split 'trian'; did you mean 'train'"):
+        with_label_noise(clean, 0.5, splits=("trian",))
+    with pytest.raises(DataError, match=r"neither of the splits 'train', 'valid'; .* of 'a'"):
+        with_label_noise(replace(clean, splits={"a": [1]}), 0.5)
+    unsplit = replace(clean, splits={})
+    noisy = with_label_noise(unsplit, 1.0)
+    assert all(a != b for a, b in zip(clean.labels, noisy.labels, strict=True))
+
+
+def test_label_noise_draws_again_until_the_class_is_wrong():
+    h = Hierarchy.from_paths(["a", "b", "c"])
+    rows = [["a", "b"], ["a", "b", "c"], [], ["b", "c"]] * 50
+    noisy = with_label_noise(Dataset([""] * 200, rows, h), 1.0).labels
+    assert noisy[0::4] == [["c"]] * 50
+    assert noisy[1::4] == [["a", "b", "c"]] * 50  # no class is wrong
+    assert {label for (label,) in noisy[2::4]} == {"a", "b", "c"}
+    assert noisy[3::4] == [["a"]] * 50
+
+
+def test_hierarchy_noise_keeps_the_root_even_where_a_class_has_its_name():
+    for edges in ([("thing", "a"), ("a", "c"), ("b", "d")], [("a", "c"), ("b", "c"), ("b", "d")]):
+        h = Hierarchy.from_edges([*edges, ("a", "root")], root="thing")
+        noisy = with_hierarchy_noise(Dataset([], [], h), 0.5).hierarchy
+        assert noisy.root == "thing"
+        assert sorted(noisy.bare_names) == sorted(h.bare_names)
+    plain = Hierarchy.from_edges([("root", "a"), ("root", "b"), ("a", "c"), ("b", "c")])
+    assert "root" in with_hierarchy_noise(Dataset([], [], plain), 1.0).hierarchy.names
+
+
 @pytest.mark.parametrize("dag", [0.0, 0.4])
 def test_hierarchy_noise_moves_its_share_of_edges_and_keeps_levels_and_rows(dag):
     clean = make_synthetic(rows=50, dag=dag, fan_out=4)
@@ -76,9 +114,6 @@ def test_hierarchy_noise_moves_its_share_of_edges_and_keeps_levels_and_rows(dag)
 
 
 def test_noise_where_names_repeat_never_makes_siblings_of_one_name():
-    from hierlearn import Hierarchy
-    from hierlearn.datasets import Dataset
-
     h = Hierarchy.from_paths([f"{top}/{name}" for top in "abc" for name in ("other", top * 2)])
     data = Dataset(np.zeros((1, 1), np.float32), [["a/other"]], h)
     noisy = with_hierarchy_noise(data, 1.0)
@@ -93,6 +128,7 @@ def test_noise_where_names_repeat_never_makes_siblings_of_one_name():
         ({"depth": 0}, "depth must be at least 1"),
         ({"label_noise": 1.5}, r"label noise must lie in \[0, 1\], not 1.5"),
         ({"hierarchy_noise": -0.1}, r"hierarchy noise must lie in \[0, 1\]"),
+        ({"seed": -1}, "seed must be at least 0, not -1"),
         ({"ragged": 2}, r"ragged must lie in \[0, 1\]"),
     ],
 )

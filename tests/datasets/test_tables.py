@@ -88,6 +88,42 @@ def test_parquet_with_lists_nulls_and_numbers(tmp_path):
     assert read_table(path, label="y", text="t").inputs == ["p", "q", ""]
 
 
+def write_parquet(path, labels):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"x": [1.0] * len(labels), "y": labels}), path)
+    return path
+
+
+def test_parquet_lists_are_checked_like_cells(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", [["a/b", None, ""], [None], [" c "], ["d;e"]])
+    assert read_table(path, label="y").labels == [["a/b"], [], ["c"], ["d;e"]]
+    path = write_parquet(tmp_path / "b.parquet", [[1, 2], [None]])
+    assert read_table(path, label="y").labels == [["1", "2"], []]
+    for labels, kind in (([["a"], []], None), ([[True], [False]], "bool"), ([[1.5], []], "float")):
+        path = write_parquet(tmp_path / "c.parquet", labels)
+        if kind:
+            message = rf"c\.parquet, line 1, column 'y': a label is text, not .* \({kind}\)"
+            with pytest.raises(DataError, match=message):
+                read_table(path, label="y")
+    path = write_parquet(tmp_path / "d.parquet", [None, True])
+    with pytest.raises(DataError, match=r"line 2, column 'y': a label is text, not True \(bool\)"):
+        read_table(path, label="y")
+
+
+def test_a_row_of_empty_cells_is_a_row_and_a_blank_line_is_none(tmp_path):
+    data = read_table(write(tmp_path, "x,l\n1,a\n,\n\n  \n3,b\n"), label="l")
+    np.testing.assert_array_equal(data.inputs.ravel(), np.float32([1, np.nan, 3]))
+    assert data.labels == [["a"], [], ["b"]]
+    data = read_table(write(tmp_path, "x\tl\n1\ta\n\t\n", "a.tsv"), label="l")
+    assert data.labels == [["a"], []]
+
+
+def test_long_texts_are_read(tmp_path):
+    data = read_table(write(tmp_path, f"t,y\n{'word ' * 40_000},a\n"), label="y", text="t")
+    assert len(data.inputs[0]) == 199_999
+
+
 def test_parquet_that_is_none_or_holds_nan(tmp_path):
     pa = pytest.importorskip("pyarrow")
     pq = pytest.importorskip("pyarrow.parquet")
@@ -106,6 +142,9 @@ def test_parquet_that_is_none_or_holds_nan(tmp_path):
         ("x,y\nred,a\n", {"label": "y"}, DataError, r"line 2, column 'x': 'red' is not a finite"),
         ("x,y\n1,a\nnan,a\n", {"label": "y"}, DataError, r"line 3, column 'x': 'nan' is not"),
         ("x,y\ninf,a\n", {"label": "y"}, DataError, r"line 2, column 'x': 'inf' is not"),
+        ("x,y\n1e39,a\n", {"label": "y"}, DataError, r"'1e39' does not fit into float32.*scale"),
+        ("x,y\n1_000,a\n", {"label": "y"}, DataError, r"column 'x': '1_000' is not a finite"),
+        ("x,y\n2,a\n１,a\n", {"label": "y"}, DataError, r"line 3, column 'x': '１' is not"),
         ("x,y\n1,a,3\n", {"label": "y"}, DataError, r"line 2: 3 cells, but the header has 2"),
         ("x,y\n1,a\n", {"label": "z"}, DataError, r"unknown column 'z'; known: x, y"),
         ("xx,y\n1,a\n", {"label": "y", "features": ["xy"]}, DataError, r"unknown column 'xy'; did"),
@@ -127,6 +166,19 @@ def test_parquet_that_is_none_or_holds_nan(tmp_path):
             DataError,
             r"either feature columns",
         ),
+        (
+            "x,y\n1,a\n",
+            {"label": "y", "text": "y"},
+            DataError,
+            r"'y' is named twice, as label and",
+        ),
+        ("x,y\n1,a\n", {"label": "y", "features": ["x", "y"]}, DataError, r"'y' is named twice"),
+        ("x,y\n1,a\n", {"levels": ["y", "y"]}, DataError, r"named twice, as levels and as levels"),
+        ("x,y\n1,a\n", {"levels": []}, DataError, r"levels names no column"),
+        ("x,y\n1,a\n", {"label": "y", "label_sep": "/"}, DataError, r"label_sep '/' joins labels"),
+        ("x,y\n1,a\n", {"label": "y", "label_sep": ""}, DataError, r"neither may be empty"),
+        ("x,y\n1,a\n", {"label": "y", "label_sep": ">", "sep": " > "}, DataError, r"sep ' > '"),
+        ("x,y\n1,a\n", {"label": "y", "sep": ""}, HierarchyError, r"sep must be a non-empty"),
         ("x,y,z\n1,,b\n", {"levels": ["y", "z"]}, DataError, r"line 2: 'b' stands below an empty"),
         (
             "x,y,s\n1,a,\n",

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from hierlearn.datasets.columns import numeric_column
+from hierlearn.datasets.columns import name_labels, numeric_column
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.errors import DataError, LabelError, did_you_mean, place, quoted
+from hierlearn.errors import DataError, did_you_mean, place, quoted
 from hierlearn.files import read_text
 from hierlearn.hierarchy.clus import hierarchy_of, read_header, split_quoted, unquote
+from hierlearn.hierarchy.names import checked_sep
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.clus import Attribute
 
 MISSING = "?"
@@ -41,8 +41,10 @@ def read_arff(path: Path | str, *, sep: str = "/") -> Dataset:
 
     Raises:
         DataError: naming the line and column of whatever is wrong.
+        LabelError: naming the line of a label that the header does not list.
     """
     path = Path(path)
+    checked_sep(sep)
     lines = read_text(path).split("\n")
     header = read_header(path, lines)
     position = header.class_position(path)
@@ -78,7 +80,8 @@ def read_arff(path: Path | str, *, sep: str = "/") -> Dataset:
             blocks.append(nominal_columns(path, attribute, cells, numbers))
             names += [f"{attribute.name}={value}" for value in attribute.values]
     inputs = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(rows), 0), np.float32)
-    labels = read_labels(path, hierarchy, columns[position], numbers)
+    cut = [split_labels(cell) for cell in columns[position]]
+    labels = name_labels(cut, hierarchy, path=path, lines=numbers, exact=True)
     return Dataset(
         inputs=inputs,
         labels=labels,
@@ -109,8 +112,8 @@ def split_sparse(line: str, attributes: tuple[Attribute, ...]) -> list[str]:
             cells[number] = ""
     seen: set[int] = set()
     for item in split_quoted(line[1:-1]) if line[1:-1].strip() else []:
-        index, _, value = item.strip().partition(" ")
-        if not index.isdigit() or not value.strip():
+        index, *value = item.split(None, 1) or [""]
+        if not index.isdecimal() or not index.isascii() or not value:
             raise ValueError(f"{item.strip()!r} is not an index and a value")
         number = int(index)
         if number >= len(attributes):
@@ -118,7 +121,7 @@ def split_sparse(line: str, attributes: tuple[Attribute, ...]) -> list[str]:
         if number in seen:
             raise ValueError(f"index {number} occurs twice")
         seen.add(number)
-        cells[number] = value.strip()
+        cells[number] = value[0].strip()
     return cells
 
 
@@ -140,18 +143,7 @@ def nominal_columns(
     return cast("NDArray[np.float32]", columns)
 
 
-def read_labels(
-    path: Path, hierarchy: Hierarchy, cells: tuple[str, ...], lines: list[int]
-) -> list[list[str]]:
-    """Split the class cells at ``@`` and give each label the name of its class."""
-    rows: list[list[str]] = []
-    for cell, line in zip(cells, lines, strict=True):
-        text = unquote(cell)
-        parts = [] if text in ("", MISSING) else text.split("@")
-        try:
-            rows.append(
-                [hierarchy.names[hierarchy.index(part.strip(), exact=True)] for part in parts]
-            )
-        except LabelError as error:
-            raise DataError(f"{place(path, line)}: {error}") from None
-    return rows
+def split_labels(cell: str) -> list[str]:
+    """Split a class cell at ``@``."""
+    text = unquote(cell)
+    return [] if text in ("", MISSING) else [part.strip() for part in text.split("@")]

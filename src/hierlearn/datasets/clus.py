@@ -21,8 +21,8 @@ import numpy as np
 
 from hierlearn.datasets.arff import read_arff
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.datasets.download import cache_dir, fetch, mismatch, recorded_sha256
-from hierlearn.errors import DataError, quoted, unknown_name
+from hierlearn.datasets.download import BY_HAND, cache_dir, fetch, mismatch, recorded_sha256
+from hierlearn.errors import DataError, DownloadError, quoted, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -188,12 +188,15 @@ def load_clus(
         DownloadError: if a download fails or would need ``trust``.
     """
     clus_set = _known(name)
-    folders = _own_folders(data_dir)
+    folders = own_folders(data_dir)
+    for origin, folder in folders.items():
+        if not folder.is_dir():  # a misspelt one must not end in a download
+            raise DataError(no_folder(origin, folder))
     paths = locate_clus(name, data_dir)
     if paths is None and download:
         paths = _download(clus_set, trust, progress)
     if paths is None:
-        looked = ", ".join(str(folder) for folder in (*folders, cache_dir()))
+        looked = ", ".join(str(folder) for folder in (*folders.values(), cache_dir()))
         missing = quoted(file.name for file in clus_set.files.values())
         raise DataError(
             f"{name} needs the files {missing}, and none of these folders holds all of them "
@@ -206,7 +209,7 @@ def load_clus(
 def locate_clus(name: str, data_dir: Path | str | None = None) -> dict[str, Path] | None:
     """Return the files of a set by split where ``load_clus`` would find them, else None."""
     clus_set = _known(name)
-    for folder in _own_folders(data_dir):
+    for folder in own_folders(data_dir).values():
         paths = find_clus(name, folder)
         if paths is not None:
             return paths
@@ -233,16 +236,15 @@ def _known(name: str) -> ClusSet:
     return CLUS_SETS[name]
 
 
-def _own_folders(data_dir: Path | str | None) -> list[Path]:
-    """Return the folders that the user names; a misspelt one must not end in a download."""
+def own_folders(data_dir: Path | str | None = None) -> dict[str, Path]:
+    """Return the folders that the user names, by what names them."""
     named = {"data_dir": data_dir, "HIERLEARN_DATA": os.environ.get("HIERLEARN_DATA")}
-    folders = {origin: Path(folder).expanduser() for origin, folder in named.items() if folder}
-    for origin, folder in folders.items():
-        if not folder.is_dir():
-            raise DataError(
-                f"{origin} names {folder}, which is no folder; correct it or leave it out"
-            )
-    return list(folders.values())
+    return {origin: Path(folder).expanduser() for origin, folder in named.items() if folder}
+
+
+def no_folder(origin: str, folder: Path) -> str:
+    """Word a folder that is not there."""
+    return f"{origin} names {folder}, which is no folder; correct it or leave it out"
 
 
 def _cached(clus_set: ClusSet) -> dict[str, Path] | None:
@@ -267,6 +269,13 @@ def _is_verified(clus_set: ClusSet, paths: Mapping[str, Path]) -> bool:
 
 def _download(clus_set: ClusSet, trust: bool, progress: Progress | None) -> dict[str, Path]:
     """Fetch the files into the cache, with one progress over all of them."""
+    for file in () if trust or clus_set.has_checksum else clus_set.files.values():
+        if recorded_sha256(cache_dir() / file.name) is None:
+            raise DownloadError(
+                f"no SHA-256 is known for {file.name}, so what is downloaded cannot be checked; "
+                f"accept it once with: hierlearn data fetch {clus_set.name} --trust "
+                f"(trust=True in Python), or {BY_HAND}"
+            )
     paths: dict[str, Path] = {}
     done = 0
     for split, file in clus_set.files.items():

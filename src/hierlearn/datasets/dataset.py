@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hierlearn.errors import DataError, unknown_name
+from hierlearn.labels import row_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from hierlearn.hierarchy import Hierarchy
+    from hierlearn.labels import Rows
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Dataset:
         inputs: (N, D) float32 with NaN where a value is missing, or a list of N texts.
         labels: the annotated labels of each row, as class names; a row may have none or several.
         hierarchy: the taxonomy the labels belong to.
-        splits: row numbers by split name, usually "train", "valid" and "test".
+        splits: row numbers by split name, usually "train", "valid" and "test"; a boolean mask of
+            the rows is turned into numbers.
         name: how people call the dataset.
         feature_names: D names, empty for texts.
         source: where the rows come from, in one sentence.
@@ -44,11 +46,11 @@ class Dataset:
             raise DataError(
                 f"inputs have {len(self.inputs)} rows but labels have {len(self.labels)}"
             )
-        for name, rows in self.splits.items():
-            if len(rows) and not 0 <= int(np.min(rows)) <= int(np.max(rows)) < len(self):
-                raise DataError(
-                    f"split {name!r} names row {int(np.max(rows))} of a dataset of {len(self)} rows"
-                )
+        splits = {
+            name: row_numbers(rows, len(self), f"split {name!r}")
+            for name, rows in self.splits.items()
+        }
+        object.__setattr__(self, "splits", splits)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -58,15 +60,20 @@ class Dataset:
         """Whether the inputs are texts rather than numbers."""
         return isinstance(self.inputs, list)
 
-    def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Dataset:
-        """Return the dataset of the given rows, in that order, without splits."""
+    def take(self, rows: Rows) -> Dataset:
+        """Return the dataset of the given rows, in that order, without splits.
+
+        Args:
+            rows: row numbers, a slice, or a boolean mask of all rows.
+        """
+        picked = row_numbers(rows, len(self))
         if isinstance(self.inputs, list):
-            inputs: Any = [self.inputs[row] for row in rows]
+            inputs: Any = [self.inputs[row] for row in picked]
         else:
-            inputs = self.inputs[np.asarray(rows, dtype=np.int64)]
+            inputs = self.inputs[picked]
         return Dataset(
             inputs=inputs,
-            labels=[self.labels[row] for row in rows],
+            labels=[self.labels[row] for row in picked],
             hierarchy=self.hierarchy,
             name=self.name,
             feature_names=self.feature_names,

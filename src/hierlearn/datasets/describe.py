@@ -36,11 +36,11 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         },
         "labels": {
             "terminal_per_row": {
-                "min": int(ends.min()),
-                "mean": float(ends.mean()),
-                "max": int(ends.max()),
+                "min": int(ends.min()) if len(ends) else 0,
+                "mean": float(ends.mean()) if len(ends) else 0.0,
+                "max": int(ends.max()) if len(ends) else 0,
             },
-            "one_path_a_row": labels.single_path,
+            "single_path": labels.single_path,
             "rows_without_label": int(np.sum(ends == 0)),
             "rows_ending_above_a_leaf": rows_above_leaf(labels),
         },

@@ -49,7 +49,7 @@ _PAUSE = 0.5  # seconds before the first retry; doubled before each further one
 _PASSING = {408, 429, 500, 502, 503, 504}  # answers that another attempt may change
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_BY_HAND = "put the file by hand into a folder named by --data-dir or HIERLEARN_DATA"
+BY_HAND = "put the file by hand into a folder named by --data-dir or HIERLEARN_DATA"
 
 
 class _Broken(Exception):  # noqa: N818  a signal for the retry loop, which words the error
@@ -110,8 +110,7 @@ def fetch(
     if expected is None and not trust:
         raise DownloadError(
             f"no SHA-256 is known for {destination.name}, so what {url} sends cannot be checked; "
-            f"pass trust=True (--trust on the command line) to accept it and record its hash, "
-            f"or {_BY_HAND}"
+            f"pass trust=True to accept it and record its hash, or {BY_HAND}"
         )
     if expected is not None and mismatch(destination, size=size, sha256=expected) is None:
         return destination
@@ -123,7 +122,7 @@ def fetch(
         raise DownloadError(
             f"cannot write {destination.name} into {destination.parent}: "
             f"{error.strerror or error}; set HIERLEARN_CACHE to a folder that can be written, "
-            f"or {_BY_HAND}"
+            f"or {BY_HAND}"
         ) from error
     return destination
 
@@ -206,7 +205,7 @@ def _download(
             total = broken.total or total
     raise DownloadError(
         f"{url}: {reason}; {part.stat().st_size} of {'unknown' if total is None else total} bytes "
-        f"arrived in {retries + 1} attempts; run again to continue from there, or {_BY_HAND}"
+        f"arrived in {retries + 1} attempts; run again to continue from there, or {BY_HAND}"
     )
 
 
@@ -252,7 +251,7 @@ def _accept(url: str, response: Any, file: IO[bytes], received: int) -> tuple[in
     answer = f"the server answered {response.status} {response.reason}"
     if response.status in _PASSING:
         raise _Broken(answer)
-    raise DownloadError(f"{url}: {answer}; check the address, or {_BY_HAND}")
+    raise DownloadError(f"{url}: {answer}; check the address, or {BY_HAND}")
 
 
 def _answer(url: str, start: int, timeout: float) -> Any:
@@ -302,7 +301,7 @@ def _reason(error: BaseException, timeout: float) -> str:
 def _another_file(url: str, wrong: str, record: Path | None = None) -> DownloadError:
     """Word a file that is not the one expected, by the table or by an earlier record."""
     remedy = f"delete {record} to trust the file anew" if record else "run again to start over"
-    return DownloadError(f"{url} {wrong}; what had arrived was deleted: {remedy}, or {_BY_HAND}")
+    return DownloadError(f"{url} {wrong}; what had arrived was deleted: {remedy}, or {BY_HAND}")
 
 
 def _restart(file: IO[bytes]) -> int:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hierlearn.errors import DataError
+from hierlearn.errors import DataError, quoted, unknown_name
 from hierlearn.hierarchy import Hierarchy
+from hierlearn.hierarchy.structure import expand_ranges
 from hierlearn.labels import Labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hierlearn.datasets.dataset import Dataset
+    from hierlearn.hierarchy.structure import Ints
+
+SPOILED = ("train", "valid")  # the test split stays clean so that it measures the harm
+TRIES = 16  # blind draws of a parent before its level is searched
 
 
 def check_rate(name: str, rate: float) -> None:
@@ -24,8 +30,15 @@ def check_rate(name: str, rate: float) -> None:
         raise DataError(f"{name} must lie in [0, 1], not {rate}")
 
 
+def seeded(seed: int) -> np.random.Generator:
+    """Return a source of chance, or refuse a seed that NumPy does not take."""
+    if seed < 0:
+        raise DataError(f"seed must be at least 0, not {seed}")
+    return np.random.default_rng(seed)
+
+
 def with_label_noise(
-    dataset: Dataset, rate: float, seed: int = 0, splits: Sequence[str] = ("train", "valid")
+    dataset: Dataset, rate: float, seed: int = 0, splits: Sequence[str] | None = None
 ) -> Dataset:
     """Replace the labels of a share of the rows by those of one other terminal class.
 
@@ -33,22 +46,46 @@ def with_label_noise(
         dataset: the clean rows.
         rate: the share of rows that get a wrong label.
         seed: decides which rows, and which labels.
-        splits: the splits to spoil; the test split stays clean so that it measures the harm.
+        splits: the splits to spoil; by default "train" and "valid", as far as they are there, or
+            all rows of a dataset without splits.
     """
     check_rate("label noise", rate)
     labels = Labels(dataset.labels, dataset.hierarchy)
-    rng = np.random.default_rng(seed)
-    chosen = [dataset.splits[name] for name in splits if name in dataset.splits]
-    rows = np.concatenate(chosen) if chosen else np.arange(len(dataset))
+    rng = seeded(seed)
+    rows = rows_to_spoil(dataset, splits)
     rows = rng.permutation(rows)[: round(rate * len(rows))]
-    spoiled = list(dataset.labels)
     offsets, terminal = labels.terminal
-    for row in rows:
-        true = terminal[offsets[row] : offsets[row + 1]]
-        others = np.setdiff1d(labels.terminal_classes, true)
-        if len(others):
-            spoiled[row] = [dataset.hierarchy.names[rng.choice(others)]]
+    candidates = labels.terminal_classes
+    rows = rows[np.diff(offsets)[rows] < len(candidates)]  # the others have no wrong class left
+    positions, counts = expand_ranges(offsets, rows)
+    width = len(dataset.hierarchy)
+    true = np.sort(np.repeat(np.arange(len(rows)), counts) * width + terminal[positions])
+    wrong = np.zeros(len(rows), dtype=np.int64)
+    waiting = np.arange(len(rows))
+    while len(waiting):  # draw, and draw again where the true class was hit
+        wrong[waiting] = rng.choice(candidates, size=len(waiting))
+        waiting = waiting[np.isin(waiting * width + wrong[waiting], true)]
+    spoiled = list(dataset.labels)
+    for row, number in zip(rows.tolist(), wrong.tolist(), strict=True):
+        spoiled[row] = [dataset.hierarchy.names[number]]
     return replace(dataset, labels=spoiled)
+
+
+def rows_to_spoil(dataset: Dataset, splits: Sequence[str] | None) -> Ints:
+    """Return the rows of the named splits, each once."""
+    if splits is None:
+        if not dataset.splits:
+            return np.arange(len(dataset))
+        splits = [name for name in SPOILED if name in dataset.splits]
+        if not splits:
+            raise DataError(
+                f"the dataset has neither of the splits {quoted(SPOILED)}; "
+                f"name those to spoil with splits=, of {quoted(dataset.splits)}"
+            )
+    for name in splits:
+        if name not in dataset.splits:
+            raise DataError(unknown_name("split", name, dataset.splits))
+    return np.unique(np.concatenate([np.arange(0), *(dataset.splits[name] for name in splits)]))
 
 
 def with_hierarchy_noise(dataset: Dataset, rate: float, seed: int = 0) -> Dataset:
@@ -64,7 +101,7 @@ def with_hierarchy_noise(dataset: Dataset, rate: float, seed: int = 0) -> Datase
     """
     check_rate("hierarchy noise", rate)
     clean = dataset.hierarchy
-    rng = np.random.default_rng(seed)
+    rng = seeded(seed)
     true = [set(clean.parents(number)) for number in range(len(clean))]
     parents = [sorted(above) for above in true]
     taken = Counter((p, clean.bare_names[c]) for c, above in enumerate(parents) for p in above)
@@ -72,19 +109,21 @@ def with_hierarchy_noise(dataset: Dataset, rate: float, seed: int = 0) -> Datase
     for child, place in rng.permutation(np.array(edges).reshape(-1, 2))[: round(rate * len(edges))]:
         old, name = parents[child][place], clean.bare_names[child]
         level = clean.level_slices[clean.levels[old] - 1]
-        free = [
-            number
-            for number in range(level.start, level.stop)
-            if number not in true[child].union(parents[child]) and not taken[number, name]
-        ]
-        if free:
-            new = int(rng.choice(free))
+        barred = true[child].union(parents[child])
+        draws = rng.integers(level.start, level.stop, size=TRIES).tolist()
+        new = next((n for n in draws if n not in barred and not taken[n, name]), None)
+        if new is None:
+            numbers = range(level.start, level.stop)
+            free = [n for n in numbers if n not in barred and not taken[n, name]]
+            new = int(rng.choice(free)) if free else None
+        if new is not None:
             taken[old, name] -= 1
             taken[new, name] += 1
             parents[child][place] = new
+    # The stored form rather than a builder: it keeps the names, the separator and the root.
+    form = {**json.loads(clean.to_json()), "parents": parents}
+    noisy = Hierarchy.from_json(json.dumps(form))
     if clean.named_by == "id":
-        above = {clean.names[c]: [clean.names[p] for p in ps] for c, ps in enumerate(parents)}
-        noisy = Hierarchy.from_parents(above, sep=clean.sep, named_by="id")
         return replace(dataset, hierarchy=noisy)
     names: list[str] = []
     for bare, ps in zip(clean.bare_names, parents, strict=True):  # parents come before children
@@ -92,6 +131,6 @@ def with_hierarchy_noise(dataset: Dataset, rate: float, seed: int = 0) -> Datase
     moved = dict(zip(clean.names, names, strict=True))
     return replace(
         dataset,
-        hierarchy=Hierarchy.from_paths(names, sep=clean.sep),
+        hierarchy=noisy,
         labels=[[moved[label] for label in row] for row in dataset.labels],
     )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from inspect import signature
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.datasets.clus import CLUS_SETS, load_clus
-from hierlearn.errors import DataError, quoted, unknown_name
+from hierlearn.datasets.columns import is_plain
+from hierlearn.datasets.icd10cm import load_icd10cm
+from hierlearn.datasets.synthetic import make_synthetic
+from hierlearn.errors import DataError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets.dataset import Dataset
 
 DEFAULT = "icd10cm"
+KINDS = {int: "a whole number", float: "a finite number", bool: "true or false", str: "a text"}
 
 
 @dataclass(frozen=True)
@@ -25,45 +32,54 @@ class DatasetEntry:
     about: str
     origin: str  # "embedded", "files" or "generated"
     load: Callable[..., Dataset]
-    options: tuple[str, ...]  # what ``load`` takes
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """What ``load`` takes, with the defaults; the type of a default is that of the option."""
+        return {name: one.default for name, one in signature(self.load).parameters.items()}
 
     def __call__(self, **options: Any) -> Dataset:
-        """Load the dataset; refuse an option that it does not take."""
-        unknown = [option for option in options if option not in self.options]
-        if unknown:
-            raise DataError(
-                f"dataset {self.name!r} has no option {quoted(unknown)}; "
-                f"it takes {', '.join(self.options)}"
-            )
+        """Load the dataset; refuse an option that it does not take, or of another type."""
+        for name, value in options.items():
+            kind = self._kind(name)
+            if kind in KINDS and not is_of(kind, value):
+                raise self._wrong(name, kind, value)
         return self.load(**options)
 
+    def parse(self, name: str, text: str) -> Any:
+        """Return the value that a text gives to an option."""
+        kind = self._kind(name)
+        try:
+            if kind is bool:
+                return {"true": True, "false": False}[text.lower()]
+            if kind in (int, float) and is_plain(text):
+                return kind(text)
+        except (KeyError, ValueError):
+            pass
+        if kind is str and text:
+            return text
+        raise self._wrong(name, kind, text)
 
-def _load_icd10cm(**options: Any) -> Dataset:
-    from hierlearn.datasets.icd10cm import load_icd10cm
+    def _kind(self, name: str) -> type:
+        if name not in self.options:
+            raise DataError(
+                f"dataset {self.name!r} has no option {name!r}; it takes {', '.join(self.options)}"
+            )
+        return type(self.options[name])
 
-    return load_icd10cm(**options)
+    def _wrong(self, name: str, kind: type, value: object) -> DataError:
+        return DataError(
+            f"option {name} of dataset {self.name!r} must be {KINDS[kind]}, not {value!r}"
+        )
 
 
-def _load_synthetic(**options: Any) -> Dataset:
-    from hierlearn.datasets.synthetic import make_synthetic
+def is_of(kind: type, value: object) -> bool:
+    """Whether a value is of the type of an option; whole numbers are numbers, truth is none."""
+    if kind is int or kind is float:
+        wide = Integral if kind is int else Real
+        return type(value) is not bool and isinstance(value, wide) and math.isfinite(value)
+    return isinstance(value, kind)
 
-    return make_synthetic(**options)
-
-
-SYNTHETIC_OPTIONS = (
-    "rows",
-    "features",
-    "depth",
-    "fan_out",
-    "ragged",
-    "dag",
-    "labels_per_row",
-    "decay",
-    "spread",
-    "label_noise",
-    "hierarchy_noise",
-    "seed",
-)
 
 DATASETS: dict[str, DatasetEntry] = {
     entry.name: entry
@@ -72,25 +88,17 @@ DATASETS: dict[str, DatasetEntry] = {
             "icd10cm",
             "diagnoses: texts of ICD-10-CM, by chapter, block and category",
             "embedded",
-            _load_icd10cm,
-            ("size", "seed"),
+            load_icd10cm,
         ),
         *(
-            DatasetEntry(
-                one.name,
-                one.about,
-                "files",
-                partial(load_clus, one.name),
-                ("data_dir", "download", "trust", "progress"),
-            )
+            DatasetEntry(one.name, one.about, "files", partial(load_clus, one.name))
             for one in CLUS_SETS.values()
         ),
         DatasetEntry(
             "synthetic",
             "rows drawn around the classes of a random tree or DAG",
             "generated",
-            _load_synthetic,
-            SYNTHETIC_OPTIONS,
+            make_synthetic,
         ),
     )
 }

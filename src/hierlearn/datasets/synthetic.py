@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.datasets.noise import check_rate, with_hierarchy_noise, with_label_noise
+from hierlearn.datasets.noise import check_rate, seeded, with_hierarchy_noise, with_label_noise
 from hierlearn.errors import DataError
 from hierlearn.hierarchy import Hierarchy
 
@@ -83,7 +83,7 @@ def make_synthetic(
             raise DataError(f"{name} must be at least 1, not {value}")
     for name, rate in {"ragged": ragged, "dag": dag}.items():
         check_rate(name, rate)
-    rng = np.random.default_rng(seed)
+    rng = seeded(seed)
     hierarchy = random_hierarchy(depth, fan_out, rng, ragged=ragged, dag=dag)
     centres = np.zeros((len(hierarchy), features))
     for number in range(len(hierarchy)):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.datasets.columns import numeric_column
+from hierlearn.datasets.columns import name_labels, numeric_column
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.errors import DataError, HierarchyError, LabelError, place, quoted, unknown_name
+from hierlearn.errors import DataError, HierarchyError, place, quoted, unknown_name
 from hierlearn.files import read_rows
 from hierlearn.hierarchy import Hierarchy
-from hierlearn.hierarchy.names import is_missing, level_path
+from hierlearn.hierarchy.names import checked_sep, is_missing, level_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,6 +70,8 @@ def read_table(
         raise DataError("name either the label column (label=) or the level columns (levels=)")
     if text is not None and features is not None:
         raise DataError("name either feature columns (features=) or a text column (text=)")
+    check_roles(label=label, levels=levels, features=features, text=text, split=split)
+    checked_sep(sep)
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise DataError(
@@ -85,10 +87,10 @@ def read_table(
     if levels is not None:
         raw = read_levels(table, levels, sep)
     else:
-        raw = read_joined(table, str(label), label_sep)
+        raw = read_joined(table, str(label), checked_label_sep(label_sep, sep))
     if hierarchy is None:
         hierarchy = infer_hierarchy(path, raw, sep)
-    labels = name_labels(table, raw, hierarchy)
+    labels = name_labels(raw, hierarchy, path=path, lines=table.lines)
     used = {label, split, *(levels or ())}
     names: tuple[str, ...] = ()
     if text is not None:
@@ -108,9 +110,34 @@ def read_table(
     )
 
 
+def check_roles(**roles: str | Sequence[str] | None) -> None:
+    """Refuse a column that is named twice: a label among the features would give itself away."""
+    seen: dict[str, str] = {}
+    for role, named in roles.items():
+        if named is not None and not named:
+            raise DataError(f"{role} names no column; name at least one")
+        for name in [named] if isinstance(named, str) else named or ():
+            if name in seen:
+                raise DataError(
+                    f"column {name!r} is named twice, as {seen[name]} and as {role}; "
+                    f"give each column one role"
+                )
+            seen[name] = role
+
+
+def checked_label_sep(label_sep: str, sep: str) -> str:
+    """Refuse what would not tell several labels from the names of one path."""
+    if not label_sep or label_sep in sep or sep in label_sep:
+        raise DataError(
+            f"label_sep {label_sep!r} joins labels and sep {sep!r} the names of a path; "
+            f"neither may be empty or part of the other"
+        )
+    return label_sep
+
+
 def read_delimited(path: Path) -> Table:
-    """Read CSV or TSV as texts."""
-    header, rows = read_rows(path)
+    """Read CSV or TSV as texts; a row of empty cells is a row."""
+    header, rows = read_rows(path, skip_empty=False)
     cells = list(zip(*(row for _, row in rows), strict=True)) or [() for _ in header]
     columns = {name: list(column) for name, column in zip(header, cells, strict=True)}
     return Table(path, columns, [line for line, _ in rows])
@@ -146,15 +173,16 @@ def read_joined(table: Table, label: str, label_sep: str) -> list[list[str]]:
     """Return the labels of a column whose cells join them, or hold lists of them."""
     rows: list[list[str]] = []
     for line, cell in zip(table.lines, table.column(label), strict=True):
-        if isinstance(cell, (list, tuple)):
-            rows.append([str(part) for part in cell])
-        elif is_missing(cell):
-            rows.append([])
-        elif isinstance(cell, (str, int)):
-            rows.append([part.strip() for part in str(cell).split(label_sep) if part.strip()])
-        else:
-            where = place(table.path, line, label)
-            raise DataError(f"{where}: a label is text, not {cell!r} ({type(cell).__name__})")
+        is_list = isinstance(cell, (list, tuple))
+        parts: list[str] = []
+        for one in cell if is_list else [cell]:
+            if is_missing(one):
+                continue
+            if isinstance(one, bool) or not isinstance(one, (str, int)):
+                where = place(table.path, line, label)
+                raise DataError(f"{where}: a label is text, not {one!r} ({type(one).__name__})")
+            parts += [str(one)] if is_list else str(one).split(label_sep)
+        rows.append([part.strip() for part in parts if part.strip()])
     return rows
 
 
@@ -180,17 +208,6 @@ def infer_hierarchy(path: Path, raw: list[list[str]], sep: str) -> Hierarchy:
         return Hierarchy.from_paths(paths, sep=sep)
     except HierarchyError as error:
         raise HierarchyError(f"{path}: {error}") from None
-
-
-def name_labels(table: Table, raw: list[list[str]], hierarchy: Hierarchy) -> list[list[str]]:
-    """Give each label the name of its class."""
-    rows: list[list[str]] = []
-    for line, labels in zip(table.lines, raw, strict=True):
-        try:
-            rows.append([hierarchy.names[hierarchy.index(label)] for label in labels])
-        except LabelError as error:
-            raise LabelError(f"{place(table.path, line)}: {error}") from None
-    return rows
 
 
 def read_features(table: Table, names: Sequence[str]) -> NDArray[np.float32]:
