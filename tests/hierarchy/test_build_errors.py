@@ -134,6 +134,8 @@ def test_paths(paths, message):
     [
         ([("a", "b"), ("a", "c"), ("a", "b")], "duplicate edge 'a' -> 'b': entries 0 and 2"),
         ([(None, "a"), ("", "a")], "duplicate edge None -> 'a': entries 0 and 1"),
+        ([("b", "a"), (None, "a")], "class 'a' stands at the top and below 'b'"),
+        ([("", "a"), ("b", "a")], "class 'a' stands at the top and below 'b'"),
         ([("1", "2"), (1, 2)], "duplicate edge '1' -> '2': entries 0 and 1"),
         ([("a", "b"), ("a", None)], "edge 1 is ('a', None); its child is empty"),
         ([("a", "")], "edge 0 is ('a', ''); its child is empty"),

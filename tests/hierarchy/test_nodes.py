@@ -49,6 +49,16 @@ def test_an_ambiguous_bare_name_lists_its_paths(twins):
     assert twins.index("Shoes") == twins.index("Clothing/Shoes")
 
 
+def test_exact_names_only(twins, diamond):
+    assert twins.index("Clothing/Shoes", exact=True) == twins.index("Shoes")
+    assert twins.index("Clothing", exact=True) == 0
+    assert twins.index(2, exact=True) == 2
+    assert diamond.index("d", exact=True) == 3
+    for h, label in ((twins, "Shoes"), (twins, "Other"), (diamond, "a/b"), (diamond, "x")):
+        with pytest.raises(LabelError, match=f"unknown label {label!r}"):
+            h.index(label, exact=True)
+
+
 def test_many_paths_are_cut_short():
     h = Hierarchy.from_paths([f"{letter}/Other" for letter in "abcdefgh"])
     message = "'a/Other', 'b/Other', 'c/Other', 'd/Other', 'e/Other' and 3 more; give the path"

@@ -133,7 +133,7 @@ class Builders:
         seen: dict[tuple[str | None, str], int] = {}
         tops: set[str] = set()  # said to be at the top by an empty parent
         for entry, edge in enumerate(edges):
-            if not isinstance(edge, (tuple, list)) or len(edge) != 2:
+            if isinstance(edge, (str, bytes)) or not hasattr(edge, "__len__") or len(edge) != 2:
                 raise HierarchyError(f"edge {entry} is {edge!r}; an edge is (parent, child)")
             above, below = (None if is_missing(end) else as_text(end) for end in edge)
             if below is None:

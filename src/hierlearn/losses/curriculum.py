@@ -35,8 +35,8 @@ def select_classes(class_losses: Tensor, threshold: Tensor | float) -> Tensor:
         raise HierlearnError(f"class losses {tuple(class_losses.shape)} must be (C,)")
     ordered, order = torch.sort(class_losses.detach(), stable=True)
     # Sums of thousands of losses are compared with whole numbers: single precision is too coarse.
-    positions = torch.arange(1, len(ordered) + 1, device=ordered.device)
-    kept = ordered.double().cumsum(0) + positions <= threshold + 1
+    positions = torch.arange(len(ordered), device=ordered.device)
+    kept = ordered.cumsum(0, dtype=torch.float64).add_(positions) <= threshold
     return torch.empty_like(kept).scatter_(0, order, kept)
 
 

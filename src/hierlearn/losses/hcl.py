@@ -98,7 +98,7 @@ class HCLLoss(Loss):
         self.normalize = normalize
         self.threshold = threshold
         self.level_sizes = hierarchy.level_sizes if scope == "levels" else (len(hierarchy),)
-        self._state: dict[str, Tensor] = {}
+        self._state: tuple[Any, ...] = ()
         self._warned = False
         self._register_statistics(len(hierarchy))
         self.set_progress(0.0)
@@ -167,11 +167,10 @@ class HCLLoss(Loss):
         if self.curriculum is None:
             return None
         with torch.no_grad():
-            statistics = torch.cat(
-                [class_losses, torch.stack([errors, errors.new_full((), float(rows))])]
-            )
-            statistics = all_reduced(statistics)
-            class_losses, errors, count = statistics[:-2], statistics[-2], statistics[-1]
+            count: int | Tensor = rows
+            if is_distributed():
+                count = errors.new_full((), float(rows))
+                class_losses, errors, count = all_reduced(class_losses, errors, count)
             if self.curriculum == "epoch":
                 self.epoch_losses += class_losses
                 self.epoch_errors += errors
@@ -179,22 +178,16 @@ class HCLLoss(Loss):
                 selected = self.selected
             else:
                 selected = self.choose(class_losses, errors, count)
-            self.ever_selected |= selected
+            if self.floor == 0:
+                self.ever_selected |= selected
             weights = selected.to(class_losses.dtype).mul_(1 - self.floor).add_(self.floor)
-            self._state = {
-                "selected": selected,
-                "class_losses": class_losses,
-                "errors": errors,
-                "rows": count,
-                "weights": weights,
-            }
+            self._state = (selected, class_losses, errors, count, weights)
         return weights
 
-    def choose(self, class_losses: Tensor, errors: Tensor, rows: Tensor) -> Tensor:
+    def choose(self, class_losses: Tensor, errors: Tensor, rows: int | Tensor) -> Tensor:
         """Return the classes that Algorithm 1 selects for these statistics."""
         if self.normalize == "mean":
-            rows = rows.clamp_min(1)
-            class_losses, errors = class_losses / rows, errors / rows
+            class_losses, errors = class_losses / at_least_1(rows), errors / at_least_1(rows)
         limit = len(class_losses) + errors if self.threshold is None else self.fixed_threshold
         return select_classes(class_losses, limit)
 
@@ -241,21 +234,21 @@ class HCLLoss(Loss):
         """
         if not self._state:
             return {}
-        state = self._state
-        chosen = state["selected"].to(state["class_losses"].dtype)
-        scale = state["rows"].clamp_min(1) if self.normalize == "mean" else 1.0
-        losses, errors = state["class_losses"] / scale, state["errors"] / scale
+        selected, losses, errors, rows, weights = self._state
+        if self.normalize == "mean":
+            losses, errors = losses / at_least_1(rows), errors / at_least_1(rows)
+        chosen = selected.to(losses.dtype)
         levels = torch.split(chosen, list(self.hierarchy.level_sizes))
         return {
-            "selected": state["selected"],
+            "selected": selected,
             "selected_fraction": chosen.mean(),
             "selected_by_level": torch.stack([level.mean() for level in levels]),
             "e_h": errors,
-            "l_hc": curriculum_value(losses, errors, state["weights"]),
+            "l_hc": curriculum_value(losses, errors, weights),
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_state": {}}
+        return {**self.__dict__, "_state": ()}
 
     def extra_repr(self) -> str:
         """Name the choices when the module is printed."""
@@ -265,8 +258,18 @@ class HCLLoss(Loss):
         )
 
 
-def all_reduced(statistics: Tensor) -> Tensor:
+def at_least_1(rows: int | Tensor) -> int | Tensor:
+    """Return the number of rows to divide by."""
+    return max(rows, 1) if isinstance(rows, int) else rows.clamp_min(1)
+
+
+def is_distributed() -> bool:
+    """Whether several processes train together."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def all_reduced(class_losses: Tensor, errors: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
     """Sum over the processes of torch.distributed, so that the selection is the global batch's."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.all_reduce(statistics)
-    return statistics
+    together = torch.cat([class_losses, errors[None], rows[None]])
+    torch.distributed.all_reduce(together)
+    return together[:-2], together[-2], together[-1]
