@@ -9,8 +9,7 @@ import torch
 
 from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
-from hierlearn.losses import LOSSES, HCLLoss
-from hierlearn.losses.class_sums import CHUNK
+from hierlearn.losses import LOSSES, HCLLoss, fused_hcl
 from losses.batches import random_batch
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
@@ -164,6 +163,7 @@ def test_batches_may_be_split(name):
 
 
 @each_loss
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own compiler
 @pytest.mark.parametrize("backend", ["aot_eager"])
 def test_compiled_in_one_graph_it_is_the_same(name, backend):
     torch._dynamo.reset()
@@ -202,7 +202,7 @@ def test_hcl_compiled_by_the_default_backend(name):
 
 def test_the_fast_pass_is_the_same_in_one_chunk_and_in_many():
     h = Hierarchy.from_parents([-1, *[0] * 40, *range(1, 41)], [f"n{i}" for i in range(81)])
-    rows = 3 * (CHUNK // len(h)) + 5
+    rows = 3 * (fused_hcl.CHUNK // len(h)) + 5
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(rows, len(h), generator=generator)
     targets = torch.rand(rows, len(h), generator=generator) < 0.2

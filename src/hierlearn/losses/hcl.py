@@ -20,10 +20,11 @@ from torch import Tensor
 from hierlearn.errors import HierlearnError, quoted, unknown_name
 from hierlearn.links import Link, SigmoidLink
 from hierlearn.losses.bases import BCE, Base, make_base, zero_one
-from hierlearn.losses.class_sums import class_sums
 from hierlearn.losses.composed import make_link
 from hierlearn.losses.constraint import SCOPES, constrain
 from hierlearn.losses.curriculum import curriculum_value, select_classes
+from hierlearn.losses.fused_hcl import fused_hcl
+from hierlearn.losses.level_sums import level_sums
 from hierlearn.losses.loss import Loss, Reduction
 
 if TYPE_CHECKING:
@@ -122,28 +123,34 @@ class HCLLoss(Loss):
 
     def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Compose link, base, constraint, curriculum and reduction."""
-        if self.is_fast():
-            scale = self.base.scale  # type: ignore[attr-defined]
-            sums, errors = class_sums(logits, targets, mask, self.level_sizes)
-            sums = sums * scale if scale != 1 else sums
-            weights = self.weigh(sums.detach(), errors, len(logits))
-            total = sums.sum() if weights is None else sums @ weights
-            if self.reduction == "sum":
-                return total
-            count = logits.numel() if mask is None else mask.sum().clamp_min(1)
-            return total / (max(count, 1) if isinstance(count, int) else count)
-        losses, errors = self.constrained(logits, targets, mask)
-        weights = self.weigh(losses.detach().sum(dim=0), errors, len(logits))
-        return self.reduce(losses if weights is None else losses * weights, mask)
+        if not self.is_fast():
+            losses, errors = self.constrained(logits, targets, mask)
+            weights = self.weigh(losses.detach().sum(dim=0), errors, len(logits))
+            return self.reduce(losses if weights is None else losses * weights, mask)
+        scale = self.base.scale  # type: ignore[attr-defined]
+        if self.reduction == "sum":
+            share: float | Tensor = scale
+        else:
+            known = logits.numel() if mask is None else mask.sum().to(logits.dtype)
+            share = scale / at_least_1(known)
+
+        def weigh(sums: Tensor, errors: Tensor) -> Tensor:
+            class_losses = sums if scale == 1 else sums * scale
+            weights = self.weigh(class_losses, errors, len(logits))
+            return torch.ones_like(sums) * share if weights is None else weights * share
+
+        if torch.compiler.is_compiling():
+            sums, errors = level_sums(logits, targets, mask, self.level_sizes)
+            return sums @ weigh(sums.detach(), errors)
+        return fused_hcl(logits, targets, mask, self.level_sizes, weigh)
 
     def is_fast(self) -> bool:
-        """Whether the hand-written pass covers this loss: sigmoid, bce, levels, reduced, eager."""
+        """Whether the hand-written pass covers this loss: sigmoid, bce, levels, reduced."""
         return (
             isinstance(self.link, SigmoidLink)
             and isinstance(self.base, BCE)
             and self.scope != "ancestors"
             and self.reduction != "none"
-            and not torch.compiler.is_compiling()
         )
 
     def constrained(
