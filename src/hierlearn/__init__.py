@@ -13,21 +13,29 @@ if TYPE_CHECKING:
     from hierlearn.errors import HierlearnError
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.labels import Labels
+    from hierlearn.links import LINKS
+    from hierlearn.losses import LOSSES, HCLLoss
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "DATASETS": "hierlearn.datasets",
     "Dataset": "hierlearn.datasets",
+    "HCLLoss": "hierlearn.losses",
     "Hierarchy": "hierlearn.hierarchy",
     "HierlearnError": "hierlearn.errors",
+    "LINKS": "hierlearn.links",
+    "LOSSES": "hierlearn.losses",
     "Labels": "hierlearn.labels",
     "load_dataset": "hierlearn.datasets",
 }
 
 __all__ = [
     "DATASETS",
+    "LINKS",
+    "LOSSES",
     "Dataset",
+    "HCLLoss",
     "Hierarchy",
     "HierlearnError",
     "Labels",

@@ -123,7 +123,7 @@ class HCLLoss(Loss):
 
     def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Compose link, base, constraint, curriculum and reduction."""
-        if not self.is_fast():
+        if not self.is_fast(logits):
             losses, errors = self.constrained(logits, targets, mask)
             weights = self.weigh(losses.detach().sum(dim=0), errors, len(logits))
             return self.reduce(losses if weights is None else losses * weights, mask)
@@ -144,13 +144,18 @@ class HCLLoss(Loss):
             return sums @ weigh(sums.detach(), errors)
         return fused_hcl(logits, targets, mask, self.level_sizes, weigh)
 
-    def is_fast(self) -> bool:
-        """Whether the hand-written pass covers this loss: sigmoid, bce, levels, reduced."""
+    def is_fast(self, logits: Tensor) -> bool:
+        """Whether a hand-written pass covers this loss: sigmoid, bce, levels, reduced.
+
+        A compiler on a graphics processor gets the plain composition: inductor of torch 2.11 fails
+        on the functional form, whose row and column reductions it fuses into one broken kernel.
+        """
         return (
             isinstance(self.link, SigmoidLink)
             and isinstance(self.base, BCE)
             and self.scope != "ancestors"
             and self.reduction != "none"
+            and not (logits.is_cuda and torch.compiler.is_compiling())
         )
 
     def constrained(
