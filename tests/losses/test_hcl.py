@@ -134,6 +134,29 @@ def test_a_class_selected_in_one_batch_of_the_epoch_is_alive():
         loss.end_epoch()
 
 
+def test_evaluation_makes_no_gradient(monkeypatch):
+    from hierlearn.losses import fused_hcl
+
+    logits, targets = batch()
+    logits.requires_grad_()
+    loss = HCLLoss(TREE)
+    expected = loss(logits, targets).detach()
+    monkeypatch.setattr(fused_hcl, "ascend", lambda *_, **__: pytest.fail("made a gradient"))
+    with torch.no_grad():
+        torch.testing.assert_close(loss(logits, targets), expected)
+    torch.testing.assert_close(loss(logits.detach(), targets), expected)
+
+
+def test_a_second_backward_pass_and_an_upstream_gradient():
+    logits, targets = batch()
+    once, twice = (logits.clone().requires_grad_() for _ in range(2))
+    (3 * HCLLoss(TREE)(once, targets)).backward()
+    value = HCLLoss(TREE)(twice, targets)
+    value.backward(retain_graph=True)
+    (2 * value).backward()
+    torch.testing.assert_close(twice.grad, once.grad)
+
+
 def test_what_was_selected_last_is_not_copied():
     loss = HCLLoss(TREE)
     loss(*batch())

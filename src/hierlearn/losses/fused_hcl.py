@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-CHUNK = 1 << 19  # entries at a time
+CHUNK = 1 << 20  # entries at a time
 LINEAR = 40.0  # from here on softplus(z) is z, exactly in double precision
 
 
@@ -47,7 +47,8 @@ def fused_hcl(
         sizes: the classes of each level; one level for no constraint at all.
         weigh: called once with the class sums L (C,) and e_h, returns the weights w (C,).
     """
-    total: Tensor = _FusedHCL.apply(logits, targets, mask, sizes, weigh)  # type: ignore[no-untyped-call]
+    learns = torch.is_grad_enabled() and logits.requires_grad
+    total: Tensor = _FusedHCL.apply(logits, targets, mask, sizes, weigh, learns)  # type: ignore[no-untyped-call]
     return total
 
 
@@ -60,9 +61,9 @@ class _FusedHCL(torch.autograd.Function):
         mask: Tensor | None,
         sizes: tuple[int, ...],
         weigh: Callable[[Tensor, Tensor], Tensor],
+        learns: bool,  # asked for outside: in here gradients are off, and ctx knows no no_grad
     ) -> Tensor:
         chunks = row_chunks(logits)
-        learns = bool(ctx.needs_input_grad[0])
         at_once = learns and len(chunks) == 1
         sums = errors = None
         for rows in chunks:
@@ -94,10 +95,10 @@ class _FusedHCL(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.at_once:
             (gradient,) = ctx.saved_tensors
-            return gradient * upstream, None, None, None, None
+            return gradient * upstream, *[None] * 5
         logits, targets, mask, weights = ctx.saved_tensors
         gradient = torch.empty_like(logits)
         weights = weights * upstream
@@ -108,7 +109,7 @@ class _FusedHCL(torch.autograd.Function):
             kept = torch.empty_like(z)
             peaks = descend(z, ctx.sizes, kept)
             ascend(z, y, known, ctx.sizes, kept, peaks, weights, out=gradient[rows])
-        return gradient, None, None, None, None
+        return gradient, *[None] * 5
 
 
 def row_chunks(logits: Tensor) -> list[slice]:
