@@ -86,9 +86,13 @@ def arff() -> dict[str, Any] | None:
 
 
 def imports() -> dict[str, float]:
-    """Import torch, then torch and the public names, in fresh processes, alternately."""
-    names = "Hierarchy, Labels, Dataset, load_dataset"
-    statements = {"torch": "import torch", "with": f"import torch; from hierlearn import {names}"}
+    """Import torch; then torch, the public names and a first propagation; alternately."""
+    names = "HCLLoss, Hierarchy, Labels, Dataset, load_dataset"
+    use = "Hierarchy.from_paths(['a/b']).max_up(torch.zeros(2))"
+    statements = {
+        "torch": "import torch; torch.zeros(2)",
+        "with": f"import torch; from hierlearn import {names}; {use}",
+    }
     times: dict[str, list[float]] = {name: [] for name in statements}
     for _ in range(7):
         for name, statement in statements.items():

@@ -5,8 +5,8 @@ smallest parent (in level order) of the preorder range (u, v]: that range lies b
 and holds the child of it on v's side. A sparse table answers such a minimum in two look-ups.
 
 DAG: among the common ancestors, each class counting as its own, the one of smallest height; of
-those the deepest, then the first in class order. The closures of both sides are intersected as
-sparse rows, so the cost is that of the closures and no C x C table appears.
+those the deepest, then the first in class order. One side's closure is looked up in the other's: in
+a table of bits up to 16,384 classes (32 MB), by sorting beyond, so that no table grows as C x C.
 
 The implicit root is -1.
 """
@@ -21,9 +21,12 @@ import numpy as np
 from hierlearn.hierarchy.structure import Structure, expand_ranges
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from hierlearn.hierarchy.structure import Ints
 
 PAIRS_AT_ONCE = 1 << 17  # keeps the temporaries of one chunk inside the cache
+MOST_BITS = 1 << 14  # classes up to which closures are kept as bits
 
 
 def preorder(structure: Structure) -> Ints:
@@ -86,26 +89,50 @@ class DagLCA:
     """Common ancestors of smallest height in a DAG, by intersecting sparse closures."""
 
     def __init__(self, structure: Structure) -> None:
-        self.offsets, self.ids = structure.closure
+        self.offsets, ids = structure.closure
         # One number that orders by height, then depth, then class; the smallest is the answer.
         order = np.lexsort((-structure.levels, structure.heights))
-        self.rank = np.empty(structure.count, dtype=np.int64)
-        self.rank[order] = np.arange(structure.count)
+        rank = np.empty(structure.count, dtype=np.int64)
+        rank[order] = np.arange(structure.count)
         self.order = np.append(order, -1)
+        self.ranks = rank[ids]  # of the ancestors, class by class
+        self.bits: NDArray[np.uint8] | None = None
+        if structure.count <= MOST_BITS:
+            width = (structure.count + 7) // 8
+            rows = np.repeat(np.arange(structure.count), np.diff(self.offsets))
+            self.bits = np.zeros(structure.count * width, dtype=np.uint8)
+            self.masks = np.left_shift(1, self.ranks & 7).astype(np.uint8)
+            np.bitwise_or.at(self.bits, rows * width + (self.ranks >> 3), self.masks)
 
     def __call__(self, a: Ints, b: Ints) -> Ints:
         """Return the chosen common ancestor of each pair, -1 for the root."""
-        count = len(self.rank)
-        best = np.full(len(a), count, dtype=np.int64)
+        if not len(a):
+            return np.zeros(0, dtype=np.int64)
+        if self.bits is None:
+            return self.order[self.by_sorting(a, b)]
+        count = len(self.order) - 1
+        lengths = np.diff(self.offsets)
+        swap = lengths[b] < lengths[a]  # look the shorter closure up in the longer one
+        short, long = np.where(swap, b, a), np.where(swap, a, b)
+        positions, sizes = expand_ranges(self.offsets, short)
+        ranks = self.ranks[positions]
+        places = np.repeat(long * ((count + 7) // 8), sizes) + (ranks >> 3)
+        ranks = np.where(self.bits[places] & self.masks[positions], ranks, count)
+        return self.order[np.minimum.reduceat(ranks, np.cumsum(sizes) - sizes)]
+
+    def by_sorting(self, a: Ints, b: Ints) -> Ints:
+        """Return the smallest common rank of each pair without a table."""
+        count = len(self.order) - 1
         pairs = np.arange(len(a))
         keys = []
         for side in (a, b):
             positions, sizes = expand_ranges(self.offsets, side)
-            keys.append(np.repeat(pairs, sizes) * count + self.rank[self.ids[positions]])
+            keys.append(np.repeat(pairs, sizes) * count + self.ranks[positions])
         both = np.sort(np.concatenate(keys))
         shared = both[1:][both[1:] == both[:-1]]
+        best = np.full(len(a), count, dtype=np.int64)
         np.minimum.at(best, shared // count, shared % count)
-        return self.order[best]
+        return best
 
 
 def lca(solver: TreeLCA | DagLCA, a: Ints, b: Ints) -> Ints:

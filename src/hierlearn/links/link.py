@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
 
-class Link(nn.Module):
+class Link(nn.Module, ABC):
     """Base of the links: ``forward(logits) -> (log p, log(1 - p))``, both (N, C).
 
     Both logarithms are computed for themselves, never one from the other, so that they stay
@@ -33,9 +34,9 @@ class Link(nn.Module):
         """Return log p and log(1 - p) of every node."""
         return self.log_probabilities(as_float(logits, len(self.hierarchy)))
 
+    @abstractmethod
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Do the work of ``forward`` on logits that are known to fit."""
-        raise NotImplementedError
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Return p of every node, (N, C)."""

@@ -13,6 +13,7 @@ is torch's cross entropy.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 import torch
@@ -54,6 +55,20 @@ class SoftmaxRowLoss(RowLoss):
         flags = torch.zeros(len(hierarchy), dtype=torch.bool)
         flags[self.link.terminals] = True
         self.register_buffer("is_terminal", flags, persistent=False)
+
+    @abstractmethod
+    def row_losses(self, logits: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:
+        """Return (N,) losses, given (N, C) the terminal labels; a row of them sums to 1 or 0."""
+
+    def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Share each row's weight among its terminal labels and reduce."""
+        positive = targets.to(logits.dtype)
+        if mask is not None:
+            positive = torch.where(mask, positive, 0.0)
+        ends = positive * (self.sum_of_children(positive) == 0)
+        counts = ends.sum(dim=1, keepdim=True)
+        losses = self.row_losses(logits, ends / counts.clamp_min(1), mask)
+        return self.reduce(losses, counts > 0)
 
 
 class LeafCrossEntropy(SoftmaxRowLoss):

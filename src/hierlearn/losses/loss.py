@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 Reduction = Literal["mean", "sum", "none"]
 
 
-class Loss(nn.Module):
+class Loss(nn.Module, ABC):
     """Base of the losses: ``forward(logits, targets, mask=None)``.
 
     Args:
@@ -50,9 +51,9 @@ class Loss(nn.Module):
             check_values(self.hierarchy, targets, mask)
         return self.compute(logits, targets, mask)
 
+    @abstractmethod
     def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Do the work of ``forward`` on tensors that are known to fit."""
-        raise NotImplementedError
 
     def reduce(self, losses: Tensor, known: Tensor | None) -> Tensor:
         """Reduce losses, 0 where unknown, to what was asked for."""
@@ -71,9 +72,9 @@ class Loss(nn.Module):
 class ElementwiseLoss(Loss):
     """A loss of every entry alone: subclasses give (N, C) and the rest happens here."""
 
+    @abstractmethod
     def losses(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return the (N, C) losses; unknown entries are ignored."""
-        raise NotImplementedError
 
     def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Mask and reduce the elementwise losses."""
@@ -84,7 +85,7 @@ class ElementwiseLoss(Loss):
 
 
 class RowLoss(Loss):
-    """A loss of every row: subclasses give (N,), and the mean is over the rows with a label.
+    """A loss of every row; the mean is over the rows with a label.
 
     Args:
         hierarchy: the taxonomy; a tree, unless the subclass takes DAGs.
@@ -111,20 +112,6 @@ class RowLoss(Loss):
             ("parent_ids", structure.parent_ids),
         ):
             self.register_buffer(name, torch.tensor(numbers), persistent=False)
-
-    def row_losses(self, logits: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:
-        """Return (N,) losses, given (N, C) the terminal labels; a row of them sums to 1 or 0."""
-        raise NotImplementedError
-
-    def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
-        """Share each row's weight among its terminal labels and reduce."""
-        positive = targets.to(logits.dtype)
-        if mask is not None:
-            positive = torch.where(mask, positive, 0.0)
-        ends = positive * (self.sum_of_children(positive) == 0)
-        counts = ends.sum(dim=1, keepdim=True)
-        losses = self.row_losses(logits, ends / counts.clamp_min(1), mask)
-        return self.reduce(losses, counts > 0)
 
     def sum_of_children(self, values: Tensor) -> Tensor:
         """Return (N, C) the sum over the children of each class."""
