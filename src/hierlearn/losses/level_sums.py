@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.functional import softplus
 
+from hierlearn.losses.fused_hcl import LINEAR
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -51,7 +53,7 @@ class _LevelSums(torch.autograd.Function):
         begin = 0
         for number, level in enumerate(levels):
             bound = torch.maximum(level, peaks[-1]) if number else level
-            losses = softplus(bound)
+            losses = softplus(bound, threshold=LINEAR)
             wrong = (bound >= 0).to(logits.dtype)
             if known is not None:
                 losses, wrong = losses * known[number], wrong * known[number]
