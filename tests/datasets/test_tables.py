@@ -34,6 +34,12 @@ def test_label_column_with_inferred_hierarchy(tmp_path):
     assert data.split("test").labels == [[]]
 
 
+def test_blanks_around_names_say_nothing(tmp_path):
+    data = read_table(write(tmp_path, "x,y\n1,a / b ; c\n2,a/b\n"), label="y")
+    assert data.labels == [["a/b", "c"], ["a/b"]]
+    assert data.hierarchy.names == ("a", "c", "a/b")
+
+
 def test_every_other_column_is_a_feature(tmp_path):
     data = read_table(write(tmp_path, CSV), label="class", split="part")
     assert data.feature_names == ("id", "width", "height")

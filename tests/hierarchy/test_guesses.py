@@ -50,6 +50,14 @@ def test_a_root_is_refused_where_no_node_can_be_it(tmp_path, name, text):
         Hierarchy.read(tmp_path / name, root="a")
 
 
+def test_what_to_json_wrote_needs_no_form_and_no_root(tmp_path):
+    path = tmp_path / "h.json"
+    path.write_text(Hierarchy.from_paths(["a/b"]).to_json())
+    for options in ({"root": "a"}, {"form": "nested"}):
+        with pytest.raises(HierarchyError, match="needs no form and no root"):
+            Hierarchy.read(path, **options)
+
+
 def test_one_text_is_no_list_of_classes():
     h = Hierarchy.from_paths(["a", "b", "ab"])
     for ask in (h.closure, h.restrict):

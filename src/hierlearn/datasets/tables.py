@@ -87,7 +87,7 @@ def read_table(
     if levels is not None:
         raw = read_levels(table, levels, sep)
     else:
-        raw = read_joined(table, str(label), checked_label_sep(label_sep, sep))
+        raw = read_joined(table, str(label), checked_label_sep(label_sep, sep), sep)
     if hierarchy is None:
         hierarchy = infer_hierarchy(path, raw, sep)
     labels = name_labels(raw, hierarchy, path=path, lines=table.lines)
@@ -169,8 +169,11 @@ READERS: dict[str, Callable[[Path], Table]] = {
 }
 
 
-def read_joined(table: Table, label: str, label_sep: str) -> list[list[str]]:
-    """Return the labels of a column whose cells join them, or hold lists of them."""
+def read_joined(table: Table, label: str, label_sep: str, sep: str) -> list[list[str]]:
+    """Return the labels of a column whose cells join them, or hold lists of them.
+
+    Blanks around a name say nothing: ``a / b`` is ``a/b``.
+    """
     rows: list[list[str]] = []
     for line, cell in zip(table.lines, table.column(label), strict=True):
         is_list = isinstance(cell, (list, tuple))
@@ -182,7 +185,8 @@ def read_joined(table: Table, label: str, label_sep: str) -> list[list[str]]:
                 where = place(table.path, line, label)
                 raise DataError(f"{where}: a label is text, not {one!r} ({type(one).__name__})")
             parts += [str(one)] if is_list else str(one).split(label_sep)
-        rows.append([part.strip() for part in parts if part.strip()])
+        paths = (sep.join(name.strip() for name in part.split(sep)) for part in parts)
+        rows.append([path for path in paths if path])
     return rows
 
 

@@ -69,6 +69,8 @@ def read_json(path: Path, form: str | None, sep: str, root: str | None) -> Hiera
     except json.JSONDecodeError as error:
         raise HierarchyError(f"{place(path, error.lineno)}: not JSON: {error.msg}") from None
     if isinstance(value, dict) and value.get("format") == FORMAT:
+        if form is not None or root is not None:
+            raise HierarchyError("the file was written by to_json and needs no form and no root")
         return Hierarchy.from_json(text)
     form = form or json_form(value)
     refuse_root(form, root)
