@@ -84,22 +84,22 @@ class _FusedHCL(torch.autograd.Function):
         if sums is None or errors is None:  # no rows
             sums, errors = logits.new_zeros(logits.shape[1]), logits.new_zeros(())
         weights = weigh(sums, errors)
-        ctx.at_once = at_once
-        if at_once:
-            assert kept is not None
-            ctx.save_for_backward(ascend(z, y, known, sizes, kept, peaks, weights))
-        elif learns:
+        ctx.gradient = None
+        if learns:
             ctx.save_for_backward(logits, targets, mask, weights)
             ctx.sizes = sizes
+        if at_once:
+            assert kept is not None
+            ctx.gradient = ascend(z, y, known, sizes, kept, peaks, weights)
         return sums @ weights
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        if ctx.at_once:
-            (gradient,) = ctx.saved_tensors
-            return gradient * upstream, *[None] * 5
         logits, targets, mask, weights = ctx.saved_tensors
+        gradient, ctx.gradient = ctx.gradient, None
+        if gradient is not None:  # a second pass through a retained graph makes it anew
+            return gradient.mul_(upstream), *[None] * 5
         gradient = torch.empty_like(logits)
         weights = weights * upstream
         for rows in row_chunks(logits):
@@ -139,17 +139,26 @@ def descend(
     begin = 0
     for number, size in enumerate(sizes):
         level = z[:, begin : begin + size]
-        own = level.max(dim=1, keepdim=True) if number < len(sizes) - 1 else None
+        own = first_maximum(level) if number < len(sizes) - 1 else None
         if number:
             running = found[-1][2]
             if kept is not None:
                 torch.ge(level, running, out=kept[:, begin : begin + size])
             torch.maximum(level, running, out=level)
         if own is not None:
-            peak = torch.maximum(own.values, found[-1][2]) if found else own.values
-            found.append((own.values, own.indices, peak))
+            peak = torch.maximum(own[0], found[-1][2]) if found else own[0]
+            found.append((*own, peak))
         begin += size
     return found
+
+
+def first_maximum(level: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the maximum of each row and the first place that holds it, both (n, 1)."""
+    if level.device.type != "cpu":
+        return level.max(dim=1, keepdim=True)
+    # NumPy's argmax is vectorised along rows, torch's is not: three to six times faster.
+    places = torch.from_numpy(level.numpy().argmax(axis=1, keepdims=True))
+    return level.gather(1, places), places
 
 
 def ascend(
@@ -187,5 +196,5 @@ def ascend(
         elif number:
             owed = bound
         end = begin
-    z.sigmoid_().mul_(kept)
-    return torch.addcmul(z, z, targets, value=-2, out=out)
+    slope = torch.ops.aten.softplus_backward(kept, z, 1, LINEAR)  # kept * sigmoid(z)
+    return torch.addcmul(slope, slope, targets, value=-2, out=slope if out is None else out)
