@@ -19,6 +19,11 @@ TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 each_link = pytest.mark.parametrize("name", LINKS)
 
 
+def draw(seed, name, **options):
+    """Return a random batch, every other one on a DAG where the link takes one."""
+    return random_batch(seed, dag=seed % 2 == 1 and name != "siblings", masked=False, **options)
+
+
 def expected(batch, name, terminals=None):
     pair = log_probabilities(batch.logits.tolist(), batch.parents, name, terminals)
     return [torch.tensor(one, dtype=torch.float64).clamp_min(LOG_ZERO) for one in pair]
@@ -28,7 +33,7 @@ def expected(batch, name, terminals=None):
 @pytest.mark.parametrize("seed", range(25))
 def test_both_logarithms_equal_the_naive_sums(name, seed):
     scale = [0.1, 1.0, 30.0, 1e4][seed % 4]
-    batch = random_batch(seed, dag=seed % 2 == 1, scale=scale, masked=False)
+    batch = draw(seed, name, scale=scale)
     inner, terminals = [], None
     if name == "softmax":
         rng = random.Random(seed)
@@ -63,11 +68,12 @@ def test_huge_logits_and_low_precision(name, dtype):
 @each_link
 @pytest.mark.parametrize("seed", range(10))
 def test_gradients(name, seed):
-    batch = random_batch(seed, dag=seed % 2 == 1, scale=2.0, masked=False)
+    batch = draw(seed, name, scale=2.0)
     link = LINKS[name](batch.hierarchy)
     logits = batch.logits.requires_grad_()
     assert torch.autograd.gradcheck(lambda x: link(x)[0], (logits,))
-    certain = name == "softmax" and (link(logits)[1] < -30).any()  # nothing lies outside a class
+    adds_up = name in ("softmax", "siblings")
+    certain = adds_up and (link(logits)[1] < -30).any()  # nothing lies outside a class
     if not certain:
         assert torch.autograd.gradcheck(lambda x: link(x)[1], (logits,))
 
@@ -75,7 +81,7 @@ def test_gradients(name, seed):
 @each_link
 @pytest.mark.parametrize("seed", range(15))
 def test_coherent_links_never_let_a_child_pass_its_parent(name, seed):
-    batch = random_batch(seed, dag=seed % 2 == 1, masked=False)
+    batch = draw(seed, name)
     link = LINKS[name](batch.hierarchy)
     p = link.probabilities(batch.logits)
     violated = any(
@@ -143,6 +149,31 @@ def test_bad_logits(name):
         link(torch.zeros(2, 7))
     with pytest.raises(HierlearnError, match="logits must be floating point"):
         link(torch.zeros(2, 8, dtype=torch.long))
+
+
+def test_siblings_on_one_level_are_a_softmax_and_a_dag_is_refused():
+    flat = Hierarchy.from_paths(["x", "y", "z"])
+    logits = torch.randn(3, 3)
+    torch.testing.assert_close(LINKS["siblings"](flat)(logits)[0], logits.log_softmax(dim=1))
+    dag = Hierarchy.from_edges([(None, "a"), (None, "b"), ("a", "c"), ("b", "c")])
+    with pytest.raises(HierlearnError, match="the siblings link needs a tree"):
+        LINKS["siblings"](dag)
+
+
+PRIOR_ROWS = [["a/b/c"]] * 60 + [["a/b/d"]] * 20 + [["a/e"]] * 50 + [["f/g"]] * 30 + [["h"]] * 40
+
+
+@each_link
+def test_prior_logits_give_every_class_its_share_of_the_rows(name):
+    targets = TREE.encode(PRIOR_ROWS).double()
+    counts = targets.sum(dim=0)
+    ends = torch.zeros_like(counts)
+    ends[TREE.leaves.tolist()] = counts[TREE.leaves.tolist()]
+    link = LINKS[name](TREE)
+    p = link.probabilities(link.prior_logits(counts, ends, len(targets))[None])[0]
+    torch.testing.assert_close(p, counts / len(targets), rtol=0.03, atol=0)
+    nothing = torch.zeros_like(counts)
+    assert link.prior_logits(nothing, nothing, 0).isfinite().all()
 
 
 def test_unknown_terminals_are_named():

@@ -6,6 +6,8 @@
     conditional  p(c) = product of sigmoid(x_a) over c and its ancestors a, each once
                  q(c) = sum_i (prod_{j<i} s_j) (1 - s_i): the first step that fails is step i
     max          p(c) = sigmoid(max of x_b over c and its descendants b)
+    siblings     p(c) = product over c and its ancestors a of softmax(x over a's siblings)_a
+                 q(c) = the first step that fails, as for conditional; trees
 
 p and q are each computed by their own formula, never one as 1 minus the other, and so are their
 logarithms, so that both stay accurate where the other is nearly 1 and logits of +-1e4 work.
@@ -128,11 +130,39 @@ def max_log_row(row, parents, terminals=None):
     return [log_sigmoid(x) for x in best], [log_sigmoid(-x) for x in best]
 
 
+def steps(row, parents, c):
+    """Return (x_a, the logits of a's siblings) for every a on the path down to c."""
+    return [
+        ([row[a]], [row[s] for s in range(len(parents)) if s != a and parents[s] == parents[a]])
+        for a in ancestors_or_self(parents, c)
+    ]
+
+
+def siblings_row(row, parents, terminals=None):
+    p, q = siblings_log_row(row, parents)
+    return [math.exp(x) for x in p], [math.exp(x) for x in q]
+
+
+def siblings_log_row(row, parents, terminals=None):
+    p, q = [], []
+    for c in range(len(parents)):
+        reached = 0.0
+        failed = []
+        for own, others in steps(row, parents, c):
+            if others:
+                failed.append(reached + log_share(others, own))
+                reached += log_share(own, others)
+        p.append(reached)
+        q.append(logsumexp(failed))
+    return p, q
+
+
 LINKS = {
     "sigmoid": (sigmoid_row, sigmoid_log_row),
     "softmax": (softmax_row, softmax_log_row),
     "conditional": (conditional_row, conditional_log_row),
     "max": (max_row, max_log_row),
+    "siblings": (siblings_row, siblings_log_row),
 }
 
 # all rows ----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from hierlearn.links.conditional import ConditionalLink
 from hierlearn.links.link import Link
 from hierlearn.links.max import MaxLink
+from hierlearn.links.siblings import SiblingsLink
 from hierlearn.links.sigmoid import SigmoidLink
 from hierlearn.links.softmax import SoftmaxLink
 
@@ -11,6 +12,15 @@ LINKS: dict[str, type[Link]] = {
     "softmax": SoftmaxLink,
     "conditional": ConditionalLink,
     "max": MaxLink,
+    "siblings": SiblingsLink,
 }
 
-__all__ = ["LINKS", "ConditionalLink", "Link", "MaxLink", "SigmoidLink", "SoftmaxLink"]
+__all__ = [
+    "LINKS",
+    "ConditionalLink",
+    "Link",
+    "MaxLink",
+    "SiblingsLink",
+    "SigmoidLink",
+    "SoftmaxLink",
+]

@@ -19,7 +19,7 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from hierlearn.hierarchy.propagate import LOG_ZERO, routes_on
-from hierlearn.links.link import Link
+from hierlearn.links.link import HALF, Link
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,6 +31,18 @@ class ConditionalLink(Link):
     """Probabilities given the parents, multiplied down the path; coherent."""
 
     coherent = True
+
+    def prior_logits(self, counts: Tensor, ends: Tensor, rows: int) -> Tensor:
+        """Return the log-odds of each class among the rows of its rarest parent."""
+        del ends
+        structure = self.hierarchy.structure
+        above = torch.full_like(counts, float(rows)).scatter_reduce(
+            0,
+            torch.tensor(structure.edge_children, device=counts.device),
+            counts[torch.tensor(structure.parent_ids, device=counts.device)],
+            "amin",
+        )
+        return torch.log((counts + HALF) / (above - counts + HALF))
 
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log of the product down the path, and of its complement."""

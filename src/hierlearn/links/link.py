@@ -13,6 +13,8 @@ from hierlearn.errors import HierlearnError
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
+HALF = 0.5  # a row more on either side of a prior
+
 
 class Link(nn.Module, ABC):
     """Base of the links: ``forward(logits) -> (log p, log(1 - p))``, both (N, C).
@@ -42,6 +44,20 @@ class Link(nn.Module, ABC):
         """Return p of every node, (N, C)."""
         log_p, _ = self.forward(logits)
         return log_p.exp()
+
+    def prior_logits(self, counts: Tensor, ends: Tensor, rows: int) -> Tensor:
+        """Return (C,) logits under which every class has its share of the training rows.
+
+        Half a row is added to either side, so that a class without rows gets a finite logit. By
+        default the log-odds of each class alone.
+
+        Args:
+            counts: (C,) the rows of each class, ancestors counted.
+            ends: (C,) the rows that end at each class.
+            rows: N, the number of rows.
+        """
+        del ends
+        return torch.log((counts + HALF) / (rows - counts + HALF))
 
     def extra_repr(self) -> str:
         """Name the hierarchy when the module is printed."""

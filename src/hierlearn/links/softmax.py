@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from hierlearn.hierarchy.propagate import LOG_ZERO, routes_on
-from hierlearn.links.link import Link
+from hierlearn.links.link import HALF, Link
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,29 +62,44 @@ class SoftmaxLink(Link):
         empty = torch.full_like(logits, LOG_ZERO)
         return empty.index_copy(1, self.terminals, masses)
 
+    def prior_logits(self, counts: Tensor, ends: Tensor, rows: int) -> Tensor:
+        """Return the log share of the rows that end at each class, 0 where none can."""
+        del counts, rows
+        prior = torch.zeros_like(ends)
+        prior[self.terminals] = torch.log(ends[self.terminals] + HALF)
+        prior[self.terminals] -= prior[self.terminals].logsumexp(dim=0)
+        return prior
+
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log of the mass inside and outside every class."""
         masses = self.log_masses(logits)
         if self.hierarchy.is_tree:
             inside = self.hierarchy.logsumexp_up(masses)
-            return inside, self.log_outside(masses, inside)
+            return inside, log_outside(self.hierarchy, masses, inside)
         inside = self.hierarchy.logsumexp_up(masses.double())
         outside = (-inside.expm1()).clamp_min(TINY).log()
         return inside.to(logits.dtype), outside.to(logits.dtype)
 
-    def log_outside(self, masses: Tensor, inside: Tensor) -> Tensor:
-        """Return the log mass outside every class of a tree, from the top down."""
-        route = routes_on(self.hierarchy, inside.device)
-        levels = torch.split(inside, list(route.sizes), dim=1)
-        own = torch.split(masses, list(route.sizes), dim=1)
-        root = inside.new_full((len(inside), 1), LOG_ZERO)  # has no mass of its own, no outside
-        every = torch.zeros(route.sizes[0], dtype=torch.long, device=inside.device)
-        parts = [log_sum_of_others(levels[0], every, root)]
-        for edge in route.edges:
-            # In a tree the children of an edge list are the whole level in order.
-            others = log_sum_of_others(levels[edge.lower], edge.parents, own[edge.upper])
-            parts.append(torch.logaddexp(others, parts[-1].index_select(1, edge.parents)))
-        return torch.cat(parts, dim=1)
+
+def log_outside(hierarchy: Hierarchy, masses: Tensor, inside: Tensor) -> Tensor:
+    """Return the log mass outside every class of a tree, from the top down.
+
+    Args:
+        hierarchy: a tree.
+        masses: (N, C) the log mass that ends at each class itself.
+        inside: (N, C) the log mass at or below each class.
+    """
+    route = routes_on(hierarchy, inside.device)
+    levels = torch.split(inside, list(route.sizes), dim=1)
+    own = torch.split(masses, list(route.sizes), dim=1)
+    root = inside.new_full((len(inside), 1), LOG_ZERO)  # has no mass of its own, no outside
+    every = torch.zeros(route.sizes[0], dtype=torch.long, device=inside.device)
+    parts = [log_sum_of_others(levels[0], every, root)]
+    for edge in route.edges:
+        # In a tree the children of an edge list are the whole level in order.
+        others = log_sum_of_others(levels[edge.lower], edge.parents, own[edge.upper])
+        parts.append(torch.logaddexp(others, parts[-1].index_select(1, edge.parents)))
+    return torch.cat(parts, dim=1)
 
 
 def log_sum_of_others(values: Tensor, groups: Tensor, own: Tensor) -> Tensor:

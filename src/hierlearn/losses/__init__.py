@@ -20,6 +20,7 @@ from hierlearn.losses.level_weighted import LevelWeighted
 from hierlearn.losses.loss import Loss
 from hierlearn.losses.lyu import LyuCurriculumLoss
 from hierlearn.losses.mcloss import MCLoss
+from hierlearn.losses.mixed import MixedLoss
 from hierlearn.losses.soft_labels import SoftLabels
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ LOSSES: dict[str, Callable[..., Loss]] = {
     "cond-softmax": ConditionalSoftmax,
     "level-weighted": LevelWeighted,
     "lca-cost": LCACost,
+    "mixed": MixedLoss,
 }
 
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "Loss",
     "LyuCurriculumLoss",
     "MCLoss",
+    "MixedLoss",
     "SoftLabels",
     "constrain",
     "select_classes",

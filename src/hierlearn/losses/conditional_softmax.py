@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hierlearn.hierarchy.propagate import LOG_ZERO
+from hierlearn.links import SiblingsLink
 from hierlearn.losses.loss import Reduction, RowLoss
 
 if TYPE_CHECKING:
@@ -33,14 +34,13 @@ class ConditionalSoftmax(RowLoss):
         validate: check the values of targets at every call.
     """
 
-    groups: Tensor
+    link: SiblingsLink
 
     def __init__(
         self, hierarchy: Hierarchy, *, reduction: Reduction = "mean", validate: bool = False
     ) -> None:
         super().__init__(hierarchy, reduction=reduction, validate=validate)
-        groups = torch.tensor(hierarchy.structure.first_parents) + 1  # 0: below the root
-        self.register_buffer("groups", groups, persistent=False)
+        self.link = SiblingsLink(hierarchy)
 
     def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return the reduced cross entropy of every group that holds a positive."""
@@ -48,16 +48,9 @@ class ConditionalSoftmax(RowLoss):
         if mask is not None:
             positive = torch.where(mask, positive, 0.0)
             logits = torch.where(mask, logits, LOG_ZERO)
+        groups = self.link.groups
         empty = logits.new_zeros((len(logits), len(self.hierarchy) + 1))  # a column a group
-        counts = empty.index_add(1, self.groups, positive).index_select(1, self.groups)
-        steps = logits - self.group_logsumexp(logits, empty)
+        counts = empty.index_add(1, groups, positive).index_select(1, groups)
+        steps = self.link.log_steps(logits)
         losses = -(positive / counts.clamp_min(1) * steps).sum(dim=1)
         return self.reduce(losses, (positive > 0).any(dim=1))
-
-    def group_logsumexp(self, logits: Tensor, empty: Tensor) -> Tensor:
-        """Return (N, C) the logsumexp of each class's group."""
-        index = self.groups.expand_as(logits)
-        with torch.no_grad():
-            peak = (empty + LOG_ZERO).scatter_reduce(1, index, logits, "amax").gather(1, index)
-        sums = empty.index_add(1, self.groups, (logits - peak).exp())
-        return peak + sums.index_select(1, self.groups).log()

@@ -40,6 +40,7 @@ class SoftmaxRowLoss(RowLoss):
         validate: check the values of targets at every call.
     """
 
+    link: SoftmaxLink
     is_terminal: Tensor
 
     def __init__(

@@ -13,6 +13,7 @@ from hierlearn.links.link import as_float
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
+    from hierlearn.links import Link
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -26,6 +27,8 @@ class Loss(nn.Module, ABC):
         validate: check the values of targets at every call; off in the hot path, as it makes the
             host wait for the device.
     """
+
+    link: Link  # how to read the logits that this loss trains
 
     def __init__(
         self, hierarchy: Hierarchy, *, reduction: Reduction = "mean", validate: bool = False
@@ -54,6 +57,10 @@ class Loss(nn.Module, ABC):
     @abstractmethod
     def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Do the work of ``forward`` on tensors that are known to fit."""
+
+    def count(self, targets: Tensor, mask: Tensor | None) -> int | Tensor:
+        """Return what the mean of a batch divides by: the known entries, or the labelled rows."""
+        return targets.numel() if mask is None else mask.sum()
 
     def reduce(self, losses: Tensor, known: Tensor | None) -> Tensor:
         """Reduce losses, 0 where unknown, to what was asked for."""
@@ -112,6 +119,11 @@ class RowLoss(Loss):
             ("parent_ids", structure.parent_ids),
         ):
             self.register_buffer(name, torch.tensor(numbers), persistent=False)
+
+    def count(self, targets: Tensor, mask: Tensor | None) -> int | Tensor:
+        """Return the number of rows with a label."""
+        positive = targets > 0 if mask is None else (targets > 0) & mask
+        return positive.any(dim=1).sum()
 
     def sum_of_children(self, values: Tensor) -> Tensor:
         """Return (N, C) the sum over the children of each class."""

@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.functional import softplus
 
-from hierlearn.losses.loss import ElementwiseLoss
+from hierlearn.links import MaxLink
+from hierlearn.losses.loss import ElementwiseLoss, Reduction
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from hierlearn.hierarchy import Hierarchy
 
 
 class MCLoss(ElementwiseLoss):
@@ -30,6 +33,12 @@ class MCLoss(ElementwiseLoss):
         reduction: "mean" over known entries, "sum" or "none".
         validate: check the values of targets at every call.
     """
+
+    def __init__(
+        self, hierarchy: Hierarchy, *, reduction: Reduction = "mean", validate: bool = False
+    ) -> None:
+        super().__init__(hierarchy, reduction=reduction, validate=validate)
+        self.link = MaxLink(hierarchy)
 
     def losses(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return the loss of every class; unknown entries are left out of the maxima."""

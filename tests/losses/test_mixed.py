@@ -1,0 +1,50 @@
+"""MixedLoss is the weighted sum of its parts, and names what it cannot mix."""
+
+import pytest
+import torch
+
+from hierlearn import Hierarchy
+from hierlearn.errors import HierlearnError
+from hierlearn.links import MaxLink
+from hierlearn.losses import LOSSES, MixedLoss
+from losses.batches import random_batch
+
+TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_weighted_sum_of_its_parts(seed, reduction):
+    batch = random_batch(seed, dag=seed % 2 == 1)
+    parts = {"focal": 0.25, "mcloss": 2.0}
+    found = MixedLoss(batch.hierarchy, parts=parts, reduction=reduction)
+    wanted = sum(
+        weight
+        * LOSSES[name](batch.hierarchy, reduction=reduction)(
+            batch.logits, batch.targets, batch.mask
+        )
+        for name, weight in parts.items()
+    )
+    torch.testing.assert_close(found(batch.logits, batch.targets, batch.mask), wanted)
+
+
+def test_by_default_half_cross_entropy_half_mcloss_read_by_the_max_link():
+    loss = MixedLoss(TREE)
+    assert isinstance(loss.link, MaxLink)
+    assert loss.weights == {"bce": 0.5, "mcloss": 0.5}
+    assert "mcloss" in repr(loss)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"bcee": 1.0}, "unknown part of a mixed loss 'bcee'; did you mean 'bce'"),
+        ({"mixed": 1.0}, "unknown part of a mixed loss 'mixed'"),
+        ({"bce": 0.0}, "the weight of 'bce' must be above 0, not 0.0"),
+        ({"bce": float("nan")}, "must be above 0, not nan"),
+        ({"leaf-ce": 1.0}, "'leaf-ce' is a loss of whole rows"),
+    ],
+)
+def test_what_does_not_mix(parts, message):
+    with pytest.raises(HierlearnError, match=message):
+        MixedLoss(TREE, parts=parts)
