@@ -10,30 +10,36 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hierlearn.datasets import DATASETS, Dataset, load_dataset
+    from hierlearn.decoding import DECODERS
     from hierlearn.errors import HierlearnError
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.labels import Labels
     from hierlearn.links import LINKS
     from hierlearn.losses import LOSSES, HCLLoss
+    from hierlearn.metrics import METRICS
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "DATASETS": "hierlearn.datasets",
+    "DECODERS": "hierlearn.decoding",
     "Dataset": "hierlearn.datasets",
     "HCLLoss": "hierlearn.losses",
     "Hierarchy": "hierlearn.hierarchy",
     "HierlearnError": "hierlearn.errors",
     "LINKS": "hierlearn.links",
     "LOSSES": "hierlearn.losses",
+    "METRICS": "hierlearn.metrics",
     "Labels": "hierlearn.labels",
     "load_dataset": "hierlearn.datasets",
 }
 
 __all__ = [
     "DATASETS",
+    "DECODERS",
     "LINKS",
     "LOSSES",
+    "METRICS",
     "Dataset",
     "HCLLoss",
     "Hierarchy",

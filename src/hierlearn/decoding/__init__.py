@@ -1,0 +1,103 @@
+"""Stage 5: decoders turn node probabilities into decisions."""
+
+from __future__ import annotations
+
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.decoding.argmax import Argmax
+from hierlearn.decoding.coherent import Coherent
+from hierlearn.decoding.conformal import ConformalSets
+from hierlearn.decoding.cost import Cost
+from hierlearn.decoding.decoder import Decoder, ancestor_sets
+from hierlearn.decoding.expected_f import ExpectedF
+from hierlearn.decoding.leaf import Leaf
+from hierlearn.decoding.mass import end_scores, terminal_mass
+from hierlearn.decoding.risk import risk_threshold
+from hierlearn.decoding.stop import Stop
+from hierlearn.decoding.subset import Subset
+from hierlearn.decoding.top_down import TopDown, greedy_chain
+from hierlearn.errors import HierlearnError, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hierlearn.hierarchy import Hierarchy
+
+DECODERS: dict[str, Callable[..., Decoder]] = {
+    "argmax": Argmax,
+    "leaf": Leaf,
+    "top-down": TopDown,
+    "coherent": Coherent,
+    "cost": Cost,
+    "expected-f": ExpectedF,
+    "subset": Subset,
+    "stop": Stop,
+    "conformal": ConformalSets,
+}
+
+
+def make_decoder(hierarchy: Hierarchy, decoder: str | Decoder, /, **options: Any) -> Decoder:
+    """Return a decoder of the hierarchy, made by name or given.
+
+    Args:
+        hierarchy: the taxonomy.
+        decoder: a name of ``DECODERS``, or a decoder of this hierarchy.
+        options: what the decoder takes, if it is given by name.
+    """
+    if isinstance(decoder, str):
+        if decoder not in DECODERS:
+            raise HierlearnError(unknown_name("decoder", decoder, DECODERS))
+        check_options(decoder, options)
+        try:
+            return DECODERS[decoder](hierarchy, **options)
+        except TypeError as error:
+            raise HierlearnError(f"decoder {decoder}: {error}") from None
+    if not isinstance(decoder, Decoder):
+        raise HierlearnError(f"a decoder is a name or a Decoder, not {decoder!r}")
+    if options:
+        raise HierlearnError(
+            f"options {', '.join(options)} go with the name of a decoder; "
+            f"give them to {type(decoder).__name__} itself"
+        )
+    if decoder.hierarchy != hierarchy:
+        raise HierlearnError(
+            f"the decoder is of another hierarchy ({len(decoder.hierarchy)} classes, fingerprint "
+            f"{decoder.hierarchy.fingerprint[:8]}) than this one ({len(hierarchy)} classes, "
+            f"{hierarchy.fingerprint[:8]}); make it of the same"
+        )
+    return decoder
+
+
+def check_options(decoder: str, options: Mapping[str, Any]) -> None:
+    """Refuse an option that a decoder of DECODERS does not take."""
+    known = signature(DECODERS[decoder]).parameters
+    if any(one.kind is Parameter.VAR_KEYWORD for one in known.values()):
+        return  # handed on to another decoder
+    taken = [name for name in known if name != "hierarchy"]
+    for option in options:
+        if option not in taken and not taken:
+            raise HierlearnError(f"decoder {decoder} takes no options, but {option} was given")
+        if option not in taken:
+            raise HierlearnError(unknown_name(f"option of decoder {decoder}", option, taken))
+
+
+__all__ = [
+    "DECODERS",
+    "Argmax",
+    "Coherent",
+    "ConformalSets",
+    "Cost",
+    "Decoder",
+    "ExpectedF",
+    "Leaf",
+    "Stop",
+    "Subset",
+    "TopDown",
+    "ancestor_sets",
+    "end_scores",
+    "greedy_chain",
+    "make_decoder",
+    "risk_threshold",
+    "terminal_mass",
+]

@@ -1,0 +1,87 @@
+"""Calibration sets: what they must be, and which of their n scores a promise rests on.
+
+Of n + 1 exchangeable scores each is as likely as any other to be the new one, so at most a share
+k / (n + 1) of the time is it among the k most extreme. The promise alpha allows
+
+    k = floor(alpha (n + 1)),
+
+which must be at least 1: with fewer than 1 / alpha - 1 rows nothing can be promised.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from hierlearn.decoding.chunks import row_chunks
+from hierlearn.decoding.probabilities import check_probabilities
+from hierlearn.errors import HierlearnError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from hierlearn.hierarchy import Hierarchy
+
+
+def rank_of(alpha: float, count: int) -> int:
+    """Return k, the largest integer with k / (n + 1) <= alpha.
+
+    Args:
+        alpha: the promise, between 0 and 1.
+        count: n, the rows of the calibration set.
+    """
+    if not 0 < alpha < 1:
+        raise HierlearnError(f"alpha must lie between 0 and 1, not {alpha}")
+    needed = largest(lambda n: 1 / (n + 1) > alpha, int(1 / alpha)) + 1
+    if count < needed:
+        raise HierlearnError(
+            f"alpha = {alpha} needs at least {needed} calibration rows, but there are {count}"
+        )
+    return largest(lambda k: k / (count + 1) <= alpha, int(alpha * (count + 1)))
+
+
+def largest(holds: Callable[[int], bool], guess: int) -> int:
+    """Return the largest integer for which it holds, near a guess that rounding may have spoilt.
+
+    The product 0.29 * 100 is less than 29, but 29 / 100 is 0.29.
+    """
+    while holds(guess + 1):
+        guess += 1
+    while not holds(guess):
+        guess -= 1
+    return guess
+
+
+def check_calibration(
+    probabilities: Tensor, targets: Tensor, hierarchy: Hierarchy, alpha: float
+) -> int:
+    """Refuse a calibration set that does not fit; return the rank that alpha allows."""
+    check_probabilities(probabilities, hierarchy)
+    check_targets(targets, probabilities, hierarchy)
+    return rank_of(alpha, len(probabilities))
+
+
+def check_targets(targets: Tensor, probabilities: Tensor, hierarchy: Hierarchy) -> None:
+    """Refuse targets that are not bool, do not match the probabilities or are not closed."""
+    if targets.shape != probabilities.shape:
+        raise HierlearnError(
+            f"targets {tuple(targets.shape)} must match probabilities {tuple(probabilities.shape)}"
+        )
+    if targets.dtype != torch.bool:
+        raise HierlearnError(f"targets must be bool, not {targets.dtype}")
+    structure = hierarchy.structure
+    ends = (structure.edge_children, structure.parent_ids)
+    child, parent = (torch.tensor(ids, device=targets.device) for ids in ends)
+    for rows in row_chunks(len(targets), max(1, len(child))):
+        part = targets[rows]
+        broken = part.index_select(1, child) & ~part.index_select(1, parent)  # (n, E)
+        if broken.any():
+            row, edge = (int(i) for i in broken.nonzero()[0])
+            below, above = (hierarchy.names[int(end[edge])] for end in (child, parent))
+            raise HierlearnError(
+                f"row {rows.start + row}: targets are not closed: {below!r} is positive but its "
+                f"parent {above!r} is not; make targets with Hierarchy.encode"
+            )

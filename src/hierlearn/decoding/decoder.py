@@ -1,0 +1,164 @@
+"""Decoder: what turns node probabilities into a decision.
+
+p is (N, C), one column a class in the hierarchy's order. The implicit root has p = 1, level 0 and
+the class number -1, which as an answer reads "no class: stop at the root".
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from hierlearn.decoding.chunks import row_chunks, row_width
+from hierlearn.decoding.edges import common_ancestors
+from hierlearn.decoding.mass import TerminalMass
+from hierlearn.decoding.probabilities import checked_rows, slack_of
+from hierlearn.errors import HierlearnError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from hierlearn.hierarchy import Hierarchy
+
+Answers = Literal["class", "set", "candidates"]
+
+ROOT = -1  # the class number of the implicit root
+
+
+class Decoder(ABC):
+    """Base of the decoders: ``decoder(probabilities)`` gives one decision a row.
+
+    Decoders take probabilities on any device, in float64, float32 or half precision (widened to
+    float32), and build no graph.
+
+    Args:
+        hierarchy: the taxonomy.
+
+    Attributes:
+        answers: "class": (N,) class numbers, -1 for the root. "set": (N, C) bool, closed under
+            ancestors. "candidates": (N, C) bool, classes among which the true ones should be.
+        needs_tree: whether a DAG is refused.
+        needs_distribution: whether p must add up, so that it says where a row ends.
+        width: the elements a row takes in the largest temporary, which sets the rows of a chunk.
+    """
+
+    answers: Answers
+    needs_tree: bool = False
+    needs_distribution: bool = False
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        if self.needs_tree and not hierarchy.is_tree:
+            raise HierlearnError(
+                f"{type(self).__name__} needs a tree, but a class of this DAG has several "
+                f"parents; use {self.remedy()}"
+            )
+        self.hierarchy = hierarchy
+        self.width = row_width(hierarchy)
+
+    @cached_property
+    def mass(self) -> TerminalMass:
+        """The map from p to the mass that ends at each class."""
+        return TerminalMass(self.hierarchy)
+
+    def remedy(self) -> str:
+        """Say what takes a DAG, for the error that refuses one."""
+        from hierlearn.decoding import DECODERS  # the registry imports this module
+
+        takers = [name for name, make in DECODERS.items() if not getattr(make, "needs_tree", False)]
+        return f"{', '.join(takers[:-1])} or {takers[-1]}"
+
+    def __call__(self, probabilities: Tensor) -> Tensor:
+        """Return the decision of each row.
+
+        Args:
+            probabilities: (N, C) node probabilities, as ``Link.probabilities`` gives them.
+
+        Returns:
+            (N,) int64 class numbers or (N, C) bool, as ``answers`` says.
+        """
+        return self.over_rows(probabilities, self.decide, numbers=self.answers == "class")
+
+    def sets(self, probabilities: Tensor) -> Tensor:
+        """Return the decision of each row as a label set.
+
+        A class stands for itself and its ancestors, the root for the empty set, and candidates
+        for the classes at or above all of them.
+
+        Returns:
+            (N, C) bool, closed under ancestors.
+        """
+        if self.answers == "class":
+            return ancestor_sets(self.hierarchy, self(probabilities))
+        if self.answers == "set":
+            return self(probabilities)
+
+        def decide(p: Tensor) -> Tensor:
+            return common_ancestors(self.decide(p), self.hierarchy)
+
+        return self.over_rows(probabilities, decide)
+
+    @abstractmethod
+    def decide(self, p: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """Do the work of a call on some rows that are known to fit.
+
+        Args:
+            p: (n, C) float32 or float64.
+            allowed: (C,) bool, the classes that may be answered, by default all: closed under
+                ancestors, with a leaf below each.
+        """
+
+    @torch.no_grad()
+    def over_rows(
+        self, probabilities: Tensor, decide: Callable[[Tensor], Tensor], *, numbers: bool = False
+    ) -> Tensor:
+        """Check the probabilities and apply ``decide`` to chunks of rows.
+
+        Args:
+            probabilities: (N, C) node probabilities.
+            decide: from (n, C) probabilities to (n,) numbers or (n, C) bool.
+            numbers: which of the two.
+        """
+        chunks = checked_rows(probabilities, self.hierarchy, self.width)
+        slack = slack_of(probabilities.dtype)
+        shape = probabilities.shape[:1] if numbers else probabilities.shape
+        dtype = torch.long if numbers else torch.bool
+        out = torch.empty(shape, dtype=dtype, device=probabilities.device)
+        for rows, p in chunks:
+            if self.needs_distribution:
+                self.mass.check(p, rows.start, slack)
+            out[rows] = decide(p)
+        return out
+
+
+def ancestor_sets(hierarchy: Hierarchy, classes: Tensor) -> Tensor:
+    """Return (N, C) bool: each class with its ancestors; nothing for the root, -1.
+
+    Args:
+        hierarchy: the taxonomy.
+        classes: (N,) class numbers, -1 for the root.
+    """
+    if classes.dim() != 1 or classes.is_floating_point() or classes.dtype == torch.bool:
+        raise HierlearnError(
+            f"classes must be (N,) class numbers, not {tuple(classes.shape)} {classes.dtype}"
+        )
+    count, device = len(hierarchy), classes.device
+    if len(classes) and not (int(classes.min()) >= ROOT and int(classes.max()) < count):
+        raise HierlearnError(
+            f"class numbers {int(classes.min())}..{int(classes.max())} leave -1..{count - 1}"
+        )
+    offsets, ids = (torch.tensor(part, device=device) for part in hierarchy.structure.closure)
+    nothing = offsets.new_zeros(1)  # for the root, whose number -1 is the last place
+    starts, sizes = torch.cat([offsets[:-1], nothing]), torch.cat([offsets.diff(), nothing])
+    out = torch.zeros((len(classes), count), dtype=torch.bool, device=device)
+    for rows in row_chunks(len(classes), int(sizes.max())):
+        here = classes[rows].long()
+        lengths = sizes[here]  # (n,)
+        row = torch.arange(len(here), device=device).repeat_interleave(lengths)
+        first = starts[here] - (lengths.cumsum(0) - lengths)
+        out[rows][row, ids[first[row] + torch.arange(len(row), device=device)]] = True
+    return out

@@ -1,0 +1,71 @@
+"""The threshold of `stop` that keeps the share of wrong answers below alpha, in expectation.
+
+Conformal risk control (Angelopoulos et al., 2022) for the loss "the answer is none of the row's
+labels and their ancestors". The root is never wrong. On the greedy chain c_1, c_2, ... of a row
+let c_f be the first class that is not in its targets; whatever follows is wrong as well, so the
+row errs at threshold t exactly where the walk passes c_f:
+
+    s = min over i <= f of p(c_i) > t,    s = 0 where no class of the chain is wrong
+
+The loss falls in t, so the threshold is the smallest t among 0 and the scores s of n rows with
+
+    (number of scores above t + 1) / (n + 1) <= alpha.
+
+If those rows and a new one are exchangeable, the new one's answer is wrong with probability at most
+alpha, over the draw of both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from hierlearn.decoding.calibration import check_calibration
+from hierlearn.decoding.chunks import row_width
+from hierlearn.decoding.decoder import ROOT
+from hierlearn.decoding.probabilities import checked_rows
+from hierlearn.decoding.top_down import greedy_chain
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hierlearn.hierarchy import Hierarchy
+
+
+@torch.no_grad()
+def risk_threshold(
+    probabilities: Tensor, targets: Tensor, hierarchy: Hierarchy, alpha: float
+) -> float:
+    """Return the smallest threshold that conformal risk control allows at level alpha.
+
+    The threshold is one of the probabilities or 0, exact in their precision, so that ``Stop``
+    makes the same comparison; predict in the precision that was calibrated in.
+
+    Args:
+        probabilities: (n, C) of rows that the model was neither trained nor selected on.
+        targets: (n, C) bool, closed.
+        hierarchy: the taxonomy, a tree or a DAG.
+        alpha: the share of wrong answers, between 0 and 1.
+
+    Raises:
+        HierlearnError: if there are too few rows, or targets do not fit.
+    """
+    rank = check_calibration(probabilities, targets, hierarchy, alpha)
+    scores = [
+        error_scores(p, targets[rows], hierarchy)
+        for rows, p in checked_rows(probabilities, hierarchy, row_width(hierarchy))
+    ]
+    # At the rank-th largest score, fewer than ``rank`` lie above.
+    return float(torch.cat(scores).sort(descending=True).values[rank - 1])
+
+
+def error_scores(p: Tensor, targets: Tensor, hierarchy: Hierarchy) -> Tensor:
+    """Return (n,) the score s of each row: it errs at every threshold below."""
+    chain = greedy_chain(p, hierarchy)  # (n, L)
+    place = chain.clamp_min(0)
+    smallest = p.gather(1, place).cummin(dim=1).values
+    wrong = (chain != ROOT) & ~targets.gather(1, place)
+    first = wrong.int().argmax(dim=1, keepdim=True)
+    score = smallest.gather(1, first).squeeze(1)
+    return torch.where(wrong.any(dim=1), score, 0.0)

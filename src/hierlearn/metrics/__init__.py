@@ -1,0 +1,130 @@
+"""Stage 6: decisions and scores become numbers, as functions and as torchmetrics classes.
+
+The classes are loaded when first used: the functions need no torchmetrics.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.metrics.accuracy import (
+    answer_accuracy,
+    leaf_accuracy,
+    level_accuracy,
+    mean_level,
+    mean_predicted_level,
+    terminal_accuracy,
+)
+from hierlearn.metrics.average_precision import (
+    au_prc,
+    average_precision,
+    clus_au_prc,
+    evaluated_classes,
+)
+from hierlearn.metrics.calibration import calibration_error
+from hierlearn.metrics.coherence import coherence_violations
+from hierlearn.metrics.hier_dist import hier_dist, hierarchical_cost, mistake_severity
+from hierlearn.metrics.operating import OperatingCurve, operating_curve
+from hierlearn.metrics.ranking import coverage, hit_at_k, mean_reciprocal_rank
+from hierlearn.metrics.registry import METRICS, Metric
+from hierlearn.metrics.sets import (
+    exact_match,
+    hierarchical_f1,
+    hierarchical_precision,
+    hierarchical_recall,
+)
+
+if TYPE_CHECKING:
+    from hierlearn.metrics.modules import (
+        AveragePrecision,
+        CalibrationError,
+        ClusAUPRC,
+        CoherenceViolations,
+        Coverage,
+        ExactMatch,
+        HierarchicalF1,
+        HierarchicalPrecision,
+        HierarchicalRecall,
+        HierDist,
+        HitAtK,
+        LeafAccuracy,
+        LevelAccuracy,
+        MeanPredictedLevel,
+        MeanReciprocalRank,
+        MistakeSeverity,
+        TerminalAccuracy,
+    )
+
+MODULES = (
+    "AveragePrecision",
+    "CalibrationError",
+    "ClusAUPRC",
+    "CoherenceViolations",
+    "Coverage",
+    "ExactMatch",
+    "HierDist",
+    "HierarchicalF1",
+    "HierarchicalPrecision",
+    "HierarchicalRecall",
+    "HitAtK",
+    "LeafAccuracy",
+    "LevelAccuracy",
+    "MeanPredictedLevel",
+    "MeanReciprocalRank",
+    "MistakeSeverity",
+    "TerminalAccuracy",
+)
+
+__all__ = [
+    "METRICS",
+    "MODULES",
+    "AveragePrecision",
+    "CalibrationError",
+    "ClusAUPRC",
+    "CoherenceViolations",
+    "Coverage",
+    "ExactMatch",
+    "HierDist",
+    "HierarchicalF1",
+    "HierarchicalPrecision",
+    "HierarchicalRecall",
+    "HitAtK",
+    "LeafAccuracy",
+    "LevelAccuracy",
+    "MeanPredictedLevel",
+    "MeanReciprocalRank",
+    "Metric",
+    "MistakeSeverity",
+    "OperatingCurve",
+    "TerminalAccuracy",
+    "answer_accuracy",
+    "au_prc",
+    "average_precision",
+    "calibration_error",
+    "clus_au_prc",
+    "coherence_violations",
+    "coverage",
+    "evaluated_classes",
+    "exact_match",
+    "hier_dist",
+    "hierarchical_cost",
+    "hierarchical_f1",
+    "hierarchical_precision",
+    "hierarchical_recall",
+    "hit_at_k",
+    "leaf_accuracy",
+    "level_accuracy",
+    "mean_level",
+    "mean_predicted_level",
+    "mean_reciprocal_rank",
+    "mistake_severity",
+    "operating_curve",
+    "terminal_accuracy",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in MODULES:
+        raise AttributeError(f"module 'hierlearn.metrics' has no attribute {name!r}")
+    return getattr(import_module("hierlearn.metrics.modules"), name)

@@ -1,0 +1,113 @@
+"""The operating curve of ``Stop``: what is gained and lost as its threshold moves.
+
+The decoder walks the greedy chain c_1, c_2, ... and stays at the last class before which, and at
+which, p exceeds the threshold t. With m_j the smallest p of c_1..c_j that is the class numbered
+
+    a(t) = #{j : m_j > t},    0 for the root.
+
+So whatever depends on the answer alone, f(c_a), is a sum over the steps that are taken,
+
+    f(root) + sum over j of (f(c_j) - f(c_(j-1))) [m_j > t],
+
+and one sort of all m answers every threshold: the chain is walked once, not once a threshold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from hierlearn.decoding.top_down import greedy_chain
+from hierlearn.errors import HierlearnError
+from hierlearn.metrics.choices import terminal_mask
+from hierlearn.metrics.inputs import as_probabilities, as_targets, check_closed, check_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hierlearn.hierarchy import Hierarchy
+
+POINTS = 101  # thresholds by default: 0, 0.01, ..., 1
+
+
+@dataclass(frozen=True)
+class OperatingCurve:
+    """What ``Stop`` gives at each of T thresholds; every entry is (T,) float64.
+
+    Attributes:
+        thresholds: the thresholds, as given.
+        accuracy: the share of rows whose answer lies in the closure; the root is always right.
+        specificity: the mean level of the answers over the mean level of the truth, the deepest
+            label of a row; the root is of level 0, and so is a row without labels.
+        answered: the share of rows that are not answered by the root.
+        exact: the share of rows whose answer is one of their terminal labels.
+    """
+
+    thresholds: Tensor
+    accuracy: Tensor
+    specificity: Tensor
+    answered: Tensor
+    exact: Tensor
+
+
+def operating_curve(
+    probabilities: Tensor,
+    targets: Tensor,
+    hierarchy: Hierarchy,
+    thresholds: Sequence[float] | Tensor | None = None,
+) -> OperatingCurve:
+    """Return accuracy against specificity as the threshold of ``Stop`` moves.
+
+    Args:
+        probabilities: (N, C) in [0, 1].
+        targets: (N, C) closed multi-hot; every row counts, one without labels is the root's.
+        hierarchy: the taxonomy, a tree or a DAG.
+        thresholds: (T,) in [0, 1], in any order; by default 0, 0.01, ..., 1. They are compared in
+            the precision of the probabilities, as the decoder does.
+    """
+    p = as_probabilities(probabilities, hierarchy)
+    targets = as_targets(targets, p.shape, hierarchy, beside="probabilities").to(p.device)
+    check_closed(targets, hierarchy)
+    check_rows(len(p), "operating curve")
+    asked = _thresholds(thresholds, p)
+    levels = torch.tensor(hierarchy.levels, device=p.device)
+    depth = (targets * levels).amax(dim=1).double().mean()
+    if not bool(depth > 0):
+        raise HierlearnError(f"none of the {len(p)} rows has a label, so there is no specificity")
+    chain = greedy_chain(p, hierarchy)  # (N, D)
+    taken = chain >= 0
+    place = chain.clamp_min(0)
+    lowest = p.gather(1, place).masked_fill(~taken, -1.0).cummin(dim=1).values  # m_j; -1 > t never
+    order = lowest.reshape(-1).argsort()
+    ordered = lowest.reshape(-1)[order]
+    first = torch.searchsorted(ordered, asked.to(p.dtype), side="right")  # the first m > t
+
+    def mean_of(root: float, values: Tensor) -> Tensor:
+        """Return (T,) the mean over rows of f: ``root`` at the root, (N, D) ``values`` along it."""
+        steps = values.double().diff(dim=1, prepend=values.new_full((len(p), 1), root).double())
+        total = steps.reshape(-1)[order].flip(0).cumsum(0).flip(0)
+        total = torch.cat([total, total.new_zeros(1)])
+        return root + total[first] / len(p)
+
+    return OperatingCurve(
+        thresholds=asked,
+        accuracy=mean_of(1.0, targets.gather(1, place).double()),
+        specificity=mean_of(0.0, levels[place].double()) / depth,
+        answered=mean_of(0.0, torch.ones_like(chain).double()),
+        exact=mean_of(0.0, terminal_mask(targets, hierarchy).gather(1, place).double()),
+    )
+
+
+def _thresholds(thresholds: Sequence[float] | Tensor | None, p: Tensor) -> Tensor:
+    if thresholds is None:
+        return torch.linspace(0, 1, POINTS, dtype=torch.float64, device=p.device)
+    asked = torch.as_tensor(thresholds, dtype=torch.float64, device=p.device)
+    if asked.dim() != 1 or not len(asked):
+        raise HierlearnError(f"thresholds {tuple(asked.shape)} must be (T,), at least one")
+    outside = asked[~((asked >= 0) & (asked <= 1))]
+    if len(outside):
+        raise HierlearnError(f"threshold {outside[0].item():g} is outside [0, 1]")
+    return asked
