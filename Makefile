@@ -23,7 +23,7 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 tests: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2 -q
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_hierarchy.py

@@ -4,7 +4,15 @@ import os
 import pytest
 
 from hierlearn.errors import DataError
-from hierlearn.files import WriteError, atomic_write, check_writable, read_rows, read_text
+from hierlearn.files import (
+    WriteError,
+    atomic_write,
+    check_new,
+    check_writable,
+    read_rows,
+    read_text,
+    stream_rows,
+)
 
 
 def test_line_ends_and_byte_order_mark_are_normalised(tmp_path):
@@ -106,3 +114,37 @@ def test_a_write_makes_folders_and_honours_the_umask(tmp_path):
     umask = os.umask(0)
     os.umask(umask)
     assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_rows_are_streamed_as_they_are_read_whole(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_bytes(b'\xef\xbb\xbfa\t b\r\n"x\ty"\t1 \r\n\t\r\n\r\n2\t3')
+    header, rows = stream_rows(path)
+    assert (header, list(rows)) == read_rows(path, skip_empty=False)
+    assert header == ["a", "b"]
+
+
+def test_a_streamed_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"a\.csv: no such file"):
+        stream_rows(tmp_path / "a.csv")
+    with pytest.raises(DataError, match="is a folder, not a file"):
+        stream_rows(tmp_path)
+    for content in ("", "\n", " \n\n"):
+        (tmp_path / "a.csv").write_text(content)
+        with pytest.raises(DataError, match=r"a\.csv is empty"):
+            stream_rows(tmp_path / "a.csv")
+
+
+def test_a_file_is_replaced_on_request_only_and_never_what_is_read(tmp_path):
+    old = tmp_path / "old.csv"
+    old.write_text("old")
+    with pytest.raises(WriteError, match=r"old\.csv exists; pass --force to replace it"):
+        check_new(old, force=False)
+    check_new(old, force=True)
+    check_new(tmp_path / "new.csv", force=False, inputs=[old, tmp_path / "absent"])
+    (tmp_path / "link.csv").symlink_to(old)
+    with pytest.raises(WriteError, match=r"link\.csv is what is read; write to another file"):
+        check_new(tmp_path / "link.csv", force=True, inputs=[old])
+    with pytest.raises(WriteError, match="which is a folder; name a file in it"):
+        check_new(tmp_path, force=True)
+    assert old.read_text() == "old"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets import DATASETS, Dataset, load_dataset
     from hierlearn.decoding import DECODERS
     from hierlearn.errors import HierlearnError
+    from hierlearn.estimator import HierarchicalClassifier
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.labels import Labels
     from hierlearn.links import LINKS
@@ -25,6 +26,7 @@ _HOMES = {
     "DECODERS": "hierlearn.decoding",
     "Dataset": "hierlearn.datasets",
     "HCLLoss": "hierlearn.losses",
+    "HierarchicalClassifier": "hierlearn.estimator",
     "Hierarchy": "hierlearn.hierarchy",
     "HierlearnError": "hierlearn.errors",
     "LINKS": "hierlearn.links",
@@ -42,6 +44,7 @@ __all__ = [
     "METRICS",
     "Dataset",
     "HCLLoss",
+    "HierarchicalClassifier",
     "Hierarchy",
     "HierlearnError",
     "Labels",

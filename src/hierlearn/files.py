@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from hierlearn.errors import DataError, HierlearnError, place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 LONGEST_CELL = 2**31 - 1  # the most that csv takes on every system; texts exceed its default
 
@@ -27,20 +27,13 @@ def read_text(path: Path | str) -> str:
     path = Path(path)
     try:
         raw = path.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise DataError(f"{path} is a folder, not a file") from None
     except OSError as error:
-        raise DataError(f"{path}: {error.strerror}") from None
+        raise cannot_read(path, error) from None
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"{place(path, line)}: byte 0x{raw[error.start]:02x} is not UTF-8; "
-            f"convert the file, for example with: iconv -f latin1 -t utf-8"
-        ) from None
+        raise not_utf8(path, line, raw[error.start]) from None
     if not text.strip():
         raise DataError(f"{path} is empty")
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -56,25 +49,91 @@ def read_rows(
         skip_empty: leave out rows whose cells are all empty, not only blank lines.
     """
     path = Path(path)
+    header, rows = parse_rows(path, io.StringIO(read_text(path)), skip_empty=skip_empty)
+    return header, list(rows)
+
+
+def stream_rows(path: Path | str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Read the same a row at a time, for a file of any size; a row of empty cells is a row."""
+    path = Path(path)
+    header, rows = parse_rows(path, text_lines(path), skip_empty=False)
+    if not any(header):
+        raise DataError(f"{path} is empty")
+    return header, rows
+
+
+def parse_rows(
+    path: Path, lines: Iterable[str], *, skip_empty: bool
+) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Return the header of CSV or TSV lines, and the rows as they come, each with its line."""
     csv.field_size_limit(LONGEST_CELL)
-    text = read_text(path)
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    rows = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
-    try:
-        header = [name.strip() for name in next(rows)]
-        table = [(rows.line_num, [cell.strip() for cell in row]) for row in rows]
-    except csv.Error as error:
-        raise DataError(f"{place(path, rows.line_num)}: {error}") from None
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+
+    def rows() -> Iterator[list[str]]:
+        try:
+            yield from reader
+        except csv.Error as error:
+            raise DataError(f"{place(path, reader.line_num)}: {error}") from None
+
+    cells = rows()
+    header = [name.strip() for name in next(cells, [])]
     if len(set(header)) < len(header):
         again = next(name for name in header if header.count(name) > 1)
         raise DataError(f"{place(path, 1)}: two columns have the name {again!r}")
-    table = [(line, row) for line, row in table if any(row) or (len(row) > 1 and not skip_empty)]
-    for line, row in table:
-        if len(row) != len(header):
-            raise DataError(
-                f"{place(path, line)}: {len(row)} cells, but the header has {len(header)}"
-            )
-    return header, table
+
+    def table() -> Iterator[tuple[int, list[str]]]:
+        for raw in cells:
+            row = [cell.strip() for cell in raw]
+            if not any(row) and (skip_empty or len(row) < 2):
+                continue
+            if len(row) != len(header):
+                raise DataError(
+                    f"{place(path, reader.line_num)}: {len(row)} cells, "
+                    f"but the header has {len(header)}"
+                )
+            yield reader.line_num, row
+
+    return header, table()
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 text file, with line feeds whatever ends them."""
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            yield from file
+    except UnicodeDecodeError as error:
+        raise find_not_utf8(path) from error
+    except OSError as error:
+        raise cannot_read(path, error) from None
+
+
+def find_not_utf8(path: Path) -> DataError:
+    """Word the first byte of a file that is not UTF-8, reading a line at a time."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                return not_utf8(path, number, line[error.start])
+    return DataError(f"{path} changed while it was read")
+
+
+def not_utf8(path: Path, line: int, byte: int) -> DataError:
+    """Word a byte that is not UTF-8."""
+    return DataError(
+        f"{place(path, line)}: byte 0x{byte:02x} is not UTF-8; "
+        f"convert the file, for example with: iconv -f latin1 -t utf-8"
+    )
+
+
+def cannot_read(path: Path, error: OSError) -> DataError:
+    """Word the failure to read ``path``."""
+    if isinstance(error, FileNotFoundError):
+        return DataError(f"{path}: no such file")
+    if isinstance(error, IsADirectoryError):
+        return DataError(f"{path} is a folder, not a file")
+    return DataError(f"{path}: {error.strerror}")
 
 
 @contextmanager
@@ -94,12 +153,23 @@ def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        sync_folder(path.parent)
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise cannot_write(path, error) from error
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def check_writable(*paths: Path | str) -> None:
@@ -112,6 +182,16 @@ def check_writable(*paths: Path | str) -> None:
                 pass
         except OSError as error:
             raise cannot_write(path, error) from None
+
+
+def check_new(path: Path, force: bool, inputs: Iterable[Path | str] = ()) -> None:
+    """Refuse a file that is there already, unless it may be replaced; never one that is read."""
+    for one in inputs:
+        if path.exists() and Path(one).exists() and path.samefile(one):
+            raise WriteError(f"{path} is what is read; write to another file")
+    if path.is_file() and not force:
+        raise WriteError(f"{path} exists; pass --force to replace it")
+    check_writable(path)
 
 
 def refuse_folder(path: Path) -> None:

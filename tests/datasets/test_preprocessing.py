@@ -430,7 +430,9 @@ def test_a_damaged_state_is_refused(state, message):
 
 def test_arrays_of_different_length_are_refused():
     state, arrays = NumericPreprocessor().fit([[1.0, 2.0]]).state()
-    with pytest.raises(DataError, match=r"mean \(2,\), scale \(1,\) and observed \(2,\)"):
+    with pytest.raises(
+        DataError, match=r"mean \(2,\), scale \(1,\), observed \(2,\) and missing \(2,\)"
+    ):
         from_state(state, {**arrays, "scale": np.ones(1)})
 
 
@@ -440,3 +442,47 @@ def test_scikit_learn_is_imported_only_where_it_is_used():
         "TextPreprocessor('hashed'); assert 'sklearn' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("sizes", [[50], [1, 49], [7, 0, 20, 23]])
+def test_numbers_in_parts_give_what_they_give_at_once(sizes, monkeypatch):
+    monkeypatch.setattr("hierlearn.datasets.moments.CHUNK", 60)  # 12 rows a block
+    values = some_numbers(50)
+    whole = NumericPreprocessor().fit(values)
+    parts = np.split(values, np.cumsum(sizes)[:-1])
+    ours = NumericPreprocessor().fit_parts(lambda: iter(parts))
+    for name, array in whole.state()[1].items():
+        np.testing.assert_array_equal(ours.state()[1][name], array)
+
+
+def test_what_was_missing_in_training_is_known_and_kept():
+    values = np.array([[1.0, NAN, NAN], [2.0, 3.0, NAN], [3.0, NAN, NAN]])
+    ours = restored(NumericPreprocessor().fit(values))
+    assert ours.missing.tolist() == [0, 2, 3]
+    ours.missing[:] = 9
+    assert ours.missing.tolist() == [0, 2, 3]
+    with pytest.raises(DataError, match="is not fitted yet"):
+        _ = NumericPreprocessor().missing
+
+
+@pytest.mark.parametrize("options", [{}, {"ngrams": 2}, {"min_df": 2}, {"strip_accents": False}])
+def test_texts_in_parts_give_what_they_give_at_once(options):
+    texts = [*TEXTS, *(f"case {number} of hepatitis {number % 7}" for number in range(60))]
+    whole = TextPreprocessor(**options).fit(texts)
+    ours = TextPreprocessor(**options).fit_parts(lambda: [texts[:5], [], texts[5:]])
+    assert ours.state()[0] == whole.state()[0]
+    np.testing.assert_array_equal(ours.state()[1]["idf"], whole.state()[1]["idf"])
+    same_sparse(ours.transform(texts), whole.transform(texts))
+
+
+def test_parts_without_rows_or_words_are_refused():
+    with pytest.raises(DataError, match="cannot fit on 0 rows"):
+        NumericPreprocessor().fit_parts(list)
+    for parts in ([], [[]]):
+        with pytest.raises(DataError, match="cannot fit on 0 texts"):
+            TextPreprocessor().fit_parts(lambda parts=parts: parts)
+    with pytest.raises(DataError, match="no word occurs in at least min_df=2 of the 2 texts"):
+        TextPreprocessor(min_df=2).fit_parts(lambda: [["a"], ["b"]])
+    with pytest.raises(DataError, match=r"row 1 .* is 3 .*, not a text"):
+        TextPreprocessor().fit_parts(lambda: [["a", 3]])
+    assert TextPreprocessor("hashed", bits=4).fit_parts(lambda: [["a"]]).columns == 16

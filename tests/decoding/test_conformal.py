@@ -7,7 +7,7 @@ import torch
 
 from decoding.cases import random_case
 from hierlearn import Hierarchy
-from hierlearn.decoding import ConformalSets
+from hierlearn.decoding import ConformalSets, chunks
 from hierlearn.decoding.edges import most_specific, topmost
 from hierlearn.errors import HierlearnError
 from hierlearn.links import SoftmaxLink
@@ -103,7 +103,9 @@ def test_calibrating_keeps_the_options():
     assert found.threshold > 0
 
 
-def test_arguments_that_do_not_fit():
+@pytest.mark.parametrize("chunk", [1, 2**22])
+def test_arguments_that_do_not_fit(chunk, monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK", chunk)
     p, targets = probabilities(30), TREE.encode([["a/e"]] * 29 + [[]])
     with pytest.raises(HierlearnError, match="row 29 has no label; calibrate on labelled rows"):
         ConformalSets(TREE).calibrate(p, targets, 0.1)

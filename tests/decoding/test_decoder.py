@@ -6,7 +6,16 @@ import pytest
 import torch
 
 from hierlearn import Hierarchy
-from hierlearn.decoding import Argmax, Coherent, Decoder, Leaf, TopDown, ancestor_sets, chunks
+from hierlearn.decoding import (
+    Argmax,
+    Coherent,
+    Decoder,
+    Leaf,
+    TopDown,
+    ancestor_sets,
+    chunks,
+    make_decoder,
+)
 from hierlearn.errors import HierlearnError, LabelError
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
@@ -104,3 +113,18 @@ def test_coherent_closes_any_probabilities():
     assert TREE.decode(Coherent(TREE)(p)) == [["a/b/d"]]
     assert not Coherent(TREE, 0.6)(p).any()
     assert Coherent(TREE, 0.0)(p).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("leaf", {"treshold": 1}, "unknown option of decoder leaf 'treshold'; known: terminals"),
+        ("stop", {"treshold": 1}, "unknown option of decoder stop 'treshold'; did you mean 'thr"),
+        ("argmax", {"threshold": 1}, "decoder argmax takes no options, but threshold was given"),
+        ("stop", {"threshold": "x"}, "decoder stop does not take threshold='x': "),
+        ("subset", {"allowed": [0], "decoder": "argmax", "x": 1}, "decoder argmax takes no opt"),
+    ],
+)
+def test_options_that_a_decoder_does_not_take_are_named(name, options, message):
+    with pytest.raises(HierlearnError, match=message):
+        make_decoder(Hierarchy.from_paths(["a/b", "c"]), name, **options)

@@ -131,6 +131,17 @@ def test_ties_between_sizes_go_to_the_smaller():
     assert ExpectedF(four)(p).tolist() == [[True, False, False, False]]
 
 
+@pytest.mark.parametrize("count", range(2, 30))
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_rounding_does_not_choose_the_size(count, dtype):
+    """q = (a, a/2, a/2, ...): every size scores a, up to rounding, and the smallest is answered."""
+    h = Hierarchy.from_parents([-1] * count)
+    for scale in (1.0, 0.9, 0.7, 0.37):
+        a = 2 * scale / (count + 1)
+        p = torch.tensor([[a, *[a / 2] * (count - 1)]], dtype=dtype)
+        assert int(ExpectedF(h)(p).sum()) == 1
+
+
 def test_beta_out_of_range():
     for beta in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(HierlearnError, match=f"beta must be positive and finite, not {beta}"):

@@ -8,7 +8,7 @@ import torch
 
 from decoding.cases import random_case
 from hierlearn import Hierarchy
-from hierlearn.decoding import Stop, TopDown, calibration, risk_threshold
+from hierlearn.decoding import Stop, TopDown, calibration, chunks, risk_threshold
 from hierlearn.errors import HierlearnError
 from hierlearn.links import SoftmaxLink
 from reference import decoding as reference
@@ -69,6 +69,15 @@ def test_the_threshold_is_exact_in_every_precision(dtype):
         assert (errors(below) + 1) / 201 > alpha
 
 
+def test_rounding_above_one_is_one():
+    p = TREE.encode([["a/b/c"]] * 30).float() * (1 + 5e-6)
+    assert (Stop(TREE, 1.0)(p) == -1).all()
+    wrong = TREE.encode([["h"]] * 30)
+    decoder = Stop(TREE).calibrate(p, wrong, 1 / 31)
+    assert decoder.threshold == 1
+    assert (decoder(p) == -1).all()
+
+
 def test_calibrating_leaves_the_decoder_alone():
     stop = Stop(TREE, 0.3)
     p = probabilities(30)
@@ -109,7 +118,9 @@ def test_ranks_by_exact_division():
         assert calibration.rank_of(count / (count + 1), count) == count
 
 
-def test_calibration_sets_that_do_not_fit():
+@pytest.mark.parametrize("chunk", [1, 2**22])
+def test_calibration_sets_that_do_not_fit(chunk, monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK", chunk)
     p, targets = probabilities(8), TREE.encode([["h"]] * 8)
     stop = Stop(TREE)
     open_ = targets.clone()

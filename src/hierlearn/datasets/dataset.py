@@ -23,7 +23,8 @@ class Dataset:
     """Rows, their labels and the taxonomy.
 
     Attributes:
-        inputs: (N, D) float32 with NaN where a value is missing, or a list of N texts.
+        inputs: (N, D) float32 with NaN where a value is missing, a SciPy CSR array of them, or
+            a list of N texts.
         labels: the annotated labels of each row, as class names; a row may have none or several.
         hierarchy: the taxonomy the labels belong to.
         splits: row numbers by split name, usually "train", "valid" and "test"; a boolean mask of
@@ -42,10 +43,9 @@ class Dataset:
     source: str = ""
 
     def __post_init__(self) -> None:
-        if len(self.inputs) != len(self.labels):
-            raise DataError(
-                f"inputs have {len(self.inputs)} rows but labels have {len(self.labels)}"
-            )
+        rows = self.inputs.shape[0] if hasattr(self.inputs, "shape") else len(self.inputs)
+        if rows != len(self.labels):
+            raise DataError(f"inputs have {rows} rows but labels have {len(self.labels)}")
         splits = {
             name: row_numbers(rows, len(self), f"split {name!r}")
             for name, rows in self.splits.items()
@@ -56,9 +56,14 @@ class Dataset:
         return len(self.labels)
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether the inputs are a sparse matrix."""
+        return hasattr(self.inputs, "tocsr")
+
+    @property
     def is_text(self) -> bool:
         """Whether the inputs are texts rather than numbers."""
-        return isinstance(self.inputs, list)
+        return isinstance(self.inputs, list) or getattr(self.inputs, "is_text", False)
 
     def take(self, rows: Rows) -> Dataset:
         """Return the dataset of the given rows, in that order, without splits.

@@ -14,23 +14,25 @@ where tf counts the word in the text, and df the texts among the N training text
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 
+from hierlearn.datasets.moments import CHUNK, find_moments
 from hierlearn.errors import DataError, HierlearnError, unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numpy.typing import ArrayLike, NDArray
     from scipy.sparse import csr_array
     from typing_extensions import Self
 
+    from hierlearn.datasets.moments import Parts
+
 Inputs = TypeVar("Inputs", contravariant=True)
 Outputs = TypeVar("Outputs", covariant=True)
-
-CHUNK = 2**20  # values converted to float64 at a time
 
 
 class Preprocessor(ABC, Generic[Inputs, Outputs]):
@@ -90,6 +92,7 @@ class NumericPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
         self._mean: NDArray[np.float64] | None = None  # (D,)
         self._scale = np.ones(0)  # (D,)
         self._observed = np.ones(0, dtype=bool)  # (D,) whether any training value was there
+        self._missing = np.zeros(0, dtype=np.int64)  # (D,) training values that were missing
 
     @property
     def columns(self) -> int:
@@ -101,34 +104,29 @@ class NumericPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
     def fit(self, inputs: ArrayLike) -> Self:
         """Learn the mean and the deviation of each column of (N, D) training rows."""
         values = _checked_numbers(inputs)
-        if not len(values):
-            raise DataError("cannot fit on 0 rows; give the training rows")
-        count = np.zeros(values.shape[1])
-        total = np.zeros(values.shape[1])
-        low = np.full(values.shape[1], np.inf)
-        high = np.full(values.shape[1], -np.inf)
-        squares = np.zeros(values.shape[1])
-        with np.errstate(over="ignore", invalid="ignore"):  # the result is checked below
-            for _, chunk in _chunks(values):
-                count += np.count_nonzero(~np.isnan(chunk), axis=0)
-                total += np.nansum(chunk, axis=0)
-                low = np.fmin(low, np.fmin.reduce(chunk, axis=0))
-                high = np.fmax(high, np.fmax.reduce(chunk, axis=0))
-            mean = total / np.maximum(count, 1)
-            # A second pass rather than a sum of squares, which cancels when the mean is large.
-            for _, chunk in _chunks(values):
-                squares += np.nansum(np.square(chunk - mean), axis=0)
-            # Over all N rows: a missing value, being the mean, adds nothing to the deviation.
-            scale = np.sqrt(squares / len(values))
-        if not np.isfinite(scale).all():
-            column = int(np.argmin(np.isfinite(scale)))
-            raise DataError(f"column {column} (counted from 0) holds numbers too large to square")
+        return self.fit_parts(lambda: [values])
+
+    def fit_parts(self, parts: Parts) -> Self:
+        """Learn from training rows that do not fit into memory.
+
+        Args:
+            parts: gives the rows as (n, D) arrays, one after another; it is called twice.
+        """
+        found = find_moments(parts)
         # By extremes, because rounding of the mean leaves a constant column a tiny deviation.
-        constant = (low == high) | (scale == 0)
-        self._observed = count > 0
-        self._mean = np.where(low == high, low, mean)
-        self._scale = np.where(constant, 1.0, scale)
+        constant = (found.low == found.high) | (found.deviation == 0)
+        self._missing = found.rows - found.count
+        self._observed = found.count > 0
+        self._mean = np.where(found.low == found.high, found.low, found.mean)
+        self._scale = np.where(constant, 1.0, found.deviation)
         return self
+
+    @property
+    def missing(self) -> NDArray[np.int64]:
+        """(D,) how many training values of each column were missing."""
+        if self._mean is None:
+            raise self._not_fitted()
+        return self._missing.copy()
 
     def transform(self, inputs: ArrayLike) -> NDArray[np.float32]:
         """Return (N, D) rows with nothing missing."""
@@ -152,11 +150,16 @@ class NumericPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
         return result
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the settings, and the arrays mean, scale and observed, each (D,)."""
+        """Return the settings, and the arrays mean, scale, observed and missing, each (D,)."""
         if self._mean is None:
             raise self._not_fitted()
         settings = {"name": self.name, "impute": self.impute, "standardize": self.standardize}
-        arrays = {"mean": self._mean, "scale": self._scale, "observed": self._observed}
+        arrays = {
+            "mean": self._mean,
+            "scale": self._scale,
+            "observed": self._observed,
+            "missing": self._missing,
+        }
         return settings, {key: array.copy() for key, array in arrays.items()}
 
     @classmethod
@@ -165,15 +168,17 @@ class NumericPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
         new = cls(
             impute=_stored(settings, "impute"), standardize=bool(_stored(settings, "standardize"))
         )
-        mean, scale, observed = (_stored(arrays, key) for key in ("mean", "scale", "observed"))
-        if not mean.shape == scale.shape == observed.shape == (mean.size,):
+        keys = ("mean", "scale", "observed", "missing")
+        mean, scale, observed, missing = (_stored(arrays, key) for key in keys)
+        if not mean.shape == scale.shape == observed.shape == missing.shape == (mean.size,):
             raise DataError(
-                f"the stored preprocessor is damaged: mean {mean.shape}, scale {scale.shape} and "
-                f"observed {observed.shape} must have the same length"
+                f"the stored preprocessor is damaged: mean {mean.shape}, scale {scale.shape}, "
+                f"observed {observed.shape} and missing {missing.shape} must have the same length"
             )
         new._mean = mean.astype(np.float64)
         new._scale = scale.astype(np.float64)
         new._observed = observed.astype(bool)
+        new._missing = missing.astype(np.int64)
         return new
 
 
@@ -242,11 +247,40 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
             try:
                 vectorizer.fit(texts)
             except ValueError:  # scikit-learn has several wordings for a vocabulary without words
-                raise DataError(
-                    f"no word occurs in at least min_df={self.min_df} of the {len(texts)} texts"
-                ) from None
+                raise self._no_words(len(texts)) from None
             self._restore(vectorizer.get_feature_names_out().tolist(), vectorizer.idf_)
         return self
+
+    def fit_parts(self, parts: Callable[[], Iterable[Iterable[str]]]) -> Self:
+        """Learn from training texts that do not fit into memory, as ``fit`` does.
+
+        Only the words and their counts are held.
+
+        Args:
+            parts: gives the texts in lists, one after another.
+        """
+        words: Counter[str] = Counter()
+        rows = 0
+        analyse = self._make_tfidf(None).build_analyzer()
+        for part in parts():
+            for text in _checked_texts(part):
+                rows += 1
+                if self.kind == "tfidf":
+                    words.update(set(analyse(text)))
+        if not rows:
+            raise DataError("cannot fit on 0 texts; give the training texts")
+        if self.kind == "hashed":
+            return self
+        kept = sorted(word for word, count in words.items() if count >= self.min_df)
+        if not kept:
+            raise self._no_words(rows)
+        # In single precision throughout, as scikit-learn computes it.
+        df = np.array([words[word] for word in kept], dtype=np.float32)
+        self._restore(kept, np.log(np.float32(rows + 1) / (df + 1)) + np.float32(1))
+        return self
+
+    def _no_words(self, rows: int) -> DataError:
+        return DataError(f"no word occurs in at least min_df={self.min_df} of the {rows} texts")
 
     def transform(self, inputs: Iterable[str]) -> csr_array[np.float32]:
         """Return the texts as (N, columns) sparse rows."""

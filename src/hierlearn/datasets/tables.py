@@ -14,6 +14,7 @@ import numpy as np
 
 from hierlearn.datasets.columns import name_labels, numeric_column
 from hierlearn.datasets.dataset import Dataset
+from hierlearn.datasets.parquet import opened_parquet
 from hierlearn.errors import DataError, HierarchyError, place, quoted, unknown_name
 from hierlearn.files import read_rows
 from hierlearn.hierarchy import Hierarchy
@@ -66,12 +67,7 @@ def read_table(
         sep: what joins the names of a path.
     """
     path = Path(path)
-    if (label is None) == (levels is None):
-        raise DataError("name either the label column (label=) or the level columns (levels=)")
-    if text is not None and features is not None:
-        raise DataError("name either feature columns (features=) or a text column (text=)")
-    check_roles(label=label, levels=levels, features=features, text=text, split=split)
-    checked_sep(sep)
+    check_words(label, levels, features, text, split, sep)
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise DataError(
@@ -84,10 +80,7 @@ def read_table(
         hierarchy = Hierarchy.read(hierarchy, sep=sep)
     if hierarchy is not None:
         sep = hierarchy.sep
-    if levels is not None:
-        raw = read_levels(table, levels, sep)
-    else:
-        raw = read_joined(table, str(label), checked_label_sep(label_sep, sep), sep)
+    raw = read_labels(table, label, levels, label_sep, sep)
     if hierarchy is None:
         hierarchy = infer_hierarchy(path, raw, sep)
     labels = name_labels(raw, hierarchy, path=path, lines=table.lines)
@@ -108,6 +101,23 @@ def read_table(
         feature_names=names,
         source=f"the table {path.name}",
     )
+
+
+def check_words(
+    label: str | None,
+    levels: Sequence[str] | None,
+    features: Sequence[str] | None,
+    text: str | None,
+    split: str | None,
+    sep: str,
+) -> None:
+    """Refuse words of ``read_table`` that do not go together."""
+    if (label is None) == (levels is None):
+        raise DataError("name either the label column (label=) or the level columns (levels=)")
+    if text is not None and features is not None:
+        raise DataError("name either feature columns (features=) or a text column (text=)")
+    check_roles(label=label, levels=levels, features=features, text=text, split=split)
+    checked_sep(sep)
 
 
 def check_roles(**roles: str | Sequence[str] | None) -> None:
@@ -145,19 +155,8 @@ def read_delimited(path: Path) -> Table:
 
 def read_parquet(path: Path) -> Table:
     """Read Parquet through pyarrow; the line of a row is its number from 1."""
-    try:
-        import pyarrow.parquet as pq
-        from pyarrow import ArrowException
-    except ImportError:
-        raise DataError(
-            f"{path}: reading Parquet needs pyarrow; install it with: pip install 'hierlearn[data]'"
-        ) from None
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
-    try:
-        table = pq.read_table(path)
-    except (ArrowException, OSError) as error:
-        raise DataError(f"{path} is not a Parquet file: {str(error).splitlines()[0]}") from None
+    with opened_parquet(path) as file:
+        table = file.read()
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
     return Table(path, columns, range(1, table.num_rows + 1))
 
@@ -167,6 +166,15 @@ READERS: dict[str, Callable[[Path], Table]] = {
     ".tsv": read_delimited,
     ".parquet": read_parquet,
 }
+
+
+def read_labels(
+    table: Table, label: str | None, levels: Sequence[str] | None, label_sep: str, sep: str
+) -> list[list[str]]:
+    """Return the labels of each row as they are written."""
+    if levels is not None:
+        return read_levels(table, levels, sep)
+    return read_joined(table, str(label), checked_label_sep(label_sep, sep), sep)
 
 
 def read_joined(table: Table, label: str, label_sep: str, sep: str) -> list[list[str]]:

@@ -52,7 +52,8 @@ def make_decoder(hierarchy: Hierarchy, decoder: str | Decoder, /, **options: Any
         try:
             return DECODERS[decoder](hierarchy, **options)
         except TypeError as error:
-            raise HierlearnError(f"decoder {decoder}: {error}") from None
+            asked = ", ".join(f"{name}={value!r}" for name, value in options.items())
+            raise HierlearnError(f"decoder {decoder} does not take {asked}: {error}") from None
     if not isinstance(decoder, Decoder):
         raise HierlearnError(f"a decoder is a name or a Decoder, not {decoder!r}")
     if options:

@@ -64,10 +64,15 @@ class Link(nn.Module, ABC):
         return repr(self.hierarchy)
 
 
-def as_float(logits: Tensor, classes: int) -> Tensor:
-    """Refuse what is no (N, C) tensor of floats; widen half precision."""
+def check_logits(logits: Tensor, classes: int) -> None:
+    """Refuse what is no (N, C) tensor of floats."""
     if not logits.is_floating_point():
         raise HierlearnError(f"logits must be floating point, not {logits.dtype}")
     if logits.dim() != 2 or logits.shape[1] != classes:
         raise HierlearnError(f"logits {tuple(logits.shape)} must be (N, {classes})")
+
+
+def as_float(logits: Tensor, classes: int) -> Tensor:
+    """Refuse what is no (N, C) tensor of floats; widen half precision."""
+    check_logits(logits, classes)
     return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits

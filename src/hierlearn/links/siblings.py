@@ -52,7 +52,7 @@ class SiblingsLink(Link):
 
     def log_steps(self, logits: Tensor) -> Tensor:
         """Return (N, C) the log probability of each class given its parent."""
-        empty = logits.new_zeros((len(logits), len(self.hierarchy) + 1))  # a column a group
+        empty = logits.new_zeros((logits.shape[0], len(self.hierarchy) + 1))  # a column a group
         index = self.groups.expand_as(logits)
         with torch.no_grad():
             peak = (empty + LOG_ZERO).scatter_reduce(1, index, logits, "amax").gather(1, index)

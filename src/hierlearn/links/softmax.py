@@ -92,7 +92,7 @@ def log_outside(hierarchy: Hierarchy, masses: Tensor, inside: Tensor) -> Tensor:
     route = routes_on(hierarchy, inside.device)
     levels = torch.split(inside, list(route.sizes), dim=1)
     own = torch.split(masses, list(route.sizes), dim=1)
-    root = inside.new_full((len(inside), 1), LOG_ZERO)  # has no mass of its own, no outside
+    root = inside.new_full((inside.shape[0], 1), LOG_ZERO)  # has no mass of its own, no outside
     every = torch.zeros(route.sizes[0], dtype=torch.long, device=inside.device)
     parts = [log_sum_of_others(levels[0], every, root)]
     for edge in route.edges:

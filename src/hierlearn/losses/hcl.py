@@ -237,6 +237,11 @@ class HCLLoss(Loss):
         self.ever_selected.zero_()
 
     @property
+    def selected_now(self) -> Tensor | None:
+        """The classes that the last call selected, (C,) bool; None where there is none."""
+        return self._state[0] if self._state else None
+
+    @property
     def last(self) -> dict[str, Tensor]:
         """What the last call selected, as detached tensors on the device.
 

@@ -1,0 +1,60 @@
+"""The model card: what a model is, what it was trained on and how well it does, in one page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hierlearn.hierarchy import Hierarchy
+
+
+def model_card(hierarchy: Hierarchy, config: Mapping[str, Any]) -> str:
+    """Return the card as Markdown, from what stands in the configuration."""
+    data: Mapping[str, Any] = config.get("data", {})
+    recipe: Mapping[str, Any] = config.get("recipe", {})
+    lines = [
+        "---",
+        f"license: {config.get('license') or 'unknown'}",
+        "library_name: hierlearn",
+        "---",
+        "",
+        f"# {config.get('name') or 'A hierlearn model'}",
+        "",
+        f"Assigns rows to {len(hierarchy):,} classes in {hierarchy.depth} levels "
+        f"({'a tree' if hierarchy.is_tree else 'a DAG'}, {len(hierarchy.leaves):,} leaves).",
+        "",
+        "```python",
+        "from hierlearn import HierarchicalClassifier",
+        "",
+        'HierarchicalClassifier.load("this folder").predict(rows)',
+        "```",
+        "",
+        "## Trained on",
+        "",
+        *(f"- {key.replace('_', ' ')}: {show(value)}" for key, value in data.items()),
+        "",
+        "## How",
+        "",
+        *(f"- {key.replace('_', ' ')}: {show(value)}" for key, value in recipe.items()),
+        f"- link {config['link']}, decoder {config['decoder']['name']}",
+        f"- network {config['network']['name']} with {show(config['network']['options'])}",
+    ]
+    for split, figures in config.get("metrics", {}).items():
+        lines += ["", f"## On the {split} rows", "", "| metric | value |", "|---|---|"]
+        lines += [f"| {name} | {show(value)} |" for name, value in figures.items()]
+    versions = ", ".join(f"{k} {v}" for k, v in config.get("versions", {}).items())
+    lines += ["", f"Hierarchy {hierarchy.fingerprint[:16]}. {versions}".rstrip(), ""]
+    return "\n".join(lines)
+
+
+def show(value: Any) -> str:
+    """Write a value for people."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {show(one)}" for key, one in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(show, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

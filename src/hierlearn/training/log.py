@@ -1,0 +1,92 @@
+"""The log of a training: a JSON line an epoch, and TensorBoard where it is asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.errors import HierlearnError
+from hierlearn.files import atomic_write, cannot_write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+class EpochLog:
+    """Epoch records, appended to a file as they come.
+
+    Args:
+        path: the file of JSON lines.
+        epochs: how many epochs of an earlier run to keep; the lines after them are dropped.
+        tensorboard: also write the figures for TensorBoard beside the file.
+    """
+
+    def __init__(self, path: Path, *, epochs: int = 0, tensorboard: bool = False) -> None:
+        self.path = path
+        kept = [record for record in read_log(path) if record["epoch"] <= epochs]
+        with atomic_write(path) as file:
+            file.writelines(json_line(record) for record in kept)
+        self._writer = summary_writer(path.parent / "tensorboard") if tensorboard else None
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        """Append the record of an epoch."""
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json_line(record))
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
+        if self._writer is not None:
+            for name, value in scalars(record).items():
+                self._writer.add_scalar(name, value, record["epoch"])
+            self._writer.flush()
+
+
+def json_line(record: Mapping[str, Any]) -> str:
+    """Return a record as a line of JSON, with null for a metric that is not defined."""
+    valid = {
+        name: [None if value != value else value for value in values]
+        for name, values in record.get("valid", {}).items()
+    }
+    return json.dumps({**record, **({"valid": valid} if valid else {})}, allow_nan=False) + "\n"
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a log; a last line that was cut off is left out."""
+    records: list[dict[str, Any]] = []
+    if not path.is_file():
+        return records
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return records
+
+
+def scalars(record: dict[str, Any]) -> dict[str, float]:
+    """Return the single numbers of a record by name."""
+    found = {"learning rate": record["learning_rate"]}
+    for name, values in {"loss": record["loss"], **record.get("valid", {})}.items():
+        for member, value in enumerate(values):
+            if value is not None:  # of a model that has stopped
+                found[name if len(values) == 1 else f"{name}/{member}"] = value
+    for level, value in enumerate(record.get("selected_by_level", ()), start=1):
+        found[f"selected/level {level}"] = value
+    return found
+
+
+def summary_writer(folder: Path) -> Any:
+    """Return TensorBoard's writer, or say what to install."""
+    return find_tensorboard()(str(folder))
+
+
+def find_tensorboard() -> Any:
+    """Return the class of TensorBoard's writer, or say what to install."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise HierlearnError(
+            "TensorBoard is not installed; install it with: pip install 'hierlearn[track]'"
+        ) from None
+    return SummaryWriter

@@ -1,0 +1,206 @@
+"""Processes: the part of this process in a training of one or many, started by torchrun.
+
+Every process takes its share of the rows of a batch; gradients are averaged by torch's
+DistributedDataParallel, over gloo on the CPU and nccl on graphics processors. Where one of them
+dies, the others say so and end; torchrun may start them all again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import distributed
+
+from hierlearn.errors import HierlearnError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+
+JOINED = itertools.count()  # how many times this process has joined the others
+# Groups that an error ended, where ``leave`` could not meet the others: never let go of, since
+# the wrapper of a network would be the last to hold one and could wait for its threads for ever.
+KEPT: list[Any] = []
+
+
+class LostProcessError(HierlearnError):
+    """Another process of the job died."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Which process this is.
+
+    Attributes:
+        rank: its number, from 0.
+        world: how many there are.
+        device: where this one computes.
+    """
+
+    rank: int
+    world: int
+    device: torch.device
+
+    @property
+    def writes(self) -> bool:
+        """Whether this process writes files and shows progress."""
+        return self.rank == 0
+
+    def share(self, index: Tensor) -> Tensor:
+        """Return this process's rows of a batch; index is (..., n)."""
+        return index[..., self.rank :: self.world]
+
+    def total(self, count: int | Tensor) -> Tensor:
+        """Return the sum of a count over all processes."""
+        # A copy: the sum is made in place, and the caller still needs its own count.
+        value = torch.as_tensor(count, dtype=torch.float64).to(self.device, copy=True)
+        if self.world > 1:
+            distributed.all_reduce(value)
+        return value
+
+    def agree(self, value: bool) -> bool:
+        """Return what the first process says."""
+        if self.world == 1:
+            return value
+        said = torch.tensor(float(value), device=self.device)
+        distributed.broadcast(said, 0)
+        return bool(said.item())
+
+    def wait(self) -> None:
+        """Wait until every process is here."""
+        if self.world > 1:
+            distributed.barrier()
+
+
+def find_device(name: str, local_rank: int = 0) -> torch.device:
+    """Return the device of a name; "auto" is a graphics processor where there is one."""
+    if name == "auto":
+        name = f"cuda:{local_rank}" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise HierlearnError(f"{name!r} is no device; use auto, cpu or cuda") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise HierlearnError("there is no CUDA device here; use device=cpu")
+    return device
+
+
+@contextmanager
+def processes(device: str = "auto") -> Iterator[Processes]:
+    """Join the processes that torchrun started, and leave them at the end; alone without it."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1 or distributed.is_initialized():
+        ready = distributed.is_initialized()
+        rank = distributed.get_rank() if ready else 0
+        yield Processes(rank, distributed.get_world_size() if ready else 1, find_device(device))
+        return
+    here = find_device(device, int(os.environ.get("LOCAL_RANK", "0")))
+    if here.type == "cuda":
+        torch.cuda.set_device(here)
+    rank = int(os.environ.get("RANK", "0"))
+    with heeding_the_end(rank):
+        try:
+            join("nccl" if here.type == "cuda" else "gloo")
+            yield Processes(rank, world, here)
+            leave()
+        except (RuntimeError, distributed.DistError) as error:
+            if not is_loss(error):
+                raise
+            raise lost(rank, error) from error
+        finally:
+            if distributed.is_initialized():
+                KEPT.append(distributed.group.WORLD)
+                distributed.destroy_process_group()
+
+
+def join(backend: str) -> None:
+    """Meet the other processes under a name that no earlier meeting has used.
+
+    The store of torchrun outlives a restart, and holds the addresses of processes that are gone.
+    """
+    from torch.distributed import distributed_c10d
+    from torch.distributed.rendezvous import rendezvous
+
+    store, rank, world = next(rendezvous("env://"))
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    fresh = distributed_c10d.PrefixStore(f"hierlearn/{attempt}/{next(JOINED)}", store)
+    distributed.init_process_group(backend, store=fresh, rank=rank, world_size=world)
+
+
+def leave() -> None:
+    """Part from the other processes when the work is done.
+
+    The destructor of a gloo group holds the interpreter's lock while it waits for the group's
+    threads, and a thread that is still letting go of its last message wants that lock. So the last
+    message is kept until the group is gone.
+    """
+    last = distributed.barrier(async_op=True)
+    if last is not None:
+        last.wait()
+    distributed.destroy_process_group()
+    del last
+
+
+def is_loss(error: BaseException) -> bool:
+    """Whether an error tells that another process cannot be reached; gloo has no class for it."""
+    words = str(error).lower()
+    return isinstance(error, distributed.DistError) or any(
+        word in words for word in ("gloo", "nccl", "connection")
+    )
+
+
+def lost(rank: int, error: BaseException, where: str = "") -> LostProcessError:
+    """Word the loss of another process."""
+    reason = str(error).splitlines()[0].split(". ")[0]
+    return LostProcessError(
+        f"process {rank} lost touch with another one{where}; go on from the last checkpoint "
+        f"with --resume ({reason})"
+    )
+
+
+@contextmanager
+def heeding_the_end(rank: int) -> Iterator[None]:
+    """Say what to do when torchrun ends this process, since it lost another one.
+
+    It may do so before this process has noticed the loss and told of it. A thread listens, since
+    the main one may wait for the others just then. A handler of one's own is left in place.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    before = signal.set_wakeup_fd(write)
+    thread = threading.Thread(target=end_with_a_word, args=(read, rank), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.close(write)
+        thread.join()
+        os.close(read)
+
+
+def end_with_a_word(read: int, rank: int) -> None:
+    """Read the numbers of signals from a pipe; end the process at the one that asks for it."""
+    while got := os.read(read, 1):
+        if got[0] == signal.SIGTERM:
+            sentence = (
+                f"process {rank} was told to stop, as torchrun does where another one is lost; "
+                f"go on from the last checkpoint with --resume\n"
+            )
+            os.write(2, sentence.encode())
+            os._exit(128 + signal.SIGTERM)

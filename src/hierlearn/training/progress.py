@@ -1,0 +1,61 @@
+"""A progress bar over the steps of a training, with the main metric in it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Progress:
+    """What a trainer reports to; shows nothing until ``shown_on`` gives it a bar."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+
+    def step(self, done: int) -> None:
+        """Move the bar."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done)
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Show the figures of an epoch."""
+        if self._bar is None:
+            return
+        figures = {"loss": record["loss"], **record.get("valid", {})}
+        shown = ", ".join(f"{name} {mean(values):.4f}" for name, values in figures.items())
+        self._bar.update(self._task, figures=f"epoch {record['epoch']}: {shown}")
+
+
+def mean(values: list[float | None]) -> float:
+    """Return the mean over the models that have not stopped."""
+    running = [value for value in values if value is not None]
+    return sum(running) / len(running)
+
+
+@contextmanager
+def progress_bar(what: str, steps: int, done: int = 0, *, show: bool = True) -> Iterator[Progress]:
+    """Show a bar on the terminal while a training runs; nothing where there is no terminal."""
+    progress = Progress()
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not show or not console.is_terminal:
+        yield progress
+        return
+    from rich import progress as rich
+
+    columns = (
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TimeRemainingColumn(),
+        rich.TextColumn("{task.fields[figures]}", markup=False),
+    )
+    with rich.Progress(*columns, console=console, transient=True) as bar:
+        progress._bar = bar
+        progress._task = bar.add_task(what, total=steps, completed=done, figures="")
+        yield progress

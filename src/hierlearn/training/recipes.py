@@ -1,0 +1,136 @@
+"""Recipes: named combinations of loss, link, decoder and settings, and which one fits the data.
+
+paper  the paper's HCL as printed: independent sigmoids, floor 0, the most probable of all classes
+hcl    HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
+max    half cross entropy, half MCLoss, read by the maximum over descendants
+flat   cross entropy, read by the maximum over descendants: the baseline to beat
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.links import LINKS, SoftmaxLink
+from hierlearn.losses import LOSSES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.labels import Labels
+    from hierlearn.links import Link
+    from hierlearn.losses import Loss
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A loss, how its logits are read, how a decision is made, and how to train.
+
+    Attributes:
+        loss: a name of LOSSES.
+        loss_options: its options.
+        link: how to read the logits when predicting; None for the loss's own link, or the max
+            link where that is not coherent.
+        decoder: a name of DECODERS; None for the leaf of one path a row, the coherent set of many,
+            and stopping where rows may have none.
+        settings: changes to the default settings.
+        about: one sentence.
+    """
+
+    loss: str
+    about: str
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    link: str | None = None
+    decoder: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+RECIPES: dict[str, Recipe] = {
+    "paper": Recipe(
+        "hcl-paper",
+        "the paper's HCL as printed",
+        link="sigmoid",
+        decoder="argmax",
+        settings={"prior_bias": False, "schedule": "constant"},
+    ),
+    "hcl": Recipe(
+        "hcl",
+        "HCL on a softmax over the terminal classes: for one path a row",
+        loss_options={
+            "link": "softmax",
+            "scope": "ancestors",
+            "floor": 0.3,
+            "normalize": "mean",
+        },
+    ),
+    "max": Recipe(
+        "mixed",
+        "half cross entropy, half MCLoss, read by the maximum over descendants: for many labels",
+        link="max",
+    ),
+    "flat": Recipe(
+        "bce",
+        "cross entropy, read by the maximum over descendants: the baseline to beat",
+        link="max",
+    ),
+}
+
+
+def find_recipe(name: str) -> Recipe:
+    """Return a recipe by its name."""
+    if name not in RECIPES:
+        raise HierlearnError(unknown_name("recipe", name, ["auto", *RECIPES]))
+    return RECIPES[name]
+
+
+def choose_recipe(labels: Labels) -> tuple[str, str]:
+    """Return the name of the recipe that fits the training labels, and why."""
+    import numpy as np
+
+    ends = np.diff(labels.terminal[0])
+    several = int(np.sum(ends > 1))
+    if several:
+        return "max", f"{several:,} of {len(ends):,} training rows have several labels"
+    without = int(np.sum(ends == 0))
+    if without and labels.below == "negative":  # under "unknown" they say nothing at all
+        return "max", f"{without:,} of {len(ends):,} training rows have no label"
+    return "hcl", f"every {'labelled ' * bool(without)}training row has one path"
+
+
+def build_loss(name: str, hierarchy: Hierarchy, terminals: Sequence[int], **options: Any) -> Loss:
+    """Make a loss of LOSSES; softmax losses learn which inner classes are terminal."""
+    if name not in LOSSES:
+        raise HierlearnError(unknown_name("loss", name, LOSSES))
+    make = LOSSES[name]
+    asked = ", ".join(f"{option}={value!r}" for option, value in options.items())
+    known = inspect.signature(make.func if isinstance(make, partial) else make).parameters
+    for option in options:
+        if option not in known or option in ("hierarchy", "reduction", "validate"):
+            taken = [one for one in known if one not in ("hierarchy", "reduction", "validate")]
+            raise HierlearnError(unknown_name(f"option of {name}", option, taken))
+    if "terminals" in known:
+        options.setdefault("terminals", list(terminals))
+    if options.get("link") == "softmax":
+        options["link"] = SoftmaxLink(hierarchy, list(terminals))
+    try:
+        return make(hierarchy, **options)
+    except TypeError as error:
+        raise HierlearnError(f"loss {name} does not take {asked}: {error}") from None
+
+
+def build_link(name: str, hierarchy: Hierarchy, terminals: Sequence[int]) -> Link:
+    """Make a link of LINKS."""
+    if name not in LINKS:
+        raise HierlearnError(unknown_name("link", name, LINKS))
+    if name == "softmax":
+        return SoftmaxLink(hierarchy, list(terminals))
+    return LINKS[name](hierarchy)
+
+
+def link_name(link: Link) -> str:
+    """Return the name under which a link stands in LINKS."""
+    return next(name for name, kind in LINKS.items() if type(link) is kind)

@@ -1,0 +1,121 @@
+"""Rows: the inputs, targets and masks of some rows as tensors, a batch at a time.
+
+A small dataset lives on the device as a whole, and shuffling is an index: no worker processes, no
+copies a row. The targets of a large one are made a batch at a time from the sparse labels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hierlearn.errors import DataError
+from hierlearn.models.sparse import SparseRows
+from hierlearn.training.seeds import epoch_order
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from hierlearn.labels import Labels
+
+DENSE = 1 << 30  # entries of targets that may live on the device
+
+
+class Rows:
+    """N rows ready for a network.
+
+    Args:
+        inputs: (N, D) array or tensor, or a SciPy sparse matrix.
+        labels: the labels of the rows.
+        device: where the tensors live.
+        weights: (N,) how much each row counts; None for all alike.
+        dense: how many entries of targets may live on the device.
+    """
+
+    def __init__(
+        self,
+        inputs: Any,
+        labels: Labels,
+        device: torch.device,
+        weights: NDArray[np.float64] | None = None,
+        dense: int = DENSE,
+    ) -> None:
+        if inputs.shape[0] != len(labels):
+            raise DataError(f"inputs have {inputs.shape[0]} rows but labels have {len(labels)}")
+        self.labels = labels
+        self.device = device
+        self.inputs = as_rows(inputs, device)
+        self.weights = (
+            None if weights is None else torch.as_tensor(weights, dtype=torch.float32).to(device)
+        )
+        small = len(labels) * len(labels.hierarchy) <= dense
+        self._targets = labels.targets().to(device) if small else None
+        partial = labels.below == "unknown"
+        self._mask = labels.mask().to(device) if small and partial else None
+        self._partial = partial
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, index: Tensor) -> tuple[Tensor | SparseRows, Tensor, Tensor | None]:
+        """Return inputs, targets and mask of the rows ``index``: (n,), or (M, n) for members."""
+        index = index.to(self.device)
+        if isinstance(self.inputs, SparseRows):
+            x: Tensor | SparseRows = self.inputs.take(index)
+        else:
+            x = self.inputs[index]
+        return x, self.targets(index), self.mask(index)
+
+    def order(self, seeds: list[int], epoch: int) -> Tensor:
+        """Return (M, N) the order in which the model of each seed reads the rows in an epoch."""
+        return epoch_order(seeds, len(self), epoch)
+
+    def digest(self) -> str:
+        """Return a checksum by which a training that goes on knows its rows again."""
+        held, sums = self.inputs, hashlib.sha256()
+        if isinstance(held, SparseRows):
+            parts = [held.offsets, held.columns, held.values]
+        else:
+            parts = [held]
+        for part in parts:
+            sums.update(part.cpu().numpy().tobytes())
+        sums.update(np.concatenate([*self.labels.annotated]).tobytes())
+        return sums.hexdigest()
+
+    def targets(self, index: Tensor) -> Tensor:
+        """Return the bool targets of some rows."""
+        if self._targets is not None:
+            return self._targets[index]
+        return self._made(self.labels.targets(flat_numbers(index)), index)
+
+    def mask(self, index: Tensor) -> Tensor | None:
+        """Return which targets of some rows are known; None where all are."""
+        if not self._partial:
+            return None
+        if self._mask is not None:
+            return self._mask[index]
+        return self._made(self.labels.mask(flat_numbers(index)), index)
+
+    def _made(self, dense: Tensor, index: Tensor) -> Tensor:
+        return dense.view(*index.shape, -1).to(self.device)
+
+
+def flat_numbers(index: Tensor) -> NDArray[np.int64]:
+    """Return row numbers for NumPy."""
+    return np.asarray(index.reshape(-1).cpu().numpy(), dtype=np.int64)
+
+
+def as_rows(
+    inputs: Any, device: torch.device, dtype: torch.dtype = torch.float32
+) -> Tensor | SparseRows:
+    """Return inputs as float32, or what that is in another type, on a device; sparse stays so."""
+    if hasattr(inputs, "tocsr"):
+        inputs = SparseRows.from_scipy(inputs)
+    if isinstance(inputs, SparseRows):
+        return replace(inputs, values=inputs.values.to(dtype)).to(device)
+    return torch.as_tensor(inputs, dtype=torch.float32).to(device, dtype)

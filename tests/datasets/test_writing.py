@@ -1,0 +1,58 @@
+"""Tables written some rows at a time appear whole or not at all."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from hierlearn.datasets import writing
+from hierlearn.datasets.writing import check_ending, table_writer
+from hierlearn.errors import DataError
+
+PARTS = [{"a": [1, 2], "b": ["x", "y,z"], "c": [0.123456789, 1.0], "d": [True, False]}] * 3
+
+
+def write(path):
+    with table_writer(path, ["b", "a", "c", "d"]) as append:
+        for part in PARTS:
+            append(part)
+            assert not path.exists()
+
+
+def test_csv_and_tsv(tmp_path):
+    write(tmp_path / "out.csv")
+    write(tmp_path / "out.tsv")
+    row = 'x,1,0.123457,true\n"y,z",2,1,false\n'
+    assert (tmp_path / "out.csv").read_text() == "b,a,c,d\n" + row * 3
+    assert (tmp_path / "out.tsv").read_text().splitlines()[2] == "y,z\t2\t1\tfalse"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.tsv"]
+
+
+def test_parquet_by_row_groups(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "ROWS", 4)
+    path = tmp_path / "out.parquet"
+    write(path)
+    table = pq.read_table(path)
+    assert table.column_names == ["b", "a", "c", "d"]
+    assert table.to_pydict()["c"] == [0.123456789, 1.0] * 3
+    assert table.schema.field("d").type == "bool"
+    assert pq.ParquetFile(path).metadata.num_row_groups == 2
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_an_error_on_the_way_leaves_what_was_there(tmp_path, name):
+    path = tmp_path / name
+    path.write_text("old")
+
+    def fail_midway():
+        with table_writer(path, ["a"]) as append:
+            append({"a": [1]})
+            raise DataError("a bad row")
+
+    with pytest.raises(DataError, match="a bad row"):
+        fail_midway()
+    assert path.read_text() == "old"
+    assert [one.name for one in tmp_path.iterdir()] == [name]
+
+
+def test_an_unknown_ending_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"cannot write the ending '\.xlsx'; known: \.csv, \.tsv"):
+        check_ending(tmp_path / "out.xlsx")

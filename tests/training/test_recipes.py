@@ -1,0 +1,99 @@
+"""Recipes: each makes its loss on any hierarchy, and "auto" fits the labels."""
+
+import pytest
+
+from hierlearn import Hierarchy, Labels
+from hierlearn.decoding import DECODERS
+from hierlearn.errors import HierlearnError
+from hierlearn.links import LINKS, MaxLink, SoftmaxLink
+from hierlearn.losses import LOSSES, HCLLoss, MixedLoss
+from hierlearn.training import RECIPES, Settings
+from hierlearn.training.recipes import (
+    build_link,
+    build_loss,
+    choose_recipe,
+    find_recipe,
+    link_name,
+)
+from training.problems import TREE
+
+DAG = Hierarchy.from_parents({"a": [], "b": [], "c": ["a", "b"], "d": ["a"]})
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("hierarchy", [TREE, DAG], ids=["tree", "DAG"])
+def test_every_recipe_can_be_made(name, hierarchy):
+    recipe = find_recipe(name)
+    build_loss(recipe.loss, hierarchy, [0], **recipe.loss_options)
+    assert recipe.link is None or recipe.link in LINKS
+    assert recipe.decoder is None or recipe.decoder in DECODERS
+    Settings.from_dict(recipe.settings)
+    assert recipe.about
+
+
+def test_the_recipes_are_what_they_say():
+    paper = build_loss(RECIPES["paper"].loss, TREE, [])
+    assert isinstance(paper, HCLLoss)
+    assert (paper.floor, paper.scope, paper.curriculum) == (0.0, "levels", "batch")
+    hcl = build_loss(RECIPES["hcl"].loss, TREE, [0], **RECIPES["hcl"].loss_options)
+    assert isinstance(hcl.link, SoftmaxLink)
+    assert 0 in hcl.link.terminals.tolist()
+    assert (hcl.floor, hcl.scope, hcl.normalize) == (0.3, "ancestors", "mean")
+    assert isinstance(build_loss(RECIPES["max"].loss, TREE, []), MixedLoss)
+    assert RECIPES["max"].link == RECIPES["flat"].link == "max"
+
+
+@pytest.mark.parametrize(
+    ("rows", "below", "name", "why"),
+    [
+        ([["a"], ["a/b"]], "negative", "hcl", "every training row has one path"),
+        ([["a"], ["a/c", "f"]], "negative", "max", "1 of 2 training rows have several labels"),
+        ([["a"], [], []], "negative", "max", "2 of 3 training rows have no label"),
+        ([["a"], [], []], "unknown", "hcl", "every labelled training row has one path"),
+    ],
+)
+def test_auto_looks_at_the_labels(rows, below, name, why):
+    assert choose_recipe(Labels(rows, TREE, below=below)) == (name, why)
+
+
+def test_losses_of_terminals_learn_which_they_are():
+    loss = build_loss("leaf-ce", TREE, [0, 3])
+    assert {0, 3} <= set(loss.link.terminals.tolist())
+    assert build_loss("hcl", TREE, [0], link="softmax").link.terminals.tolist()[0] == 0
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_links_by_name_and_back(name):
+    link = build_link(name, TREE, [0])
+    assert link_name(link) == name
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda: find_recipe("flatt"), "unknown recipe 'flatt'; did you mean 'flat'"),
+        (lambda: build_loss("bcee", TREE, []), "unknown loss 'bcee'; did you mean 'bce'"),
+        (
+            lambda: build_loss("hcl", TREE, [], flor=0.1),
+            "unknown option of hcl 'flor'; did you mean 'floor'",
+        ),
+        (
+            lambda: build_loss("hcl-paper", TREE, [], flor=0.1),
+            "unknown option of hcl-paper 'flor'; did you mean 'floor'",
+        ),
+        (lambda: build_loss("bce", TREE, [], reduction="sum"), "unknown option of bce 'reduction'"),
+        (lambda: build_link("soft", TREE, []), "unknown link 'soft'"),
+    ],
+)
+def test_unknown_names_are_worded(act, message):
+    with pytest.raises(HierlearnError, match=message):
+        act()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_can_be_made_by_name(name):
+    assert build_loss(name, TREE, [0]).link is not None
+
+
+def test_a_loss_reads_its_own_link():
+    assert isinstance(build_loss("mcloss", TREE, []).link, MaxLink)

@@ -1,0 +1,339 @@
+"""From every checkpoint a training ends in the same weights, bit for bit; others are refused."""
+
+import hashlib
+import shutil
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy import Hierarchy
+from hierlearn.losses import CollapseWarning
+from hierlearn.training import train
+from hierlearn.training.checkpoint import CheckpointError, Checkpoints, read_tensors, write_tensors
+from training.problems import (
+    TREE,
+    assert_identical,
+    partial_problem,
+    plan,
+    problem,
+    read_records,
+    state,
+    texts,
+    trainer_of,
+)
+
+SOFT = {"link": "softmax", "scope": "ancestors", "curriculum": "epoch", "floor": 0.3}
+CASES = {
+    "dropout": (problem, {"loss": "bce", "dropout": 0.5, "epochs": 3}),
+    "in the midst of epochs": (
+        problem,
+        {"loss": "hcl", "dropout": 0.5, "checkpoint_every": 2, "epochs": 3},
+    ),
+    "an epoch curriculum, stacked, stopping early": (
+        lambda: problem(rows=80, spread=1.0),
+        {
+            "loss": "hcl",
+            "options": SOFT,
+            "dropout": 0.3,
+            "seeds": 2,
+            "checkpoint_every": 3,
+            "patience": 1,
+            "metric": "hit@1",
+            "epochs": 6,
+            "learning_rate": 0.02,
+        },
+    ),
+    "a mask, a mixed loss with a curriculum": (
+        partial_problem,
+        {
+            "loss": "mixed",
+            "options": {"parts": {"bce": 0.5, "hcl": 0.5}},
+            "below": "unknown",
+            "dropout": 0.3,
+            "checkpoint_every": 4,
+            "epochs": 2,
+        },
+    ),
+    "texts": (texts, {"loss": "leaf-ce", "dropout": 0.3, "network": "token-bag", "epochs": 2}),
+}
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_checkpoint_goes_on_bit_for_bit(tmp_path, case):
+    make, options = CASES[case]
+    dataset, chosen = make(), plan(**options, keep=1000)
+    whole = train(dataset, chosen, out=tmp_path / "whole", show=False)
+    paths = Checkpoints(tmp_path / "whole" / "checkpoints").paths()
+    assert len(paths) >= 2
+    for number, path in enumerate(paths):
+        out = tmp_path / str(number)
+        (out / "checkpoints").mkdir(parents=True)
+        shutil.copy(path, out / "checkpoints")
+        shutil.copy(tmp_path / "whole" / "log.jsonl", out)  # it may be ahead of the checkpoint
+        before = digest(path)
+        model = train(dataset, chosen, out=out, resume=True, show=False)
+        for name in ("model.safetensors", "hierarchy.json"):
+            assert digest(out / name) == digest(tmp_path / "whole" / name)
+        assert read_records(out) == read_records(tmp_path / "whole")
+        assert digest(out / "checkpoints" / path.name) == before
+        assert model.config["training"] == whole.config["training"]
+        shutil.rmtree(out)
+
+
+def test_weights_of_rows_go_on_too(tmp_path):
+    dataset, weights = problem(), np.random.default_rng(0).uniform(0, 2, 60)
+    chosen = plan("hcl", dropout=0.3, keep=9)
+    train(dataset, chosen, out=tmp_path / "whole", weights=weights, show=False)
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    (tmp_path / "cut" / "config.json").unlink()
+    for path in Checkpoints(tmp_path / "cut" / "checkpoints").paths()[1:]:
+        path.unlink()
+    train(dataset, chosen, out=tmp_path / "cut", weights=weights, resume=True, show=False)
+    assert digest(tmp_path / "cut" / "model.safetensors") == digest(
+        tmp_path / "whole" / "model.safetensors"
+    )
+    (tmp_path / "cut" / "config.json").unlink()
+    with pytest.raises(CheckpointError, match="was trained on other rows; train anew"):
+        train(dataset, chosen, out=tmp_path / "cut", weights=2 * weights, resume=True, show=False)
+
+
+class Elsewhere(torch.nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.first, self.noise = torch.nn.Linear(5, width), torch.nn.Dropout(0.5)
+        self.last = torch.nn.Linear(width, 12)
+
+    def forward(self, x):
+        return self.last(self.noise(self.first(x).relu()))
+
+
+def elsewhere(folder, width=8):
+    torch.manual_seed(3)
+    save = Checkpoints(folder, keep=9).save
+    return trainer_of(problem(), plan("hcl"), network=Elsewhere(width), save=save)
+
+
+def test_a_network_from_elsewhere_goes_on_bit_for_bit(tmp_path):
+    whole = elsewhere(tmp_path / "whole")
+    whole.train()
+    cut = elsewhere(tmp_path / "cut")
+    cut.train_epoch()
+    again = elsewhere(tmp_path / "again")
+    torch.rand(5)  # whatever torch's own generator did in between
+    again.go_on(Checkpoints(tmp_path / "cut").latest())
+    again.train()
+    assert_identical(state(again), state(whole))
+    wider = elsewhere(tmp_path / "wide", width=9)
+    with pytest.raises(CheckpointError, match=r"does not fit this network.*train anew in another"):
+        wider.go_on(Checkpoints(tmp_path / "cut").latest())
+
+
+def test_the_best_weights_in_a_checkpoint_file_are_not_written_to(tmp_path):
+    chosen = plan(patience=9, metric="au-prc", epochs=6, learning_rate=0.02)
+    trainer = trainer_of(problem(), chosen, save=Checkpoints(tmp_path, 9).save)
+    trainer.train_epoch()
+    path = Checkpoints(tmp_path).paths()[0]
+    before = digest(path)
+    again = trainer_of(problem(), chosen)
+    again.go_on(Checkpoints(tmp_path).latest())
+    first = {name: value.clone() for name, value in again.best.weights.items()}
+    again.train()
+    assert again.best_epoch[0] > 1
+    assert not torch.equal(first["head.weight"], again.best.weights["head.weight"])
+    assert digest(path) == before
+
+
+def test_classes_selected_before_the_cut_are_not_called_left_out(tmp_path):
+    chosen = plan("hcl-paper", epochs=1, checkpoint_every=4, batch_size=4)
+    warned = []
+    for resumed in (False, True):
+        trainer = trainer_of(problem(), chosen, save=Checkpoints(tmp_path, 99).save)
+        if resumed:
+            Checkpoints(tmp_path).paths()[-1].unlink()
+            trainer.go_on(Checkpoints(tmp_path).latest())
+            assert trainer.step == 8
+            assert trainer.losses[0].ever_selected.any()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", CollapseWarning)
+            trainer.train()
+        warned.append([str(one.message) for one in caught])
+    assert warned[0] == warned[1]
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """A training that was cut after its second epoch of three."""
+    folder = tmp_path_factory.mktemp("begun")
+    train(problem(), plan("hcl"), out=folder, show=False)
+    (folder / "config.json").unlink()
+    Checkpoints(folder / "checkpoints").paths()[-1].unlink()
+    return folder
+
+
+@pytest.fixture
+def cut(begun, tmp_path):
+    return shutil.copytree(begun, tmp_path / "cut")
+
+
+def go_on(folder, dataset=None, chosen=None, **options):
+    dataset = problem() if dataset is None else dataset
+    return train(dataset, chosen or plan("hcl"), out=folder, resume=True, show=False, **options)
+
+
+def refusal(folder, *given):
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(CheckpointError) as caught:
+        go_on(folder, *given)
+    assert sorted(folder.rglob("*")) == before  # nothing was written
+    return str(caught.value).replace(str(folder), "FOLDER")
+
+
+def test_it_goes_on_at_all(cut):
+    assert go_on(cut).config["training"]["steps"] == 15
+
+
+def test_another_hierarchy_is_refused(cut):
+    dataset = problem()
+    names = {name: name.upper() for name in dataset.hierarchy.names}
+    parents = {
+        names[name]: [names[dataset.hierarchy.names[p]] for p in dataset.hierarchy.parents(number)]
+        for number, name in enumerate(dataset.hierarchy.names)
+    }
+    other = Hierarchy.from_parents(parents)
+    labels = [[names[label] for label in row] for row in dataset.labels]
+    assert refusal(cut, replace(dataset, hierarchy=other, labels=labels)) == (
+        f"FOLDER/checkpoints/step-000000000010.safetensors is of another hierarchy: fingerprint "
+        f"{dataset.hierarchy.fingerprint[:12]}, this one has {other.fingerprint[:12]}"
+    )
+
+
+def test_other_rows_labels_and_validation_rows_are_refused(cut):
+    dataset = problem()
+    sentence = (
+        "FOLDER/checkpoints/step-000000000010.safetensors was trained on other rows; train anew "
+        "in another folder"
+    )
+    inputs = dataset.inputs.copy()
+    inputs[dataset.splits["train"][0], 0] += 1
+    assert refusal(cut, replace(dataset, inputs=inputs)) == sentence
+    labels = [list(row) for row in dataset.labels]
+    row = dataset.splits["train"][0]
+    labels[row] = ["c3"] if labels[row] != ["c3"] else ["c4"]
+    assert refusal(cut, replace(dataset, labels=labels)) == sentence
+    fewer = {**dataset.splits, "valid": dataset.splits["valid"][1:]}
+    assert refusal(cut, replace(dataset, splits=fewer)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        (plan("hcl", epochs=4), "epochs=3, now epochs=4"),
+        (plan("hcl", learning_rate=0.1), "learning_rate=0.001, now learning_rate=0.1"),
+        (plan("bce"), "loss=hcl, now loss=bce"),
+        (plan("hcl", options={"floor": 0.2}), "loss_options={}, now loss_options={'floor': 0.2}"),
+        (plan("hcl", seeds=2), "seeds=1, now seeds=2"),
+    ],
+)
+def test_another_plan_is_refused(cut, chosen, words):
+    assert refusal(cut, None, chosen) == (
+        f"FOLDER/checkpoints/step-000000000010.safetensors was trained with {words}; use the "
+        f"same, or train anew in another folder"
+    )
+
+
+def test_what_may_change_from_one_attempt_to_the_next(cut):
+    model = go_on(cut, None, plan("hcl", checkpoint_every=3, keep=5))
+    assert model.config["training"]["steps"] == 15
+
+
+def test_plain_values_in_any_guise_are_the_same_plan(tmp_path):
+    first = plan("level-weighted", options={"weights": (1.0, 0.5)})
+    train(problem(), first, out=tmp_path, show=False)
+    (tmp_path / "config.json").unlink()
+    listed = plan("level-weighted", options={"weights": [1.0, 0.5]})
+    assert go_on(tmp_path, None, listed).config["training"]["steps"] == 15
+    assert go_on(tmp_path, None, first).config["training"]["steps"] == 15  # finished by now
+
+
+def test_options_that_no_file_can_hold_are_refused_before_the_work(tmp_path):
+    chosen = plan("hcl", options={"threshold": lambda _: 3.0})
+    with pytest.raises(HierlearnError, match="loss_options cannot be written as JSON"):
+        train(problem(), chosen, out=tmp_path / "m", show=False)
+    assert train(problem(), chosen, show=False).config["settings"]["epochs"] == 3
+
+
+@pytest.mark.parametrize("length", [0, 4, 100, 3000])
+def test_a_truncated_checkpoint_is_refused_and_the_one_before_named(cut, length):
+    path = Checkpoints(cut / "checkpoints").paths()[-1]
+    older = path.with_name("step-000000000005.safetensors")
+    shutil.copy(path, older)
+    path.write_bytes(path.read_bytes()[:length])
+    said = refusal(cut)
+    assert said.startswith(f"FOLDER/checkpoints/{path.name} is damaged or truncated (")
+    assert said.endswith(
+        "); use an earlier one or train anew; remove it to go on from step-000000000005.safetensors"
+    )
+
+
+def test_a_checkpoint_from_elsewhere_is_refused(cut):
+    from safetensors.torch import save_file
+
+    path = Checkpoints(cut / "checkpoints").paths()[-1]
+    save_file({"a": torch.zeros(2)}, path)
+    assert refusal(cut) == f"FOLDER/checkpoints/{path.name} was not written by hierlearn"
+    save_file({"a": torch.zeros(2)}, path, {"hierlearn": "[1"})
+    assert refusal(cut) == f"FOLDER/checkpoints/{path.name} was not written by hierlearn"
+    write_tensors(path, {"a": torch.zeros(2)}, {"format": "hierlearn.model"})
+    assert refusal(cut) == f"FOLDER/checkpoints/{path.name} is no checkpoint of a training"
+    write_tensors(path, {"a": torch.zeros(2)}, {"format": "hierlearn.checkpoint"})
+    assert refusal(cut) == (
+        f"FOLDER/checkpoints/{path.name} does not tell its training; train anew in another folder"
+    )
+
+
+def test_a_checkpoint_without_its_weights_is_refused(cut):
+    path = Checkpoints(cut / "checkpoints").paths()[-1]
+    tensors, facts = read_tensors(path)
+    write_tensors(path, {k: v for k, v in tensors.items() if k != "network/head.bias"}, facts)
+    assert refusal(cut).startswith(
+        f"FOLDER/checkpoints/{path.name} does not fit this network, its losses or its optimiser ("
+    )
+
+
+# ---------------------------------------------------------------------- finished, or not begun
+
+
+def test_a_finished_training_is_loaded_and_only_with_the_same_plan(tmp_path):
+    said = []
+    first = train(problem(), plan("hcl"), out=tmp_path / "m", show=False)
+    again = go_on(tmp_path / "m", say=said.append)
+    assert said == [f"{tmp_path / 'm'} is finished already"]
+    assert_identical(state(again.network), state(first.network))
+    assert refusal(tmp_path / "m", None, plan("bce")).startswith(
+        "FOLDER was trained with loss=hcl, now loss=bce"
+    )
+    other = replace(partial_problem(), hierarchy=TREE)
+    assert refusal(tmp_path / "m", other).startswith("FOLDER is of another hierarchy: fingerprint")
+
+
+def test_a_model_that_was_saved_elsewhere_is_no_training_to_go_on_with(tmp_path):
+    train(problem(), plan("hcl"), show=False).save(tmp_path / "m")
+    assert refusal(tmp_path / "m") == (
+        "FOLDER does not tell its training; train anew in another folder"
+    )
+
+
+def test_resuming_nothing_begins(tmp_path):
+    assert go_on(tmp_path / "m").config["training"]["steps"] == 15
+    assert (tmp_path / "m" / "config.json").is_file()

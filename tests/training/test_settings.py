@@ -1,0 +1,82 @@
+"""Settings are plain values: what is refused, and the learning rate of each step by hand."""
+
+import json
+import math
+
+import pytest
+
+from hierlearn.errors import HierlearnError
+from hierlearn.training import Settings
+from hierlearn.training.settings import learning_rate
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 0}, "epochs must be at least 1, not 0"),
+        ({"epochs": 2.0}, "epochs must be a whole number, not 2.0"),
+        ({"batch_size": True}, "batch_size must be a whole number, not True"),
+        ({"seeds": 0}, "seeds must be at least 1, not 0"),
+        ({"validate_every": -1}, "validate_every must be at least 1, not -1"),
+        ({"keep": 0}, "keep must be at least 1, not 0"),
+        ({"patience": 0}, "patience must be at least 1, or None, not 0"),
+        ({"checkpoint_every": 0}, "checkpoint_every must be at least 1, or None, not 0"),
+        ({"seed": -1}, "seed must be at least 0, not -1"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0, not 0.0"),
+        ({"learning_rate": math.inf}, "learning_rate must be above 0, not inf"),
+        ({"learning_rate": math.nan}, "learning_rate must be above 0, not nan"),
+        ({"weight_decay": -0.1}, "weight_decay must be at least 0, not -0.1"),
+        ({"warmup": 1.0}, r"warmup must be in \[0, 1\), not 1.0"),
+        ({"clip": 0.0}, "clip must be above 0, or None, not 0.0"),
+        ({"clip": math.nan}, "clip must be above 0, or None, not nan"),
+        ({"prior_bias": "yes"}, "prior_bias must be true or false, not 'yes'"),
+        ({"schedule": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'"),
+        ({"precision": "fp16"}, "unknown precision 'fp16'"),
+        ({"metric": "hit@2"}, "unknown metric 'hit@2'; did you mean"),
+        ({"metric": "mean-level"}, "metric 'mean-level' is no single number to improve"),
+        ({"metric": "level-accuracy"}, "metric 'level-accuracy' is no single number to improve"),
+        ({"learning_rates": 0.1}, "unknown setting 'learning_rates'; did you mean 'learning_rate'"),
+        ({"learning_rate": "fast"}, "a setting is no number: learning_rate='fast'"),
+    ],
+)
+def test_what_is_refused(changes, message):
+    with pytest.raises(HierlearnError, match=message):
+        Settings.from_dict(changes)
+    if "learning_rate" not in message or "number" not in message:
+        with pytest.raises(HierlearnError, match=message):
+            Settings().with_changes(**changes)
+
+
+def test_plain_values_and_back():
+    settings = Settings(epochs=3, clip=1.0, patience=2)
+    assert Settings.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
+    assert settings.with_changes(epochs=4).epochs == 4
+    assert settings.epochs == 3
+
+
+def test_whole_numbers_stand_for_floats():
+    settings = Settings.from_dict({"weight_decay": 1})
+    assert isinstance(settings.weight_decay, float)
+
+
+def rates(steps=10, **changes):
+    settings = Settings(learning_rate=0.1, **changes)
+    return [learning_rate(settings, step, steps) for step in range(steps)]
+
+
+def test_the_schedules():
+    assert rates(schedule="constant") == [0.1] * 10
+    assert rates(schedule="linear") == pytest.approx([0.1 * (1 - k / 10) for k in range(10)])
+    by_hand = [0.05 * (1 + math.cos(math.pi * k / 10)) for k in range(10)]
+    assert rates(schedule="cosine") == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
+def test_warmup_rises_to_the_peak_and_the_schedule_follows(schedule):
+    found = rates(schedule=schedule, warmup=0.4)
+    assert found[:4] == pytest.approx([0.025, 0.05, 0.075, 0.1])
+    assert found[4:] == pytest.approx(rates(6, schedule=schedule))
+
+
+def test_one_step_has_the_peak():
+    assert rates(1, schedule="cosine", warmup=0.9) == [0.1]

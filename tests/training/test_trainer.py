@@ -1,0 +1,364 @@
+"""Trainer against a bare loop of torch: the same weights; and what stops a training."""
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from hierlearn import Dataset
+from hierlearn.errors import HierlearnError
+from hierlearn.losses import CollapseWarning, HCLLoss
+from hierlearn.training.seeds import epoch_order
+from hierlearn.training.trainer import NonFiniteLossError, Trainer
+from training.problems import (
+    CPU,
+    TREE,
+    assert_identical,
+    plan,
+    problem,
+    state,
+    trainer_of,
+    without_splits,
+)
+
+
+def bare_layers(network):
+    """Return the network as torch's own layers, with copies of its weights."""
+    dense = [layer for layer in network.modules() if type(layer).__name__ == "Dense"]
+    layers = []
+    for layer in dense:
+        copied = nn.Linear(*layer.weight.shape)
+        copied.weight.data, copied.bias.data = layer.weight.data.T.clone(), layer.bias.data.clone()
+        layers += [copied, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def rate(settings, step, steps):
+    """Return the learning rate by the book."""
+    rising = int(settings.warmup * steps)
+    if step < rising:
+        return settings.learning_rate * (step + 1) / rising
+    share = (step - rising) / (steps - rising)
+    falls = {"constant": 1, "linear": 1 - share, "cosine": (1 + math.cos(math.pi * share)) / 2}
+    return settings.learning_rate * falls[settings.schedule]
+
+
+def bare_loop(trainer, x, y):
+    """Train cross entropy as a page of a tutorial would, and return the network and its losses."""
+    settings, network = trainer.settings, bare_layers(trainer.network)
+    optimizer = torch.optim.AdamW(
+        network.parameters(), settings.learning_rate, weight_decay=settings.weight_decay
+    )
+    per_epoch = math.ceil(len(x) / settings.batch_size)
+    step, epochs = 0, []
+    for epoch in range(settings.epochs):
+        losses = []
+        order = epoch_order([settings.seed], len(x), epoch)[0]
+        for index in order.split(settings.batch_size):
+            optimizer.param_groups[0]["lr"] = rate(settings, step, per_epoch * settings.epochs)
+            loss = binary_cross_entropy_with_logits(network(x[index]), y[index])
+            optimizer.zero_grad()
+            loss.backward()
+            if settings.clip is not None:
+                nn.utils.clip_grad_norm_(network.parameters(), settings.clip)
+            optimizer.step()
+            losses.append(loss.item())
+            step += 1
+        epochs.append(sum(losses) / len(losses))
+    return network, epochs
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"schedule": "constant"},
+        {"schedule": "linear", "warmup": 0.3},
+        {"schedule": "cosine", "weight_decay": 0.1},
+        {"schedule": "cosine", "clip": 0.05, "batch_size": 5, "seed": 3},
+        {"schedule": "constant", "batch_size": 1000},
+    ],
+    ids=str,
+)
+def test_it_trains_as_a_bare_loop_does(settings):
+    records = []
+    chosen = plan("bce", epochs=5, learning_rate=0.02, **settings)
+    trainer = trainer_of(problem(), chosen, on_epoch=records.append)
+    x, y, _ = trainer.rows.batch(torch.arange(len(trainer.rows)))
+    network, losses = bare_loop(trainer, x, y.float())
+    before = state(trainer)
+    trainer.train()
+    assert [record["loss"][0] for record in records] == pytest.approx(losses, rel=1e-5)
+    torch.testing.assert_close(trainer.network.head.weight.T, network[-1].weight)
+    torch.testing.assert_close(trainer.network.head.bias, network[-1].bias)
+    torch.testing.assert_close(trainer.network.hidden[0].weight.T, network[0].weight)
+    assert (before["head.weight"] - trainer.network.head.weight).abs().max() > 0.005
+    steps = trainer.steps
+    assert records[-1]["learning_rate"] == pytest.approx(rate(trainer.settings, steps - 1, steps))
+    assert [record["step"] for record in records] == [steps // 5 * k for k in range(1, 6)]
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_others():
+    one, same, other = (
+        trainer_of(problem(), plan("hcl", dropout=0.5, seed=seed)) for seed in (0, 0, 1)
+    )
+    for trainer in (one, same, other):
+        trainer.train()
+    assert_identical(state(one), state(same))
+    assert not torch.equal(one.network.head.weight, other.network.head.weight)
+
+
+def test_dropout_is_drawn_anew_at_every_step():
+    trainer = trainer_of(problem(), plan(dropout=0.5))
+    x, drawn = torch.ones(4, 5), []
+    for step in (0, 1, 0):
+        trainer.step = step
+        trainer._seed_noise()
+        drawn.append(trainer.network(x))
+    assert torch.equal(drawn[0], drawn[2])
+    assert not torch.equal(drawn[0], drawn[1])
+
+
+def test_the_network_learns():
+    trainer = trainer_of(
+        problem(rows=200, spread=0.2), plan("leaf-ce", epochs=20, learning_rate=0.02)
+    )
+    records = []
+    trainer.on_epoch = records.append
+    trainer.settings = replace(trainer.settings, metric="hit@1")
+    trainer.train()
+    assert records[-1]["loss"][0] < records[0]["loss"][0] / 2
+    assert records[-1]["valid"]["hit@1"][0] > 0.8
+
+
+def test_callbacks_hear_of_every_step_and_epoch():
+    steps, records = [], []
+    trainer_of(problem(), plan(), on_step=steps.append, on_epoch=records.append).train()
+    assert steps == list(range(1, 16))  # 36 rows in batches of 8, 3 epochs
+    assert [sorted(record) for record in records] == [
+        ["epoch", "learning_rate", "loss", "seconds", "step", "valid"]
+    ] * 3
+
+
+# ---------------------------------------------------------------------- what a curriculum gets
+
+
+def test_the_log_tells_what_share_of_each_level_was_selected():
+    records, chosen = [], []
+    trainer = trainer_of(problem(), plan("hcl", epochs=1), on_epoch=records.append)
+    trainer.on_step = lambda _: chosen.append(trainer.losses[0].selected_now.float())
+    trainer.train()
+    shares = torch.stack(chosen).mean(dim=0)
+    by_hand = [float(shares[:3].mean()), float(shares[3:].mean())]
+    assert records[0]["selected_by_level"] == pytest.approx(by_hand, abs=1e-6)
+    assert by_hand[1] < 1
+
+
+def test_an_epoch_curriculum_selects_anew_after_an_epoch():
+    options = {"curriculum": "epoch", "link": "softmax"}
+    trainer = trainer_of(problem(), plan("hcl", options=options))
+    loss = trainer.losses[0]
+    seen = []
+    trainer.on_step = lambda _: seen.append(loss.selected.clone())
+    trainer.train()
+    assert all(one.all() for one in seen[:5])  # nothing is known in the first epoch
+    assert not loss.selected.all()
+    assert float(loss.epoch_rows) == 0
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["hcl", "hcl in a mixed loss"])
+def test_a_threshold_schedule_hears_of_the_progress(inside):
+    trainer = trainer_of(problem(), plan("mixed", options={"parts": {"hcl": 0.5, "bce": 0.5}}))
+    loss = trainer.losses[0].parts[0]
+    if not inside:
+        trainer = trainer_of(problem(), plan("hcl"))
+        loss = trainer.losses[0]
+    heard = []
+    loss.threshold = lambda progress: heard.append(progress) or 5.0
+    trainer.train()
+    assert heard == pytest.approx([step / 15 for step in range(15)])
+
+
+def test_a_class_that_is_never_selected_is_named():
+    dataset = Dataset(np.zeros((4, 2), "float32"), [["a/b/d"]] * 4, TREE)
+    hopeless = plan("hcl-paper", epochs=1, prior_bias=False, options={"threshold": 0.0})
+    with pytest.warns(CollapseWarning, match="8 of 8 classes were not selected"):
+        trainer_of(dataset, hopeless).train()
+
+
+# ---------------------------------------------------------------------- precision
+
+
+@pytest.mark.parametrize("loss", ["bce", "hcl", "leaf-ce", "mixed"])
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_bf16_trains_close_to_float32(loss, seeds):
+    records = {}
+    for precision in ("float32", "bf16"):
+        records[precision] = []
+        chosen = plan(loss, precision=precision, seeds=seeds)
+        trainer = trainer_of(problem(), chosen, on_epoch=records[precision].append)
+        trainer.train()
+        assert trainer.network.head.weight.dtype == torch.float32
+    half, full = (records[name][-1]["loss"] for name in ("bf16", "float32"))
+    assert half == pytest.approx(full, rel=0.02)
+    assert half != full
+
+
+# ---------------------------------------------------------------------- networks from elsewhere
+
+
+class Elsewhere(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(0.3), nn.Linear(8, 12)
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def elsewhere(**options):
+    torch.manual_seed(0)
+    return trainer_of(
+        problem(rows=59),
+        plan("hcl", batch_size=7, learning_rate=0.02),
+        network=Elsewhere(),
+        **options,
+    )
+
+
+def test_a_network_from_elsewhere_trains_and_repeats():
+    records = []
+    one, two = elsewhere(on_epoch=records.append), elsewhere()
+    before = state(one)
+    for trainer in (one, two):
+        trainer.train()
+    assert_identical(state(one), state(two))
+    assert not torch.equal(before["layers.0.weight"], one.network.layers[0].weight)
+    assert records[-1]["loss"][0] < records[0]["loss"][0]
+
+
+def test_stacked_seeds_need_a_network_that_stacks():
+    with pytest.raises(
+        HierlearnError,
+        match="2 seeds need a network of 2 stacked models, but this Elsewhere holds 1; use one of "
+        "MODELS, or one seed",
+    ):
+        trainer_of(problem(), plan(seeds=2), network=Elsewhere())
+
+
+# ---------------------------------------------------------------------- what stops a training
+
+
+POISONED = int(epoch_order([0], 36, 1)[0][30])  # the first model meets it in batch 4 of epoch 2
+
+
+def poisoned(seeds=1, **options):
+    """Return a trainer that meets an infinite input in its second epoch."""
+    saved = []
+
+    def poison(step):
+        if step == 7:  # 5 batches an epoch: two steps into the second
+            trainer.rows.inputs[POISONED] = float("inf")
+
+    trainer = trainer_of(
+        problem(),
+        plan(seeds=seeds, **options),
+        on_step=poison,
+        save=lambda step, tensors, facts: saved.append((step, tensors)),
+    )
+    return trainer, saved
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_a_loss_that_is_not_finite_names_epoch_batch_seed_and_rows(seeds):
+    trainer, saved = poisoned(seeds)
+    with pytest.raises(NonFiniteLossError) as caught:
+        trainer.train()
+    orders = [epoch_order([seed], 36, 1)[0].tolist() for seed in range(seeds)]
+    # The first batch from the third on in which a model meets the row.
+    places = [order.index(POISONED) // 8 for order in orders]
+    place, member = min((p, k) for k, p in enumerate(places) if p >= 2)
+    rows = ", ".join(map(str, orders[member][8 * place : 8 * place + 8]))
+    assert str(caught.value) == (
+        f"the loss became nan in epoch 2, batch {place + 1} of 5 (seed {member}, training rows "
+        f"{rows}); lower the learning rate or set clip, and check those rows; the last checkpoint "
+        f"is untouched"
+    )
+    assert [step for step, _ in saved] == [5]
+    assert all(value.isfinite().all() for value in saved[0][1].values())
+
+
+def test_a_long_list_of_rows_is_cut():
+    trainer, _ = poisoned(batch_size=36)
+    trainer.rows.inputs[4] = float("inf")
+    first = ", ".join(map(str, epoch_order([0], 36, 0)[0][:8].tolist()))
+    with pytest.raises(NonFiniteLossError, match=rf"training rows {first}, \.\.\.\); lower"):
+        trainer.train()
+
+
+@pytest.mark.parametrize(("steps", "wrong"), [(7, 0), (7, 1), (10, 4)])
+def test_losses_that_are_looked_at_later_name_the_batch_that_was_wrong(steps, wrong):
+    """As on a graphics processor, where nobody waits for every loss."""
+    trainer = trainer_of(problem(), plan(seeds=2))
+
+    def look(step):
+        if step == steps:
+            trainer.so_far.losses[wrong][1] = float("inf")
+            trainer.rows.device = torch.device("cuda")
+            trainer._look_at_losses(1)
+
+    trainer.on_step = look
+    rows = ", ".join(map(str, epoch_order([1], 36, 1)[0].tolist()[8 * wrong : 8 * wrong + 8]))
+    words = f"the loss became inf in epoch 2, batch {wrong + 1} of 5 (seed 1, training rows {rows})"
+    with pytest.raises(NonFiniteLossError, match=re.escape(words)):
+        trainer.train()
+
+
+@pytest.mark.parametrize(
+    ("broken", "batch", "kept"), [(10, 5, [3, 5, 6, 9]), (9, 4, [3, 5, 6])], ids=["end", "midst"]
+)
+def test_weights_that_are_not_finite_reach_no_checkpoint(broken, batch, kept):
+    saved = []
+
+    def break_it(step):
+        if step == broken:  # the loss of the step was still finite
+            trainer.network.head.weight.data[2, 3] = float("nan")
+
+    trainer = trainer_of(
+        problem(),
+        plan(checkpoint_every=3),
+        on_step=break_it,
+        save=lambda step, *_: saved.append(step),
+    )
+    with pytest.raises(
+        NonFiniteLossError, match=f"the weights became nan in epoch 2, batch {batch} "
+    ):
+        trainer.train()
+    assert saved == kept
+
+
+def test_what_cannot_be_trained():
+    chosen = plan(patience=2)
+    with pytest.raises(
+        HierlearnError, match=r"early stopping .* needs validation rows; name a split"
+    ):
+        trainer_of(without_splits(problem()), chosen)
+    trainer = trainer_of(problem(), plan())
+    trainer.rows.labels = trainer.rows.labels.__class__([], problem().hierarchy)
+    with pytest.raises(HierlearnError, match="there are no training rows"):
+        Trainer(trainer.network, trainer.losses, trainer.rows, trainer.settings, link=trainer.link)
+
+
+def test_errors_of_a_single_process_pass_as_they_are():
+    trainer = trainer_of(problem(), plan(), on_step=lambda _: torch.zeros(2) @ torch.zeros(3))
+    with pytest.raises(RuntimeError, match="inconsistent tensor size"):
+        trainer.train()
+    assert isinstance(trainer.losses[0], nn.Module)
+    assert not isinstance(trainer.losses[0], HCLLoss)
+    assert trainer.rows.device == CPU
