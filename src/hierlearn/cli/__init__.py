@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hierlearn import __version__
-from hierlearn.cli import data, inspect
+from hierlearn.cli import compare, data, evaluate, export, inspect, predict, report, train
 from hierlearn.errors import HierlearnError
 
 # Click's error of a wrong command line; newer releases of typer have a copy of click inside.
@@ -22,7 +22,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("compare")(compare.compare)
 app.command("inspect")(inspect.inspect)
+app.command("train")(train.train)
+app.command("evaluate")(evaluate.evaluate)
+app.command("predict")(predict.predict)
+app.command("export")(export.export)
+app.command("report")(report.report)
 app.add_typer(data.app, name="data")
 
 

@@ -7,18 +7,15 @@ from typing import Annotated, Optional
 
 import typer
 
+from hierlearn.cli import shared
+
 app = typer.Typer(
     help="List, describe and fetch datasets.", no_args_is_help=True, add_completion=False
 )
 
-DataDir = Annotated[
-    Optional[Path],
-    typer.Option(help="Folder of benchmark files; also the variable HIERLEARN_DATA."),
-]
-
 
 @app.command("list")
-def list_datasets(data_dir: DataDir = None) -> None:
+def list_datasets(data_dir: shared.DataDir = None) -> None:
     """List the named datasets, and which are at hand."""
     import sys
 
@@ -50,30 +47,17 @@ def list_datasets(data_dir: DataDir = None) -> None:
 
 @app.command("describe")
 def describe_dataset(
-    source: Annotated[
-        str, typer.Argument(help="A dataset's name, or an ARFF, CSV, TSV or Parquet file.")
-    ] = "icd10cm",
-    option: Annotated[
-        Optional[list[str]],
-        typer.Option("--set", help="An option of a named dataset: --set size=small."),
-    ] = None,
-    label: Annotated[Optional[str], typer.Option(help="The column of labels.")] = None,
-    levels: Annotated[
-        Optional[str], typer.Option(help="The columns of labels, a column a level: a,b,c.")
-    ] = None,
-    features: Annotated[Optional[str], typer.Option(help="The feature columns: a,b,c.")] = None,
-    text: Annotated[Optional[str], typer.Option(help="The column of texts.")] = None,
-    split: Annotated[Optional[str], typer.Option(help="The column that names splits.")] = None,
-    hierarchy: Annotated[
-        Optional[Path], typer.Option(help="The taxonomy's file; else inferred from labels.")
-    ] = None,
-    label_sep: Annotated[
-        Optional[str], typer.Option(help="What joins several labels in a cell; by default ;.")
-    ] = None,
-    sep: Annotated[
-        Optional[str], typer.Option(help="What joins the names of a path; by default /.")
-    ] = None,
-    data_dir: DataDir = None,
+    source: Annotated[str, typer.Argument(help=shared.DATA)] = "icd10cm",
+    option: shared.Set = None,
+    label: shared.Label = None,
+    levels: shared.Levels = None,
+    features: shared.Features = None,
+    text: shared.Text = None,
+    split: shared.Split = None,
+    hierarchy: shared.HierarchyFile = None,
+    label_sep: shared.LabelSep = None,
+    sep: shared.Sep = None,
+    data_dir: shared.DataDir = None,
     out: Annotated[
         Optional[Path], typer.Option(help="Also write facts, hierarchy and drawing here.")
     ] = None,
@@ -118,7 +102,7 @@ def describe_dataset(
 @app.command("fetch")
 def fetch_dataset(
     name: Annotated[str, typer.Argument(help="The dataset; see hierlearn data list.")],
-    data_dir: DataDir = None,
+    data_dir: shared.DataDir = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Accept files whose checksum is not recorded.")
     ] = False,

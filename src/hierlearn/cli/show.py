@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from rich.console import Console
 
     from hierlearn.hierarchy import Hierarchy
@@ -83,3 +87,68 @@ def print_facts(console: Console, facts: dict[str, Any]) -> None:
     for level in facts["rows_per_class"]:
         spread.add_row(*(number(value) for value in level.values()))
     console.print(spread)
+
+
+def print_metrics(console: Console, figures: dict[str, dict[str, Any]]) -> None:
+    """Print a row a metric, a column a split; nothing where there is none."""
+    if not figures:
+        return
+    table = Table()
+    table.add_column("metric")
+    for name in figures:
+        table.add_column(name, justify="right")
+    metrics = dict.fromkeys(metric for split in figures.values() for metric in split)
+    for metric in metrics:
+        table.add_row(metric, *(figure(split.get(metric)) for split in figures.values()))
+    console.print(table)
+
+
+def figure(value: float | list[float | None] | None) -> str:
+    """Write a metric, or one of every level; nothing where it is not defined."""
+    if isinstance(value, list):
+        return " ".join(figure(one) or "-" for one in value)
+    return "" if value is None else f"{value:.4f}"
+
+
+def writes() -> bool:
+    """Whether this process prints and writes: the first of those that torchrun started."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+@contextmanager
+def working(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal that something is done; give a callback for how many rows are."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def print_study(console: Console, summary: dict[str, Any]) -> None:
+    """Print the table of a study: bold is significantly better than the first row."""
+    from hierlearn.studies.tables import ARROWS, cell, is_bold, notes
+
+    table = Table(title_justify="left")
+    table.add_column("")
+    for metric in summary["metrics"]:
+        arrow = ARROWS[summary["directions"][metric]]
+        table.add_column(f"{metric} {arrow}".strip(), justify="right")
+    for number, label in enumerate(summary["labels"]):
+        mark = " *" if summary["still_improving"][summary["entries"][number]] else ""
+        row = [Text(f"{label}{mark}")]
+        for metric in summary["metrics"]:
+            mean, deviation = cell(metric, summary["figures"][metric][number])
+            bold = "bold" if is_bold(summary, metric, number) else ""
+            shown = Text(mean, style=bold)
+            row.append(shown if deviation is None else shown.append(f" ±{deviation}", style="dim"))
+        table.add_row(*row)
+    console.print(table)
+    for note in notes(summary):
+        print_plain(console, note.replace("\\*", "*"))

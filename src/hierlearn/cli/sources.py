@@ -109,6 +109,8 @@ def open_dataset(
     options: Sequence[str] = (),
     *,
     data_dir: Path | None = None,
+    stream: bool = False,
+    window: int | None = None,
     **columns: Any,
 ) -> Dataset:
     """Open a named dataset, a Clus ARFF file or a table.
@@ -117,9 +119,12 @@ def open_dataset(
         source: the name or the file.
         options: the ``key=value`` options of a named dataset.
         data_dir: the folder of a set of files.
+        stream: leave the inputs of a Parquet file in the file.
+        window: how many rows are then shuffled together.
         columns: the options of ``read_table``, None where they were not given.
     """
     from hierlearn.datasets import DATASETS, read_arff, read_table
+    from hierlearn.datasets.row_groups import stream_table
     from hierlearn.datasets.tables import READERS
 
     columns = {name: value for name, value in columns.items() if value is not None}
@@ -127,7 +132,7 @@ def open_dataset(
     ending = path.suffix.lower()
     if source in DATASETS or not (ending or path.exists()):
         find_entry(source)
-        refuse(source, "a named dataset", columns)
+        refuse(source, "a named dataset", {**columns, **given(stream=stream)})
         return open_named(source, options, data_dir=data_dir)
     if ending not in (".arff", *READERS):
         raise HierlearnError(
@@ -136,7 +141,8 @@ def open_dataset(
         )
     refuse(source, "a file", given(set=options, data_dir=data_dir))
     if ending == ".arff":
-        refuse(source, "an ARFF file", {name: 1 for name in columns if name != "sep"})
+        others = {name: 1 for name in columns if name != "sep"}
+        refuse(source, "an ARFF file", {**others, **given(stream=stream)})
         with reading(source):
             return read_arff(path, **columns)
     if "levels" in columns and "label_sep" in columns:
@@ -145,6 +151,8 @@ def open_dataset(
         if name in columns:
             columns[name] = split_names(columns[name])
     with reading(source):
+        if stream:
+            return stream_table(path, window=window, **columns)
         return read_table(path, **columns)
 
 

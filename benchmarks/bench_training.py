@@ -1,0 +1,161 @@
+"""What training costs beside the same loop written by hand, many seeds at once, and predicting.
+
+The hand-written loop is what a user of torch would write: two linear layers, ReLU, dropout, AdamW,
+binary cross entropy, batches by a random index. Both run an epoch in turn, so that a busy moment of
+the machine meets both alike; medians and their ratio. Diatoms where its files are (the variable
+HIERLEARN_DATA), else random rows of the same shape.
+Run with ``python benchmarks/bench_training.py``; the figures go to results/training.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from hierlearn.datasets import Dataset, load_dataset
+from hierlearn.errors import HierlearnError
+from hierlearn.training import Plan
+from hierlearn.training.prepare import prepare
+from hierlearn.training.trainer import Trainer
+from machine import write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BATCH = 128
+CPU = torch.device("cpu")
+
+
+def diatoms() -> tuple[Dataset, str]:
+    """Return Diatoms, or rows of its shape."""
+    try:
+        return load_dataset("diatoms"), "diatoms"
+    except HierlearnError:
+        made = load_dataset("synthetic", rows=2065, features=371)
+        return made, "random rows of the shape of diatoms"
+
+
+def trainer(dataset: Dataset, loss: str, seeds: int = 1) -> Trainer:
+    """Return a trainer of many epochs, of which each call of train_epoch does one."""
+    settings = {"epochs": 1000, "seeds": seeds, "batch_size": BATCH, "device": "cpu"}
+    ready = prepare(dataset, Plan(loss=loss, settings=settings), CPU)
+    return Trainer(
+        ready.model.network,
+        ready.losses,
+        ready.rows,
+        ready.decision.settings,
+        link=ready.model.link,
+    )
+
+
+def by_hand(reference: Trainer) -> Callable[[], None]:
+    """Return an epoch of the same training in bare PyTorch, with cross entropy."""
+    inputs: Any = reference.rows.inputs
+    targets = reference.rows.targets(torch.arange(len(inputs))).float()
+    network = nn.Sequential(
+        nn.Linear(inputs.shape[1], 800),
+        nn.ReLU(),
+        nn.Dropout(0.25),
+        nn.Linear(800, targets.shape[1]),
+    )
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.0)
+
+    def epoch() -> None:
+        for index in torch.randperm(len(inputs)).split(BATCH):
+            loss = binary_cross_entropy_with_logits(network(inputs[index]), targets[index])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    return epoch
+
+
+def in_turn(epochs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Return the median seconds of each, all taken in turn."""
+    times: dict[str, list[float]] = {name: [] for name in epochs}
+    for run in epochs.values():
+        run()
+    for _ in range(rounds):
+        for name, run in epochs.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(runs) for name, runs in times.items()}
+
+
+def epochs(dataset: Dataset, rounds: int) -> dict[str, Any]:
+    """Time an epoch of each way to train."""
+    runs = {name: trainer(dataset, name) for name in ("bce", "hcl", "mcloss", "leaf-ce")}
+    steps: dict[str, Callable[[], object]] = {"by hand, bce": by_hand(runs["bce"])}
+    steps |= {name: one.train_epoch for name, one in runs.items()}
+    found = in_turn(steps, rounds)
+    base = found["by hand, bce"]
+    return {
+        name: {"milliseconds": round(1e3 * value, 2), "ratio": round(value / base, 3)}
+        for name, value in found.items()
+    }
+
+
+def stacked(dataset: Dataset, rounds: int) -> dict[str, Any]:
+    """Time an epoch of ten models at once beside one."""
+    found = {}
+    for loss in ("bce", "hcl"):
+        one, ten = trainer(dataset, loss), trainer(dataset, loss, seeds=10)
+        pair = in_turn({"one": one.train_epoch, "ten": ten.train_epoch}, rounds)
+        found[loss] = {
+            "milliseconds": {name: round(1e3 * value, 2) for name, value in pair.items()},
+            "ten_cost_as_many_single_ones": round(pair["ten"] / pair["one"], 2),
+        }
+    return found
+
+
+def predicting(dataset: Dataset, rows: int, rounds: int) -> dict[str, Any]:
+    """Time the probabilities of many rows beside their matrix products alone."""
+    ready = prepare(dataset, Plan(loss="bce", settings={"device": "cpu"}), CPU)
+    model = ready.model
+    inputs = np.random.default_rng(0).normal(size=(rows, model.network.inputs))
+    inputs = inputs.astype(np.float32)
+    first, last = model.network.hidden[0].weight.detach(), model.network.head.weight.detach()
+    tensor = torch.from_numpy(inputs)
+
+    def products() -> None:
+        for part in tensor.split(4096):
+            part @ first @ last
+
+    pair = in_turn(
+        {"products": products, "probabilities": lambda: list(model.stream_probabilities(inputs))},
+        rounds,
+    )
+    return {
+        "rows": rows,
+        "seconds": {name: round(value, 3) for name, value in pair.items()},
+        "ratio": round(pair["probabilities"] / pair["products"], 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--small", action="store_true", help="try it out; write nothing")
+    small = parser.parse_args().small
+    dataset, what = diatoms()
+    figures = {
+        "data": what,
+        "an_epoch": epochs(dataset, 2 if small else 21),
+        "ten_seeds": stacked(dataset, 1 if small else 9),
+        "predicting": predicting(dataset, 2_000 if small else 100_000, 1 if small else 5),
+    }
+    print(figures)
+    if not small:
+        path = write("training", figures, "python benchmarks/bench_training.py")
+        print(f"wrote benchmarks/results/{path.name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""``hierlearn compare``: which loss makes the better mistakes here, and how sure is that?"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from hierlearn.cli import shared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console
+
+    from hierlearn.datasets import Dataset
+    from hierlearn.studies.study import Study
+
+WHAT, HOW = "What to compare", "How to train"
+LOSSES = "bce,focal,hxe,soft-labels,mcloss,hcl-hier,hcl-paper,hcl"
+SETTINGS = ("epochs", "patience", "metric", "batch_size", "learning_rate", "schedule", "device")
+
+
+def compare(
+    data: Annotated[str, typer.Argument(help=shared.DATA)] = "icd10cm",
+    losses: Annotated[
+        str,
+        typer.Option(
+            help="Losses, or recipe:<name>, with commas; the first is what others are tested "
+            "against. Options as hxe:alpha=0.3.",
+            rich_help_panel=WHAT,
+        ),
+    ] = LOSSES,
+    seeds: Annotated[int, typer.Option(help="Runs of each loss.", rich_help_panel=WHAT)] = 10,
+    seed: Annotated[int, typer.Option(help="The first seed.", rich_help_panel=WHAT)] = 0,
+    metrics: Annotated[
+        Optional[str], typer.Option(help="The table's metrics: hit@1,mrr.", rich_help_panel=WHAT)
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The study's folder.")] = Path("study"),
+    force: Annotated[
+        bool, typer.Option("--force", help="Begin anew where another study is.")
+    ] = False,
+    paper: Annotated[
+        bool,
+        typer.Option(
+            "--paper", help="The paper's tables on Diatoms and ImCLEF07D.", rich_help_panel=WHAT
+        ),
+    ] = False,
+    tune: Annotated[
+        str,
+        typer.Option(
+            help="none; paper: the network by cross entropy; each: every loss for itself.",
+            rich_help_panel=HOW,
+        ),
+    ] = "none",
+    trials: Annotated[int, typer.Option(help="Trials of every search.", rich_help_panel=HOW)] = 6,
+    valid_share: Annotated[
+        float, typer.Option(help="Training rows to stop early on.", rich_help_panel=HOW)
+    ] = 0.15,
+    test_share: Annotated[
+        float, typer.Option(help="Rows to judge on, where no split is.", rich_help_panel=HOW)
+    ] = 0.2,
+    epochs: Annotated[
+        Optional[int], typer.Option(help="At most; 100.", rich_help_panel=HOW)
+    ] = None,
+    patience: Annotated[
+        Optional[int],
+        typer.Option(help="Epochs without a better metric; 10.", rich_help_panel=HOW),
+    ] = None,
+    metric: Annotated[
+        Optional[str], typer.Option(help="To stop early by; au-prc.", rich_help_panel=HOW)
+    ] = None,
+    batch_size: Annotated[
+        Optional[int], typer.Option(help="Rows a step.", rich_help_panel=HOW)
+    ] = None,
+    learning_rate: Annotated[
+        Optional[float], typer.Option(help="Of AdamW.", rich_help_panel=HOW)
+    ] = None,
+    schedule: Annotated[
+        Optional[str], typer.Option(help="cosine, linear or constant.", rich_help_panel=HOW)
+    ] = None,
+    network: Annotated[
+        Optional[str], typer.Option(help="mlp, token-bag or linear.", rich_help_panel=HOW)
+    ] = None,
+    network_option: Annotated[
+        Optional[list[str]],
+        typer.Option(help="An option of the network: width=800.", rich_help_panel=HOW),
+    ] = None,
+    device: Annotated[
+        Optional[str], typer.Option(help="cpu, cuda or auto.", rich_help_panel=HOW)
+    ] = None,
+    set: shared.Set = None,
+    label: shared.Label = None,
+    levels: shared.Levels = None,
+    features: shared.Features = None,
+    text: shared.Text = None,
+    split: shared.Split = None,
+    hierarchy: shared.HierarchyFile = None,
+    label_sep: shared.LabelSep = None,
+    sep: shared.Sep = None,
+    data_dir: shared.DataDir = None,
+) -> None:
+    """Train several losses over several seeds and compare them, with honest statistics.
+
+    Interrupt it at any time: the same command goes on with what is missing.
+    """
+    given = dict(locals())
+    from rich.console import Console
+
+    console = Console()
+    if paper:
+        compare_paper(given, console)
+        return
+    from hierlearn.cli.config import pairs_of
+    from hierlearn.cli.show import print_plain
+    from hierlearn.cli.sources import open_dataset, split_names
+    from hierlearn.studies.entries import parse_entries
+    from hierlearn.studies.splits import with_test_rows
+
+    entries = parse_entries(split_names(losses))
+    options = pairs_of("network-option", network_option or [])
+    columns = ("label", "levels", "features", "text", "split", "hierarchy", "label_sep", "sep")
+    dataset = open_dataset(
+        data, set or (), data_dir=data_dir, **{name: given[name] for name in columns}
+    )
+    dataset, made = with_test_rows(dataset, test_share, seed)
+    settings = {name: given[name] for name in SETTINGS if given[name] is not None}
+    wanted = None if metrics is None else split_names(metrics)
+    print_plain(
+        console,
+        f"{dataset.name}: {len(dataset):,} rows, {len(dataset.hierarchy):,} classes; "
+        f"{len(entries)} losses, {seeds} seeds each{made}",
+    )
+    study = run(
+        dataset,
+        entries,
+        given,
+        settings,
+        {"name": network, "options": options} if network or options else {},
+        wanted,
+    )
+    finish(console, study)
+
+
+def run(
+    dataset: Dataset,
+    entries: list[Any],
+    given: dict[str, Any],
+    settings: dict[str, Any],
+    network: dict[str, Any],
+    metrics: list[str] | None,
+    folder: Path | None = None,
+    by_entry: dict[str, Any] | None = None,
+) -> Study:
+    """Tune and compare under one progress bar."""
+    from hierlearn.studies.compare import TABLE, compare
+    from hierlearn.studies.tune import tune
+
+    with bar(len(entries)) as (on_trial, on_step):
+        chosen = tune(
+            dataset,
+            entries,
+            given["tune"],
+            trials=given["trials"],
+            settings=settings,
+            network=network,
+            valid_share=given["valid_share"],
+            on_trial=on_trial,
+        )
+        return compare(
+            dataset,
+            entries,
+            folder or given["out"],
+            seeds=given["seeds"],
+            seed=given["seed"],
+            metrics=metrics or TABLE,
+            settings=settings,
+            by_entry={**(by_entry or {}), **chosen["by_entry"]},
+            network=chosen["network"],
+            valid_share=given["valid_share"],
+            force=given["force"],
+            about={"tune": given["tune"], "trials": chosen["trials"]},
+            on_step=on_step,
+        )
+
+
+@contextmanager
+def bar(
+    entries: int,
+) -> Iterator[tuple[Callable[[int, int], None], Callable[[int, int, int], None]]]:
+    """Show one bar over all runs with the time left; give what tuning and training report to."""
+    from rich import progress as rich
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    columns = (
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(),
+        rich.TaskProgressColumn(),
+        rich.TimeRemainingColumn(),
+    )
+    with rich.Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as shown:
+        task = shown.add_task("comparing", total=float(entries))
+
+        def on_trial(done: int, of: int) -> None:
+            shown.update(task, description=f"tuning, trial {done} of {of}")
+
+        def on_step(number: int, step: int, of: int) -> None:
+            told = f"loss {number + 1} of {entries}"
+            shown.update(task, completed=number + step / of, description=told)
+
+        yield on_trial, on_step
+
+
+def finish(console: Console, study: Study) -> None:
+    """Write tables and the page, print the table, the answer and the paths."""
+    from hierlearn.cli.show import print_plain, print_study
+    from hierlearn.reports import write_report
+    from hierlearn.studies.publish import publish
+
+    summary, paths = publish(study)
+    page = write_report(study.folder)
+    print_study(console, summary)
+    print_plain(console, summary["words"])
+    names = ", ".join(path.name for path in [*paths, page])
+    print_plain(console, f"wrote {names} to {study.folder}")
+
+
+def compare_paper(given: dict[str, Any], console: Console) -> None:
+    """Reproduce the paper's tables."""
+    from hierlearn.cli.show import print_plain
+    from hierlearn.cli.sources import open_named
+    from hierlearn.files import atomic_write
+    from hierlearn.studies import paper
+    from hierlearn.studies.publish import publish
+
+    summaries = {}
+    for name, epochs in paper.EPOCHS.items():
+        dataset = open_named(name, data_dir=given["data_dir"])
+        settings = {**paper.SETTINGS, "epochs": given["epochs"] or epochs}
+        if given["device"] is not None:
+            settings["device"] = given["device"]
+        folder = given["out"] / name
+        print_plain(console, f"{name}: {len(paper.ROWS)} rows, {given['seeds']} seeds each")
+        study = run(
+            dataset,
+            paper.entries(),
+            {**given, "valid_share": 0.0, "tune": "none"},
+            settings,
+            paper.NETWORK,
+            [*paper.METRICS, *paper.ALSO],
+            folder,
+            paper.BY_ENTRY,
+        )
+        summaries[name] = publish(study)[0]
+    texts = {
+        "Table 1, the ablation": paper.as_markdown(summaries, 1),
+        "Table 2, the results": paper.as_markdown(summaries, 2),
+        "What the paper lacks": paper.as_markdown(summaries, 0),
+    }
+    whole = "\n".join(f"## {title}\n\n{table}" for title, table in texts.items())
+    with atomic_write(given["out"] / "paper.md") as file:
+        file.write(whole)
+    print_plain(console, whole)
+    print_plain(console, f"wrote paper.md and a study a dataset to {given['out']}")

@@ -1,0 +1,40 @@
+"""``hierlearn export``: a model as an ONNX graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hierlearn.cli import shared
+
+
+def export(
+    model: shared.ModelFolder,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The .onnx file to write.")],
+    force: shared.Force = False,
+) -> None:
+    """Write a model as ONNX, with hierarchy.json and preprocessing.json beside it."""
+    from rich.console import Console
+
+    from hierlearn.cli.show import print_plain, working
+    from hierlearn.errors import HierlearnError
+    from hierlearn.files import check_new
+    from hierlearn.training import Model
+    from hierlearn.training.export import BESIDE
+    from hierlearn.training.export import export as write
+
+    if out.suffix.lower() != ".onnx":
+        raise HierlearnError(f"{out}: the file to write must end in .onnx")
+    if out.parent.resolve() == model.resolve():
+        raise HierlearnError(f"{out.parent} holds the model; export to another folder")
+    for path in (out, *(out.parent / name for name in BESIDE)):
+        check_new(path, force)
+    loaded = Model.load(model)
+    with working("exporting"):
+        written = write(loaded, out)
+    console = Console()
+    classes = len(loaded.hierarchy)
+    print_plain(console, f"inputs (N, D) float32 -> probabilities (N, {classes}) float32")
+    print_plain(console, f"wrote {', '.join(map(str, written))}")

@@ -1,0 +1,112 @@
+"""Rows for a trained model: it knows its hierarchy and the columns that it was trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.errors import HierlearnError, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hierlearn.datasets import Dataset
+    from hierlearn.datasets.streaming import TableStream
+    from hierlearn.training import Model
+
+
+def is_table(source: str) -> bool:
+    """Whether a source is a CSV, TSV or Parquet file rather than a dataset's name or ARFF."""
+    from hierlearn.datasets import DATASETS
+    from hierlearn.datasets.streaming import STREAMS
+
+    return source not in DATASETS and Path(source).suffix.lower() in STREAMS
+
+
+def input_columns(model: Model, words: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which columns the model reads: ``features`` or ``text``, given or as in training."""
+    from hierlearn.cli.sources import split_names
+    from hierlearn.datasets.preprocessing import TextPreprocessor
+
+    if isinstance(model.preprocessor, TextPreprocessor):
+        if words.get("features") is not None:
+            raise HierlearnError("the model reads texts and does not take --features; leave it out")
+        text = words.get("text") or model.config.get("columns", {}).get("text")
+        if text is None:
+            raise HierlearnError("the model reads texts; name their column with --text")
+        return {"text": text}
+    if words.get("text") is not None:
+        raise HierlearnError("the model reads numbers and does not take --text; leave it out")
+    if words.get("features") is not None:
+        return {"features": split_names(words["features"])}
+    names = model.config.get("feature_names")
+    if not names:
+        raise HierlearnError("the model does not know its columns by name; give --features a,b,c")
+    return {"features": list(names)}
+
+
+def open_stream(model: Model, source: str, words: Mapping[str, Any]) -> TableStream:
+    """Open a table to predict on."""
+    from hierlearn.datasets.streaming import TableStream
+
+    return TableStream(source, **input_columns(model, words))
+
+
+def open_labelled(
+    model: Model, source: str, options: Sequence[str], words: Mapping[str, Any]
+) -> Dataset:
+    """Open labelled rows; what is said of a table's columns adds to what the model knows."""
+    from hierlearn.cli.sources import open_dataset, refuse
+
+    given = {name: value for name, value in words.items() if value is not None}
+    data_dir = given.pop("data_dir", None)
+    if not is_table(source):
+        return open_dataset(source, options, data_dir=data_dir, **given)
+    refuse(
+        source,
+        "a file",
+        {**({"set": 1} if options else {}), **({"data_dir": 1} if data_dir else {})},
+    )
+    known = {**model.config.get("columns", {})}
+    if "label" in given:
+        known.pop("levels", None)
+    if "levels" in given:
+        for name in ("label", "label_sep"):
+            known.pop(name, None)
+    if known.get("split") not in header(source):  # new rows need not be parted as the old ones were
+        known.pop("split", None)
+    columns = {**known, **given}
+    for name in ("features", "text"):
+        columns.pop(name, None)
+    for name, value in input_columns(model, words).items():
+        columns[name] = ",".join(value) if name == "features" else value
+    if "label" not in columns and "levels" not in columns:
+        raise HierlearnError(f"{source}: name the column of labels with --label, or --levels")
+    return open_dataset(source, **{"hierarchy": model.hierarchy, **columns})
+
+
+def header(source: str) -> list[str]:
+    """Return the columns of a table."""
+    from hierlearn.datasets.parquet import opened_parquet
+    from hierlearn.files import stream_rows
+
+    if Path(source).suffix.lower() != ".parquet":
+        return stream_rows(source)[0]
+    with opened_parquet(Path(source)) as file:
+        names: list[str] = file.schema_arrow.names
+    return names
+
+
+def pick_rows(dataset: Dataset, rows: str | None, option: str = "--rows") -> tuple[Dataset, str]:
+    """Return one split of a dataset and its name; without splits, all rows."""
+    if rows is None and not dataset.splits:
+        return dataset, "all"
+    if rows is None:
+        raise HierlearnError(
+            f"{dataset.name} has the splits {', '.join(dataset.splits)}; say which with {option}"
+        )
+    if rows == "all":
+        return dataset, "all"
+    if rows not in dataset.splits:
+        raise HierlearnError(unknown_name("split", rows, ["all", *dataset.splits]))
+    return dataset.split(rows), rows

@@ -1,0 +1,73 @@
+"""The command line in this process, and the small tables that it trains on."""
+
+import shlex
+import sys
+
+import numpy as np
+import pytest
+
+from hierlearn.cli import main
+
+CLASSES = ["animal/dog/pug", "animal/dog/lab", "animal/cat", "plant/oak", "plant/rose"]
+HEADER = "a,b,c,class,part"
+
+
+def table_lines(rows=100, seed=0):
+    """Rows around a corner a class; c is missing in some, the last ones are for validation."""
+    draw = np.random.default_rng(seed)
+    kinds = draw.integers(0, 5, rows)
+    values = np.stack([kinds, kinds**2 % 3, kinds % 2], axis=1) + draw.normal(0, 0.3, (rows, 3))
+    for row, (kind, cells) in enumerate(zip(kinds, values, strict=True)):
+        part = "train" if row < rows * 0.7 else "valid" if row < rows * 0.8 else "test"
+        written = [f"{cell:.4f}" for cell in cells]
+        written[2] = "" if row % 6 == 0 else written[2]
+        yield ",".join([*written, CLASSES[kind], part])
+
+
+@pytest.fixture
+def call(monkeypatch, capsys, tmp_path):
+    """Run a command line in ``tmp_path``; return what it printed, or what it refused."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def run(line, code=0, *, begun=False):
+        monkeypatch.setattr(sys, "argv", ["hierlearn", *shlex.split(line)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            main()
+        said = capsys.readouterr()
+        assert (caught.value.code or 0) == code, said
+        if code == 0:
+            return said.out
+        assert begun == bool(said.out)  # a refusal comes before anything is said
+        assert said.err.count("\n") == 1, said.err
+        assert said.err.startswith("hierlearn: ")
+        return said.err.strip()
+
+    return run
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """rows.csv with splits, new.csv without labels and with its columns in another order."""
+    lines = list(table_lines())
+    (tmp_path / "rows.csv").write_text("\n".join([HEADER, *lines]) + "\n")
+    new = [",".join([str(n), *reversed(line.split(",")[:3])]) for n, line in enumerate(lines)]
+    (tmp_path / "new.csv").write_text("\n".join(["id,c,b,a", *new]) + "\n")
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """A model folder that no test changes, and the table that it was trained on."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "rows.csv").write_text("\n".join([HEADER, *table_lines()]) + "\n")
+    from hierlearn.datasets import read_table
+    from hierlearn.training import Plan, train
+
+    dataset = read_table(folder / "rows.csv", label="class", split="part")
+    settings = {"epochs": 8, "batch_size": 16, "learning_rate": 0.05}
+    plan = Plan(network_options={"width": 8}, settings=settings)
+    about = {"columns": {"label": "class", "split": "part"}}
+    train(dataset, plan, out=folder / "model", about=about)
+    return folder / "model"

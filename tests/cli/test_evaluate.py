@@ -1,0 +1,103 @@
+"""hierlearn evaluate: the metrics of a model on the rows that it is pointed at."""
+
+import json
+import shutil
+
+import pytest
+
+from hierlearn.datasets import read_table
+from hierlearn.training import Model
+from hierlearn.training import evaluate as measure
+
+
+def test_the_columns_and_the_test_rows_are_those_of_the_training(trained, call, tmp_path):
+    said = call(f"evaluate {trained} {trained.parent}/rows.csv -o figures.json")
+    assert "on 20 rows of rows (test)" in said
+    assert "wrote figures.json" in said
+    facts = json.loads((tmp_path / "figures.json").read_text())
+    dataset = read_table(trained.parent / "rows.csv", label="class", split="part")
+    wanted = measure(Model.load(trained), dataset.split("test"))
+    assert facts["metrics"] == wanted
+    assert (facts["rows"], facts["count"]) == ("test", 20)
+    assert f"{wanted['au-prc']:.4f}" in said
+    stored = json.loads((trained / "config.json").read_text())["metrics"]["test"]
+    assert stored["au-prc"] == pytest.approx(wanted["au-prc"])
+
+
+def test_metrics_and_rows_may_be_chosen(trained, call):
+    said = call(f"evaluate {trained} {trained.parent}/rows.csv --metrics hit@1,mrr --rows all")
+    assert "on 100 rows of rows (all)" in said
+    assert [line.split()[1] for line in said.splitlines() if line.startswith("│")] == [
+        "hit@1",
+        "mrr",
+    ]
+
+
+def test_a_table_of_other_columns_is_read_by_the_hierarchy_of_the_model(trained, call, tmp_path):
+    lines = ["c,b,kind,a", "1,0,pug,0", ",1,cat,2", "0,0,,1"]
+    (tmp_path / "other.csv").write_text("\n".join(lines) + "\n")
+    said = call(f"evaluate {trained} other.csv --label kind")
+    assert "on 3 rows of other (all)" in said
+    (tmp_path / "levels.csv").write_text("a,b,c,k,f\n1,2,3,animal,cat\n")
+    assert "on 1 rows" in call(f"evaluate {trained} levels.csv --levels k,f")
+
+
+def test_a_figure_that_is_not_defined_is_left_empty(trained, call, tmp_path):
+    (tmp_path / "top.csv").write_text("a,b,c,class\n1,2,3,animal\n")
+    call(f"evaluate {trained} top.csv -o out.json")
+    found = json.loads((tmp_path / "out.json").read_text())["metrics"]
+    assert found["leaf-accuracy"] is None
+    assert found["hit@1"] is not None
+    message = call(f"evaluate {trained} top.csv --metrics leaf-accuracy", code=2)
+    assert "leaf" in message
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("no rows.csv", "no is no folder with a model in it"),
+        ("MODEL absent.csv", "absent.csv: no such file"),
+        ("MODEL icd10", "unknown dataset 'icd10'; did you mean 'icd10cm'"),
+        ("MODEL synthetic --set rows=30", "the rows are labelled by another hierarchy"),
+        ("MODEL rows.csv --metrics hit@9", "unknown metric 'hit@9'; did you mean"),
+        ("MODEL rows.csv --metrics ,", "no metric is named; name at least one"),
+        ("MODEL rows.csv --rows dev", "unknown split 'dev'; known: all, test, train, valid"),
+        ("MODEL rows.csv --label klass", "unknown column 'klass'; did you mean 'class'"),
+        ("MODEL rows.csv --text class", "the model reads numbers and does not take --text"),
+        ("MODEL rows.csv --features a", "inputs have 1 columns but 3 were fitted"),
+        ("MODEL rows.csv --set a=1", "rows.csv is a file and does not take --set; leave"),
+        ("MODEL bad.csv", "bad.csv, line 2: unknown label 'dgo'; did you mean 'dog'"),
+        ("MODEL less.csv", "less.csv: unknown column 'b'"),
+        ("MODEL rows.csv -o rows.csv", "rows.csv exists; pass --force to replace it"),
+        ("MODEL rows.csv --hierarchy other.txt", "the rows are labelled by another hierarchy"),
+        ("MODEL rows.csv --device tpu9", "'tpu9' is no device; use auto, cpu or cuda"),
+    ],
+)
+def test_each_refusal_is_one_line(trained, call, tmp_path, line, message):
+    shutil.copy(trained.parent / "rows.csv", tmp_path)
+    (tmp_path / "bad.csv").write_text("a,b,c,class\n1,2,3,dgo\n")
+    (tmp_path / "less.csv").write_text("a,c,class\n1,2,dog\n")
+    (tmp_path / "other.txt").write_text(
+        "animal/dog/pug\nanimal/dog/lab\nanimal/cat\nplant/oak\nplant/rose\nstone\n"
+    )
+    before = sorted(tmp_path.rglob("*"))
+    assert message in call(f"evaluate {line.replace('MODEL', str(trained))}", code=2)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_model_of_texts_asks_for_the_column_only_if_it_does_not_know_it(call, tmp_path):
+    (tmp_path / "t.csv").write_text("words,y\n" + "red round,fruit/apple\nblue flat,tool\n" * 5)
+    call("train t.csv --label y --text words --out model --epochs 2")
+    assert "on 10 rows of t (all)" in call("evaluate model t.csv")
+    (tmp_path / "u.csv").write_text("said,y\nred,tool\n")
+    assert "unknown column 'words'" in call("evaluate model u.csv", code=2)
+    assert "on 1 rows" in call("evaluate model u.csv --text said")
+    message = call("evaluate model t.csv --features words", code=2)
+    assert "the model reads texts and does not take --features; leave it out" in message
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    del config["columns"]
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    message = call("evaluate model t.csv --label y", code=2)
+    assert "the model reads texts; name their column with --text" in message
+    message = call("evaluate model t.csv --text words", code=2)
+    assert "t.csv: name the column of labels with --label, or --levels" in message
