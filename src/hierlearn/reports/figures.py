@@ -1,0 +1,178 @@
+"""Figures: the main plots of a study as files for papers, PNG and SVG, by matplotlib.
+
+metrics     a dot an entry with its intervals, a panel a metric
+severity    stacked bars: right, wrong by height 1, 2, ...
+levels      the same dots, a panel a level
+curriculum  the selected share of each level over the epochs, a panel a loss that selects
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.errors import HierlearnError
+from hierlearn.files import atomic_write
+from hierlearn.reports.page import by_level, curricula, finished, read
+from hierlearn.reports.plots import Dot, height_words, level_dots, metric_dots
+from hierlearn.studies.tables import ARROWS, PERCENT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = {"first": "#1b2330", "better": "#17754a", "worse": "#b23a1e", "same": "#6b7685"}
+RIGHT, NEAR, FAR = "#8fc7d6", "#fbe0a0", "#de6a37"
+PANEL = 3.4  # inches
+DPI = 200
+
+
+def report_pngs(
+    study_folder: Path | str, out: Path | str, *, summary: Mapping[str, Any] | None = None
+) -> list[Path]:
+    """Write the main plots of a study as PNG and SVG.
+
+    Args:
+        study_folder: the folder of a study, complete or not.
+        out: the folder to write into.
+        summary: what ``summarise`` says of the study, where it is known already.
+
+    Returns:
+        The files.
+    """
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise HierlearnError(
+            "matplotlib is not installed; install it with: pip install 'hierlearn[report]'"
+        ) from None
+    study, summary = read(study_folder, summary)
+    entries = finished(study, summary)
+    figures = {"metrics": metrics(summary), "severity": severity(summary)}
+    figures["levels"] = levels(summary, by_level(study, entries))
+    found = curricula(study, entries)
+    if found:
+        figures["curriculum"] = curriculum(found)
+    written = []
+    # The same study gives the same bytes: no date, and ids that do not depend on chance.
+    with mpl.rc_context({"svg.hashsalt": "hierlearn"}):
+        for name, figure in figures.items():
+            for ending in ("png", "svg"):
+                path = Path(out) / f"{name}.{ending}"
+                with atomic_write(path, "wb") as file:
+                    unstamped = {"Date": None} if ending == "svg" else {"Software": None}
+                    figure.savefig(file, format=ending, dpi=DPI, metadata=unstamped)
+                written.append(path)
+    return written
+
+
+def panels(count: int, rows: float) -> tuple[Figure, list[Axes]]:
+    """Return a figure of panels side by side, three a row, each with room for some rows."""
+    from matplotlib.figure import Figure
+
+    across = min(count, 3)
+    down = math.ceil(count / across)
+    size = (PANEL * across, (0.24 * rows + 0.8) * down)
+    figure = Figure(figsize=size, layout="constrained")
+    places = figure.subplots(down, across, squeeze=False).ravel().tolist()
+    for unused in places[count:]:
+        unused.remove()
+    return figure, places[:count]
+
+
+def metrics(summary: Mapping[str, Any]) -> Figure:
+    """Return the dot plots of all metrics."""
+    figure, places = panels(len(summary["metrics"]), len(summary["entries"]))
+    for axes, metric in zip(places, summary["metrics"], strict=True):
+        unit = " in %" if metric in PERCENT else ""
+        arrow = ARROWS[summary["directions"][metric]]
+        dots(axes, metric_dots(summary, metric), f"{metric}{unit} {arrow}".strip())
+    return figure
+
+
+def levels(
+    summary: Mapping[str, Any], seeds: Mapping[str, Sequence[Sequence[float | None]]]
+) -> Figure:
+    """Return the dot plots of all levels."""
+    depth = len(summary["by_level"][summary["entries"][0]])
+    figure, places = panels(depth, len(summary["entries"]))
+    for level, axes in enumerate(places):
+        dots(axes, level_dots(summary, seeds, level), f"level {level + 1}: accuracy in %")
+    return figure
+
+
+def dots(axes: Axes, rows: Sequence[Dot], title: str) -> None:
+    """Draw rows of dots with whiskers."""
+    for place, dot in enumerate(rows):
+        if dot.mean is None:
+            continue
+        colour = COLOURS[dot.kind]
+        if dot.interval is not None:
+            axes.plot(dot.interval, [place, place], color=colour, linewidth=1)
+        if dot.deviation is not None:
+            ends = [dot.mean - dot.deviation, dot.mean + dot.deviation]
+            axes.plot(ends, [place, place], color=colour, linewidth=4, alpha=0.35)
+        axes.plot(dot.values, [place] * len(dot.values), ".", color=colour, markersize=3, alpha=0.6)
+        axes.plot([dot.mean], [place], "o", color=colour, markersize=6)
+    if rows[0].mean is not None:
+        axes.axvline(rows[0].mean, color="#9aa5b4", linewidth=0.8, linestyle="--", zorder=0)
+    name_rows(axes, [dot.label for dot in rows])
+    axes.set_title(title, fontsize=9, loc="left", parse_math=False)
+
+
+def name_rows(axes: Axes, labels: Sequence[str]) -> None:
+    """Write the names at the left, first on top; they are no formulas, whatever they hold."""
+    axes.set_yticks(range(len(labels)), labels, fontsize=8, parse_math=False)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def severity(summary: Mapping[str, Any]) -> Figure:
+    """Return the stacked bars of the mistakes."""
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+
+    count = len(summary["entries"])
+    figure = Figure(figsize=(2 * PANEL, 0.3 * count + 1.1), layout="constrained")
+    axes = figure.subplots()
+    shares = [summary["severity"][key] for key in summary["entries"]]
+    highest = len(shares[0]) - 1
+    ramp = LinearSegmentedColormap.from_list("mistakes", [NEAR, FAR])
+    begin = [0.0] * count
+    for height in range(highest + 1):
+        part = [100 * one[height] for one in shares]
+        colour = RIGHT if height == 0 else ramp((height - 1) / max(highest - 1, 1))
+        told = height_words(height, highest)
+        axes.barh(range(count), part, left=begin, color=colour, label=told, edgecolor="white")
+        begin = [before + more for before, more in zip(begin, part, strict=True)]
+    name_rows(axes, summary["labels"])
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("test rows in %", fontsize=8)
+    figure.legend(loc="outside upper left", ncols=min(highest + 1, 4), fontsize=8, frameon=False)
+    return figure
+
+
+def curriculum(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+    """Return the selected share of each level, a panel an entry."""
+    from matplotlib import colormaps
+
+    figure, places = panels(len(found), 6)
+    for axes, (label, log) in zip(places, found.items(), strict=True):
+        epochs = [record["epoch"] for record in log]
+        depth = len(log[0]["selected_by_level"])
+        for level in range(depth):
+            shares = [100 * record["selected_by_level"][level] for record in log]
+            colour = colormaps["viridis"](0.85 * level / max(depth - 1, 1))
+            axes.plot(epochs, shares, color=colour, label=f"level {level + 1}", marker=".")
+        axes.set_ylim(0, 103)
+        axes.set_xlabel("epoch", fontsize=8)
+        axes.set_ylabel("selected classes in %", fontsize=8)
+        axes.tick_params(labelsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_title(label, fontsize=9, loc="left", parse_math=False)
+        axes.legend(fontsize=7, frameon=False)
+    return figure

@@ -1,0 +1,155 @@
+"""Page: one HTML file from a study folder, which needs no network and no other file.
+
+Style, script and data are inside it. Names and texts are data: on the page they are escaped, in the
+script they only ever become text, and the page's content security policy runs no script but ours.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.errors import HierlearnError
+from hierlearn.files import atomic_write
+from hierlearn.reports import icicle, mistakes, plots, sections
+from hierlearn.reports.judged import Truth, judge
+from hierlearn.reports.markup import embed, safe
+from hierlearn.studies.study import Study
+from hierlearn.studies.summary import summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hierlearn.studies.entries import Entry
+
+NAME = "report.html"
+
+
+def write_report(
+    study_folder: Path | str,
+    out: Path | str | None = None,
+    *,
+    summary: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the page of a study.
+
+    Args:
+        study_folder: the folder of a study, complete or not.
+        out: the file to write; by default report.html in the folder.
+        summary: what ``summarise`` says of the study, where it is known already.
+
+    Returns:
+        The file.
+    """
+    study, summary = read(study_folder, summary)
+    out = Path(out) if out is not None else study.folder / NAME
+    text = page(study, summary)
+    with atomic_write(out) as file:
+        file.write(text)
+    return out
+
+
+def read(
+    study_folder: Path | str, summary: Mapping[str, Any] | None = None
+) -> tuple[Study, Mapping[str, Any]]:
+    """Return a study and its summary; refuse one without a finished loss."""
+    study = Study.open(study_folder)
+    if not any(study.is_done(entry) for entry in study.entries):
+        raise HierlearnError(
+            f"{study.folder} has no finished loss to report on yet; run hierlearn compare again, "
+            f"which goes on from there"
+        )
+    return study, summarise(study) if summary is None else summary
+
+
+def page(study: Study, summary: Mapping[str, Any]) -> str:
+    """Return the page's text."""
+    entries = finished(study, summary)
+    offsets, closed = (part.numpy() for part in study.truth())
+    truth = Truth.of(study.hierarchy, offsets, closed)
+    script = asset("script.js")
+    name = study.facts["dataset"]["name"] or "own data"
+    return Template(asset("template.html")).substitute(
+        title=safe(f"hierlearn study: {name}"),
+        name=safe(name),
+        headline=sections.headline(study, summary, len(offsets) - 1),
+        policy=f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
+        style=asset("style.css"),
+        table=sections.figures(summary),
+        answer=sections.answer(summary),
+        tests=sections.tests(summary),
+        first=safe(summary["labels"][0]),
+        panels=plots.metric_panels(summary),
+        severity=plots.severity_bars(summary),
+        severity_legend=plots.severity_legend(study.hierarchy.root_height),
+        levels=plots.level_panels(summary, by_level(study, entries)),
+        curriculum=curriculum(study, entries),
+        options=sections.options(summary["labels"]),
+        heights=sections.heights(study.hierarchy.root_height),
+        settings=sections.settings(study),
+        data=embed(interactive(study, summary, truth)),
+        script=script,
+    )
+
+
+def asset(name: str) -> str:
+    """Return a file of this package."""
+    return files("hierlearn.reports").joinpath(name).read_text(encoding="utf-8")
+
+
+def finished(study: Study, summary: Mapping[str, Any]) -> list[Entry]:
+    """Return the entries of the summary."""
+    by_key = {entry.key: entry for entry in study.entries}
+    return [by_key[key] for key in summary["entries"]]
+
+
+def by_level(study: Study, entries: list[Entry]) -> dict[str, list[list[float | None]]]:
+    """Return the accuracy of each level, seed after seed, by entry."""
+    runs = study.runs()
+    return {
+        entry.key: [run["test"]["level-accuracy"] for run in runs if run["entry"] == entry.key]
+        for entry in entries
+    }
+
+
+def curricula(study: Study, entries: list[Entry]) -> dict[str, list[dict[str, Any]]]:
+    """Return the epochs of the entries that select classes, by label."""
+    found = {}
+    for entry in entries:
+        epochs = [one for one in study.log(entry) if "selected_by_level" in one]
+        if epochs:
+            found[entry.label or entry.key] = epochs
+    return found
+
+
+def curriculum(study: Study, entries: list[Entry]) -> str:
+    """Return the section of the curricula; nothing where no loss has one."""
+    found = curricula(study, entries)
+    if not found:
+        return ""
+    panels = [
+        plots.panel(f"<b>{safe(label)}</b>", plots.curriculum_plot(log))
+        for label, log in found.items()
+    ]
+    return Template(asset("curriculum.html")).substitute(panels="\n".join(panels))
+
+
+def interactive(study: Study, summary: Mapping[str, Any], truth: Truth) -> dict[str, Any]:
+    """Return what the script draws: the icicle and the mistakes."""
+    found = []
+    shown: set[int] = set()
+    for entry, label in zip(finished(study, summary), summary["labels"], strict=True):
+        judged = judge(truth, study.rows(entry))
+        worst = mistakes.worst(judged)
+        shown.update(row for row, *_ in worst)
+        found.append({"label": label, **icicle.of_entry(truth, judged), "worst": worst})
+    return {
+        **icicle.tree(truth.hierarchy, truth),
+        "seeds": len(study.seeds),
+        "entries": found,
+        "texts": mistakes.texts_of(shown, study.texts()),
+    }

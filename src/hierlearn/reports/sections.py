@@ -1,0 +1,204 @@
+"""Sections: the parts of the page that are tables: figures, tests, settings and versions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.metrics import METRICS
+from hierlearn.reports.markup import safe, table
+from hierlearn.studies.tables import ARROWS, PERCENT, cell, is_bold, notes, shown
+from hierlearn.studies.words import does_it_help, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hierlearn.studies.study import Study
+
+
+def figures(summary: Mapping[str, Any]) -> str:
+    """Return the main table; bold only what is significantly better than the first row."""
+    heads = ["loss"]
+    for metric in summary["metrics"]:
+        unit = '<span class="unit"> %</span>' if metric in PERCENT else ""
+        heads.append(
+            f'<span title="{safe(METRICS[metric].describe)}">{safe(metric)}{unit} '
+            f"{ARROWS[summary['directions'][metric]]}</span>"
+        )
+    rows = []
+    for number, (key, label) in enumerate(zip(summary["entries"], summary["labels"], strict=True)):
+        star = "&nbsp;*" if summary["still_improving"][key] else ""
+        cells = [one_figure(summary, metric, number) for metric in summary["metrics"]]
+        rows.append([f"{safe(label)}{star}", *cells])
+    below = "".join(f"<p>{safe(note.removeprefix(chr(92)))}</p>" for note in notes(summary))
+    return table(heads, rows, kind="figures") + f'<div class="notes">{below}</div>'
+
+
+def one_figure(summary: Mapping[str, Any], metric: str, number: int) -> str:
+    """Return a cell: the figure as the table writes it, and in full for who looks closer."""
+    figure = summary["figures"][metric][number]
+    mean, deviation = cell(metric, figure)
+    text = f"<b>{mean}</b>" if is_bold(summary, metric, number) else mean
+    if deviation is not None:
+        text += f' <span class="deviation">± {deviation}</span>'
+    known = "" if figure["mean"] is None else f' data-mean="{figure["mean"]!r}"'
+    return f'<td data-metric="{safe(metric)}"{known}>{text}</td>'
+
+
+def answer(summary: Mapping[str, Any]) -> str:
+    """Return whether the hierarchy helps: the verdict, then a sentence a loss."""
+    told = does_it_help(summary)
+    sentences = [sentence(summary, number) for number in range(1, len(summary["entries"]))]
+    details = " ".join(sentences)
+    if not sentences or not told.endswith(details):
+        return f"<p>{safe(told)}</p>"
+    items = "".join(f"<li>{safe(one)}</li>" for one in sentences)
+    return f"<p>{safe(told.removesuffix(details).strip())}</p><ul>{items}</ul>"
+
+
+def tests(summary: Mapping[str, Any]) -> str:
+    """Return difference, p and interval of every figure, folded."""
+    heads = ["loss", "metric", f"against {safe(summary['labels'][0])}", "p (Holm)"]
+    heads.append("95 % interval over rows")
+    rows = []
+    for metric in summary["metrics"]:
+        for label, figure in zip(summary["labels"], summary["figures"][metric], strict=True):
+            change, p = figure.get("difference"), figure["p"]
+            word = "" if change is None else signed(metric, change)
+            chance = "" if p is None else "&lt; 0.001" if p < 0.001 else f"{p:.3f}"
+            interval = figure["interval"]
+            ends = "" if interval is None else " to ".join(shown(metric, end) for end in interval)
+            strong = f"<b>{chance}</b>" if figure["significant"] else chance
+            rows.append([safe(label), safe(metric), word, strong, ends])
+    inside = table(heads, rows, kind="tests")
+    return f"<details><summary>Differences, p-values and intervals</summary>{inside}</details>"
+
+
+def signed(metric: str, change: float) -> str:
+    """Write a difference with its sign."""
+    return ("+" if change >= 0 else "−") + shown(metric, abs(change))
+
+
+def settings(study: Study) -> str:
+    """Return what was compared, on what and how."""
+    facts = study.facts
+    data = facts["dataset"]
+    taxonomy = data["hierarchy"]
+    splits = ", ".join(f"{name} {count:,}" for name, count in data["splits"].items())
+    pairs: dict[str, object] = {
+        "dataset": data["name"],
+        "source": data["source"],
+        "rows": f"{data['rows']:,}" + (f" ({splits})" if splits else ""),
+        "classes": f"{taxonomy['classes']:,} in {taxonomy['levels']} levels "
+        f"({taxonomy['kind']}, {taxonomy['leaves']:,} leaves)",
+        "fingerprint of the hierarchy": taxonomy["fingerprint"],
+        "seeds": ", ".join(map(str, facts["seeds"])),
+        "network": network_words(facts["network"]),
+        "settings": words(facts["settings"]),
+        "validation share": facts["valid_share"],
+    }
+    more = ""
+    for name, value in facts["about"].items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            more += folded(name, value)
+        else:
+            pairs[name] = words(value)
+    return pairs_table(pairs) + more + "<h3>Each loss</h3>" + each(study)
+
+
+def network_words(network: Mapping[str, Any]) -> str:
+    """Write a network's name and options."""
+    name = network.get("name") or "chosen from the data"
+    options = words(network.get("options") or {})
+    return f"{name}, {options}" if options else name
+
+
+def folded(name: str, records: Sequence[Mapping[str, Any]]) -> str:
+    """Return records as a table that opens on demand."""
+    heads = list(dict.fromkeys(key for record in records for key in record))
+    rows = [[safe(words(record.get(head, ""))) for head in heads] for record in records]
+    inside = table([safe(head.replace("_", " ")) for head in heads], rows, kind="tests")
+    return f"<details><summary>{safe(name)} ({len(records)})</summary>{inside}</details>"
+
+
+def each(study: Study) -> str:
+    """Return what was chosen for each entry, and how its runs went."""
+    heads = ["loss", "options", "own settings", "best epoch", "seconds a run", "still improving"]
+    common = study.facts["settings"]
+    runs = study.runs()
+    rows = []
+    for entry in study.entries:
+        own = [run for run in runs if run["entry"] == entry.key]
+        if not own:
+            rows.append([safe(entry.label or entry.key), "not finished", "", "", "", ""])
+            continue
+        changed = {k: v for k, v in own[0]["settings"].items() if common.get(k) != v}
+        epochs = [run["best_epoch"] for run in own]
+        seconds = sum(run["seconds"] for run in own) / len(own)
+        improving = sum(run["still_improving"] for run in own)
+        rows.append(
+            [
+                safe(entry.label or entry.key),
+                safe(words(own[0]["loss_options"]) or "defaults"),
+                safe(words(changed) or "as above"),
+                between(min(epochs), max(epochs)) if max(epochs) else "last",
+                f"{seconds:.1f}",
+                f"{improving} of {len(own)}",
+            ]
+        )
+    return table(heads, rows, kind="each")
+
+
+def pairs_table(pairs: Mapping[str, object]) -> str:
+    """Return a table of names and values."""
+    rows = "".join(
+        f'<tr><th scope="row">{safe(name.replace("_", " "))}</th><td>{safe(value)}</td></tr>'
+        for name, value in pairs.items()
+        if value not in ("", None)
+    )
+    return f'<div class="wide"><table class="pairs"><tbody>{rows}</tbody></table></div>'
+
+
+def words(value: Any) -> str:
+    """Write plain values as words: ``epochs 100, patience 10``."""
+    if isinstance(value, dict):
+        found = [f"{name.replace('_', ' ')} {words(one)}".strip() for name, one in value.items()]
+        return ", ".join(found)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(words(one) for one in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
+
+
+def headline(study: Study, summary: Mapping[str, Any], rows: int) -> str:
+    """Return the line below the title."""
+    taxonomy = study.facts["dataset"]["hierarchy"]
+    parts = [
+        plural(rows, "test row"),
+        f"{plural(taxonomy['classes'], 'class', 'classes')} in "
+        f"{plural(taxonomy['levels'], 'level')}",
+        plural(len(summary["entries"]), "loss", "losses"),
+        plural(summary["seeds"], "seed"),
+    ]
+    return " · ".join(safe(part) for part in parts)
+
+
+def between(low: int, high: int) -> str:
+    """Write a range of whole numbers."""
+    return f"{low} to {high}" if low < high else str(low)
+
+
+def plural(count: int, word: str, more: str | None = None) -> str:
+    """Write a count with its word."""
+    return f"{count:,} {word if count == 1 else more or word + 's'}"
+
+
+def options(labels: Sequence[str]) -> str:
+    """Return the choices of a loss for a select element."""
+    return "".join(f'<option value="{n}">{safe(label)}</option>' for n, label in enumerate(labels))
+
+
+def heights(highest: int) -> str:
+    """Return the choices of a height for a select element, the worst first."""
+    found = [f'<option value="{h}">wrong by height {h}</option>' for h in range(highest, 0, -1)]
+    return '<option value="">all, the worst first</option>' + "".join(found)

@@ -1,0 +1,41 @@
+"""Splits for a study: rows to judge on, where the dataset names none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hierlearn.errors import HierlearnError
+from hierlearn.training.seeds import generator
+
+if TYPE_CHECKING:
+    from hierlearn.datasets import Dataset
+
+
+def with_test_rows(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, str]:
+    """Return the dataset with a split "test", and what was done, for the reader.
+
+    Args:
+        dataset: as it was read; its own split "test" stays.
+        share: of the rows, for those that have none.
+        seed: of the draw.
+    """
+    if len(dataset.splits.get("test", ())):
+        return dataset, ""
+    if not 0 < share < 1:
+        raise HierlearnError(f"the share of test rows must lie between 0 and 1, not {share}")
+    held = dataset.splits.get("valid", np.zeros(0, dtype=np.int64))
+    rows = np.setdiff1d(dataset.splits.get("train", np.arange(len(dataset))), held)
+    count = round(share * len(rows))
+    if not 0 < count < len(rows):
+        raise HierlearnError(f"a share of {share} of {len(rows)} rows is {count} rows")
+    order = torch.randperm(len(rows), generator=generator(seed, "test")).numpy()
+    splits = {
+        **dataset.splits,
+        "test": np.sort(rows[order[:count]]),
+        "train": np.sort(rows[order[count:]]),
+    }
+    return replace(dataset, splits=splits), f"; {count:,} rows set aside to judge on"

@@ -1,0 +1,144 @@
+"""The statistics of a comparison: spread over seeds, intervals over rows, paired tests.
+
+Runs of one seed share their batches and first weights, so losses are compared seed by seed: the
+paired t-test asks whether the mean difference over seeds is more than seed noise, and Holm's
+step-down correction keeps the chance of a single false claim in a family of tests at its level.
+Neither says anything about other test rows; the bootstrap over rows does. Over several datasets:
+Friedman's test on ranks, and Nemenyi's critical difference (Demsar, 2006).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hierlearn.errors import HierlearnError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+LEVEL = 0.05  # the chance of a false claim that is accepted
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over seeds and its standard deviation; None with a single seed."""
+
+    mean: float
+    deviation: float | None
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return mean and standard deviation (n - 1) over seeds; NaN where a figure is missing."""
+    if not len(values):
+        raise HierlearnError("there are no runs to average")
+    found = np.asarray(values, dtype=np.float64)
+    deviation = float(found.std(ddof=1)) if len(found) > 1 else None
+    return Spread(float(found.mean()), deviation)
+
+
+def paired_test(values: Sequence[float], others: Sequence[float]) -> float:
+    """Return the two-sided p of the paired t-test; NaN with fewer than two pairs.
+
+    Equal pairs throughout give 1: there is no difference to explain. Pairs that all differ by the
+    same amount give 0: no seed noise is seen at all.
+    """
+    if len(values) != len(others):
+        raise HierlearnError(f"{len(values)} runs cannot be paired with {len(others)}")
+    difference = np.asarray(values, dtype=np.float64) - np.asarray(others, dtype=np.float64)
+    if len(difference) < 2 or np.isnan(difference).any():
+        return math.nan
+    deviation = difference.std(ddof=1)
+    if deviation == 0:
+        return 1.0 if difference[0] == 0 else 0.0
+    from scipy.stats import t
+
+    statistic = difference.mean() / (deviation / math.sqrt(len(difference)))
+    return float(2 * t.sf(abs(statistic), len(difference) - 1))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return Holm's adjusted p-values; NaN stays NaN and does not count as a test."""
+    adjusted = [math.nan] * len(p_values)
+    order = sorted(
+        (number for number, p in enumerate(p_values) if not math.isnan(p)),
+        key=lambda number: p_values[number],
+    )
+    running = 0.0
+    for place, number in enumerate(order):
+        running = max(running, (len(order) - place) * p_values[number])
+        adjusted[number] = min(running, 1.0)
+    return adjusted
+
+
+def bootstrap_interval(
+    rows: NDArray[np.float64], *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[float, float]:
+    """Return the percentile interval of a mean over test rows.
+
+    Args:
+        rows: (N,) a value a row, NaN where the row does not count; averaged over seeds before.
+        level: the share left outside, half on either side.
+        resamples: how often rows are drawn anew.
+        seed: of the draws.
+    """
+    known = np.asarray(rows, dtype=np.float64)
+    known = known[~np.isnan(known)]
+    if not len(known):
+        return math.nan, math.nan
+    draws = np.random.default_rng(seed)
+    means = np.empty(resamples)
+    for number in range(resamples):  # N indices at a time, whatever the number of resamples
+        means[number] = known[draws.integers(0, len(known), len(known))].mean()
+    low, high = np.quantile(means, [level / 2, 1 - level / 2])
+    return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """How methods rank over datasets.
+
+    Attributes:
+        average: (k,) the mean rank of each method, 1 for the best.
+        p: of Friedman's test that all rank alike.
+        critical_difference: mean ranks that differ by more differ significantly (Nemenyi).
+    """
+
+    average: NDArray[np.float64]
+    p: float
+    critical_difference: float
+
+
+def rank_methods(
+    values: NDArray[np.float64], *, larger_is_better: bool, level: float = LEVEL
+) -> Ranks:
+    """Rank methods over datasets.
+
+    Args:
+        values: (datasets, methods) a figure each.
+        larger_is_better: the direction of the figure.
+        level: of the critical difference.
+    """
+    from scipy.stats import friedmanchisquare, rankdata, studentized_range
+
+    table = np.asarray(values, dtype=np.float64)
+    count, methods = table.shape
+    if count < 2 or methods < 2:
+        raise HierlearnError(
+            f"ranks need at least two datasets and two methods, not {count} and {methods}"
+        )
+    if np.isnan(table).any():
+        raise HierlearnError("ranks need a figure of every method on every dataset")
+    ranks = np.stack([rankdata(-row if larger_is_better else row) for row in table])
+    p = math.nan
+    if methods > 2:  # Friedman's test is defined from three methods on
+        p = 1.0 if (ranks == ranks[0, 0]).all() else float(friedmanchisquare(*table.T).pvalue)
+    quantile = float(studentized_range.ppf(1 - level, methods, np.inf)) / math.sqrt(2)
+    critical = quantile * math.sqrt(methods * (methods + 1) / (6 * count))
+    return Ranks(ranks.mean(axis=0), p, critical)

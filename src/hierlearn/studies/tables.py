@@ -1,0 +1,115 @@
+"""The table of a study as Markdown, LaTeX (booktabs, the paper's layout) and CSV.
+
+A figure is bold only where it differs significantly, and for the better, from the first row's: the
+best mean alone is not enough.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PERCENT = ("hit@1", "hit@5", "mrr", "terminal-accuracy", "leaf-accuracy", "exact-match")
+ARROWS = {"up": "↑", "down": "↓", "none": ""}
+TEX_ARROWS = {"up": r" $\uparrow$", "down": r" $\downarrow$", "none": ""}
+
+
+def shown(metric: str, value: float | None, digits: int | None = None) -> str:
+    """Write a figure; shares that people read in per cent as such."""
+    if value is None:
+        return "n/a"
+    if metric in PERCENT:
+        return f"{100 * value:.{2 if digits is None else digits}f}"
+    return f"{value:.{3 if digits is None else digits}f}"
+
+
+def cell(metric: str, figure: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Return the mean and the standard deviation as texts."""
+    deviation = figure["deviation"]
+    return shown(metric, figure["mean"]), None if deviation is None else shown(metric, deviation)
+
+
+def is_bold(summary: Mapping[str, Any], metric: str, number: int) -> bool:
+    """Whether a figure is significantly better than the first row's."""
+    figure = summary["figures"][metric][number]
+    direction = summary["directions"][metric]
+    if not figure["significant"] or direction == "none":
+        return False
+    better: bool = figure["difference"] > 0 if direction == "up" else figure["difference"] < 0
+    return better
+
+
+def as_markdown(summary: Mapping[str, Any]) -> str:
+    """Return the table as Markdown."""
+    metrics = summary["metrics"]
+    heads = [f"{name} {ARROWS[summary['directions'][name]]}".strip() for name in metrics]
+    lines = ["| | " + " | ".join(heads) + " |", "|---" * (len(metrics) + 1) + "|"]
+    for number, label in enumerate(summary["labels"]):
+        cells = []
+        for metric in metrics:
+            mean, deviation = cell(metric, summary["figures"][metric][number])
+            mean = f"**{mean}**" if is_bold(summary, metric, number) else mean
+            cells.append(mean if deviation is None else f"{mean} ± {deviation}")
+        mark = " *" if summary["still_improving"][summary["entries"][number]] else ""
+        lines.append(f"| {label}{mark} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", *notes(summary)]) + "\n"
+
+
+def notes(summary: Mapping[str, Any]) -> list[str]:
+    """Return what a reader of the table must know, a sentence each."""
+    found = [
+        f"Mean ± standard deviation over {summary['seeds']} seeds. Bold: better than "
+        f"{summary['labels'][0]} with p < {summary['level']} (paired t-test over seeds, Holm)."
+        if summary["seeds"] > 1
+        else "One seed: no spread, no test."
+    ]
+    if any(summary["still_improving"].values()):
+        found.append("\\* some of its runs still improved at the last epoch.")
+    if summary["missing"]:
+        found.append(f"Not finished: {', '.join(summary['missing'])}.")
+    return found
+
+
+def as_latex(summary: Mapping[str, Any]) -> str:
+    """Return the table as LaTeX with booktabs rules."""
+    metrics = summary["metrics"]
+    heads = [f"{tex(name)}{TEX_ARROWS[summary['directions'][name]]}" for name in metrics]
+    lines = [
+        r"\begin{tabular}{l" + "c" * len(metrics) + "}",
+        r"\toprule",
+        " & ".join(["Loss", *heads]) + r" \\",
+        r"\midrule",
+    ]
+    for number, label in enumerate(summary["labels"]):
+        cells = []
+        for metric in metrics:
+            mean, deviation = cell(metric, summary["figures"][metric][number])
+            mean = rf"\textbf{{{mean}}}" if is_bold(summary, metric, number) else mean
+            cells.append(mean if deviation is None else rf"{mean} {{\scriptsize$\pm${deviation}}}")
+        lines.append(" & ".join([tex(label), *cells]) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def tex(text: str) -> str:
+    """Return text with the signs that LaTeX minds escaped."""
+    for sign in "\\&%$#_{}":
+        text = text.replace(sign, {"\\": r"\textbackslash "}.get(sign, f"\\{sign}"))
+    return text
+
+
+def as_csv(summary: Mapping[str, Any]) -> str:
+    """Return a line a figure: entry, metric, mean, deviation, interval, p."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = ["entry", "metric", "mean", "deviation", "low", "high", "p", "significant", "seeds"]
+    writer.writerow(columns)
+    for metric in summary["metrics"]:
+        for key, figure in zip(summary["entries"], summary["figures"][metric], strict=True):
+            low, high = figure["interval"] or (None, None)
+            known = [key, metric, figure["mean"], figure["deviation"], low, high, figure["p"]]
+            writer.writerow([*known, figure["significant"], summary["seeds"]])
+    return text.getvalue()

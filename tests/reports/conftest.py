@@ -1,0 +1,79 @@
+"""Two studies that were really run, in seconds: of numbers, and of texts with hostile names."""
+
+import pytest
+import torch
+
+from hierlearn import Hierarchy
+from hierlearn.datasets import Dataset
+from hierlearn.datasets.synthetic import make_synthetic
+from hierlearn.reports import write_report
+from hierlearn.studies.compare import compare
+from hierlearn.studies.entries import Entry, parse_entries
+
+HOSTILE = [
+    "<script>hit()</script>|</script><script>hit()</script>",
+    "<script>hit()</script>|<img src=x onerror=hit()>",
+    "\"onfocus='hit()' autofocus|${hit()}<b>",
+    "\"onfocus='hit()' autofocus|--><svg onload=hit()>&lt;",
+    "$title|\u202eevil \x01\x0b",
+]
+WORDS = ("red apple", "green pear", "blue plum", "yellow lime", "</script><script>hit()</script>")
+
+
+@pytest.fixture(scope="session")
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory, one_thread):
+    """Numbers under a ragged tree of three levels, three losses, two seeds."""
+    return compare(
+        make_synthetic(rows=300, features=8, fan_out=3, ragged=0.2),
+        parse_entries(["bce", "hxe:alpha=0.3", "hcl"]),
+        tmp_path_factory.mktemp("studies") / "numbers",
+        seeds=2,
+        settings={"epochs": 4, "learning_rate": 0.01, "device": "cpu"},
+        network={"name": "mlp", "options": {"width": 8}},
+    )
+
+
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory, one_thread):
+    """Texts, classes and a loss whose names would act if a page let them."""
+    hierarchy = Hierarchy.from_paths(HOSTILE, sep="|")
+    rows = 60
+    texts = [f"{WORDS[row % 5]} {row % 7} <img src=x onerror=hit()>" for row in range(rows)]
+    dataset = Dataset(
+        inputs=texts,
+        labels=[[HOSTILE[(row * 3 + row // 7) % 5]] for row in range(rows)],  # not to be learnt
+        hierarchy=hierarchy,
+        splits={"train": range(30), "valid": range(30, 40), "test": range(40, 60)},
+        name="<img src=x onerror=hit()>",
+        source="made up & <b>bold</b>",
+    )
+    entries = [
+        Entry("bce", loss="bce", label="<i onclick=hit()>flat</i>"),
+        Entry("hcl", loss="hcl", label='$\\hcl_2$ & "co"'),
+    ]
+    return compare(
+        dataset,
+        entries,
+        tmp_path_factory.mktemp("studies") / "hostile",
+        seeds=2,
+        settings={"epochs": 2, "device": "cpu"},
+        network={"name": "token-bag", "options": {"width": 8}},
+    )
+
+
+@pytest.fixture(scope="session")
+def page(study):
+    return write_report(study.folder)
+
+
+@pytest.fixture(scope="session")
+def hostile_page(hostile):
+    return write_report(hostile.folder)

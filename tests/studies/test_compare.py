@@ -1,0 +1,181 @@
+"""A study from end to end: what it keeps, how it goes on, and that test rows choose nothing."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from hierlearn.errors import HierlearnError
+from hierlearn.metrics import METRICS, hier_dist
+from hierlearn.studies import compare as module
+from hierlearn.studies.entries import parse_entries
+from hierlearn.studies.splits import with_test_rows
+from hierlearn.studies.study import Study, StudyError
+from hierlearn.studies.summary import RowJudge, summarise
+from hierlearn.studies.tune import tune
+from studies.small import NETWORK, SETTINGS, WORDS, dataset, run, with_other_test_rows
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("study") / "s")
+
+
+def test_every_loss_and_seed_has_a_run(study):
+    runs = Study.open(study.folder).runs()
+    assert [(one["entry"], one["seed"]) for one in runs] == [
+        (key, seed) for key in WORDS for seed in (0, 1)
+    ]
+    for one in runs:
+        assert {"hit@1", "level-accuracy", "au-prc"} <= set(one["test"])
+        assert one["best_epoch"] >= 1
+
+
+def test_what_was_kept_gives_the_figures_again(study):
+    judge = RowJudge(study.hierarchy, study.targets())
+    for entry in study.entries:
+        rows = study.rows(entry)
+        assert rows["argmax"].shape == (2, len(study.targets()))
+        for metric in ("hit@1", "mrr", "hier-dist", "mean-level"):
+            by_row = judge(metric, rows)
+            found = np.nanmean(by_row, axis=1)
+            assert found == pytest.approx(study.values(entry, metric), abs=1e-9), metric
+
+
+def test_a_distance_of_decisions_is_the_metrics(study):
+    targets, hierarchy = study.targets(), study.hierarchy
+    decisions = study.rows(study.entries[0])["terminal"]
+    scores = torch.zeros(targets.shape)
+    scores[torch.arange(len(targets)), torch.from_numpy(decisions[1]).long()] = 1
+    wanted = hier_dist(scores, targets, hierarchy, hits="zero", reduction="none")
+    found = RowJudge(hierarchy, targets).distance(decisions, "zero")[1]
+    assert found.tolist() == wanted.tolist()
+
+
+def test_the_shares_of_severity_come_to_one(study):
+    for shares in summarise(study)["severity"].values():
+        assert sum(shares) == pytest.approx(1)
+        assert len(shares) == study.hierarchy.root_height + 1
+
+
+def test_an_interrupted_study_goes_on_where_it_was(study, tmp_path, monkeypatch):
+    whole, trained = module.prepare, []
+
+    def stop_at_the_second(*words, **options):
+        trained.append(1)
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        return whole(*words, **options)
+
+    monkeypatch.setattr(module, "prepare", stop_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "s")
+    assert {one["entry"] for one in Study.open(tmp_path / "s").runs()} == {"bce"}
+    monkeypatch.setattr(module, "prepare", lambda *w, **o: trained.append(2) or whole(*w, **o))
+    again = run(tmp_path / "s")
+    assert trained.count(2) == 2  # the two losses that were missing
+    plain = [{**one, "seconds": 0} for one in again.runs()]
+    assert plain == [{**one, "seconds": 0} for one in study.runs()]
+
+
+def test_a_last_line_that_was_cut_off_is_done_again(study, tmp_path):
+    again = run(tmp_path / "s")
+    path = again.folder / "runs.jsonl"
+    path.write_text(path.read_text()[:-40])
+    assert not again.is_done(again.entries[-1])
+    assert run(tmp_path / "s").is_done(again.entries[-1])
+
+
+def test_another_study_is_not_written_over(study, tmp_path):
+    run(tmp_path / "s", ["bce"], seeds=1)
+    with pytest.raises(StudyError, match=r"another study \(its seeds.* differ\)"):
+        run(tmp_path / "s", ["bce"], seeds=2)
+    again = run(tmp_path / "s", ["bce"], seeds=2, force=True)
+    assert len(again.runs()) == 2
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    with pytest.raises(StudyError, match="exists and holds no study"):
+        run(tmp_path / "other")
+
+
+def test_a_seed_is_the_same_alone_and_among_others(study, tmp_path):
+    alone = run(tmp_path / "s", ["bce"], seeds=1, seed=1)
+    together = next(one for one in study.runs() if one["entry"] == "bce" and one["seed"] == 1)
+    assert alone.runs()[0]["test"]["hit@1"] == pytest.approx(together["test"]["hit@1"], abs=0.03)
+    assert alone.runs()[0]["test"]["au-prc"] == pytest.approx(together["test"]["au-prc"], abs=1e-3)
+
+
+def test_tuning_does_not_look_at_test_rows():
+    data = dataset()
+    found = [
+        tune(
+            one, parse_entries(["bce", "hxe"]), "each", trials=2, settings=SETTINGS, network=NETWORK
+        )
+        for one in (data, with_other_test_rows(data))
+    ]
+    assert found[0] == found[1]
+    assert set(found[0]["by_entry"]) == {"bce", "hxe"}
+    assert len(found[0]["trials"]) == 4
+
+
+def test_the_papers_way_to_tune_fixes_one_network_for_all():
+    entries = parse_entries(["bce", "hxe"])
+    found = tune(dataset(), entries, "paper", trials=2, settings={**SETTINGS, "epochs": 1})
+    assert {"width", "dropout"} <= set(found["network"]["options"])
+    assert found["by_entry"]["bce"] == found["by_entry"]["hxe"]
+    assert {trial["for"] for trial in found["trials"]} == {"bce"}
+
+
+def test_rows_to_judge_on_are_set_aside_once():
+    data = dataset()
+    assert with_test_rows(data, 0.2, 0)[0] is data
+    bare = replace(data, splits={})
+    made, said = with_test_rows(bare, 0.25, 3)
+    assert said == "; 60 rows set aside to judge on"
+    parts = [made.splits[name] for name in ("train", "test")]
+    assert sorted(np.concatenate(parts).tolist()) == list(range(240))
+    assert (with_test_rows(bare, 0.25, 3)[0].splits["test"] == made.splits["test"]).all()
+    with pytest.raises(HierlearnError, match=r"a share of 0.001 of 240 rows is 0 rows"):
+        with_test_rows(bare, 0.001, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"splits": {}}, "has no split 'test' to compare on"),
+        ({"metrics": ["hit@9"]}, "unknown metric 'hit@9'"),
+    ],
+)
+def test_what_is_refused(change, message, tmp_path):
+    data = dataset()
+    if "splits" in change:
+        data, change = replace(data, splits={}), {}
+    with pytest.raises(HierlearnError, match=message):
+        run(tmp_path / "s", data=data, **change)
+
+
+def test_a_damaged_folder_is_named(tmp_path):
+    with pytest.raises(StudyError, match=r"there is no study.json in it"):
+        Study.open(tmp_path)
+    (tmp_path / "study.json").write_text("{")
+    with pytest.raises(StudyError, match="is damaged: it is no JSON"):
+        Study.open(tmp_path)
+    (tmp_path / "study.json").write_text(json.dumps({"format": "x"}))
+    with pytest.raises(StudyError, match="was not written by hierlearn"):
+        Study.open(tmp_path)
+
+
+def test_a_summary_of_what_is_finished(study):
+    found = summarise(study)
+    assert found["entries"] == list(WORDS)
+    assert found["missing"] == []
+    first = found["figures"]["hit@1"][0]
+    assert first["p"] is None
+    assert first["mean"] == pytest.approx(np.mean(study.values(study.entries[0], "hit@1")))
+    low, high = first["interval"]
+    assert low <= first["mean"] <= high
+    for metric, column in found["figures"].items():
+        best = [one for one in column if one["best"]]
+        assert len(best) == (0 if METRICS[metric].direction == "none" else 1)

@@ -1,0 +1,41 @@
+"""What a study compares, as it is written on the command line."""
+
+import pytest
+
+from hierlearn.errors import HierlearnError
+from hierlearn.studies.entries import USUAL, parse_entries, parse_entry
+
+
+def test_losses_options_and_recipes():
+    assert parse_entry("bce").plan() == {"loss": "bce", "loss_options": {}, "link": "own"}
+    entry = parse_entry("hcl:link=softmax+scope=ancestors+floor=0.3+curriculum=None")
+    assert entry.options == {
+        "link": "softmax",
+        "scope": "ancestors",
+        "floor": 0.3,
+        "curriculum": None,
+    }
+    assert entry.label == "hcl (link softmax, scope ancestors, floor 0.3, curriculum None)"
+    assert parse_entry("recipe:max").plan() == {"recipe": "max"}
+    assert len(parse_entries(USUAL)) == 8
+
+
+def test_file_names_are_safe_and_differ():
+    names = [parse_entry(words).file_name for words in ("hxe:alpha=0.3", "hxe:alpha=0.5", "hxe")]
+    assert len(set(names)) == 3
+    assert not any(set(name) & set(':=/\\"<>|?*+ ') for name in names)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["bcee"], "unknown loss 'bcee'; did you mean 'bce'"),
+        (["recipe:mx"], "unknown recipe 'mx'; did you mean 'max'"),
+        (["hxe:alpha"], "an option of a loss is written key=value, not 'alpha'"),
+        (["bce", "hcl", "bce"], "'bce' is listed twice"),
+        ([], "name at least one loss"),
+    ],
+)
+def test_what_is_refused(words, message):
+    with pytest.raises(HierlearnError, match=message):
+        parse_entries(words)

@@ -1,0 +1,121 @@
+"""Tables and words are made from the numbers: a made-up summary with known answers."""
+
+import copy
+import csv
+import io
+
+from hierlearn.studies import paper
+from hierlearn.studies.tables import as_csv, as_latex, as_markdown, shown, tex
+from hierlearn.studies.words import does_it_help
+
+
+def figure(mean, difference=None, p=None, significant=False):
+    return {
+        "mean": mean,
+        "deviation": 0.01,
+        "interval": [mean - 0.1, mean + 0.1],
+        "values": [mean],
+        "p": p,
+        "difference": difference,
+        "significant": significant,
+        "best": False,
+    }
+
+
+SUMMARY = {
+    "entries": ["bce", "hxe", "hcl"],
+    "labels": ["bce", "hxe", "hcl"],
+    "missing": [],
+    "metrics": ["hit@1", "hier-dist"],
+    "directions": {"hit@1": "up", "hier-dist": "down"},
+    "level": 0.05,
+    "seeds": 5,
+    "figures": {
+        "hit@1": [figure(0.7), figure(0.75, 0.05, 0.2), figure(0.76, 0.06, 0.01, True)],
+        "hier-dist": [figure(1.2), figure(1.1, -0.1, 0.01, True), figure(1.4, 0.2, 0.02, True)],
+    },
+    "by_level": {"bce": [0.9, 0.5], "hxe": [0.9, 0.5], "hcl": [0.88, 0.6]},
+    "still_improving": {"bce": 0, "hxe": 2, "hcl": 0},
+}
+
+
+def test_bold_is_significantly_better_and_nothing_else():
+    text = as_markdown(SUMMARY)
+    assert "| bce | 70.00 ± 1.00 | 1.200 ± 0.010 |" in text
+    assert "| hxe * | 75.00 ± 1.00 | **1.100** ± 0.010 |" in text  # hit@1 is noise
+    assert "| hcl | **76.00** ± 1.00 | 1.400 ± 0.010 |" in text  # hier-dist is worse
+    assert "some of its runs still improved" in text
+    latex = as_latex(SUMMARY)
+    assert latex.count(r"\textbf") == 2
+    assert r"\toprule" in latex
+
+
+def test_one_seed_has_no_spread_and_no_test():
+    single = copy.deepcopy(SUMMARY)
+    single["seeds"] = 1
+    for column in single["figures"].values():
+        for one in column:
+            one.update(deviation=None, significant=False)
+    text = as_markdown(single)
+    assert "±" not in text
+    assert "One seed: no spread, no test." in text
+    assert "With one seed no difference can be told from noise." in does_it_help(single)
+
+
+def test_a_csv_line_a_figure():
+    rows = list(csv.DictReader(io.StringIO(as_csv(SUMMARY))))
+    assert len(rows) == 6
+    assert rows[2] == {
+        "entry": "hcl",
+        "metric": "hit@1",
+        "mean": "0.76",
+        "deviation": "0.01",
+        "low": "0.66",
+        "high": "0.86",
+        "p": "0.01",
+        "significant": "True",
+        "seeds": "5",
+    }
+
+
+def test_the_answer_in_words():
+    words = does_it_help(SUMMARY)
+    assert words.startswith("The hierarchy helps here: hxe beats bce beyond seed noise.")
+    assert "hxe betters hier-dist by 0.100." in words
+    assert (
+        "hcl betters hit@1 by 6.00 points and worsens hier-dist by 0.200, most at level 2 "
+        "(+10.0 points of accuracy)." in words
+    )
+    noise = copy.deepcopy(SUMMARY)
+    for column in noise["figures"].values():
+        for one in column:
+            one["significant"] = False
+    assert does_it_help(noise).startswith("No loss beats bce here beyond seed noise.")
+    flat = copy.deepcopy(SUMMARY)
+    flat["entries"] = flat["labels"] = ["bce", "focal", "hcl"]
+    flat["by_level"]["focal"] = [0.9, 0.5]
+    assert does_it_help(flat).startswith("No hierarchical loss beats bce beyond seed noise, but")
+
+
+def test_signs_that_latex_minds_and_missing_figures():
+    assert tex("a_b & 5 %") == r"a\_b \& 5 \%"
+    assert shown("hit@1", None) == "n/a"
+    assert shown("au-prc", 0.1234) == "0.123"
+
+
+def test_the_papers_rows_and_its_printed_figures():
+    names = [row.entry.label for row in paper.ROWS if 2 in row.tables]
+    assert names == ["CrossEntropy", "FocalLoss", "Hier-CE", "SoftLabels", "HCL"]
+    ablation = [row.entry.label for row in paper.ROWS if 1 in row.tables]
+    assert ablation == ["CrossEntropy", "HCL-Hier", "HCL-CL", "HCL"]
+    assert paper.ROWS[0].printed == {
+        "diatoms": (74.45, 81.00, 1.26),
+        "imclef07d": (90.45, 93.33, 0.35),
+    }
+    literal = {row.entry.label: row.entry for row in paper.ROWS}
+    assert literal["HCL-CL"].options == {"floor": 0}
+    figures = {m: [figure(0.5), figure(0.6)] for m in paper.METRICS}
+    summary = {"entries": ["bce", "focal"], "figures": figures}
+    text = paper.as_markdown({"diatoms": summary}, 2)
+    assert "| CrossEntropy | 50.00 ± 1.00 | 74.45 |" in text
+    assert len(text.splitlines()) == 2 + 5
