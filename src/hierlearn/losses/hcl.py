@@ -99,6 +99,7 @@ class HCLLoss(Loss):
         self.normalize = normalize
         self.threshold = threshold
         self.level_sizes = hierarchy.level_sizes if scope == "levels" else (len(hierarchy),)
+        self.row_weights: Tensor | None = None  # (N,) how much the next rows count in a selection
         self._state: tuple[Any, ...] = ()
         self._warned = False
         self._register_statistics(len(hierarchy))
@@ -125,7 +126,12 @@ class HCLLoss(Loss):
         """Compose link, base, constraint, curriculum and reduction."""
         if not self.is_fast(logits):
             losses, errors = self.constrained(logits, targets, mask)
-            weights = self.weigh(losses.detach().sum(dim=0), errors, len(logits))
+            counted = losses.detach()
+            rows: int | Tensor = len(logits)
+            if self.row_weights is not None:
+                counted, errors = (one * self.row_weights[:, None] for one in (counted, errors))
+                rows = self.row_weights.sum()
+            weights = self.weigh(counted.sum(dim=0), errors.sum(), rows)
             return self.reduce(losses if weights is None else losses * weights, mask)
         scale = self.base.scale  # type: ignore[attr-defined]
         if self.reduction == "sum":
@@ -161,7 +167,7 @@ class HCLLoss(Loss):
     def constrained(
         self, logits: Tensor, targets: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return (N, C) l_h, and e_h."""
+        """Return (N, C) l_h, and the errors that e_h sums."""
         log_p, log_not_p = self.link(logits)
         losses = self.base(log_p, log_not_p, targets)
         errors = zero_one(log_p.detach(), log_not_p.detach(), targets)
@@ -170,18 +176,18 @@ class HCLLoss(Loss):
             errors = constrain(errors, self.hierarchy, self.scope, mask)
         elif mask is not None:
             losses, errors = (torch.where(mask, one, 0.0) for one in (losses, errors))
-        return losses, errors.sum()
+        return losses, errors
 
     # ------------------------------------------------------------------ the curriculum
 
-    def weigh(self, class_losses: Tensor, errors: Tensor, rows: int) -> Tensor | None:
+    def weigh(self, class_losses: Tensor, errors: Tensor, rows: int | Tensor) -> Tensor | None:
         """Select classes and return their (C,) weights; None where there is no curriculum."""
         if self.curriculum is None:
             return None
         with torch.no_grad():
             count: int | Tensor = rows
             if is_distributed():
-                count = errors.new_full((), float(rows))
+                count = torch.as_tensor(rows).to(errors)
                 class_losses, errors, count = all_reduced(class_losses, errors, count)
             if self.curriculum == "epoch":
                 self.epoch_losses += class_losses
