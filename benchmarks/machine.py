@@ -6,7 +6,7 @@ import json
 import platform
 import statistics
 import time
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ def machine() -> dict[str, Any]:
 
     import torch
 
+    import hierlearn
+
     model = ""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -34,12 +36,25 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
-        **{name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
-        "hierlearn": version("hierlearn"),
+        **versions("numpy", "scipy", "scikit-learn"),
+        "hierlearn": hierlearn.__version__,
     }
     if torch.cuda.is_available():
         facts["gpu"] = torch.cuda.get_device_name()
+        facts["cuda"] = torch.version.cuda
+        facts |= versions("triton")
     return facts
+
+
+def versions(*names: str) -> dict[str, str]:
+    """Return the versions of the packages that are installed."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def seconds(run: Callable[[], Any], *, repeat: int = 5) -> dict[str, float]:

@@ -91,6 +91,9 @@ def test_the_answer_in_words():
         for one in column:
             one["significant"] = False
     assert does_it_help(noise).startswith("No loss beats bce here beyond seed noise.")
+    torn = copy.deepcopy(SUMMARY)
+    torn["figures"]["hier-dist"][1]["significant"] = False
+    assert does_it_help(torn).startswith("No loss beats bce in every respect; hcl gains on some")
     flat = copy.deepcopy(SUMMARY)
     flat["entries"] = flat["labels"] = ["bce", "focal", "hcl"]
     flat["by_level"]["focal"] = [0.9, 0.5]

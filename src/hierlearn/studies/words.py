@@ -18,7 +18,9 @@ def does_it_help(summary: Mapping[str, Any]) -> str:
     if len(entries) < 2:
         return "Only one loss was trained: there is nothing to compare it with."
     sentences = [sentence(summary, number) for number in range(1, len(entries))]
-    gains = [one for one in range(1, len(entries)) if verdict(summary, one) == "better"]
+    verdicts = {one: verdict(summary, one) for one in range(1, len(entries))}
+    gains = [one for one, found in verdicts.items() if found == "better"]
+    mixed = [labels[one] for one, found in verdicts.items() if found == "mixed"]
     hierarchical = [one for one in gains if entries[one].partition(":")[0] not in FLAT]
     if summary["seeds"] < 2:
         head = "With one seed no difference can be told from noise. "
@@ -28,6 +30,12 @@ def does_it_help(summary: Mapping[str, Any]) -> str:
     elif gains:
         names = ", ".join(labels[one] for one in gains)
         head = f"No hierarchical loss beats {labels[0]} beyond seed noise, but {names} does. "
+    elif mixed:
+        head = (
+            f"No loss beats {labels[0]} in every respect; {', '.join(mixed)} "
+            f"{'gain' if len(mixed) > 1 else 'gains'} on some figures and "
+            f"{'lose' if len(mixed) > 1 else 'loses'} on others. "
+        )
     else:
         head = f"No loss beats {labels[0]} here beyond seed noise. "
     return head + " ".join(sentences)
