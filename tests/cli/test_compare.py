@@ -1,0 +1,60 @@
+"""``hierlearn compare`` on a small table: what it prints and writes, how it goes on."""
+
+import json
+
+import pytest
+
+from hierlearn.studies.study import Study
+
+FAST = "--seeds 2 --epochs 2 --patience 2 --batch-size 32 --network-option width=8"
+LINE = f"compare rows.csv --label class --split part --losses bce,leaf-ce --out s {FAST}"
+
+
+def test_a_table_files_and_an_answer(call, rows):
+    said = call(LINE)
+    assert "rows: 100 rows, 8 classes; 2 losses, 2 seeds each" in said
+    assert "beyond seed noise" in said
+    assert "wrote summary.json, table.csv, table.md, table.tex, report.html to s" in said
+    summary = json.loads((rows / "s" / "summary.json").read_text())
+    assert summary["entries"] == ["bce", "leaf-ce"]
+    shown = f"{100 * summary['figures']['hit@1'][0]['mean']:.2f}"
+    assert shown in said
+    assert shown in (rows / "s" / "table.md").read_text()
+    assert (rows / "s" / "report.html").stat().st_size > 10_000
+
+
+def test_the_same_command_has_nothing_left_to_do(call, rows):
+    call(LINE)
+    before = Study.open(rows / "s").runs()
+    call(LINE)
+    assert Study.open(rows / "s").runs() == before
+    refused = call(LINE.replace("--seeds 2", "--seeds 3"), code=2, begun=True)
+    assert "s holds another study (its seeds, settings differ)" in refused
+
+
+def test_rows_without_a_split_are_divided(call, rows):
+    said = call(f"compare rows.csv --label class --features a,b --losses bce --out s {FAST}")
+    assert "; 20 rows set aside to judge on" in said
+    assert "Only one loss was trained" in said
+
+
+def test_every_loss_tuned_for_itself(call, rows):
+    call(f"{LINE} --tune each --trials 2")
+    facts = json.loads((rows / "s" / "study.json").read_text())
+    assert set(facts["by_entry"]) == {"bce", "leaf-ce"}
+    assert len(facts["about"]["trials"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--losses bce,hlc", "unknown loss 'hlc'; did you mean 'hcl'"),
+        ("--tune all", "unknown way to tune 'all'"),
+        ("--metrics hit@1,map", "unknown metric 'map'"),
+        ("--epochs 0", "epochs must be at least 1, not 0"),
+    ],
+)
+def test_what_is_refused(call, rows, words, message):
+    line = f"compare rows.csv --label class --split part --out s {words}"
+    assert message in call(line, code=2, begun="losses" not in words)
+    assert not (rows / "s").exists()
