@@ -95,6 +95,7 @@ class HCLLoss(Loss):
         self.base = make_base(base)
         self.scope = scope
         self.curriculum = curriculum
+        self.per_row = curriculum is None
         self.floor = floor
         self.normalize = normalize
         self.threshold = threshold
@@ -151,17 +152,24 @@ class HCLLoss(Loss):
         return fused_hcl(logits, targets, mask, self.level_sizes, weigh)
 
     def is_fast(self, logits: Tensor) -> bool:
-        """Whether a hand-written pass covers this loss: sigmoid, bce, levels, reduced.
+        """Whether the hand-written pass does for this call.
 
         A compiler on a graphics processor gets the plain composition: inductor of torch 2.11 fails
         on the functional form, whose row and column reductions it fuses into one broken kernel.
         """
         return (
+            self.has_fast_form
+            and self.reduction != "none"
+            and not (logits.is_cuda and torch.compiler.is_compiling())
+        )
+
+    @property
+    def has_fast_form(self) -> bool:
+        """Whether a hand-written pass covers these choices: sigmoid, bce, scope "levels"."""
+        return (
             isinstance(self.link, SigmoidLink)
             and isinstance(self.base, BCE)
             and self.scope != "ancestors"
-            and self.reduction != "none"
-            and not (logits.is_cuda and torch.compiler.is_compiling())
         )
 
     def constrained(

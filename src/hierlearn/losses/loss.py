@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
@@ -12,6 +13,8 @@ from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.links.link import as_float
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.links import Link
 
@@ -29,6 +32,7 @@ class Loss(nn.Module, ABC):
     """
 
     link: Link  # how to read the logits that this loss trains
+    per_row = True  # whether the loss of a row depends on that row alone
 
     def __init__(
         self, hierarchy: Hierarchy, *, reduction: Reduction = "mean", validate: bool = False
@@ -70,6 +74,19 @@ class Loss(nn.Module, ABC):
             return losses.sum()
         count = losses.numel() if known is None else known.sum()
         return losses.sum() / (max(count, 1) if isinstance(count, int) else count.clamp_min(1))
+
+    @contextmanager
+    def unreduced(self) -> Iterator[None]:
+        """Let this loss and its parts give a value an entry, or a row, for a while."""
+        parts = [part for part in self.modules() if isinstance(part, Loss)]
+        before = [part.reduction for part in parts]
+        try:
+            for part in parts:
+                part.reduction = "none"
+            yield
+        finally:
+            for part, reduction in zip(parts, before, strict=True):
+                part.reduction = reduction
 
     def extra_repr(self) -> str:
         """Name the hierarchy and the reduction when the module is printed."""

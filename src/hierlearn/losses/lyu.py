@@ -38,6 +38,8 @@ class LyuCurriculumLoss(CrossEntropy):
         validate: check the values of targets at every call.
     """
 
+    per_row = False
+
     def __init__(
         self,
         hierarchy: Hierarchy,

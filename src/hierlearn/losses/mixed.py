@@ -64,6 +64,7 @@ class MixedLoss(Loss):
                 )
             made.append(part)
         self.parts = nn.ModuleList(made)
+        self.per_row = all(part.per_row for part in made)
 
     def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return the weighted sum of the parts."""

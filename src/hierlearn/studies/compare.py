@@ -146,6 +146,7 @@ def fit(
         valid=prepared.valid,
         terminals=prepared.model.terminals,
         processes=Processes(0, 1, device),
+        alike=True,
         on_epoch=log.append,
     )
     if on_step is not None:

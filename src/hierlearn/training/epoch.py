@@ -30,15 +30,15 @@ class Epoch:
         self.losses: list[Tensor] = []  # (M,) a step
         self.selected: list[Tensor | None] = [None] * members  # (C,) how often, a model
 
-    def add(self, total: Tensor, losses: Iterable[nn.Module], stopped: Sequence[bool]) -> None:
-        """Add a step: the loss of each model, and what its curriculum has selected."""
+    def add(self, total: Tensor, shown: Iterable[HCLLoss | None], stopped: Sequence[bool]) -> None:
+        """Add a step: the loss of each model, and what its curriculum, if any, has selected."""
         self.losses.append(total)
-        for number, loss in enumerate(losses):
-            for curriculum in curricula(loss)[:1]:
-                if curriculum.selected_now is not None and not stopped[number]:
-                    chosen = curriculum.selected_now.to(torch.float32)
-                    before = self.selected[number]
-                    self.selected[number] = chosen if before is None else before + chosen
+        for number, curriculum in enumerate(shown):
+            if curriculum is None or curriculum.selected_now is None or stopped[number]:
+                continue
+            chosen = curriculum.selected_now.to(torch.float32)
+            before = self.selected[number]
+            self.selected[number] = chosen if before is None else before + chosen
 
     def mean_loss(self) -> Tensor:
         """Return (M,) float64 the mean loss of each model over the steps."""

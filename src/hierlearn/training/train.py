@@ -143,6 +143,7 @@ def run(
         valid=prepared.valid,
         terminals=prepared.model.terminals,
         processes=here,
+        alike=True,
     )
     if out is not None:
         identity = run_identity(prepared)

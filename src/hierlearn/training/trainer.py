@@ -28,7 +28,8 @@ from hierlearn.training.checkpoint import (
 from hierlearn.training.clip import clip_members
 from hierlearn.training.epoch import Epoch, curricula
 from hierlearn.training.evaluate import compute
-from hierlearn.training.passes import member_probabilities, weighted_mean
+from hierlearn.training.member_losses import MemberLosses
+from hierlearn.training.passes import member_probabilities
 from hierlearn.training.processes import Processes, is_loss, lost
 from hierlearn.training.seeds import derive
 from hierlearn.training.settings import learning_rate
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hierlearn.links import Link
-    from hierlearn.losses import HCLLoss, Loss
+    from hierlearn.losses import Loss
     from hierlearn.training.rows import Rows
     from hierlearn.training.settings import Settings
 
@@ -60,6 +61,7 @@ class Trainer:
         valid: the validation rows, if any.
         terminals: the terminal classes, for metrics that ask for them.
         processes: which process this is of how many.
+        alike: whether the losses were made with the same options; one call then does for all.
         on_epoch: called after each epoch with its record.
         on_step: called after each step with the step's number from 1.
         save: called with the step, tensors and facts whenever a checkpoint is due.
@@ -76,6 +78,7 @@ class Trainer:
         valid: Rows | None = None,
         terminals: Sequence[int] | None = None,
         processes: Processes | None = None,
+        alike: bool = False,
         on_epoch: Callable[[dict[str, Any]], None] | None = None,
         on_step: Callable[[int], None] | None = None,
         save: Callable[[int, dict[str, Tensor], dict[str, Any]], object] | None = None,
@@ -92,6 +95,9 @@ class Trainer:
         self.processes = processes or Processes(0, 1, rows.device)
         self.network = network.to(rows.device)
         self.losses = nn.ModuleList(losses).to(rows.device)
+        self._means = MemberLosses(losses, self.processes, alike=alike)
+        self._curricula = [one for loss in losses for one in curricula(loss)]
+        self._shown = [next(iter(curricula(loss)), None) for loss in losses]  # of a mixed loss one
         self.rows = rows
         self.valid = valid
         self.settings = settings
@@ -210,15 +216,12 @@ class Trainer:
         if not self._is_stacked:
             logits, targets = logits[None], targets[None]
             mask, index = None if mask is None else mask[None], index[None]
-        nothing = torch.zeros((), device=logits.device)
-        values = [
-            # A model that has stopped learns no more, and cannot stop the others either.
-            nothing
-            if self.stopped[number]
-            else self._loss_of(number, logits[number], targets[number], mask, index[number])
-            for number in range(len(self.losses))
-        ]
-        total = torch.stack(values)
+        for curriculum in self._curricula:
+            curriculum.set_progress(self.step / self.steps)
+        weights = self.rows.weights
+        if weights is not None:
+            weights = weights[index.to(self.rows.device)]
+        total = self._means(logits, targets, mask, weights, self.stopped)
         if kind == "cpu" and not bool(total.isfinite().all()):
             self._refuse_loss(total.detach(), epoch, place)
         self.optimizer.zero_grad(set_to_none=True)
@@ -226,7 +229,7 @@ class Trainer:
         if self.settings.clip is not None:
             self._clip(self.settings.clip)
         self.optimizer.step()
-        self.so_far.add(total.detach(), self.losses, self.stopped)
+        self.so_far.add(total.detach(), self._shown, self.stopped)
         self.step += 1
         if kind != "cpu" and self.step % GLANCES == 0:
             self._look_at_losses(epoch)
@@ -234,24 +237,6 @@ class Trainer:
     @property
     def _is_stacked(self) -> bool:
         return isinstance(self.network, Network) and self.network.members is not None
-
-    def _loss_of(
-        self, number: int, logits: Tensor, targets: Tensor, mask: Tensor | None, index: Tensor
-    ) -> Tensor:
-        """Return the mean loss of one model, scaled so that the processes' average is global."""
-        loss: Any = self.losses[number]
-        known = None if mask is None else mask[number]
-        for curriculum in curricula(loss):
-            curriculum.set_progress(self.step / self.steps)
-        if self.rows.weights is None:
-            value: Tensor = loss(logits, targets, known)
-            if self.processes.world == 1:
-                return value
-            count = torch.as_tensor(loss.count(targets, known), dtype=torch.float64)
-            share = count.to(logits.device) / self.processes.total(count).clamp_min(1)
-            return value * share.to(value.dtype) * self.processes.world
-        weights = self.rows.weights[index.to(self.rows.device)]
-        return weighted_mean(loss, logits, targets, known, weights, self.processes)
 
     def _seed_noise(self) -> None:
         """Let this step's dropout depend on the seed, the step and the process alone."""
@@ -326,10 +311,6 @@ class Trainer:
         return {name: found}
 
     # ------------------------------------------------------------------ stopping and going on
-
-    @property
-    def _curricula(self) -> list[HCLLoss]:
-        return [one for loss in self.losses for one in curricula(loss)]
 
     def _checkpoint(self) -> None:
         self._check_weights()
