@@ -89,6 +89,31 @@ def test_dropout_zeroes_a_share_and_keeps_the_mean():
     assert torch.equal(layer.eval()(x), x)
 
 
+@pytest.mark.parametrize("share", [1e-7, 0.1, 0.3, 0.9, 0.999])
+def test_drawn_dropout_drops_its_share_evenly_and_keeps_the_mean(share):
+    layer, x = Dropout(share), torch.ones(2, 501, 803)  # no multiple of four
+    layer.generators = [torch.Generator().manual_seed(k) for k in range(2)]
+    noisy = layer(x)
+    count = x[0].numel()
+    for one in noisy:
+        spread = (share * (1 - share) / count) ** 0.5
+        assert abs(float((one == 0).double().mean()) - share) < 5 * spread + 1 / 65_536
+        assert float(one.double().mean()) == pytest.approx(1, abs=5 * spread / (1 - share) + 1e-4)
+        dropped = (one == 0).flatten()
+        for lane in range(4):  # the four entries that share a draw are all alike, and independent
+            found = float(dropped[lane::4].double().mean())
+            assert abs(found - share) < 10 * spread + 1 / 65_536
+        pairs = float((dropped[0:-3:4] & dropped[1:-2:4]).double().mean())
+        assert abs(pairs - share**2) < 10 * spread + 1e-4
+    assert share < 0.01 or not torch.equal(noisy[0], noisy[1])
+
+
+def test_an_extreme_share_still_keeps_something_finite():
+    layer = Dropout(1 - 1e-9)
+    layer.generators = [torch.Generator().manual_seed(0)]
+    assert layer(torch.ones(300, 300)).isfinite().all()
+
+
 def test_dropout_without_generators_draws_from_torch():
     layer, x = Dropout(0.5), torch.ones(20, 20)
     torch.manual_seed(1)
