@@ -9,7 +9,7 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics import METRICS, hier_dist
-from hierlearn.studies import compare as module
+from hierlearn.studies import entry_runs as module
 from hierlearn.studies.entries import parse_entries
 from hierlearn.studies.splits import with_test_rows
 from hierlearn.studies.study import Study, StudyError

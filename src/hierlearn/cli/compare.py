@@ -91,6 +91,13 @@ def compare(
     device: Annotated[
         Optional[str], typer.Option(help="cpu, cuda or auto.", rich_help_panel=HOW)
     ] = None,
+    jobs: Annotated[
+        Optional[int],
+        typer.Option(
+            help="Losses to train at a time; one a core, or one on a graphics processor.",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
     set: shared.Set = None,
     label: shared.Label = None,
     levels: shared.Levels = None,
@@ -156,8 +163,13 @@ def run(
 ) -> Study:
     """Tune and compare under one progress bar."""
     from hierlearn.studies.compare import TABLE, compare
+    from hierlearn.studies.jobs import usual_jobs
     from hierlearn.studies.tune import tune
+    from hierlearn.training.processes import find_device
 
+    jobs = given["jobs"]
+    if jobs is None:
+        jobs = usual_jobs(len(entries), find_device(given["device"] or "auto"))
     with bar(len(entries)) as (on_trial, on_step):
         chosen = tune(
             dataset,
@@ -182,6 +194,7 @@ def run(
             valid_share=given["valid_share"],
             force=given["force"],
             about={"tune": given["tune"], "trials": chosen["trials"]},
+            jobs=jobs,
             on_step=on_step,
         )
 
@@ -205,13 +218,16 @@ def bar(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as shown:
         task = shown.add_task("comparing", total=float(entries))
+        shares: dict[int, float] = {}  # how much of each loss is done
 
         def on_trial(done: int, of: int) -> None:
             shown.update(task, description=f"tuning, trial {done} of {of}")
 
         def on_step(number: int, step: int, of: int) -> None:
-            told = f"loss {number + 1} of {entries}"
-            shown.update(task, completed=number + step / of, description=told)
+            shares[number] = step / of
+            whole = sum(share == 1 for share in shares.values())
+            told = f"{whole} of {entries} losses done"
+            shown.update(task, completed=sum(shares.values()), description=told)
 
         yield on_trial, on_step
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.metrics import METRICS
-from hierlearn.studies.compare import EARLY, fit
+from hierlearn.studies.compare import EARLY
+from hierlearn.studies.entry_runs import fit
 from hierlearn.training.plan import Plan
 from hierlearn.training.prepare import prepare
 from hierlearn.training.processes import find_device

@@ -1,0 +1,123 @@
+"""Several entries of a study at a time: the same runs, ends and errors as one after the other."""
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from hierlearn.errors import HierlearnError
+from hierlearn.studies.jobs import cores, usual_jobs
+from hierlearn.studies.study import Study
+from studies import small
+
+
+def without_time(study):
+    runs = [
+        {name: value for name, value in run.items() if name != "seconds"} for run in study.runs()
+    ]
+    return sorted(runs, key=lambda run: (run["entry"], run["seed"]))
+
+
+def test_two_at_a_time_are_the_runs_of_one_after_the_other(tmp_path, monkeypatch):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, cores() // 2))  # as many as each of two jobs gets
+    try:
+        alone = small.run(tmp_path / "one")
+    finally:
+        torch.set_num_threads(threads)
+    told = []
+    both = small.run(tmp_path / "two", jobs=2, on_step=lambda *step: told.append(step))
+    assert without_time(both) == without_time(alone)
+    for entry in alone.entries:
+        for name, values in alone.rows(entry).items():
+            assert (both.rows(entry)[name] == values).all()
+    assert {number for number, step, of in told if step == of} == {0, 1, 2}
+
+
+def test_what_is_done_is_reported_as_done(tmp_path):
+    small.run(tmp_path, words=("bce", "hxe"))
+    told = []
+    small.run(tmp_path, words=("bce", "hxe"), jobs=2, on_step=lambda *step: told.append(step))
+    assert told == [(0, 1, 1), (1, 1, 1)]
+
+
+def test_an_error_of_a_job_is_the_studys(tmp_path):
+    with pytest.raises(HierlearnError, match=r"became (nan|inf|-inf) in epoch"):
+        small.run(tmp_path, jobs=2, settings={"learning_rate": 1e30, "schedule": "constant"})
+    assert not multiprocessing.active_children()
+
+
+def test_a_killed_process_is_named_and_the_study_goes_on(tmp_path):
+    killed = []
+
+    def kill_one(number, step, of):
+        if not killed:
+            killed.append(multiprocessing.active_children()[0].pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    longer = {"epochs": 60, "patience": None}
+    with pytest.raises(HierlearnError, match=r"was killed, perhaps for want of memory.*--jobs 1"):
+        small.run(tmp_path, jobs=2, settings=longer, on_step=kill_one)
+    study = small.run(tmp_path, jobs=2, settings=longer)
+    assert all(study.is_done(entry) for entry in study.entries)
+
+
+SCRIPT = """
+import sys
+from studies import small
+if __name__ == "__main__":
+    small.run(sys.argv[1], jobs=2, words=("bce", "hcl", "hxe"),
+              settings={"epochs": int(sys.argv[2]), "patience": None})
+"""
+
+
+def children_of(pid):
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
+    return [int(word) for word in found.stdout.split()]
+
+
+@pytest.mark.skipif(shutil.which("ps") is None, reason="no ps to see the processes with")
+def test_an_interrupted_study_leaves_no_process_and_goes_on(tmp_path):
+    script, folder = tmp_path / "script.py", tmp_path / "study"
+    script.write_text(SCRIPT)
+    path = os.pathsep.join(sys.path)
+    words = [sys.executable, str(script), str(folder), "100000"]
+    running = subprocess.Popen(
+        words, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True
+    )
+    begun = time.monotonic()
+    while len(children_of(running.pid)) < 2 and time.monotonic() - begun < 60:
+        time.sleep(0.2)
+    time.sleep(6)  # in the midst of the training
+    workers = children_of(running.pid)
+    assert len(workers) >= 2
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors
+    begun = time.monotonic()  # one of them cleans up after the others, and goes last
+    while workers and time.monotonic() - begun < 10:
+        workers = [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+        time.sleep(0.1)
+    assert not workers
+    study = Study.open(folder)
+    assert [entry.key for entry in study.entries] == ["bce", "hcl", "hxe"]
+    assert json.loads((folder / "study.json").read_text())["settings"]["epochs"] == 100_000
+
+
+def test_how_many_are_usual():
+    assert usual_jobs(8, torch.device("cuda")) == 1
+    assert usual_jobs(1, torch.device("cpu")) == 1
+    assert usual_jobs(100, torch.device("cpu")) == min(8, cores())
+
+
+def test_at_least_one(tmp_path):
+    with pytest.raises(HierlearnError, match="jobs must be at least 1, not 0"):
+        small.run(tmp_path, jobs=0)
