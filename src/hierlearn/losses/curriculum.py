@@ -25,19 +25,21 @@ if TYPE_CHECKING:
 
 
 def select_classes(class_losses: Tensor, threshold: Tensor | float) -> Tensor:
-    """Return (C,) bool: the classes that Algorithm 1 selects.
+    """Return (C,) bool: the classes that Algorithm 1 selects; (M, C) for M models at once.
 
     Args:
-        class_losses: (C,) the summed loss of each class.
-        threshold: C + e_h for the exact minimiser; a number or a tensor of one element.
+        class_losses: (C,) or (M, C) the summed loss of each class.
+        threshold: C + e_h for the exact minimiser; a number, or a tensor () or (M,).
     """
-    if class_losses.dim() != 1:
-        raise HierlearnError(f"class losses {tuple(class_losses.shape)} must be (C,)")
+    if class_losses.dim() not in (1, 2):
+        raise HierlearnError(f"class losses {tuple(class_losses.shape)} must be (C,) or (M, C)")
     ordered, order = torch.sort(class_losses.detach(), stable=True)
+    if isinstance(threshold, torch.Tensor) and threshold.dim() == 1:
+        threshold = threshold[:, None]
     # Sums of thousands of losses are compared with whole numbers: single precision is too coarse.
-    positions = torch.arange(len(ordered), device=ordered.device)
-    kept = ordered.cumsum(0, dtype=torch.float64).add_(positions) <= threshold
-    return torch.empty_like(kept).scatter_(0, order, kept)
+    positions = torch.arange(ordered.shape[-1], device=ordered.device)
+    kept = ordered.cumsum(-1, dtype=torch.float64).add_(positions) <= threshold
+    return torch.empty_like(kept).scatter_(-1, order, kept)
 
 
 def curriculum_value(class_losses: Tensor, errors: Tensor, weights: Tensor) -> Tensor:

@@ -204,17 +204,25 @@ class HCLLoss(Loss):
                 selected = self.selected
             else:
                 selected = self.choose(class_losses, errors, count)
-            if self.floor == 0:
-                self.ever_selected |= selected
-            weights = selected.to(class_losses.dtype).mul_(1 - self.floor).add_(self.floor)
-            self._state = (selected, class_losses, errors, count, weights)
+            weights = self.weights_of(selected, class_losses.dtype)
+            self.note(selected, class_losses, errors, count, weights)
         return weights
 
+    def weights_of(self, selected: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return what classes weigh: 1 where selected, else the floor."""
+        return selected.to(dtype).mul_(1 - self.floor).add_(self.floor)
+
+    def note(self, selected: Tensor, *others: Any) -> None:
+        """Remember a selection with its class losses, errors, rows and weights."""
+        if self.floor == 0:
+            self.ever_selected |= selected
+        self._state = (selected, *others)
+
     def choose(self, class_losses: Tensor, errors: Tensor, rows: int | Tensor) -> Tensor:
-        """Return the classes that Algorithm 1 selects for these statistics."""
+        """Return the classes that Algorithm 1 selects for these statistics, of one or M models."""
         if self.normalize == "mean":
             class_losses, errors = class_losses / at_least_1(rows), errors / at_least_1(rows)
-        limit = len(class_losses) + errors if self.threshold is None else self.fixed_threshold
+        limit = class_losses.shape[-1] + errors if self.threshold is None else self.fixed_threshold
         return select_classes(class_losses, limit)
 
     def set_progress(self, progress: float) -> None:

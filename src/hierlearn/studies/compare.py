@@ -119,5 +119,5 @@ def compare(
         device = str(find_device(common.get("device", "auto")))
         tasks[number] = Job(entry, plan, wanted, tuple(facts["seeds"]), device)
     for number, done in do_jobs(tasks, dataset, jobs, on_step):
-        study.add(entries[number], done.runs, done.rows, done.log)
+        study.add(entries[number], done.runs, done.rows, done.log, done.selected)
     return study

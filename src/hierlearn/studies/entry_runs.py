@@ -58,11 +58,14 @@ class Outcome:
         runs: a dictionary a seed, ready for JSON.
         rows: decisions on the test rows by name, (seeds, N) each.
         log: the record of every epoch.
+        selected: (epochs, C) in how many per cent of the batches a curriculum, if there is one,
+            selected each class, over the seeds.
     """
 
     runs: list[dict[str, Any]]
     rows: dict[str, NDArray[Any]]
     log: list[dict[str, Any]]
+    selected: NDArray[np.uint8] | None = None
 
 
 def do_job(job: Job, dataset: Dataset, on_step: Callable[[int, int], None] | None) -> Outcome:
@@ -80,7 +83,11 @@ def do_job(job: Job, dataset: Dataset, on_step: Callable[[int, int], None] | Non
     runs, rows = judge(job, prepared, trainer, dataset.split("test"))
     for run in runs:
         run["seconds"] = round((time.perf_counter() - begun) / len(runs), 3)
-    return Outcome(runs, rows, log)
+    selected = None
+    if trainer.selections:
+        shares = torch.stack(trainer.selections).mul(100).round()
+        selected = shares.to(torch.uint8).numpy()
+    return Outcome(runs, rows, log, selected)
 
 
 def fit(

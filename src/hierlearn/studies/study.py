@@ -4,6 +4,7 @@
     runs.jsonl           a line a run: loss, seed, metrics, what was chosen
     rows/<loss>          decisions on the test rows, (seeds, rows), as safetensors
     logs/<loss>.jsonl    the epochs of its training
+    selected/<loss>      which classes its curriculum selected, (epochs, classes), in per cent
     hierarchy.json, truth.safetensors, texts.json   what the decisions are judged by
 
 A run stands in runs.jsonl only when it is complete, so that an interrupted study goes on with the
@@ -149,6 +150,15 @@ class Study:
         """Return the epochs of an entry's training."""
         return read_log(self.folder / "logs" / f"{entry.file_name}.jsonl")
 
+    def selected(self, entry: Entry) -> NDArray[np.uint8] | None:
+        """Return (epochs, C) in how many per cent of the batches a class was selected."""
+        path = self.folder / "selected" / f"{entry.file_name}.safetensors"
+        if not path.is_file():
+            return None
+        tensors, _ = read_tensors(path)
+        found: NDArray[np.uint8] = tensors["selected"].numpy()
+        return found
+
     def truth(self) -> tuple[Tensor, Tensor]:
         """Return the test targets as CSR: offsets (N + 1,), class numbers."""
         tensors, _ = read_tensors(self.folder / "truth.safetensors")
@@ -186,11 +196,15 @@ class Study:
         runs: Sequence[Mapping[str, Any]],
         rows: Mapping[str, NDArray[np.int32]],
         log: Sequence[Mapping[str, Any]],
+        selected: NDArray[np.uint8] | None = None,
     ) -> None:
         """Add the runs of an entry, all its seeds at once."""
         name = entry.file_name
         tensors = {key: torch.from_numpy(value) for key, value in rows.items()}
         write_tensors(self.folder / "rows" / f"{name}.safetensors", tensors, {"format": FORMAT})
+        if selected is not None:
+            path = self.folder / "selected" / f"{name}.safetensors"
+            write_tensors(path, {"selected": torch.from_numpy(selected)}, {"format": FORMAT})
         with atomic_write(self.folder / "logs" / f"{name}.jsonl") as file:
             file.writelines(json_line(record) for record in log)
         kept = [run for run in self.runs() if run["entry"] != entry.key]

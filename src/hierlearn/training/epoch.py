@@ -9,7 +9,7 @@ import torch
 from hierlearn.losses import HCLLoss
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from torch import Tensor, nn
 
@@ -20,38 +20,29 @@ def curricula(loss: nn.Module) -> list[HCLLoss]:
 
 
 class Epoch:
-    """The losses and the selections of the steps of an epoch so far.
+    """The losses and the selections of the steps of an epoch so far."""
 
-    Args:
-        members: how many models are trained.
-    """
-
-    def __init__(self, members: int) -> None:
+    def __init__(self) -> None:
         self.losses: list[Tensor] = []  # (M,) a step
-        self.selected: list[Tensor | None] = [None] * members  # (C,) how often, a model
+        self.selected: Tensor | None = None  # (R, C) how often, of the models that still learn
 
-    def add(self, total: Tensor, shown: Iterable[HCLLoss | None], stopped: Sequence[bool]) -> None:
-        """Add a step: the loss of each model, and what its curriculum, if any, has selected."""
+    def add(self, total: Tensor, shown: Iterable[HCLLoss]) -> None:
+        """Add a step: the losses of all models, and what the curricula of some have selected."""
         self.losses.append(total)
-        for number, curriculum in enumerate(shown):
-            if curriculum is None or curriculum.selected_now is None or stopped[number]:
-                continue
-            chosen = curriculum.selected_now.to(torch.float32)
-            before = self.selected[number]
-            self.selected[number] = chosen if before is None else before + chosen
+        chosen = [one.selected_now for one in shown if one.selected_now is not None]
+        if chosen:
+            now = torch.stack(chosen).to(torch.float32)
+            self.selected = now if self.selected is None else self.selected.add_(now)
 
     def mean_loss(self) -> Tensor:
         """Return (M,) float64 the mean loss of each model over the steps."""
         return torch.stack(self.losses).double().mean(dim=0)
 
-    def selected_by_level(self, level_sizes: Sequence[int]) -> list[float] | None:
-        """Return the share of each level's classes that were selected, over steps and models."""
-        chosen = [one for one in self.selected if one is not None]
-        if not chosen:
+    def selected_share(self) -> Tensor | None:
+        """Return (C,) the share of steps and models in which each class was selected."""
+        if self.selected is None:
             return None
-        shares = torch.stack(chosen).mean(dim=0) / len(self.losses)
-        levels = torch.split(shares, list(level_sizes))
-        return [round(float(level.mean()), 6) for level in levels]
+        return self.selected.mean(dim=0).cpu() / len(self.losses)
 
     def first_wrong(self) -> int | None:
         """Return the first step whose loss is not finite, counted from 0; None where all are."""
@@ -62,13 +53,14 @@ class Epoch:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what a checkpoint in the midst of the epoch must keep."""
-        chosen = {str(k): one for k, one in enumerate(self.selected) if one is not None}
-        return {"losses": torch.stack(self.losses), **chosen} if self.losses else {}
+        if not self.losses:
+            return {}
+        found = {"losses": torch.stack(self.losses)}
+        return found if self.selected is None else {**found, "selected": self.selected}
 
     def take_up(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
         """Go on from what ``tensors`` returned."""
-        for name, value in tensors.items():
-            if name == "losses":
-                self.losses = list(value.to(device))
-            else:
-                self.selected[int(name)] = value.to(device)
+        if "losses" in tensors:
+            self.losses = list(tensors["losses"].to(device))
+        if "selected" in tensors:
+            self.selected = tensors["selected"].to(device)

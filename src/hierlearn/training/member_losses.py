@@ -132,14 +132,9 @@ def stacked_means(
     if isinstance(first, HCLLoss):
         values, errors = (one.view(*shape, -1) for one in first.constrained(flat, given, known))
         sums, wrong = values.detach().sum(dim=1), errors.sum(dim=(1, 2))
-        weights = [
-            loss.weigh(sums[number], wrong[number], shape[1])
-            for number, loss in enumerate(losses)
-            if isinstance(loss, HCLLoss)
-        ]
-        chosen = [one for one in weights if one is not None]
-        if chosen:
-            values = values * torch.stack(chosen)[:, None]
+        weights = member_weights(losses, sums, wrong, shape[1])
+        if weights is not None:
+            values = values * weights[:, None]
     else:
         with first.unreduced():
             values = first(flat, given, known)  # (M N, C) or (M N,)
@@ -151,6 +146,32 @@ def stacked_means(
         count = positive.any(dim=2).sum(dim=1).clamp_min(1)
     totals: Tensor = values.flatten(1).sum(dim=1)
     return totals / count
+
+
+def member_weights(
+    losses: Sequence[Loss], sums: Tensor, errors: Tensor, rows: int
+) -> Tensor | None:
+    """Return (M, C) what each model's curriculum weighs its classes by; None without one.
+
+    Args:
+        losses: HCLLoss objects that are alike.
+        sums: (M, C) the summed losses of each model's classes.
+        errors: (M,) e_h of each model.
+        rows: how many rows were summed.
+    """
+    curricula = [loss for loss in losses if isinstance(loss, HCLLoss)]
+    first = curricula[0]
+    if first.curriculum is None:
+        return None
+    if first.curriculum == "epoch":  # what each has gathered decides
+        found = [loss.weigh(sums[k], errors[k], rows) for k, loss in enumerate(curricula)]
+        return torch.stack([one for one in found if one is not None])
+    with torch.no_grad():
+        selected = first.choose(sums, errors, rows)
+        weights = first.weights_of(selected, sums.dtype)
+        for k, loss in enumerate(curricula):
+            loss.note(selected[k], sums[k], errors[k], rows, weights[k])
+    return weights
 
 
 def weighted_mean(

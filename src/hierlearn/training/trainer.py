@@ -124,7 +124,8 @@ class Trainer:
         self._forward: nn.Module = network
         if self.processes.world > 1:
             self._forward = DistributedDataParallel(network)
-        self.so_far = Epoch(len(losses))
+        self.so_far = Epoch()
+        self.selections: list[Tensor] = []  # (C,) of each epoch, where a curriculum selects
 
     # ------------------------------------------------------------------ the loop
 
@@ -193,7 +194,7 @@ class Trainer:
         for curriculum in self._curricula:
             curriculum.end_epoch()
         record = self._record(number, time.perf_counter() - begun)
-        self.so_far = Epoch(len(self.losses))
+        self.so_far = Epoch()
         if self.valid is not None and (
             (number + 1) % self.settings.validate_every == 0 or self.step == self.steps
         ):
@@ -229,7 +230,10 @@ class Trainer:
         if self.settings.clip is not None:
             self._clip(self.settings.clip)
         self.optimizer.step()
-        self.so_far.add(total.detach(), self._shown, self.stopped)
+        shown = [
+            one for one, over in zip(self._shown, self.stopped, strict=True) if one and not over
+        ]
+        self.so_far.add(total.detach(), shown)
         self.step += 1
         if kind != "cpu" and self.step % GLANCES == 0:
             self._look_at_losses(epoch)
@@ -266,8 +270,13 @@ class Trainer:
             "seconds": round(seconds, 4),
         }
         hierarchy: Any = self.link.hierarchy
-        selected = self.so_far.selected_by_level(hierarchy.level_sizes)
-        return record if selected is None else {**record, "selected_by_level": selected}
+        selected = self.so_far.selected_share()
+        if selected is None:
+            return record
+        self.selections.append(selected)
+        levels = torch.split(selected, list(hierarchy.level_sizes))
+        by_level = [round(float(level.mean()), 6) for level in levels]
+        return {**record, "selected_by_level": by_level}
 
     def _look_at_losses(self, epoch: int) -> None:
         """Read back the losses of this epoch so far, and stop if one is not finite."""
