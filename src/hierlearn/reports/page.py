@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
 from hierlearn.files import atomic_write
-from hierlearn.reports import icicle, mistakes, plots, sections
+from hierlearn.reports import icicle, mistakes, plots, sections, selection
 from hierlearn.reports.judged import Truth, judge
 from hierlearn.reports.markup import embed, safe
 from hierlearn.studies.study import Study
@@ -128,13 +128,20 @@ def curricula(study: Study, entries: list[Entry]) -> dict[str, list[dict[str, An
 
 def curriculum(study: Study, entries: list[Entry]) -> str:
     """Return the section of the curricula; nothing where no loss has one."""
-    found = curricula(study, entries)
-    if not found:
+    logs = curricula(study, entries)
+    panels = []
+    for entry in entries:
+        label = entry.label or entry.key
+        if label not in logs:
+            continue
+        parts = plots.curriculum_plot(logs[label])
+        shares = study.selected(entry)
+        if shares is not None:
+            parts += selection.selection_map(shares, study.hierarchy)
+            parts += selection.least_selected(shares, study.hierarchy)
+        panels.append(plots.panel(f"<b>{safe(label)}</b>", parts))
+    if not panels:
         return ""
-    panels = [
-        plots.panel(f"<b>{safe(label)}</b>", plots.curriculum_plot(log))
-        for label, log in found.items()
-    ]
     return Template(asset("curriculum.html")).substitute(panels="\n".join(panels))
 
 
