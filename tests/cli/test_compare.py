@@ -1,8 +1,10 @@
 """``hierlearn compare`` on a small table: what it prints and writes, how it goes on."""
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 from hierlearn.studies.study import Study
 
@@ -58,3 +60,18 @@ def test_what_is_refused(call, rows, words, message):
     line = f"compare rows.csv --label class --split part --out s {words}"
     assert message in call(line, code=2, begun="losses" not in words)
     assert not (rows / "s").exists()
+
+
+def test_a_narrow_table_keeps_its_names_whole():
+    from hierlearn.cli.show import print_study
+    from studies.test_tables import SUMMARY
+
+    texts = {}
+    for width in (30, 200):
+        console = Console(width=width, file=io.StringIO())
+        print_study(console, SUMMARY)
+        texts[width] = console.file.getvalue()
+        assert "…" not in texts[width]
+    assert "±" not in texts[30].partition("Mean")[0]
+    assert "±" in texts[200].partition("Mean")[0]
+    assert "hier-dist" in texts[200]

@@ -239,7 +239,7 @@ def finish(console: Console, study: Study) -> None:
     from hierlearn.studies.publish import publish
 
     summary, paths = publish(study)
-    page = write_report(study.folder)
+    page = write_report(study.folder, summary=summary)
     print_study(console, summary)
     print_plain(console, summary["words"])
     names = ", ".join(path.name for path in [*paths, page])

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from rich.console import Console
 
     from hierlearn.hierarchy import Hierarchy
 
@@ -133,13 +133,28 @@ def working(what: str, total: int | None = None) -> Iterator[Callable[[int], Non
 
 def print_study(console: Console, summary: dict[str, Any]) -> None:
     """Print the table of a study: bold is significantly better than the first row."""
-    from hierlearn.studies.tables import ARROWS, cell, is_bold, notes
+    from hierlearn.studies.tables import notes
 
-    table = Table(title_justify="left")
+    table = study_table(summary, narrow=False)
+    if Console(width=10_000).measure(table).maximum > console.width:
+        table = study_table(summary, narrow=True)
+    console.print(table)
+    for note in notes(summary):
+        print_plain(console, note.replace("\\*", "*"))
+
+
+def study_table(summary: dict[str, Any], *, narrow: bool) -> Table:
+    """Return the figures of a study; a narrow table leaves out the spread, which table.md has."""
+    from hierlearn.studies.tables import ARROWS, cell, is_bold
+
+    look: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0)} if narrow else {}
+    table = Table(**look)
     table.add_column("")
     for metric in summary["metrics"]:
         arrow = ARROWS[summary["directions"][metric]]
-        table.add_column(f"{metric} {arrow}".strip(), justify="right")
+        name = metric.replace("-", "-\n") if narrow else metric
+        gap = "\n" if narrow else " "
+        table.add_column(f"{name}{gap}{arrow}".strip(), justify="right", no_wrap=narrow)
     for number, label in enumerate(summary["labels"]):
         mark = " *" if summary["still_improving"][summary["entries"][number]] else ""
         row = [Text(f"{label}{mark}")]
@@ -147,8 +162,8 @@ def print_study(console: Console, summary: dict[str, Any]) -> None:
             mean, deviation = cell(metric, summary["figures"][metric][number])
             bold = "bold" if is_bold(summary, metric, number) else ""
             shown = Text(mean, style=bold)
-            row.append(shown if deviation is None else shown.append(f" ±{deviation}", style="dim"))
+            if deviation is not None and not narrow:
+                shown.append(f" ±{deviation}", style="dim")
+            row.append(shown)
         table.add_row(*row)
-    console.print(table)
-    for note in notes(summary):
-        print_plain(console, note.replace("\\*", "*"))
+    return table

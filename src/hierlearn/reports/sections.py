@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.metrics import METRICS
 from hierlearn.reports.markup import safe, table
 from hierlearn.studies.tables import ARROWS, PERCENT, cell, is_bold, notes, shown
-from hierlearn.studies.words import does_it_help, sentence
+from hierlearn.studies.words import overall, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,13 +46,9 @@ def one_figure(summary: Mapping[str, Any], metric: str, number: int) -> str:
 
 def answer(summary: Mapping[str, Any]) -> str:
     """Return whether the hierarchy helps: the verdict, then a sentence a loss."""
-    told = does_it_help(summary)
     sentences = [sentence(summary, number) for number in range(1, len(summary["entries"]))]
-    details = " ".join(sentences)
-    if not sentences or not told.endswith(details):
-        return f"<p>{safe(told)}</p>"
     items = "".join(f"<li>{safe(one)}</li>" for one in sentences)
-    return f"<p>{safe(told.removesuffix(details).strip())}</p><ul>{items}</ul>"
+    return f"<p>{safe(overall(summary))}</p>" + (f"<ul>{items}</ul>" if items else "")
 
 
 def tests(summary: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LEVEL = 0.05  # the chance of a false claim that is accepted
 RESAMPLES = 2000
+INDICES = 1 << 20  # drawn at a time, so that memory does not grow with the rows
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,10 @@ def bootstrap_interval(
         return math.nan, math.nan
     draws = np.random.default_rng(seed)
     means = np.empty(resamples)
-    for number in range(resamples):  # N indices at a time, whatever the number of resamples
-        means[number] = known[draws.integers(0, len(known), len(known))].mean()
+    step = max(1, INDICES // len(known))
+    for begin in range(0, resamples, step):
+        part = means[begin : begin + step]
+        part[:] = known[draws.integers(0, len(known), (len(part), len(known)))].mean(axis=1)
     low, high = np.quantile(means, [level / 2, 1 - level / 2])
     return float(low), float(high)
 

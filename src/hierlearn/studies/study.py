@@ -135,9 +135,18 @@ class Study:
         done = {run["seed"] for run in self.runs() if run["entry"] == entry.key}
         return done.issuperset(self.seeds)
 
-    def values(self, entry: Entry, metric: str) -> list[float]:
-        """Return a metric of an entry, seed after seed; NaN where it is not defined."""
-        by_seed = {run["seed"]: run for run in self.runs() if run["entry"] == entry.key}
+    def values(
+        self, entry: Entry, metric: str, runs: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[float]:
+        """Return a metric of an entry, seed after seed; NaN where it is not defined.
+
+        Args:
+            entry: one that is complete.
+            metric: one that was measured.
+            runs: what ``runs`` returned, so that many figures read the file once.
+        """
+        known = self.runs() if runs is None else runs
+        by_seed = {run["seed"]: run for run in known if run["entry"] == entry.key}
         found = [by_seed[seed]["test"][metric] for seed in self.seeds]
         return [float("nan") if value is None else value for value in found]
 

@@ -78,12 +78,16 @@ def summarise(study: Study) -> dict[str, Any]:
     metrics = [name for name in study.facts["metrics"] if not METRICS[name].by_level]
     judge = RowJudge(study.hierarchy, study.targets())
     rows = {entry.key: study.rows(entry) for entry in entries}
+    runs = study.runs()
     figures = {
-        metric: [figure(study, entry, metric, judge, rows[entry.key]) for entry in entries]
+        metric: [
+            figure(study.values(entry, metric, runs), metric, judge, rows[entry.key])
+            for entry in entries
+        ]
         for metric in metrics
     }
     for metric, column in figures.items():
-        compare_with_first(study, entries, metric, column)
+        compare_with_first([study.values(entry, metric, runs) for entry in entries], column)
         mark_best(metric, column)
     return {
         "entries": [entry.key for entry in entries],
@@ -94,22 +98,19 @@ def summarise(study: Study) -> dict[str, Any]:
         "level": LEVEL,
         "seeds": len(study.seeds),
         "figures": figures,
-        "by_level": by_level(study, entries),
+        "by_level": by_level(runs, entries),
         "severity": {entry.key: severity(judge, rows[entry.key]) for entry in entries},
         "still_improving": {
-            entry.key: sum(
-                run["still_improving"] for run in study.runs() if run["entry"] == entry.key
-            )
+            entry.key: sum(run["still_improving"] for run in runs if run["entry"] == entry.key)
             for entry in entries
         },
     }
 
 
 def figure(
-    study: Study, entry: Entry, metric: str, judge: RowJudge, rows: dict[str, NDArray[Any]]
+    values: list[float], metric: str, judge: RowJudge, rows: dict[str, NDArray[Any]]
 ) -> dict[str, Any]:
-    """Return mean, deviation and interval of one entry."""
-    values = study.values(entry, metric)
+    """Return mean, deviation and interval of one entry, given its values seed after seed."""
     found = spread(values)
     by_row = judge(metric, rows)
     interval = None if by_row is None else list(bootstrap_interval(by_row.mean(axis=0)))
@@ -124,14 +125,11 @@ def figure(
     }
 
 
-def compare_with_first(
-    study: Study, entries: list[Entry], metric: str, column: list[dict[str, Any]]
-) -> None:
+def compare_with_first(values: list[list[float]], column: list[dict[str, Any]]) -> None:
     """Put the corrected p of the paired test against the first entry into a column."""
-    if len(entries) < 2:
+    if len(values) < 2:
         return
-    first = study.values(entries[0], metric)
-    tests = [paired_test(study.values(entry, metric), first) for entry in entries[1:]]
+    tests = [paired_test(one, values[0]) for one in values[1:]]
     for one, p in zip(column[1:], holm(tests), strict=True):
         one["p"] = plain(p)
         known = one["mean"] is not None and column[0]["mean"] is not None
@@ -149,12 +147,12 @@ def mark_best(metric: str, column: list[dict[str, Any]]) -> None:
     max(known, key=lambda one: sign * one["mean"])["best"] = True
 
 
-def by_level(study: Study, entries: list[Entry]) -> dict[str, list[float | None]]:
+def by_level(runs: list[dict[str, Any]], entries: list[Entry]) -> dict[str, list[float | None]]:
     """Return the mean accuracy of each level, by entry."""
     found = {}
     for entry in entries:
-        runs = [run["test"]["level-accuracy"] for run in study.runs() if run["entry"] == entry.key]
-        table = np.array([[np.nan if v is None else v for v in run] for run in runs])
+        own = [run["test"]["level-accuracy"] for run in runs if run["entry"] == entry.key]
+        table = np.array([[np.nan if v is None else v for v in one] for one in own])
         found[entry.key] = [plain(value) for value in table.mean(axis=0)]
     return found
 

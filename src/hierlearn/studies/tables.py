@@ -61,12 +61,14 @@ def as_markdown(summary: Mapping[str, Any]) -> str:
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
     """Return what a reader of the table must know, a sentence each."""
-    found = [
-        f"Mean ± standard deviation over {summary['seeds']} seeds. Bold: better than "
-        f"{summary['labels'][0]} with p < {summary['level']} (paired t-test over seeds, Holm)."
-        if summary["seeds"] > 1
-        else "One seed: no spread, no test."
-    ]
+    found = ["One seed: no spread, no test."]
+    if summary["seeds"] > 1:
+        found = [f"Mean ± standard deviation over {summary['seeds']} seeds."]
+        if len(summary["entries"]) > 1:
+            found[0] += (
+                f" Bold: better than {summary['labels'][0]} with p < {summary['level']} "
+                f"(paired t-test over seeds, Holm)."
+            )
     if any(summary["still_improving"].values()):
         found.append("\\* some of its runs still improved at the last epoch.")
     if summary["missing"]:

@@ -12,33 +12,43 @@ if TYPE_CHECKING:
 FLAT = ("bce", "focal", "leaf-ce", "lyu")  # losses that know nothing of the hierarchy
 
 
+MANY = 3  # sentences that still read as a paragraph
+
+
 def does_it_help(summary: Mapping[str, Any]) -> str:
-    """Return a paragraph on what each other entry gains or loses against the first."""
+    """Return what each other entry gains or loses against the first: a paragraph, or a list."""
+    sentences = [sentence(summary, number) for number in range(1, len(summary["entries"]))]
+    if len(sentences) > MANY:
+        return overall(summary) + "\n\n" + "\n".join(f"- {one}" for one in sentences)
+    return " ".join([overall(summary), *sentences])
+
+
+def overall(summary: Mapping[str, Any]) -> str:
+    """Return the verdict in a sentence."""
     entries, labels = summary["entries"], summary["labels"]
     if len(entries) < 2:
         return "Only one loss was trained: there is nothing to compare it with."
-    sentences = [sentence(summary, number) for number in range(1, len(entries))]
     verdicts = {one: verdict(summary, one) for one in range(1, len(entries))}
     gains = [one for one, found in verdicts.items() if found == "better"]
     mixed = [labels[one] for one, found in verdicts.items() if found == "mixed"]
     hierarchical = [one for one in gains if entries[one].partition(":")[0] not in FLAT]
     if summary["seeds"] < 2:
-        head = "With one seed no difference can be told from noise. "
-    elif hierarchical:
+        return "With one seed no difference can be told from noise."
+    if hierarchical:
         names = ", ".join(labels[one] for one in hierarchical)
-        head = f"The hierarchy helps here: {names} beats {labels[0]} beyond seed noise. "
-    elif gains:
+        beat = "beat" if len(hierarchical) > 1 else "beats"
+        return f"The hierarchy helps here: {names} {beat} {labels[0]} beyond seed noise."
+    if gains:
         names = ", ".join(labels[one] for one in gains)
-        head = f"No hierarchical loss beats {labels[0]} beyond seed noise, but {names} does. "
-    elif mixed:
-        head = (
+        does = "do" if len(gains) > 1 else "does"
+        return f"No hierarchical loss beats {labels[0]} beyond seed noise, but {names} {does}."
+    if mixed:
+        return (
             f"No loss beats {labels[0]} in every respect; {', '.join(mixed)} "
             f"{'gain' if len(mixed) > 1 else 'gains'} on some figures and "
-            f"{'lose' if len(mixed) > 1 else 'loses'} on others. "
+            f"{'lose' if len(mixed) > 1 else 'loses'} on others."
         )
-    else:
-        head = f"No loss beats {labels[0]} here beyond seed noise. "
-    return head + " ".join(sentences)
+    return f"No loss beats {labels[0]} here beyond seed noise."
 
 
 def verdict(summary: Mapping[str, Any], number: int) -> str:
