@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 
 demo: $(VENV)/.installed
 	$(BIN)/hierlearn inspect icd10cm --depth 1
-	$(BIN)/hierlearn data describe icd10cm --out demo
+	$(BIN)/hierlearn compare --losses bce,soft-labels,mcloss,hcl --seeds 3 --epochs 12 --learning-rate 0.01 --out demo/study
 
 test: $(VENV)/.installed-dev lint types tests
 

@@ -24,7 +24,10 @@ SETTINGS = ("epochs", "patience", "metric", "batch_size", "learning_rate", "sche
 
 
 def compare(
-    data: Annotated[str, typer.Argument(help=shared.DATA)] = "icd10cm",
+    data: Annotated[
+        Optional[str],
+        typer.Argument(help=f"{shared.DATA} By default icd10cm, five chapters of it."),
+    ] = None,
     losses: Annotated[
         str,
         typer.Option(
@@ -126,6 +129,8 @@ def compare(
     from hierlearn.studies.entries import parse_entries
     from hierlearn.studies.splits import with_test_rows
 
+    if data is None:
+        data, set = "icd10cm", ["size=small", *(set or [])]
     entries = parse_entries(split_names(losses))
     options = pairs_of("network-option", network_option or [])
     columns = ("label", "levels", "features", "text", "split", "hierarchy", "label_sep", "sep")
