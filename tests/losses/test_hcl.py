@@ -157,6 +157,17 @@ def test_a_second_backward_pass_and_an_upstream_gradient():
     torch.testing.assert_close(twice.grad, once.grad)
 
 
+def test_autocast_does_not_coarsen_the_loss():
+    logits, targets = batch()
+    for options in ({}, {"curriculum": None}, {"base": "focal"}):
+        loss = HCLLoss(TREE, **options)
+        expected = loss(logits, targets)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = loss(logits, targets)
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, expected)
+
+
 def test_what_was_selected_last_is_not_copied():
     loss = HCLLoss(TREE)
     loss(*batch())

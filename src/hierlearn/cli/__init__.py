@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hierlearn import __version__
-from hierlearn.cli import compare, data, evaluate, export, inspect, predict, report, train
+from hierlearn.cli import bench, compare, data, evaluate, export, inspect, predict, report, train
 from hierlearn.errors import HierlearnError
 
 # Click's error of a wrong command line; newer releases of typer have a copy of click inside.
@@ -22,6 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("bench")(bench.bench)
 app.command("compare")(compare.compare)
 app.command("inspect")(inspect.inspect)
 app.command("train")(train.train)

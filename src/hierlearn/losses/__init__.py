@@ -17,6 +17,7 @@ from hierlearn.losses.hxe import HXE
 from hierlearn.losses.lca_cost import LCACost
 from hierlearn.losses.leaf_cross_entropy import LeafCrossEntropy
 from hierlearn.losses.level_weighted import LevelWeighted
+from hierlearn.losses.linear_hcl import LinearHCLLoss
 from hierlearn.losses.loss import Loss
 from hierlearn.losses.lyu import LyuCurriculumLoss
 from hierlearn.losses.mcloss import MCLoss
@@ -59,6 +60,7 @@ __all__ = [
     "LCACost",
     "LeafCrossEntropy",
     "LevelWeighted",
+    "LinearHCLLoss",
     "Loss",
     "LyuCurriculumLoss",
     "MCLoss",

@@ -19,18 +19,21 @@ from torch import Tensor
 
 from hierlearn.errors import HierlearnError, quoted, unknown_name
 from hierlearn.links import Link, SigmoidLink
+from hierlearn.links.link import check_logits
 from hierlearn.losses.bases import BCE, Base, make_base, zero_one
 from hierlearn.losses.composed import make_link
 from hierlearn.losses.constraint import SCOPES, constrain
 from hierlearn.losses.curriculum import curriculum_value, select_classes
 from hierlearn.losses.fused_hcl import fused_hcl
+from hierlearn.losses.kernel_hcl import kernel_hcl, misfit, obstacle
 from hierlearn.losses.level_sums import level_sums
-from hierlearn.losses.loss import Loss, Reduction
+from hierlearn.losses.loss import Loss, Reduction, check_targets, check_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hierlearn.hierarchy import Hierarchy
+    from hierlearn.kernels.hcl import Found, Kernels
 
 
 class CollapseWarning(UserWarning):
@@ -57,6 +60,9 @@ class HCLLoss(Loss):
             which ``set_progress`` reports.
         reduction: "mean" over known entries, "sum" or "none".
         validate: check the values of targets at every call.
+        fused: whether Triton kernels do the work. By default they do on a graphics processor where
+            they can: link "sigmoid", base "bce", "bce2" or "focal", scope "levels" or None, a
+            reduced loss. True insists, False forbids.
     """
 
     fixed_threshold: Tensor
@@ -79,6 +85,7 @@ class HCLLoss(Loss):
         threshold: float | Callable[[float], float] | None = None,
         reduction: Reduction = "mean",
         validate: bool = False,
+        fused: bool | None = None,
     ) -> None:
         super().__init__(hierarchy, reduction=reduction, validate=validate)
         if scope is not None and scope not in SCOPES:
@@ -101,6 +108,10 @@ class HCLLoss(Loss):
         self.threshold = threshold
         self.level_sizes = hierarchy.level_sizes if scope == "levels" else (len(hierarchy),)
         self.row_weights: Tensor | None = None  # (N,) how much the next rows count in a selection
+        self.fused = fused
+        if fused and (reason := obstacle(self)) is not None:
+            raise HierlearnError(f"fused=True cannot have {reason}; pass fused=None")
+        self.kernels: tuple[tuple[Any, ...], Kernels] | None = None  # made at first use
         self._state: tuple[Any, ...] = ()
         self._warned = False
         self._register_statistics(len(hierarchy))
@@ -122,6 +133,27 @@ class HCLLoss(Loss):
         self.register_buffer("fixed_threshold", number.clone(), persistent=False)
 
     # ------------------------------------------------------------------ the loss
+
+    def forward(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the loss of a batch; see ``Loss.forward``."""
+        if not self.uses_kernels(logits):
+            return super().forward(logits, targets, mask)
+        check_logits(logits, len(self.hierarchy))  # the kernels read half precision as it is
+        check_targets(logits, targets, mask)
+        if self.validate:
+            check_values(self.hierarchy, targets, mask)
+        return kernel_hcl(self, logits, targets, mask, alone=not is_distributed())
+
+    def uses_kernels(self, logits: Tensor) -> bool:
+        """Whether the Triton kernels take these logits."""
+        if self.fused is False or not (self.fused or logits.is_cuda):
+            return False
+        if obstacle(self) is not None or self.row_weights is not None:
+            return False
+        reason = misfit(logits)
+        if reason is not None and self.fused:
+            raise HierlearnError(f"fused=True cannot take {reason}; pass fused=None")
+        return reason is None and logits.numel() > 0
 
     def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Compose link, base, constraint, curriculum and reduction."""
@@ -148,7 +180,7 @@ class HCLLoss(Loss):
 
         if torch.compiler.is_compiling():
             sums, errors = level_sums(logits, targets, mask, self.level_sizes)
-            return sums @ weigh(sums.detach(), errors)
+            return (sums * weigh(sums.detach(), errors)).sum()
         return fused_hcl(logits, targets, mask, self.level_sizes, weigh)
 
     def is_fast(self, logits: Tensor) -> bool:
@@ -218,6 +250,21 @@ class HCLLoss(Loss):
             self.ever_selected |= selected
         self._state = (selected, *others)
 
+    def keep(self, found: Found, rows: int) -> None:
+        """Keep what the kernels selected, as they left it: most calls are never asked about."""
+        if self.floor == 0:
+            self.ever_selected |= found.array("selected")
+        self.__dict__["_state"] = (found, rows)  # a module is slow to set attributes
+
+    def _statistics(self) -> tuple[Any, ...]:
+        """Return what ``note`` was told, or would have been; nothing before the first call."""
+        if len(self._state) != 2:
+            return self._state
+        found, rows = self._state
+        names = ("selected", "sums", "weights")
+        selected, losses, weights = (found.array(name) for name in names)
+        return selected, losses, found.errors, rows, weights
+
     def choose(self, class_losses: Tensor, errors: Tensor, rows: int | Tensor) -> Tensor:
         """Return the classes that Algorithm 1 selects for these statistics, of one or M models."""
         if self.normalize == "mean":
@@ -261,7 +308,7 @@ class HCLLoss(Loss):
     @property
     def selected_now(self) -> Tensor | None:
         """The classes that the last call selected, (C,) bool; None where there is none."""
-        return self._state[0] if self._state else None
+        return self._statistics()[0] if self._state else None
 
     @property
     def last(self) -> dict[str, Tensor]:
@@ -273,7 +320,7 @@ class HCLLoss(Loss):
         """
         if not self._state:
             return {}
-        selected, losses, errors, rows, weights = self._state
+        selected, losses, errors, rows, weights = self._statistics()
         if self.normalize == "mean":
             losses, errors = losses / at_least_1(rows), errors / at_least_1(rows)
         chosen = selected.to(losses.dtype)
@@ -287,7 +334,7 @@ class HCLLoss(Loss):
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_state": ()}
+        return {**self.__dict__, "_state": (), "kernels": None}
 
     def extra_repr(self) -> str:
         """Name the choices when the module is printed."""

@@ -1,0 +1,170 @@
+"""``hierlearn bench``: what the losses cost on this machine, beside torch's cross entropy."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from hierlearn.cli import shared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hierlearn.hierarchy import Hierarchy
+
+WARM_UP = 3
+
+
+def bench(
+    source: Annotated[
+        Optional[str],
+        typer.Argument(help="A dataset's name or a hierarchy file; else a tree is made."),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Rows of a batch.")] = 256,
+    classes: Annotated[
+        Optional[int], typer.Option(min=1, help="Classes of the tree; by default 4000.")
+    ] = None,
+    levels: Annotated[
+        Optional[int], typer.Option(min=1, help="Levels of the tree; by default 4.")
+    ] = None,
+    losses: Annotated[
+        str, typer.Option(help="Losses by name: hcl,hcl-hier; hcl-bf16 and hcl-plain on cuda.")
+    ] = "",
+    rounds: Annotated[int, typer.Option(min=1, help="Timed steps of each loss.")] = 20,
+    device: shared.Device = "auto",
+    data_dir: Annotated[Optional[Path], typer.Option(help="Folder of benchmark files.")] = None,
+) -> None:
+    """Time a step (forward and backward) of the losses, all in turn, on a batch of random rows."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from hierlearn.cli.show import print_plain, working
+    from hierlearn.cli.sources import open_hierarchy, refuse, split_names
+    from hierlearn.training.processes import find_device
+
+    if source is not None:
+        given = {"classes": classes, "levels": levels}
+        refuse(source, "a taxonomy of its own", {k: v for k, v in given.items() if v is not None})
+        hierarchy = open_hierarchy(source, data_dir=data_dir, form=None, sep=None, root=None)
+    else:
+        hierarchy = spread(4000 if classes is None else classes, 4 if levels is None else levels)
+    place = find_device(device)
+    cuda = place.type == "cuda"
+    usual = ["hcl", "hcl-hier", "hcl-cl", *(["hcl-bf16", "hcl-plain"] if cuda else [])]
+    names = split_names(losses) if losses else usual
+    steps = make_steps(hierarchy, rows, names, place)
+    console = Console()
+    sizes = ", ".join(f"{size:,}" for size in hierarchy.level_sizes)
+    print_plain(
+        console, f"{rows:,} rows, {len(hierarchy):,} classes ({sizes}) on {described(place)}"
+    )
+    with working("timing", total=rounds) as told:
+        found = in_turn(steps, rounds, place, told)
+    table = Table(title=f"a step, median of {rounds}", title_justify="left")
+    table.add_column("loss")
+    for column in ("milliseconds", "x bce", *(["memory / logits"] if cuda else [])):
+        table.add_column(column, justify="right")
+    for name, (seconds, memory) in found.items():
+        ratio = seconds / found["bce of torch"][0]
+        more = [f"{memory / (4 * rows * len(hierarchy)):.2f}"] if cuda else []
+        table.add_row(name, f"{1e3 * seconds:.3f}", f"{ratio:.2f}", *more)
+    console.print(table)
+
+
+def spread(classes: int, levels: int) -> Hierarchy:
+    """Return a tree whose levels grow by the same factor, children spread evenly."""
+    from hierlearn.errors import HierlearnError
+    from hierlearn.hierarchy import Hierarchy
+
+    if levels > classes:
+        raise HierlearnError(f"{classes} classes cannot fill {levels} levels; ask for fewer levels")
+    factor = max(classes ** (1 / levels), 1.0)
+    shares = [factor**level for level in range(levels)]
+    sizes = [max(1, int(classes * share / sum(shares))) for share in shares[:-1]]
+    sizes.append(classes - sum(sizes))
+    parents: list[int] = []
+    first = count = 0
+    for size in sizes:
+        begin = len(parents)
+        parents += [first + place * count // size if count else -1 for place in range(size)]
+        first, count = begin, size
+    return Hierarchy.from_parents(parents)
+
+
+def make_steps(
+    hierarchy: Hierarchy, rows: int, names: list[str], device: Any
+) -> dict[str, Callable[[], None]]:
+    """Return a step of each loss, and of torch's cross entropy first."""
+    import torch
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
+    from hierlearn.errors import HierlearnError, unknown_name
+    from hierlearn.losses import LOSSES
+
+    forms = {"hcl-bf16": ("hcl", {}), "hcl-plain": ("hcl", {"fused": False})}
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randint(0, len(hierarchy), (rows,), generator=generator)
+    targets = hierarchy.encode([[int(c)] for c in drawn]).to(device)
+    numbers = targets.float()
+    logits = torch.randn(rows, len(hierarchy), generator=generator).to(device)
+
+    def step(loss: Any, x: Any, y: Any) -> Callable[[], None]:
+        def run() -> None:
+            loss(x, y).backward()
+            x.grad = None  # so that the next step's peak has it again
+
+        return run
+
+    found = {"bce of torch": step(binary_cross_entropy_with_logits, fresh(logits), numbers)}
+    for name in names:
+        kind, options = forms.get(name, (name, {}))
+        if kind not in LOSSES:
+            raise HierlearnError(unknown_name("loss", name, [*LOSSES, *forms]))
+        x = fresh(logits.bfloat16() if name == "hcl-bf16" else logits)
+        found[name] = step(LOSSES[kind](hierarchy, **options).to(device), x, targets)
+    return found
+
+
+def fresh(logits: Any) -> Any:
+    """Return a leaf of its own."""
+    return logits.detach().clone().requires_grad_()
+
+
+def in_turn(
+    steps: dict[str, Callable[[], None]], rounds: int, device: Any, told: Callable[[int], None]
+) -> dict[str, tuple[float, int]]:
+    """Return of each step the median seconds and, on a graphics processor, the peak of memory."""
+    import torch
+
+    cuda = device.type == "cuda"
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    peaks = dict.fromkeys(steps, 0)
+    for number in range(-WARM_UP, rounds):
+        for name, run in steps.items():
+            if cuda:
+                torch.cuda.synchronize()
+                torch.cuda.reset_peak_memory_stats()
+                before = torch.cuda.memory_allocated()
+            start = time.perf_counter()
+            run()
+            if cuda:
+                torch.cuda.synchronize()
+                peaks[name] = torch.cuda.max_memory_allocated() - before
+            if number >= 0:
+                times[name].append(time.perf_counter() - start)
+        told(max(number + 1, 0))
+    return {name: (statistics.median(times[name]), peaks[name]) for name in steps}
+
+
+def described(device: Any) -> str:
+    """Name the device, and the threads of a processor."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.get_device_name()
+    threads = torch.get_num_threads()
+    return f"{threads} thread{'s' if threads > 1 else ''} of the processor"

@@ -1,0 +1,204 @@
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
+"""The entries of a batch as the Triton kernels of HCL read them: z, v, and the functions of both.
+
+With y in {0, 1} and z = (1 - 2y) x, the value v that the constraint compares is z for bce, whose
+loss softplus(z) grows with z, and the loss itself for focal. Functions that are FAST use single
+instructions of NVIDIA's; the plain forms beside them are for everything else.
+"""
+
+import triton
+import triton.language as tl
+
+NOWHERE = tl.constexpr(float("-inf"))  # z of an entry that is unknown or not there
+LOWEST = tl.constexpr(-1e30)  # the same where infinity would make no number of a sum or product
+
+
+@triton.jit
+def exp(x, FAST: tl.constexpr):
+    """The exponential function; where it is FAST, below the smallest normal number it is 0."""
+    LOG2_E: tl.constexpr = 1.4426950408889634
+    if FAST:  # the plain one spends three instructions more on those results
+        power = tl.inline_asm_elementwise(
+            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x * LOG2_E], tl.float32, is_pure=True, pack=1
+        )
+    else:
+        power = tl.exp(x)
+    return power
+
+
+@triton.jit
+def exp_minus(x, FAST: tl.constexpr):
+    """exp(-x); see ``exp``."""
+    MINUS_LOG2_E: tl.constexpr = -1.4426950408889634
+    if FAST:
+        power = tl.inline_asm_elementwise(
+            "ex2.approx.ftz.f32 $0, $1;",
+            "=f,f", [x * MINUS_LOG2_E], tl.float32, is_pure=True, pack=1,
+        )  # fmt: skip
+    else:
+        power = tl.exp(-x)
+    return power
+
+
+@triton.jit
+def inverse(x, FAST: tl.constexpr):
+    """1 / x for x >= 1."""
+    if FAST:
+        found = tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1
+        )
+    else:
+        found = 1.0 / x
+    return found
+
+
+@triton.jit
+def is_wrong(z, FAST: tl.constexpr):
+    """1.0 where z >= 0, else 0.0."""
+    if FAST:  # in the pipe that has time, z 2^126 + 1 cut off at 0 and 1
+        found = tl.inline_asm_elementwise(
+            "fma.rn.sat.f32 $0, $1, 0f7E800000, 0f3F800000;",
+            "=f,f", [z], tl.float32, is_pure=True, pack=1,
+        )  # fmt: skip
+    else:
+        found = (z >= 0).to(tl.float32)
+    return found
+
+
+@triton.jit
+def sign_of(y, FAST: tl.constexpr):
+    """1 - 2y for y in {0, 1}."""
+    if y.dtype.is_floating():
+        sign = tl.where(y > 0.5, -1.0, 1.0)
+    elif FAST:  # each byte becomes 1 + y / 2^15 in one instruction, without a comparison
+        near_1 = tl.inline_asm_elementwise(
+            """
+            prmt.b32 $0, $4, 0x3F800000, 0x7604;
+            prmt.b32 $1, $4, 0x3F800000, 0x7614;
+            prmt.b32 $2, $4, 0x3F800000, 0x7624;
+            prmt.b32 $3, $4, 0x3F800000, 0x7634;
+            """,
+            "=r,=r,=r,=r,r", [y], tl.int32, is_pure=True, pack=4,
+        )  # fmt: skip
+        sign = near_1.to(tl.float32, bitcast=True) * -65536.0 + 65537.0
+    else:
+        sign = tl.where(y != 0, -1.0, 1.0)
+    return sign
+
+
+@triton.jit
+def signed(x, y, FAST: tl.constexpr):
+    """Return z = (1 - 2y) x, and 1 - 2y."""
+    sign = sign_of(y, FAST)
+    if FAST and x.dtype == tl.bfloat16 and y.dtype == tl.uint8:
+        # Two at a time: the labels become sign bits, the halves are set into upper halves.
+        z = tl.inline_asm_elementwise(
+            """
+            {
+            .reg .b32 a, b;
+            prmt.b32 a, $6, 0, 0x1404;
+            prmt.b32 b, $6, 0, 0x3424;
+            shl.b32 a, a, 7;
+            shl.b32 b, b, 7;
+            xor.b32 a, a, $4;
+            xor.b32 b, b, $5;
+            shl.b32 $0, a, 16;
+            and.b32 $1, a, 0xFFFF0000;
+            shl.b32 $2, b, 16;
+            and.b32 $3, b, 0xFFFF0000;
+            }
+            """,
+            "=r,=r,=r,=r,r,r,r", [x, y], tl.int32, is_pure=True, pack=4,
+        ).to(tl.float32, bitcast=True)  # fmt: skip
+    else:
+        z = x.to(tl.float32) * sign
+    return z, sign
+
+
+@triton.jit
+def both(a, b):
+    """(1 + a)(1 + b) - 1, accurate for small a and b."""
+    return a + b + a * b
+
+
+@triton.jit
+def log1p(x):
+    """log(1 + x) for x >= 0, accurate for small x: the rounding of 1 + x is divided out."""
+    u = 1.0 + x
+    exact = u == 1.0
+    return tl.where(exact, x, tl.log(u) * (x / tl.where(exact, 1.0, u - 1.0)))
+
+
+# All arrays must lie over the threads alike, VEC columns for each, whatever their width: else they
+# are rearranged through shared memory. The hint must stand where the addresses are made.
+
+
+@triton.jit
+def down(array, row, stride, cols, R: tl.constexpr, VEC: tl.constexpr):
+    """Return the addresses of R rows from ``row`` on, for a loop over rows."""
+    size: tl.constexpr = array.dtype.element_ty.primitive_bitwidth // 8
+    begin = array + tl.cast(row, tl.int64) * stride
+    at = begin + ((tl.arange(0, R) * stride)[:, None] + cols[None, :])
+    return tl.multiple_of(at, (1, VEC * size))
+
+
+@triton.jit
+def along(array, rows, stride, cols, VEC: tl.constexpr):
+    """Return the addresses of rows, for a loop over columns."""
+    size: tl.constexpr = array.dtype.element_ty.primitive_bitwidth // 8
+    at = (array + rows.to(tl.int64) * stride)[:, None] + cols[None, :]
+    return tl.multiple_of(at, (1, VEC * size))
+
+
+@triton.jit
+def columns_of(tile, C, B: tl.constexpr, EVEN: tl.constexpr):
+    """Return the columns of a tile; where tiles are EVEN the last one moves left, into the row."""
+    begin = tile * B
+    if EVEN:
+        begin = tl.minimum(begin, C - B)
+    return begin + tl.arange(0, B)
+
+
+@triton.jit
+def read(
+    x_at, y_at, m_at, here, cols, C,
+    MASKED: tl.constexpr, FAST: tl.constexpr, VEC: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """Return z, its sign 1 - 2y, and what is known of a tile; unknown entries are NOWHERE.
+
+    Where tiles are EVEN all their entries are there, and nobody has to ask.
+    """
+    # C is a multiple of VEC: asked in this way, the answer is visibly the same for VEC neighbours.
+    known = here[:, None] & (cols // VEC < C // VEC)[None, :]
+    if EVEN:
+        x = tl.load(x_at)
+        y = tl.load(y_at)
+    else:
+        x = tl.load(x_at, mask=known, other=NOWHERE)
+        y = tl.load(y_at, mask=known, other=0)
+    z, sign = signed(x, y, FAST)
+    if MASKED:
+        known = (tl.load(m_at) if EVEN else tl.load(m_at, mask=known, other=0)) != 0
+        z = tl.where(known, z, NOWHERE)
+    return z, sign, known
+
+
+@triton.jit
+def focal_parts(z, sign, positive, negative, gamma, FAST: tl.constexpr):
+    """Return softplus(z) and alpha_t sigmoid(z)^gamma; their product is the focal loss."""
+    tail = log1p(exp_minus(tl.abs(z), FAST))
+    soft = tl.maximum(z, 0.0) + tail
+    log_slope = tl.maximum(tl.minimum(z, 0.0) - tail, LOWEST)  # log sigmoid(z), but finite
+    return soft, tl.where(sign < 0, positive, negative) * exp(gamma * log_slope, FAST)
+
+
+@triton.jit
+def value_of(
+    z, sign, known, positive, negative, gamma, FOCAL: tl.constexpr, FAST: tl.constexpr
+):  # fmt: skip
+    """Return v: what the constraint compares."""
+    v = z
+    if FOCAL:
+        soft, rate = focal_parts(z, sign, positive, negative, gamma, FAST)
+        v = tl.where(known, soft * rate, NOWHERE)
+    return v

@@ -1,0 +1,375 @@
+"""Plan: how the kernels of HCL take batches of one shape, and the memory they need for it.
+
+Everything that depends on shapes, types and alignment alone is settled once: tiles, grids, the
+places of what is kept in between. A call is then two allocations and a few launches.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import lru_cache
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from hierlearn.kernels.hcl_task import Task, interpreted
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hierlearn.kernels.launch import Launch
+
+ROW = 1024  # classes up to which a tile holds whole rows, for batches up to
+ROWS = 8192
+FEW = 1024  # classes up to which one program adds the partial sums up and selects
+CHUNKS, GROUP = (16, 32), 16  # how programs share the selection beyond: classes, and trials
+CROWD = 20000  # classes from which the second number of chunks holds
+ROUNDS = 16  # programs of the class sums, for every multiprocessor
+TURNS, TRIALS = 5, 128  # of their search
+WARPS, MORE_WARPS = {"num_warps": 4}, {"num_warps": 8}
+FLOAT, DOUBLE, INT, BYTE = torch.float32, torch.float64, torch.int32, torch.uint8
+
+
+class Cut(NamedTuple):
+    """How a kernel takes a batch: rows and columns of a tile, columns a thread, warps, stages."""
+
+    rows: int
+    columns: int
+    together: int
+    warps: int
+    stages: int = 1  # tiles in flight
+    registers: int = 255  # a thread, at most
+
+
+# By kernel and bytes of a logit; found by trial on an H200. Long rows and few of them want more
+# threads a row.
+CUTS = {
+    ("few", 4): Cut(8, ROW, 4, 4),
+    ("few", 2): Cut(8, ROW, 4, 4),
+    ("few gradient", 4): Cut(2, ROW, 4, 4),
+    ("few gradient", 2): Cut(2, ROW, 4, 4),
+    ("peaks", 4): Cut(4, 128, 4, 1),
+    ("peaks", 2): Cut(8, 128, 4, 1),
+    ("wide peaks", 4): Cut(4, 512, 4, 4),
+    ("wide peaks", 2): Cut(4, 512, 4, 4),
+    ("sums", 4): Cut(16, 512, 4, 4, 1, 128),
+    ("sums", 2): Cut(8, 512, 8, 2, 1, 128),
+    ("gradient", 4): Cut(4, 512, 4, 4, 3),
+    ("gradient", 2): Cut(4, 256, 4, 2, 4),
+    ("wide gradient", 4): Cut(2, 1024, 4, 8, 3),
+    ("wide gradient", 2): Cut(4, 256, 4, 2, 4),
+}
+
+
+class Memory:
+    """One block of bytes for several arrays."""
+
+    def __init__(self, **arrays: tuple[torch.dtype, int]) -> None:
+        self.places: dict[str, tuple[int, int, torch.dtype]] = {}
+        self.size = 0
+        for name, (dtype, count) in arrays.items():
+            self.places[name] = (self.size, count * dtype.itemsize, dtype)
+            self.size += -(-count * dtype.itemsize // 16) * 16  # all begin at multiples of 16
+
+    def array(self, block: Tensor, name: str) -> Tensor:
+        """Return one array as a tensor."""
+        begin, size, dtype = self.places[name]
+        return block[begin : begin + size].view(dtype)
+
+    def arrays(self, block: Tensor) -> dict[str, Tensor]:
+        """Return all arrays by name."""
+        return {name: self.array(block, name) for name in self.places}
+
+
+@lru_cache(maxsize=256)
+def bounds_on(sizes: tuple[int, ...], device: torch.device) -> Tensor:
+    """Return (L + 1,) where each level begins, and C."""
+    begins = [0]
+    for size in sizes:
+        begins.append(begins[-1] + size)
+    with torch.inference_mode(False):
+        return torch.tensor(begins, dtype=INT, device=device)
+
+
+@lru_cache(maxsize=256)
+def tiles_on(sizes: tuple[int, ...], columns: int, device: torch.device) -> Tensor:
+    """Return (T, 2) the level and the number of every tile; two levels may share one."""
+    pairs, begin = [], 0
+    for level, size in enumerate(sizes):
+        first, last = begin // columns, (begin + size - 1) // columns
+        pairs += [(level, number) for number in range(first, last + 1)]
+        begin += size
+    with torch.inference_mode(False):
+        return torch.tensor(pairs, dtype=INT, device=device)
+
+
+@lru_cache(maxsize=16)
+def processors(device: torch.device) -> int:
+    """Return the number of multiprocessors."""
+    if device.type != "cuda":
+        return 2  # the interpreter has none; the value shapes its grid
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def on(device: torch.device) -> Any:
+    """Return a context in which a device is the current one."""
+    if device.type != "cuda" or device.index == torch.cuda.current_device():
+        return HERE
+    return torch.cuda.device(device)
+
+
+HERE = nullcontext()
+
+
+def up_to_power(number: int) -> int:
+    """Return the smallest power of 2 that is at least ``number``."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+def parts_of(whole: int, size: int) -> int:
+    """Return how many parts of a size make up the whole."""
+    return -(-whole // size)
+
+
+class Plan:
+    """The launches of one task for batches of one shape.
+
+    Args:
+        task: what is computed.
+        x: (N, C) logits of the first such batch, neighbouring columns side by side.
+        y: (N, C) targets, likewise.
+        m: (N, C) what is known, or None.
+    """
+
+    def __init__(self, task: Task, x: Tensor, y: Tensor, m: Tensor | None) -> None:
+        self.task, self.device = task, x.device
+        self.rows, self.classes = x.shape
+        known = y if m is None else m
+        self.strides = (x.stride(0), y.stride(0), known.stride(0))
+        fast = x.device.type == "cuda" and torch.version.hip is None and not interpreted()
+        self.flags = {"MASKED": m is not None, "FOCAL": task.base.focal, "FAST": fast}
+        self.bounds = bounds_on(task.sizes, self.device)
+        above = (len(task.sizes) - 1) * self.rows
+        self.sweeps = self.plan_sweeps(x, y, known)
+        self.chunks = CHUNKS[self.classes > CROWD]
+        searched = 2 * self.chunks * TRIALS if self.classes > FEW else 0
+        self.memory = Memory(
+            sums=(FLOAT, self.classes),
+            weights=(FLOAT, self.classes),
+            stats=(FLOAT, 2),  # e_h, and 1 over what the reduction divides by
+            selected=(torch.bool, self.classes),
+            partials=(FLOAT, self.parts * self.classes),
+            counts=(INT, 2 * self.programs),
+            peaks=(FLOAT, above),
+            places=(INT, above),
+            worst=(FLOAT, above if task.base.focal else 0),
+            amounts=(DOUBLE, searched),
+            numbers=(INT, searched),
+            totals=(DOUBLE, self.chunks),
+            bits=(INT, TURNS),
+        )
+        self.reduce = self.plan_reduction()
+        self.selection = self.plan_selection() if task.selection is not None else []
+        self.gradient = self.plan_gradient(x, y, known)
+        self.forward = [*self.sweeps, *self.selection]
+        self.step = [*self.forward, self.gradient]
+        self.addresses = [self.bounds.data_ptr(), self.tiles.data_ptr()]
+        # By part and names of its tensors: the places of arrays in the block, and for each launch
+        # which of tensors, places and addresses are its pointers.
+        self.recipes: dict[tuple[str, ...], tuple[list[int], list[tuple[Launch, Any]]]] = {}
+
+    # ------------------------------------------------------------------ a call
+
+    def run(
+        self, part: str, launches: list[Launch], block: Tensor, tensors: dict[str, Tensor]
+    ) -> None:
+        """Launch a part of the plan, on the arrays of a block of memory and on other tensors."""
+        with on(self.device):
+            recipe = self.recipes.get((part, *tensors))
+            if recipe is None:
+                self.run_first(part, launches, block, tensors)
+                return
+            begin, (places, picked) = block.data_ptr(), recipe
+            values = [tensor.data_ptr() for tensor in tensors.values()]
+            values += [begin + place for place in places]
+            values += self.addresses
+            stream = torch._C._cuda_getCurrentRawStream(self.device.index)
+            for launch, pick in picked:
+                launch.fire(pick(values), stream)
+
+    def run_first(
+        self, part: str, launches: list[Launch], block: Tensor, tensors: dict[str, Tensor]
+    ) -> None:
+        """Do the work of ``run`` with tensors, and write down how addresses replace them."""
+        at = {**self.memory.arrays(block), "bounds": self.bounds, "tiles": self.tiles}
+        for name, tensor in tensors.items():
+            at[name] = tensor.view(BYTE) if tensor.dtype == torch.bool else tensor
+        at.setdefault("threshold", at["stats"])  # where there is none it is not read
+        for launch in launches:
+            launch.first(at)
+        if any(launch.again is None for launch in launches):
+            return
+        own = {name: place[0] for name, place in self.memory.places.items()}
+        own["threshold"] = own["stats"]
+        own = {name: place for name, place in own.items() if name not in tensors}
+        order = [*tensors, *own, "bounds", "tiles"]
+        picked = [
+            (launch, itemgetter(*[order.index(name) for name in launch.names]))
+            for launch in launches
+        ]
+        self.recipes[(part, *tensors)] = (list(own.values()), picked)
+
+    # ------------------------------------------------------------------ tiles
+
+    def cut(self, kernel: str, x: Tensor, y: Tensor, known: Tensor) -> Cut:
+        """Choose the tiles of a kernel, smaller ones for a small batch."""
+        rows, columns, together, warps, *more = CUTS[kernel, x.element_size()]
+        # Where rows may begin anywhere, a thread reads one column at a time.
+        for array in (x, y, known):
+            while together > 1 and (
+                array.data_ptr() % (together * array.element_size())
+                or array.stride(0) % together
+                or self.classes % together
+            ):
+                together //= 2
+        if "few" in kernel:  # a tile holds all classes, whatever their levels
+            columns = max(16, up_to_power(self.classes))
+        else:
+            rows = max(1, rows // 2) if together == 1 else rows
+            # A tile that two levels share is read twice: levels that are small want small tiles.
+            while columns > 128 and self.covered(columns) > 1.2 * self.classes:
+                columns, warps = columns // 2, max(1, warps // 2)
+            columns = max(16, min(columns, up_to_power(self.classes)))
+        warps = min(warps, max(1, columns // (32 * together)))
+        if kernel == "sums":
+            return Cut(min(rows, up_to_power(self.rows)), columns, together, warps, *more)
+        # Programs enough to fill the device come first, rows enough a program second.
+        while rows > 1 and self.rows < 2 * processors(self.device) * rows:
+            rows //= 2
+        return Cut(rows, columns, together, warps, *more)
+
+    def covered(self, columns: int) -> int:
+        """Return the columns of all tiles of all levels."""
+        begin = total = 0
+        for size in self.task.sizes:
+            total += (begin + size - 1) // columns - begin // columns + 1
+            begin += size
+        return total * columns
+
+    def tiled(
+        self, kernel: Any, grid: tuple[int, ...], names: str, numbers: Any, cut: Cut
+    ) -> Launch:
+        """Return the launch of a kernel that reads the batch in tiles."""
+        from hierlearn.kernels.launch import Launch
+
+        base = self.task.base
+        # Only full tiles: nobody has to ask whether an entry is there.
+        even = self.classes >= cut.columns and self.rows % cut.rows == 0 and not base.focal
+        constants = {
+            **self.flags,
+            "R": cut.rows,
+            "B": cut.columns,
+            "VEC": cut.together,
+            "EVEN": even,
+            "STAGES": cut.stages,
+        }
+        numbers = (self.rows, self.classes, *numbers, *self.strides)
+        numbers += (base.positive, base.negative, base.gamma)
+        options = {"num_warps": cut.warps}
+        if self.flags["FAST"] and cut.registers < 255:
+            options["maxnreg"] = cut.registers
+        names = f"x y m bounds {names}"
+        return Launch(kernel, grid, names, numbers, constants, options)
+
+    def plan_sweeps(self, x: Tensor, y: Tensor, known: Tensor) -> list[Launch]:
+        """Plan the way down: how rows and classes are divided among programs."""
+        from hierlearn.kernels import hcl_triton as kernels
+
+        sizes, count = self.task.sizes, processors(self.device)
+        if self.classes <= ROW and self.rows <= ROWS:
+            cut = self.cut("few", x, y, known)
+            height = cut.rows * parts_of(self.rows, cut.rows * min(count, 128))
+            self.parts = self.programs = parts_of(self.rows, height)
+            self.tiles = self.bounds
+            names = "peaks places partials counts"
+            numbers = (height, len(sizes))
+            return [self.tiled(kernels.sweep_few, (self.parts,), names, numbers, cut)]
+        cut = self.cut("sums", x, y, known)
+        self.tiles = tiles_on(sizes, cut.columns, self.device)
+        # Programs enough for a few rounds over the device, each with rows enough to be worth it.
+        parts = min(parts_of(ROUNDS * count, len(self.tiles)), parts_of(self.rows, 2 * cut.rows))
+        height = cut.rows * parts_of(self.rows, cut.rows * parts)
+        self.parts = parts_of(self.rows, height)
+        self.programs = self.parts * len(self.tiles)
+        grid = (len(self.tiles), self.parts)
+        names = "tiles peaks worst partials counts"
+        launches = [self.tiled(kernels.sum_classes, grid, names, (height,), cut)]
+        if len(sizes) > 1:
+            wide = "wide peaks" if max(sizes[:-1]) > 4096 else "peaks"
+            cut = self.cut(wide, x, y, known)
+            grid = (parts_of(self.rows, cut.rows), 1)
+            names = "peaks places worst"
+            launches.insert(0, self.tiled(kernels.find_peaks, grid, names, (len(sizes),), cut))
+        return launches
+
+    def plan_gradient(self, x: Tensor, y: Tensor, known: Tensor) -> Launch:
+        """Plan the way up."""
+        from hierlearn.kernels import hcl_triton as kernels
+
+        kernel, name = kernels.sweep_up, "gradient"
+        if self.classes <= ROW:
+            kernel, name = kernels.sweep_up_few, "few gradient"
+        elif self.rows < 48 * processors(self.device):
+            name = "wide gradient"
+        cut = self.cut(name, x, y, known)
+        names = "peaks places weights stats upstream out"
+        numbers = (len(self.task.sizes), self.task.base.scale)
+        return self.tiled(kernel, (parts_of(self.rows, cut.rows),), names, numbers, cut)
+
+    # ------------------------------------------------------------------ the selection
+
+    def plan_reduction(self) -> Launch:
+        """Plan how the partial sums are added up."""
+        from hierlearn.kernels.launch import Launch
+        from hierlearn.kernels.select_triton import reduce_sums
+
+        size = (self.parts, self.programs, self.classes)
+        numbers = (*size, self.task.base.scale, float(self.rows * self.classes))
+        shape = {"BG": min(64, up_to_power(self.parts)), "BC": 64}
+        constants = {"MASKED": self.flags["MASKED"], "MEAN": self.task.mean, **shape}
+        names = "partials counts sums stats"
+        grid = (parts_of(self.classes, 64),)
+        return Launch(reduce_sums, grid, names, numbers, constants, WARPS)
+
+    def plan_selection(self) -> list[Launch]:
+        """Plan the selection: one launch for few classes, several for many."""
+        from hierlearn.kernels import select_triton as kernels
+        from hierlearn.kernels.launch import Launch
+
+        selection, rows = self.task.selection, float(self.rows)
+        assert selection is not None
+        kind = {"BY_ROWS": selection.by_rows, "FIXED": selection.fixed}
+        if self.classes <= FEW:
+            columns = max(32, up_to_power(self.classes))
+            size: tuple[float, ...] = (self.parts, self.programs, self.classes, rows)
+            entries = float(self.rows * self.classes)
+            numbers: tuple[float, ...]
+            numbers = (*size, self.task.base.scale, selection.floor, entries)
+            flags = {"MASKED": self.flags["MASKED"], "MEAN": self.task.mean}
+            shape = {"BG": min(32, 8192 // columns), "BC": columns}
+            constants = {**flags, **kind, **shape}
+            names = "partials counts threshold sums selected weights stats loss"
+            options = MORE_WARPS if columns > 512 else WARPS
+            return [Launch(kernels.settle, (1,), names, numbers, constants, options)]
+        search = "sums stats threshold amounts numbers bits totals"
+        size = (self.classes, parts_of(self.classes, self.chunks), rows)
+        shape = {**kind, "CHUNKS": self.chunks, "BK": 256}
+        grid, grouped = (self.chunks, TRIALS // GROUP), {**shape, "GROUP": GROUP}
+        probes = [
+            Launch(kernels.probe, grid, search, (turn, *size), grouped, WARPS)
+            for turn in range(TURNS)
+        ]
+        names, numbers = f"{search} selected weights loss", (*size, selection.floor)
+        last = Launch(kernels.finish, grid[:1], names, numbers, shape, WARPS)
+        return [self.reduce, *probes, last]

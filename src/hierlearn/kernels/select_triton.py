@@ -1,0 +1,234 @@
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
+"""The Triton kernels of the curriculum: class sums, Algorithm 1, weights and loss.
+
+The selection is a prefix of the ascending order of the class losses, so it needs no sort: the bits
+of a loss, which is not negative, are ordered as the losses are, and the least bits that are left
+out (``bound``) are found a few at a time, by the sum and the number of the losses below each of
+several trials. Of the losses that tie at the bound the first few in class order are taken, as a
+stable sort would. Sums of thousands of losses are compared with whole numbers, for which single
+precision is too coarse: they are double.
+"""
+
+import triton
+import triton.language as tl
+
+TRIALS = tl.constexpr(128)  # of a round of ``probe``
+LAST = tl.constexpr(4)  # its last round
+
+
+@triton.jit
+def count_up(counts, G, which: tl.constexpr):
+    """Return the sum over the programs of the errors (0) or of the known entries (1)."""
+    total = tl.zeros([1024], tl.int64)
+    for first in range(0, G, 1024):
+        numbers = first + tl.arange(0, 1024)
+        total += tl.load(counts + 2 * numbers + which, mask=numbers < G, other=0).to(tl.int64)
+    return tl.sum(total, axis=0)
+
+
+@triton.jit
+def share_of(counts, G, entries, MASKED: tl.constexpr, MEAN: tl.constexpr):
+    """Return 1 over what the reduction divides by."""
+    share = 1.0
+    if MEAN:
+        known = entries
+        if MASKED:
+            known = count_up(counts, G, 1).to(tl.float32)
+        share = 1.0 / tl.maximum(known, 1.0)
+    return share
+
+
+@triton.jit
+def limit_of(errors, threshold, C, rows, BY_ROWS: tl.constexpr, FIXED: tl.constexpr):
+    """Return C + e_h, or the threshold that replaces it."""
+    limit = errors
+    if BY_ROWS:
+        limit = tl.div_rn(limit, rows)
+    limit = (limit + C).to(tl.float64)
+    if FIXED:
+        limit = tl.load(threshold)
+    return limit
+
+
+@triton.jit
+def value_of(sums, inside, rows, BY_ROWS: tl.constexpr):
+    """Return the losses that are compared, in double precision, and their bits."""
+    value = sums
+    if BY_ROWS:
+        value = tl.div_rn(sums, rows)
+    bits = tl.where(inside, value.to(tl.int32, bitcast=True), 2147483647)
+    return value.to(tl.float64), bits
+
+
+@triton.jit
+def reduce_sums(
+    partials, counts, sums, stats, parts, G, C, scale, entries,
+    MASKED: tl.constexpr, MEAN: tl.constexpr, BG: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """Add the partial class sums up; stats gets e_h and 1 over what the reduction divides by."""
+    cols = tl.program_id(0) * BC + tl.arange(0, BC)
+    total = tl.zeros([BG, BC], tl.float32)
+    for first in range(0, parts, BG):
+        numbers = first + tl.arange(0, BG)
+        ok = (numbers < parts)[:, None] & (cols < C)[None, :]
+        at = numbers.to(tl.int64)[:, None] * C + cols[None, :]
+        total += tl.load(partials + at, mask=ok, other=0.0)
+    tl.store(sums + cols, tl.sum(total, axis=0) * scale, mask=cols < C)
+    if tl.program_id(0) == 0:
+        tl.store(stats, count_up(counts, G, 0).to(tl.float32))
+        tl.store(stats + 1, share_of(counts, G, entries, MASKED, MEAN))
+
+
+@triton.jit
+def settle(
+    partials, counts, threshold, sums, selected, weights, stats, loss,
+    parts, G, C, rows, scale, floor, entries,
+    MASKED: tl.constexpr, MEAN: tl.constexpr, BY_ROWS: tl.constexpr, FIXED: tl.constexpr,
+    BG: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """For few classes: sums, e_h, selection, weights and loss in one program, 3 bits a turn."""
+    cols = tl.arange(0, BC)
+    inside = cols < C
+    total = tl.zeros([BC], tl.float32)
+    for first in range(0, parts, BG):
+        numbers = first + tl.arange(0, BG)
+        ok = (numbers < parts)[:, None] & inside[None, :]
+        part = tl.load(partials + numbers[:, None] * C + cols[None, :], mask=ok, other=0.0)
+        total += tl.sum(part, axis=0)
+    total *= scale
+    errors = count_up(counts, G, 0).to(tl.float32)
+    share = share_of(counts, G, entries, MASKED, MEAN)
+    limit = limit_of(errors, threshold, C, rows, BY_ROWS, FIXED)
+    value, bits = value_of(total, inside, rows, BY_ROWS)
+    bound = 0
+    for step in range(11):
+        trials = bound + (tl.arange(0, 8) << tl.maximum(28 - 3 * step, 0))
+        low = bits[None, :] < trials[:, None]
+        # The sum of the losses and their number together.
+        amounts = tl.sum(tl.where(low, value[None, :] + 1.0, 0.0), axis=1)
+        bound = tl.max(tl.where((amounts <= limit + 1.0) | (amounts == 0.0), trials, bound), axis=0)
+    low = bits < bound
+    amount = tl.sum(tl.where(low, value, 0.0), axis=0)
+    number = tl.sum(low.to(tl.int32), axis=0)
+    ties = bits == bound
+    rank = tl.cumsum(ties.to(tl.int32), axis=0)
+    tied = tl.where(ties, value, 0.0)
+    reached = amount + rank.to(tl.float64) * tied + (number + rank - 1)
+    chosen = inside & (low | (ties & (reached <= limit)))
+    weight = tl.where(chosen, 1.0, floor)
+    # 0 times the infinite loss of an unselected class is nothing; NaN shows in any case.
+    used = tl.where((weight > 0) | (total != total), total, 0.0).to(tl.float64) * weight
+    tl.store(sums + cols, total, mask=inside)
+    tl.store(selected + cols, chosen, mask=inside)
+    tl.store(weights + cols, weight, mask=inside)
+    tl.store(stats, errors)
+    tl.store(stats + 1, share)
+    tl.store(loss, (tl.sum(used, axis=0) * share).to(tl.float32))
+
+
+@triton.jit
+def shift_of(turn):
+    """Return where the 7 bits of a round begin; the last has three bits left."""
+    return tl.maximum(24 - 7 * turn, 0)
+
+
+@triton.jit
+def look_back(amounts, numbers, bounds, turn, limit, CHUNKS: tl.constexpr):
+    """Return the bound after a round of ``probe``, and sum and number of the losses below it."""
+    at = tl.arange(0, CHUNKS)[:, None] * TRIALS + tl.arange(0, TRIALS)[None, :]
+    at += (turn % 2) * CHUNKS * TRIALS
+    amount = tl.sum(tl.load(amounts + at), axis=0)
+    number = tl.sum(tl.load(numbers + at), axis=0)
+    trial = tl.arange(0, TRIALS)
+    fits = (number == 0) | (amount + (number - 1) <= limit)
+    fits &= (trial < 8) | (turn < LAST)
+    best = tl.max(tl.where(fits, trial, 0), axis=0)
+    bound = tl.load(bounds + turn) + (best << shift_of(turn))
+    amount = tl.sum(tl.where(trial == best, amount, 0.0), axis=0)
+    number = tl.sum(tl.where(trial == best, number, 0), axis=0)
+    return bound, amount, number, best
+
+
+@triton.jit(do_not_specialize=["turn"])
+def probe(
+    sums, stats, threshold, amounts, numbers, bounds, totals, turn, C, chunk, rows,
+    BY_ROWS: tl.constexpr, FIXED: tl.constexpr, CHUNKS: tl.constexpr,
+    BK: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    """One round of the search: (CHUNKS, TRIALS) sums and numbers of losses below each trial."""
+    limit = limit_of(tl.load(stats), threshold, C, rows, BY_ROWS, FIXED)
+    bound = 0
+    if turn > 0:
+        bound, _amount, _number, _best = look_back(
+            amounts, numbers, bounds, turn - 1, limit, CHUNKS
+        )
+    program = tl.program_id(0)
+    mine = tl.program_id(1) * GROUP + tl.arange(0, GROUP)
+    trials = bound + (mine << shift_of(turn))
+    amount = tl.zeros([BK, GROUP], tl.float64)
+    number = tl.zeros([BK, GROUP], tl.int32)
+    total = tl.zeros([BK], tl.float64)
+    end = tl.minimum(program * chunk + chunk, C)
+    for first in range(program * chunk, end, BK):
+        cols = first + tl.arange(0, BK)
+        loss = tl.load(sums + cols, mask=cols < end, other=0.0)
+        total += loss.to(tl.float64)
+        value, bits = value_of(loss, cols < end, rows, BY_ROWS)
+        low = bits[:, None] < trials[None, :]
+        amount += tl.where(low, value[:, None], 0.0)
+        number += low.to(tl.int32)
+    at = ((turn % 2) * CHUNKS + program) * TRIALS + mine
+    tl.store(amounts + at, tl.sum(amount, axis=0))
+    tl.store(numbers + at, tl.sum(number, axis=0))
+    if tl.program_id(1) == 0:
+        tl.store(totals + program, tl.sum(total, axis=0))
+        if program == 0:
+            tl.store(bounds + turn, bound)
+
+
+@triton.jit
+def finish(
+    sums, stats, threshold, amounts, numbers, bounds, totals, selected, weights, loss,
+    C, chunk, rows, floor,
+    BY_ROWS: tl.constexpr, FIXED: tl.constexpr, CHUNKS: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Select and weigh after the last round of ``probe``; the first program writes the loss."""
+    limit = limit_of(tl.load(stats), threshold, C, rows, BY_ROWS, FIXED)
+    bound, amount, number, best = look_back(amounts, numbers, bounds, LAST, limit, CHUNKS)
+    program = tl.program_id(0)
+    # The last turn tried neighbouring bits: the ties of a chunk lie between two of its trials.
+    chunks = tl.arange(0, CHUNKS)
+    at = ((LAST % 2) * CHUNKS + chunks) * TRIALS + best
+    ties = tl.maximum(tl.load(numbers + at + 1) - tl.load(numbers + at), 0)
+    rank = tl.sum(tl.where(chunks < program, ties, 0), axis=0)
+    end = tl.minimum(program * chunk + chunk, C)
+    for first in range(program * chunk, end, BK):
+        cols = first + tl.arange(0, BK)
+        inside = cols < end
+        value, bits = value_of(tl.load(sums + cols, mask=inside, other=0.0), inside, rows, BY_ROWS)
+        tied = bits == bound
+        place = rank + tl.cumsum(tied.to(tl.int32), axis=0)
+        value = tl.where(tied, value, 0.0)
+        reached = amount + place.to(tl.float64) * value + (number + place - 1)
+        chosen = inside & ((bits < bound) | (tied & (reached <= limit)))
+        tl.store(selected + cols, chosen, mask=inside)
+        tl.store(weights + cols, tl.where(chosen, 1.0, floor), mask=inside)
+        rank += tl.sum(tied.to(tl.int32), axis=0)
+    if program == 0:
+        # Of the ties, the most that fit: the quotient may be off by one rounding.
+        value = bound.to(tl.float32, bitcast=True)
+        finite = value < float("inf")  # else nothing fits, or there are no ties
+        most = tl.where(finite, tl.sum(ties, axis=0), 0)
+        value = tl.where(finite, value, 0.0).to(tl.float64)
+        fit = tl.minimum((limit - amount - (number - 1)) / (value + 1.0) + 1.0, most + 0.0)
+        taken = tl.maximum(fit, 0.0).to(tl.int32)
+        reached = amount + taken.to(tl.float64) * value + (number + taken - 1)
+        taken -= ((taken > 0) & (reached > limit)).to(tl.int32)
+        chosen_sum = amount + taken.to(tl.float64) * value
+        if BY_ROWS:
+            chosen_sum *= rows
+        total = tl.sum(tl.load(totals + chunks), axis=0)
+        # 0 times the infinite loss of an unselected class is nothing; NaN shows in any case.
+        total = tl.where((floor > 0) | (total != total), total, 0.0)
+        used = chosen_sum * (1.0 - floor) + total * floor
+        tl.store(loss, (used * tl.load(stats + 1)).to(tl.float32))

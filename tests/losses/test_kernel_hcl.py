@@ -1,0 +1,73 @@
+"""When HCLLoss takes its Triton kernels, and what it says where it cannot."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from hierlearn import Hierarchy
+from hierlearn.errors import HierlearnError
+from hierlearn.kernels import hcl_plan
+from hierlearn.losses import HCLLoss
+
+TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
+X, Y = torch.zeros(2, len(TREE)), torch.zeros(2, len(TREE), dtype=torch.bool)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"link": "softmax"}, "cannot have link SoftmaxLink, but 'sigmoid' only; pass fused=None"),
+        ({"scope": "ancestors"}, "cannot have scope 'ancestors', but 'levels' and None only"),
+        ({"reduction": "none"}, "cannot have reduction 'none', but 'mean' and 'sum' only"),
+        ({"base": "zero_one"}, "but 'bce', 'bce2' and 'focal' only"),
+    ],
+)
+def test_what_the_kernels_do_not_cover_is_refused_at_construction(options, message):
+    with pytest.raises(HierlearnError, match=re.escape(message)):
+        HCLLoss(TREE, fused=True, **options)
+    HCLLoss(TREE, **options)  # left to itself the loss takes the plain path
+
+
+def test_tensors_that_the_kernels_do_not_take(monkeypatch):
+    loss = HCLLoss(TREE, fused=True)
+    message = "cannot take logits of torch.float64, but of float32, bfloat16 and float16 only"
+    with pytest.raises(HierlearnError, match=message):
+        loss(X.double(), Y)
+    monkeypatch.setattr("hierlearn.kernels.hcl.has_triton", lambda: True)
+    with pytest.raises(HierlearnError, match="logits on cpu, but on a graphics processor only"):
+        loss(X, Y)
+    monkeypatch.setattr("hierlearn.kernels.hcl.has_triton", lambda: False)
+    with pytest.raises(HierlearnError, match=r"without Triton; install hierlearn\[gpu\]"):
+        loss(X, Y)
+
+
+def test_on_the_processor_the_plain_path_is_taken_unasked():
+    assert not HCLLoss(TREE).uses_kernels(X)
+    assert not HCLLoss(TREE, fused=False).uses_kernels(X)
+
+
+def test_the_losses_need_no_triton():
+    code = (
+        "import sys; sys.modules['triton'] = None\n"
+        "import torch; from hierlearn import HCLLoss, Hierarchy\n"
+        "h = Hierarchy.from_paths(['a/b', 'c'])\n"
+        "HCLLoss(h)(torch.zeros(2, 3), torch.zeros(2, 3)); print('done')"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "done\n"
+
+
+def test_tiles_cover_every_class_once_in_its_level():
+    for sizes in ((1,), (5, 1, 30), (16, 16), (3, 50, 2)):
+        pairs = hcl_plan.tiles_on(sizes, 16, torch.device("cpu")).tolist()
+        begins = [sum(sizes[:level]) for level in range(len(sizes) + 1)]
+        covered = [
+            column
+            for level, tile in pairs
+            for column in range(16 * tile, 16 * tile + 16)
+            if begins[level] <= column < begins[level + 1]
+        ]
+        assert covered == list(range(sum(sizes)))
