@@ -37,7 +37,7 @@ def way(request, monkeypatch):
     name = getattr(request, "param", "tiles")
     if name != "one tile a row":
         monkeypatch.setattr(hcl_plan, "ROW", 0)
-        monkeypatch.setattr(kernels, "SMALL", 0)
+        monkeypatch.setattr(hcl_plan, "SMALL", 0)
     if name == "many classes":
         monkeypatch.setattr(hcl_plan, "FEW", 0)
         monkeypatch.setattr(hcl_plan, "CHUNKS", (2, 2))
@@ -392,12 +392,10 @@ def chosen(sums, errors, *, floor=0.0, threshold=None, by_rows=False):
     block = torch.zeros(plan.memory.size, dtype=torch.uint8, device=ON)
     plan.memory.array(block, "partials")[:count] = sums.to(ON)
     plan.memory.array(block, "counts")[0] = errors
-    tensors = {"loss": torch.empty((), device=ON)}
-    if threshold is not None:
-        tensors["threshold"] = torch.tensor(threshold, dtype=torch.float64, device=ON)
-    plan.run("select", plan.selection, block, tensors)
-    found = kernels.Found(plan, block)
-    return found.array("selected").cpu(), tensors["loss"].item()
+    loss = torch.empty((), device=ON)
+    limit = torch.tensor(threshold or 0.0, dtype=torch.float64, device=ON)
+    plan.run(("select", "threshold", "loss"), block, (limit, loss))
+    return kernels.Found(plan, block).array("selected").cpu(), loss.item()
 
 
 @few_and_many

@@ -10,13 +10,12 @@ The host never waits for the device, so a step can be captured in a CUDA graph.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.autograd.function import once_differentiable
 
-from hierlearn.kernels.hcl_plan import BYTE, FLOAT, Plan
+from hierlearn.kernels.hcl_plan import FLOAT, Plan, one_on
 from hierlearn.kernels.hcl_task import Base, Selection, Task, has_triton, interpreted
 
 if TYPE_CHECKING:
@@ -29,16 +28,19 @@ __all__ = [
     "Base",
     "Found",
     "Kernels",
+    "Plan",
     "Selection",
     "Task",
     "has_triton",
+    "interpreted",
+    "key_of",
     "one_on",
     "runs_on",
+    "step",
     "sweep_down",
     "sweep_up",
 ]
 
-SMALL = 1 << 21  # entries up to which the gradient is made on the way forward
 LOGITS = (torch.float32, torch.bfloat16, torch.float16)
 LABELS = (torch.bool, torch.uint8, torch.float32, torch.bfloat16, torch.float16)
 
@@ -82,7 +84,7 @@ class Kernels:
         mask: Tensor | None,
         *,
         threshold: Tensor | None = None,
-        tell: Callable[[Found], None] | None = None,
+        tell: Callable[[Plan, Tensor], None] | None = None,
         weigh: Callable[[Tensor, Tensor], Tensor | None] | None = None,
     ) -> Tensor:
         """Return the loss of at least one row.
@@ -92,70 +94,82 @@ class Kernels:
             targets: (N, C) of 0 and 1.
             mask: (N, C) bool, which entries are known.
             threshold: float64 scalar on the device, if the selection has a fixed one.
-            tell: called with what was selected, if the kernels select.
+            tell: called with the parts of a ``Found``, if the kernels select.
             weigh: called with the class sums (C,) and e_h if they do not; returns the weights (C,),
                 or None for weights of 1.
         """
-        learns = torch.is_grad_enabled() and logits.requires_grad
-        call = Call(self, threshold, tell, weigh, learns)
-        loss: Tensor = _HCL.apply(call, logits, targets, mask)  # type: ignore[no-untyped-call]
-        return loss
+        x, y, m, plan = self.prepare(logits, targets, mask)
+        return step(plan, x, y, m, threshold, tell, weigh)
 
     def prepare(
-        self, logits: Tensor, targets: Tensor, mask: Tensor | None
+        self, x: Tensor, y: Tensor, m: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None, Plan]:
-        """Return the tensors as the kernels read them, and the plan for them."""
-        x, y = readable(logits), readable(as_labels(targets))
-        m = None if mask is None else readable(mask)
-        return x, y, m, self.plan(x, y, m)
-
-    def plan(self, x: Tensor, y: Tensor, m: Tensor | None) -> Plan:
-        """Return the plan for such tensors, made at first use."""
-        # What the compiled kernels take for granted: steps and alignment of every array.
-        known = (0, 0) if m is None else (m.stride(0), m.data_ptr() % 32)
-        places = (x.stride(0), y.stride(0), x.data_ptr() % 32, y.data_ptr() % 32, *known)
-        key = (x.shape, x.dtype, y.dtype, x.device, m is None, places)
-        plan = self.plans.get(key)
-        if plan is None:
-            if len(self.plans) >= PLANS:  # batches of ever new sizes
-                self.plans.clear()
-            plan = self.plans[key] = Plan(self.task, x, y, m)
-        return plan
+        """Return logits, targets and mask as the kernels read them, and the plan for them."""
+        plan = self.plans.get(key_of(x, y, m))
+        if plan is None:  # the first such tensors, or tensors that the kernels do not read
+            x, y = readable(x), readable(as_labels(y))
+            m = None if m is None else readable(m)
+            key = key_of(x, y, m)
+            plan = self.plans.get(key)
+            if plan is None:
+                if len(self.plans) >= PLANS:  # batches of ever new sizes
+                    self.plans.clear()
+                plan = self.plans[key] = Plan(self.task, x, y, m)
+        return x, y, m, plan
 
 
 PLANS = 64
 
 
-class Call(NamedTuple):
-    """What a call brings beside its tensors; see ``Kernels``."""
+def key_of(x: Tensor, y: Tensor, m: Tensor | None) -> tuple[Any, ...]:
+    """Return what a plan takes for granted: sizes, types, steps and alignment of every array."""
+    key = (
+        *(x.shape, x.stride(), x.dtype, x.data_ptr() % 32, x.get_device()),
+        *(y.shape, y.stride(), y.dtype, y.data_ptr() % 32, y.get_device()),
+    )
+    if m is None:
+        return key
+    return *key, m.shape, m.stride(), m.dtype, m.data_ptr() % 32, m.get_device()
 
-    kernels: Kernels
-    threshold: Tensor | None
-    tell: Callable[[Found], None] | None
-    weigh: Callable[[Tensor, Tensor], Tensor | None] | None
-    learns: bool  # asked for outside: inside the function gradients are off
+
+def step(
+    plan: Plan,
+    x: Tensor,
+    y: Tensor,
+    m: Tensor | None,
+    threshold: Tensor | None = None,
+    tell: Callable[[Plan, Tensor], None] | None = None,
+    weigh: Callable[[Tensor, Tensor], Tensor | None] | None = None,
+) -> Tensor:
+    """Return the loss of tensors that a plan is for; see ``Kernels``."""
+    learns = torch.is_grad_enabled() and x.requires_grad  # inside the function gradients are off
+    loss: Tensor = _apply((plan, threshold, tell, weigh, learns), x, y, m)
+    return loss
 
 
 class _HCL(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, call: Call, logits: Tensor, targets: Tensor, mask: Tensor | None
-    ) -> Tensor:
-        x, y, m, plan = call.kernels.prepare(logits, targets, mask)
-        weights = gradient = None
-        if call.weigh is None:
-            # A launch costs less here than in autograd's own thread. What is left there is a
-            # product, for which the range of float16 is too narrow.
-            at_once = call.learns and x.dtype == FLOAT and x.numel() <= SMALL
-            block, loss, gradient = select(plan, x, y, m, call.threshold, at_once=at_once)
+    def forward(ctx: Any, call: tuple[Any, ...], x: Tensor, y: Tensor, m: Tensor | None) -> Tensor:
+        plan, threshold, tell, weigh, learns = call
+        weights = None
+        if weigh is None and learns and plan.is_small:
+            # A launch costs less here than in autograd's own thread.
+            block, loss, ctx.gradient = at_once(plan, x, y, m, threshold)
+            # Only a second pass needs these, and autograd's way to keep them takes as long as a
+            # launch.
+            versions = x._version, y._version, None if m is None else m._version
+            ctx.kept = (plan, x, y, m, block, versions)
         else:
-            block = sweep_down(plan, x, y, m)
-            loss, weights = weighted(plan, block, call.weigh)
-        if call.tell is not None:
-            call.tell(Found(plan, block))
-        if call.learns:
-            ctx.save_for_backward(x, y, m, block, weights)
-            ctx.plan, ctx.gradient = plan, gradient
+            if weigh is None:
+                block, loss = select(plan, x, y, m, threshold)
+            else:
+                block = sweep_down(plan, x, y, m)
+                loss, weights = weighted(plan, block, weigh)
+            if learns:
+                ctx.save_for_backward(x, y, m, block, weights)
+                ctx.plan, ctx.gradient, ctx.kept = plan, None, None
+        if tell is not None:
+            tell(plan, block)
         return loss
 
     @staticmethod
@@ -165,54 +179,76 @@ class _HCL(torch.autograd.Function):
         return _gradient(ctx, upstream)
 
 
+# Function.apply without what it does for functorch, whose tensors have no addresses anyway.
+_apply: Any = super(torch.autograd.Function, _HCL).apply
+
+
 def _gradient(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-    gradient, ctx.gradient = ctx.gradient, None
-    if gradient is not None:  # a second pass through a retained graph makes it anew
+    gradient = ctx.gradient
+    if gradient is not None:
+        ctx.gradient = None
+        if not _keeps_graph():
+            ctx.kept = ()
         return None, gradient.mul_(upstream), None, None
-    x, y, m, block, weights = ctx.saved_tensors
-    return None, sweep_up(ctx.plan, x, y, m, block, upstream, weights), None, None
+    if ctx.kept is None:
+        x, y, m, block, weights = ctx.saved_tensors
+        return None, sweep_up(ctx.plan, x, y, m, block, upstream, weights), None, None
+    if not ctx.kept:
+        raise RuntimeError("a second backward pass needs retain_graph=True in the first")
+    plan, x, y, m, block, versions = ctx.kept
+    if versions != (x._version, y._version, None if m is None else m._version):
+        raise RuntimeError("logits, targets or mask were changed in place between backward passes")
+    return None, sweep_up(plan, x, y, m, block, upstream), None, None
 
 
 _gradient_once = once_differentiable(_gradient)
 
 
+def _unsure() -> bool:
+    return True
+
+
+# Whether the pass that is under way retains its graph.
+_keeps_graph: Callable[[], bool] = getattr(
+    torch._C._autograd, "_get_current_graph_task_keep_graph", _unsure
+)
+
+
 # ---------------------------------------------------------------------- steps
+
+# The tensors of each part of a plan, which is named first.
+DOWN = ("down", "x", "y", "m")
+SELECT = ("forward", "x", "y", "m", "threshold", "loss")
+AT_ONCE = ("step", "x", "y", "m", "threshold", "loss", "upstream", "out")
+UP = ("up", "x", "y", "m", "upstream", "out")
 
 
 def sweep_down(plan: Plan, x: Tensor, y: Tensor, m: Tensor | None) -> Tensor:
     """Sweep the levels from the top and add the class sums up; return the block of memory."""
-    block = torch.empty(plan.memory.size, dtype=BYTE, device=x.device)
-    launches = [*plan.sweeps, plan.reduce]
-    plan.run("down", launches, block, {"x": x, "y": y, "m": y if m is None else m})
+    block = plan.new_block()
+    plan.run(DOWN, block, (x, y, y if m is None else m))
     return block
 
 
 def select(
-    plan: Plan,
-    x: Tensor,
-    y: Tensor,
-    m: Tensor | None,
-    threshold: Tensor | None,
-    *,
-    at_once: bool = False,
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Sweep the levels from the top, select and weigh.
+    plan: Plan, x: Tensor, y: Tensor, m: Tensor | None, threshold: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Sweep the levels from the top, select and weigh; return the block of memory and the loss."""
+    block, loss = plan.new_block(), torch.empty_like(plan.one)
+    limit = plan.one if threshold is None else aligned(threshold)
+    plan.run(SELECT, block, (x, y, y if m is None else m, limit, loss))
+    return block, loss
 
-    Returns:
-        The block of memory, the loss and, if wanted ``at_once``, the gradient.
-    """
-    device = x.device
-    block = torch.empty(plan.memory.size, dtype=BYTE, device=device)
-    loss = torch.empty((), dtype=FLOAT, device=device)
-    tensors = {"x": x, "y": y, "m": y if m is None else m, "loss": loss}
-    if threshold is not None:
-        tensors["threshold"] = aligned(threshold)
-    if not at_once:
-        plan.run("select", plan.forward, block, tensors)
-        return block, loss, None
-    gradient = torch.empty((plan.rows, plan.classes), dtype=x.dtype, device=device)
-    tensors["upstream"], tensors["out"] = one_on(device), gradient
-    plan.run("at once", plan.step, block, tensors)
+
+def at_once(
+    plan: Plan, x: Tensor, y: Tensor, m: Tensor | None, threshold: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Do all of a step; return the block of memory, the loss and its gradient."""
+    one = plan.one
+    block, loss = plan.new_block(), torch.empty_like(one)
+    gradient = torch.empty_like(x, memory_format=torch.contiguous_format)
+    limit = one if threshold is None else aligned(threshold)
+    plan.run(AT_ONCE, block, (x, y, y if m is None else m, limit, loss, one, gradient))
     return block, loss, gradient
 
 
@@ -254,15 +290,15 @@ def sweep_up(
         kept: the arrays "peaks" and "places" of a way down whose block is gone.
     """
     if block is None:
-        block = torch.empty(plan.memory.size, dtype=BYTE, device=x.device)
+        block = plan.new_block()
         kept["stats"] = torch.ones(2, dtype=FLOAT, device=x.device)
     if out is None:
-        out = torch.empty((plan.rows, plan.classes), dtype=x.dtype, device=x.device)
-    known = y if m is None else m
-    tensors = {"x": x, "y": y, "m": known, "upstream": aligned(upstream), "out": out, **kept}
+        out = torch.empty_like(x, memory_format=torch.contiguous_format)
     if weights is not None:
-        tensors["weights"] = aligned(weights)
-    plan.run("up", [plan.gradient], block, tensors)
+        kept["weights"] = weights
+    more = [aligned(one) for one in kept.values()]
+    tensors = (x, y, y if m is None else m, aligned(upstream), out, *more)
+    plan.run((*UP, *kept), block, tensors)
     return out
 
 
@@ -282,10 +318,3 @@ def as_labels(targets: Tensor) -> Tensor:
 def aligned(array: Tensor) -> Tensor:
     """Return the array at an address that the compiled kernels expect."""
     return array.clone() if array.data_ptr() % 16 else array
-
-
-@lru_cache(maxsize=16)
-def one_on(device: torch.device) -> Tensor:
-    """Return 1 on a device."""
-    with torch.inference_mode(False):
-        return torch.ones((), dtype=FLOAT, device=device)

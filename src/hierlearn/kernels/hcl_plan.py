@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 
     from hierlearn.kernels.launch import Launch
 
+SMALL = 1 << 21  # entries up to which the gradient is made on the way forward
 ROW = 1024  # classes up to which a tile holds whole rows, for batches up to
 ROWS = 8192
 FEW = 1024  # classes up to which one program adds the partial sums up and selects
-CHUNKS, GROUP = (16, 32), 16  # how programs share the selection beyond: classes, and trials
+CHUNKS, GROUP = (32, 64), 32  # how programs share the selection beyond: classes, and trials
 CROWD = 20000  # classes from which the second number of chunks holds
 ROUNDS = 16  # programs of the class sums, for every multiprocessor
-TURNS, TRIALS = 5, 128  # of their search
-WARPS, MORE_WARPS = {"num_warps": 4}, {"num_warps": 8}
+TURNS, TRIALS, LEFT = 5, 128, 16  # of their search; the last turn needs fewer trials
+LOOSE = 4  # rows that a program takes at least where classes are few
+WARPS = {"num_warps": 4}
 FLOAT, DOUBLE, INT, BYTE = torch.float32, torch.float64, torch.int32, torch.uint8
 
 
@@ -49,6 +51,7 @@ CUTS = {
     ("few", 2): Cut(8, ROW, 4, 4),
     ("few gradient", 4): Cut(2, ROW, 4, 4),
     ("few gradient", 2): Cut(2, ROW, 4, 4),
+    ("few step", 4): Cut(4, ROW, 4, 4),
     ("peaks", 4): Cut(4, 128, 4, 1),
     ("peaks", 2): Cut(8, 128, 4, 1),
     ("wide peaks", 4): Cut(4, 512, 4, 4),
@@ -105,6 +108,13 @@ def tiles_on(sizes: tuple[int, ...], columns: int, device: torch.device) -> Tens
 
 
 @lru_cache(maxsize=16)
+def one_on(device: torch.device) -> Tensor:
+    """Return 1 on a device."""
+    with torch.inference_mode(False):
+        return torch.ones((), dtype=FLOAT, device=device)
+
+
+@lru_cache(maxsize=16)
 def processors(device: torch.device) -> int:
     """Return the number of multiprocessors."""
     if device.type != "cuda":
@@ -120,6 +130,9 @@ def on(device: torch.device) -> Any:
 
 
 HERE = nullcontext()
+# As torch.cuda has them, but without the objects around; not there without CUDA.
+current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
 
 
 def up_to_power(number: int) -> int:
@@ -148,6 +161,9 @@ class Plan:
         known = y if m is None else m
         self.strides = (x.stride(0), y.stride(0), known.stride(0))
         fast = x.device.type == "cuda" and torch.version.hip is None and not interpreted()
+        # What is left of such a gradient is a product, for which float16 has too narrow a range.
+        self.is_small = x.dtype == FLOAT and x.numel() <= SMALL
+        self.one = one_on(self.device)
         self.flags = {"MASKED": m is not None, "FOCAL": task.base.focal, "FAST": fast}
         self.bounds = bounds_on(task.sizes, self.device)
         above = (len(task.sizes) - 1) * self.rows
@@ -172,53 +188,73 @@ class Plan:
         self.reduce = self.plan_reduction()
         self.selection = self.plan_selection() if task.selection is not None else []
         self.gradient = self.plan_gradient(x, y, known)
-        self.forward = [*self.sweeps, *self.selection]
-        self.step = [*self.forward, self.gradient]
+        forward = [*self.sweeps, *self.selection]
+        step = [*forward, self.gradient]
+        if self.is_small and self.is_few and self.selection:
+            step = [*self.sweeps, self.plan_rest(x, y, known)]
+        self.parts_of_it = {
+            "down": [*self.sweeps, self.reduce],
+            "select": self.selection,
+            "forward": forward,
+            "step": step,
+            "up": [self.gradient],
+        }
+        with torch.inference_mode(False):
+            # Cheaper to make another one like it than to say what it is like; holds one byte.
+            self.blank = torch.empty(1, dtype=BYTE, device=self.device).expand(self.memory.size)
         self.addresses = [self.bounds.data_ptr(), self.tiles.data_ptr()]
-        # By part and names of its tensors: the places of arrays in the block, and for each launch
-        # which of tensors, places and addresses are its pointers.
-        self.recipes: dict[tuple[str, ...], tuple[list[int], list[tuple[Launch, Any]]]] = {}
+        # By names of part and tensors: the places of arrays in the block, and for each launch which
+        # of tensors, places and addresses are its pointers.
+        self.recipes: dict[tuple[str, ...], tuple[list[int], list[tuple[Any, Any]]]] = {}
 
     # ------------------------------------------------------------------ a call
 
-    def run(
-        self, part: str, launches: list[Launch], block: Tensor, tensors: dict[str, Tensor]
-    ) -> None:
-        """Launch a part of the plan, on the arrays of a block of memory and on other tensors."""
-        with on(self.device):
-            recipe = self.recipes.get((part, *tensors))
-            if recipe is None:
-                self.run_first(part, launches, block, tensors)
-                return
-            begin, (places, picked) = block.data_ptr(), recipe
-            values = [tensor.data_ptr() for tensor in tensors.values()]
-            values += [begin + place for place in places]
-            values += self.addresses
-            stream = torch._C._cuda_getCurrentRawStream(self.device.index)
-            for launch, pick in picked:
-                launch.fire(pick(values), stream)
+    def new_block(self) -> Tensor:
+        """Return memory for the arrays of one call."""
+        return torch.empty_like(self.blank)
 
-    def run_first(
-        self, part: str, launches: list[Launch], block: Tensor, tensors: dict[str, Tensor]
-    ) -> None:
-        """Do the work of ``run`` with tensors, and write down how addresses replace them."""
-        at = {**self.memory.arrays(block), "bounds": self.bounds, "tiles": self.tiles}
-        for name, tensor in tensors.items():
-            at[name] = tensor.view(BYTE) if tensor.dtype == torch.bool else tensor
-        at.setdefault("threshold", at["stats"])  # where there is none it is not read
-        for launch in launches:
-            launch.first(at)
-        if any(launch.again is None for launch in launches):
+    def run(self, names: tuple[str, ...], block: Tensor, tensors: tuple[Tensor, ...]) -> None:
+        """Launch a part of the plan.
+
+        Args:
+            names: of the part ("down", "select", "forward", "step", "up"), then of the tensors.
+            block: where all arrays lie that are not among the tensors.
+            tensors: in the order of their names, at addresses that are multiples of 16 but for
+                logits, targets and mask, and out where that is the memory of the logits.
+        """
+        recipe = self.recipes.get(names)
+        if recipe is None:
+            with on(self.device):
+                self.run_first(names, block, tensors)
             return
-        own = {name: place[0] for name, place in self.memory.places.items()}
-        own["threshold"] = own["stats"]
-        own = {name: place for name, place in own.items() if name not in tensors}
-        order = [*tensors, *own, "bounds", "tiles"]
-        picked = [
-            (launch, itemgetter(*[order.index(name) for name in launch.names]))
-            for launch in launches
-        ]
-        self.recipes[(part, *tensors)] = (list(own.values()), picked)
+        begin, (places, launches) = block.data_ptr(), recipe
+        values = [tensor.data_ptr() for tensor in tensors]
+        values += [begin + place for place in places]
+        values += self.addresses
+        index = self.device.index
+        stream = current_stream(index)
+        if index == current_device():
+            for fire, pick in launches:
+                fire(stream, pick(values))
+        else:
+            with torch.cuda.device(index):
+                for fire, pick in launches:
+                    fire(stream, pick(values))
+
+    def run_first(self, names: tuple[str, ...], block: Tensor, tensors: tuple[Tensor, ...]) -> None:
+        """Do the work of ``run`` with tensors, and write down how addresses replace them."""
+        launches = self.parts_of_it[names[0]]
+        at = {**self.memory.arrays(block), "bounds": self.bounds, "tiles": self.tiles}
+        for name, tensor in zip(names[1:], tensors, strict=True):
+            at[name] = tensor.view(BYTE) if tensor.dtype == torch.bool else tensor
+        compiled = [launch.first(at) for launch in launches]
+        if None in compiled:
+            return
+        used = {name for launch in launches for name in launch.names} - {*names[1:]}
+        own = {name: place[0] for name, place in self.memory.places.items() if name in used}
+        order = [*names[1:], *own, "bounds", "tiles"]
+        picks = [itemgetter(*map(order.index, launch.names)) for launch in launches]
+        self.recipes[names] = (list(own.values()), list(zip(compiled, picks, strict=True)))
 
     # ------------------------------------------------------------------ tiles
 
@@ -245,7 +281,8 @@ class Plan:
         if kernel == "sums":
             return Cut(min(rows, up_to_power(self.rows)), columns, together, warps, *more)
         # Programs enough to fill the device come first, rows enough a program second.
-        while rows > 1 and self.rows < 2 * processors(self.device) * rows:
+        least = LOOSE if kernel == "few" else 1
+        while rows > least and self.rows < 2 * processors(self.device) * rows:
             rows //= 2
         return Cut(rows, columns, together, warps, *more)
 
@@ -258,7 +295,13 @@ class Plan:
         return total * columns
 
     def tiled(
-        self, kernel: Any, grid: tuple[int, ...], names: str, numbers: Any, cut: Cut
+        self,
+        kernel: Any,
+        grid: tuple[int, ...],
+        names: str,
+        numbers: Any,
+        cut: Cut,
+        **constants: Any,
     ) -> Launch:
         """Return the launch of a kernel that reads the batch in tiles."""
         from hierlearn.kernels.launch import Launch
@@ -273,6 +316,7 @@ class Plan:
             "VEC": cut.together,
             "EVEN": even,
             "STAGES": cut.stages,
+            **constants,
         }
         numbers = (self.rows, self.classes, *numbers, *self.strides)
         numbers += (base.positive, base.negative, base.gamma)
@@ -287,9 +331,10 @@ class Plan:
         from hierlearn.kernels import hcl_triton as kernels
 
         sizes, count = self.task.sizes, processors(self.device)
-        if self.classes <= ROW and self.rows <= ROWS:
+        self.is_few = self.classes <= ROW and self.rows <= ROWS
+        if self.is_few:
             cut = self.cut("few", x, y, known)
-            height = cut.rows * parts_of(self.rows, cut.rows * min(count, 128))
+            height = cut.rows * parts_of(self.rows, cut.rows * count)
             self.parts = self.programs = parts_of(self.rows, height)
             self.tiles = self.bounds
             names = "peaks places partials counts"
@@ -327,6 +372,23 @@ class Plan:
         numbers = (len(self.task.sizes), self.task.base.scale)
         return self.tiled(kernel, (parts_of(self.rows, cut.rows),), names, numbers, cut)
 
+    def plan_rest(self, x: Tensor, y: Tensor, known: Tensor) -> Launch:
+        """Plan the selection and the way up in one, for few classes."""
+        from hierlearn.kernels import hcl_triton as kernels
+
+        selection, base = self.task.selection, self.task.base
+        assert selection is not None
+        cut = self.cut("few step", x, y, known)
+        height = cut.rows * parts_of(self.rows, cut.rows * processors(self.device))
+        names = "peaks places out partials counts threshold sums selected weights stats loss"
+        entries = float(self.rows * self.classes)
+        numbers: tuple[float, ...] = (len(self.task.sizes), height, self.parts, float(self.rows))
+        numbers += (base.scale, selection.floor, entries)
+        kind = {"BY_ROWS": selection.by_rows, "FIXED": selection.fixed}
+        more = {"MEAN": self.task.mean, **kind, "BG": min(32, up_to_power(self.parts))}
+        grid = (parts_of(self.rows, height),)
+        return self.tiled(kernels.settle_and_rise, grid, names, numbers, cut, **more)
+
     # ------------------------------------------------------------------ the selection
 
     def plan_reduction(self) -> Launch:
@@ -357,19 +419,25 @@ class Plan:
             numbers: tuple[float, ...]
             numbers = (*size, self.task.base.scale, selection.floor, entries)
             flags = {"MASKED": self.flags["MASKED"], "MEAN": self.task.mean}
-            shape = {"BG": min(32, 8192 // columns), "BC": columns}
+            shape = {"BG": min(32, up_to_power(self.parts)), "BC": columns}
             constants = {**flags, **kind, **shape}
             names = "partials counts threshold sums selected weights stats loss"
-            options = MORE_WARPS if columns > 512 else WARPS
-            return [Launch(kernels.settle, (1,), names, numbers, constants, options)]
+            return [Launch(kernels.settle, (1,), names, numbers, constants, WARPS)]
         search = "sums stats threshold amounts numbers bits totals"
         size = (self.classes, parts_of(self.classes, self.chunks), rows)
         shape = {**kind, "CHUNKS": self.chunks, "BK": 256}
-        grid, grouped = (self.chunks, TRIALS // GROUP), {**shape, "GROUP": GROUP}
+        group = {False: min(GROUP, TRIALS), True: LEFT}
         probes = [
-            Launch(kernels.probe, grid, search, (turn, *size), grouped, WARPS)
-            for turn in range(TURNS)
+            Launch(
+                kernels.probe,
+                (self.chunks, 1 if final else TRIALS // group[final]),
+                search,
+                (turn, *size),
+                {**shape, "GROUP": group[final], "FINAL": final},
+                WARPS,
+            )
+            for turn, final in enumerate([False] * (TURNS - 1) + [True])
         ]
         names, numbers = f"{search} selected weights loss", (*size, selection.floor)
-        last = Launch(kernels.finish, grid[:1], names, numbers, shape, WARPS)
+        last = Launch(kernels.finish, (self.chunks,), names, numbers, shape, WARPS)
         return [self.reduce, *probes, last]

@@ -28,6 +28,7 @@ from hierlearn.kernels.entries_triton import (
     read,
     value_of,
 )
+from hierlearn.kernels.select_triton import settle_few
 
 
 @triton.jit
@@ -304,23 +305,19 @@ def sweep_up(
 
 
 @triton.jit
-def sweep_up_few(
-    logits, targets, mask, bounds, peaks, places, weights, stats, upstream, gradient,
-    N, C, L, scale, x_row, y_row, m_row, positive, negative, gamma,
+def rise_few(
+    logits, targets, mask, bounds, peaks, places, gradient, weight, rows,
+    N, C, L, x_row, y_row, m_row, positive, negative, gamma,
     MASKED: tl.constexpr, FOCAL: tl.constexpr, FAST: tl.constexpr,
     R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
-    EVEN: tl.constexpr, STAGES: tl.constexpr,  # noqa: ARG001
 ):  # fmt: skip
-    """``sweep_up`` where a tile holds all classes of a row: it is read once."""
-    rows = tl.program_id(0) * R + tl.arange(0, R)
+    """Write the gradient of some rows, of which a tile holds all classes, given (B,) weights."""
     here = rows < N
     cols = tl.arange(0, B)
     x_at = along(logits, rows, x_row, cols, VEC)
     y_at = along(targets, rows, y_row, cols, VEC)
     m_at = along(mask, rows, m_row, cols, VEC)
     z, sign, known = read(x_at, y_at, m_at, here, cols, C, MASKED, FAST, VEC, False)
-    factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
-    weight = tl.load(weights + cols, mask=cols < C, other=0.0) * factor
     v = value_of(z, sign, known, positive, negative, gamma, FOCAL, FAST)
     owed = tl.zeros([R], tl.float32)
     due = tl.zeros([R, B], tl.float32)  # what each entry answers for
@@ -343,3 +340,53 @@ def sweep_up_few(
         slope = rate * (gamma * (1.0 - slope) * tl.minimum(soft, -LOWEST) + slope)
     at = along(gradient, rows, C, cols, VEC)
     tl.store(at, slope * due * sign, mask=here[:, None] & (cols // VEC < C // VEC)[None, :])
+
+
+@triton.jit
+def sweep_up_few(
+    logits, targets, mask, bounds, peaks, places, weights, stats, upstream, gradient,
+    N, C, L, scale, x_row, y_row, m_row, positive, negative, gamma,
+    MASKED: tl.constexpr, FOCAL: tl.constexpr, FAST: tl.constexpr,
+    R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    EVEN: tl.constexpr, STAGES: tl.constexpr,  # noqa: ARG001
+):  # fmt: skip
+    """``sweep_up`` where a tile holds all classes of a row: it is read once."""
+    rows = tl.program_id(0) * R + tl.arange(0, R)
+    cols = tl.arange(0, B)
+    factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
+    weight = tl.load(weights + cols, mask=cols < C, other=0.0) * factor
+    rise_few(
+        logits, targets, mask, bounds, peaks, places, gradient, weight, rows,
+        N, C, L, x_row, y_row, m_row, positive, negative, gamma,
+        MASKED, FOCAL, FAST, R, B, VEC,
+    )  # fmt: skip
+
+
+@triton.jit
+def settle_and_rise(
+    logits, targets, mask, bounds, peaks, places, gradient,
+    partials, counts, threshold, sums, selected, weights, stats, loss,
+    N, C, L, height, parts, row_count, scale, floor, entries, x_row, y_row, m_row,
+    positive, negative, gamma,
+    MASKED: tl.constexpr, FOCAL: tl.constexpr, FAST: tl.constexpr,
+    R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    EVEN: tl.constexpr, STAGES: tl.constexpr,  # noqa: ARG001
+    MEAN: tl.constexpr, BY_ROWS: tl.constexpr, FIXED: tl.constexpr, BG: tl.constexpr,
+):  # fmt: skip
+    """The selection and the gradient in one: every program selects, for the rows it writes.
+
+    To do the same everywhere takes no longer than to do it once, and saves a launch.
+    """
+    program = tl.program_id(0)
+    weight, share = settle_few(
+        partials, counts, threshold, sums, selected, weights, stats, loss,
+        parts, parts, C, row_count, scale, floor, entries, program == 0,
+        MASKED, MEAN, BY_ROWS, FIXED, BG, B,
+    )  # fmt: skip
+    weight *= share * scale
+    for row in range(program * height, tl.minimum(program * height + height, N), R):
+        rise_few(
+            logits, targets, mask, bounds, peaks, places, gradient, weight, row + tl.arange(0, R),
+            N, C, L, x_row, y_row, m_row, positive, negative, gamma,
+            MASKED, FOCAL, FAST, R, B, VEC,
+        )  # fmt: skip

@@ -14,8 +14,8 @@ import triton
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# Before this release the compiled form wants its arguments in another way.
-DIRECT = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 4)
+RELEASE = tuple(int(part) for part in triton.__version__.split(".")[:2])
+DIRECT = RELEASE >= (3, 4)  # before, the compiled form wants its arguments in another way
 
 
 class Launch:
@@ -48,22 +48,25 @@ class Launch:
         self.numbers = tuple(numbers)
         self.constants = constants
         self.options = options
-        self.again: Callable[..., None] | None = None
-        self.handle: tuple[Any, ...] = ()
         self.rest = (*numbers, *constants.values())
 
-    def first(self, at: dict[str, Any]) -> None:
-        """Launch with the tensors of the names, and see to it that ``fire`` can."""
+    def first(self, at: dict[str, Any]) -> Callable[[int, tuple[int, ...]], None] | None:
+        """Launch with the tensors of the names; return how to launch with stream and addresses."""
         pointers = [at[name] for name in self.names]
         compiled = self.kernel[self.grid](
             *pointers, *self.numbers, **self.constants, **self.options
         )
-        if DIRECT and compiled is not None:  # the interpreter compiles nothing
-            # The same call as Triton's own, without its hooks for profilers.
-            self.handle = (compiled.function, compiled.packed_metadata, None, None, None)
-            self.again = compiled.run
+        if not DIRECT or compiled is None:  # the interpreter compiles nothing
+            return None
+        # The same call as Triton's own, without its hooks for profilers.
+        run, grid, rest = compiled.run, self.grid, self.rest
+        handle: tuple[Any, ...] = (compiled.function, compiled.packed_metadata, None, None, None)
+        if RELEASE == (3, 6) and not run.global_scratch_size and not run.profile_scratch_size:
+            # What its compiled form does when there is nothing to allocate.
+            options = (run.launch_cooperative_grid, run.launch_pdl, None, None)
+            handle, run = (handle[0], *options, *handle[1:]), run.launch
 
-    def fire(self, pointers: tuple[int, ...], stream: int) -> None:
-        """Launch again, with addresses."""
-        assert self.again is not None
-        self.again(*self.grid, stream, *self.handle, *pointers, *self.rest)
+        def again(stream: int, pointers: tuple[int, ...]) -> None:
+            run(*grid, stream, *handle, *pointers, *rest)
+
+        return again

@@ -12,8 +12,9 @@ precision is too coarse: they are double.
 import triton
 import triton.language as tl
 
-TRIALS = tl.constexpr(128)  # of a round of ``probe``
-LAST = tl.constexpr(4)  # its last round
+TRIALS = tl.constexpr(128)  # of a round of ``probe``, which settles 7 bits
+LAST = tl.constexpr(4)  # its last round, which has 3 bits left
+LEFT = tl.constexpr(8)
 
 
 @triton.jit
@@ -80,13 +81,17 @@ def reduce_sums(
 
 
 @triton.jit
-def settle(
+def settle_few(
     partials, counts, threshold, sums, selected, weights, stats, loss,
-    parts, G, C, rows, scale, floor, entries,
+    parts, G, C, rows, scale, floor, entries, writes,
     MASKED: tl.constexpr, MEAN: tl.constexpr, BY_ROWS: tl.constexpr, FIXED: tl.constexpr,
     BG: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """For few classes: sums, e_h, selection, weights and loss in one program, 3 bits a turn."""
+    """Sums, e_h, selection, weights and loss of few classes, the bound 3 bits a turn.
+
+    All programs may do this at once, if one of them ``writes``. Returns the weights (BC,) and 1
+    over what the reduction divides by.
+    """
     cols = tl.arange(0, BC)
     inside = cols < C
     total = tl.zeros([BC], tl.float32)
@@ -100,12 +105,13 @@ def settle(
     share = share_of(counts, G, entries, MASKED, MEAN)
     limit = limit_of(errors, threshold, C, rows, BY_ROWS, FIXED)
     value, bits = value_of(total, inside, rows, BY_ROWS)
+    counted = value + 1.0  # the sum of the losses and their number together
     bound = 0
     for step in range(11):
         trials = bound + (tl.arange(0, 8) << tl.maximum(28 - 3 * step, 0))
-        low = bits[None, :] < trials[:, None]
-        # The sum of the losses and their number together.
-        amounts = tl.sum(tl.where(low, value[None, :] + 1.0, 0.0), axis=1)
+        # Trials side by side: a thread adds most of the losses up on its own.
+        low = bits[:, None] < trials[None, :]
+        amounts = tl.sum(tl.where(low, counted[:, None], 0.0), axis=0)
         bound = tl.max(tl.where((amounts <= limit + 1.0) | (amounts == 0.0), trials, bound), axis=0)
     low = bits < bound
     amount = tl.sum(tl.where(low, value, 0.0), axis=0)
@@ -116,51 +122,81 @@ def settle(
     reached = amount + rank.to(tl.float64) * tied + (number + rank - 1)
     chosen = inside & (low | (ties & (reached <= limit)))
     weight = tl.where(chosen, 1.0, floor)
-    # 0 times the infinite loss of an unselected class is nothing; NaN shows in any case.
-    used = tl.where((weight > 0) | (total != total), total, 0.0).to(tl.float64) * weight
-    tl.store(sums + cols, total, mask=inside)
-    tl.store(selected + cols, chosen, mask=inside)
-    tl.store(weights + cols, weight, mask=inside)
-    tl.store(stats, errors)
-    tl.store(stats + 1, share)
-    tl.store(loss, (tl.sum(used, axis=0) * share).to(tl.float32))
+    if writes:
+        # 0 times the infinite loss of an unselected class is nothing; NaN shows in any case.
+        used = tl.where((weight > 0) | (total != total), total, 0.0).to(tl.float64) * weight
+        tl.store(sums + cols, total, mask=inside)
+        tl.store(selected + cols, chosen, mask=inside)
+        tl.store(weights + cols, weight, mask=inside)
+        tl.store(stats, errors)
+        tl.store(stats + 1, share)
+        tl.store(loss, (tl.sum(used, axis=0) * share).to(tl.float32))
+    return weight, share
+
+
+@triton.jit
+def settle(
+    partials, counts, threshold, sums, selected, weights, stats, loss,
+    parts, G, C, rows, scale, floor, entries,
+    MASKED: tl.constexpr, MEAN: tl.constexpr, BY_ROWS: tl.constexpr, FIXED: tl.constexpr,
+    BG: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """``settle_few`` by one program."""
+    settle_few(
+        partials, counts, threshold, sums, selected, weights, stats, loss,
+        parts, G, C, rows, scale, floor, entries, True,
+        MASKED, MEAN, BY_ROWS, FIXED, BG, BC,
+    )  # fmt: skip
 
 
 @triton.jit
 def shift_of(turn):
-    """Return where the 7 bits of a round begin; the last has three bits left."""
+    """Return where the bits of a round begin."""
     return tl.maximum(24 - 7 * turn, 0)
 
 
 @triton.jit
-def look_back(amounts, numbers, bounds, turn, limit, CHUNKS: tl.constexpr):
-    """Return the bound after a round of ``probe``, and sum and number of the losses below it."""
+def look_back(
+    amounts, numbers, bounds, turn, limit, CHUNKS: tl.constexpr, FINAL: tl.constexpr
+):  # fmt: skip
+    """Return the bound after a round of ``probe``, and which of its trials that is.
+
+    After the FINAL round also sum and number of the losses below the bound.
+    """
     at = tl.arange(0, CHUNKS)[:, None] * TRIALS + tl.arange(0, TRIALS)[None, :]
-    at += (turn % 2) * CHUNKS * TRIALS
-    amount = tl.sum(tl.load(amounts + at), axis=0)
-    number = tl.sum(tl.load(numbers + at), axis=0)
     trial = tl.arange(0, TRIALS)
-    fits = (number == 0) | (amount + (number - 1) <= limit)
-    fits &= (trial < 8) | (turn < LAST)
+    number = tl.zeros([TRIALS], tl.int32)
+    if FINAL:
+        tried = (trial <= LEFT)[None, :]
+        amount = tl.sum(tl.load(amounts + at, mask=tried, other=0.0), axis=0)
+        number = tl.sum(tl.load(numbers + at, mask=tried, other=0), axis=0)
+        fits = ((number == 0) | (amount + (number - 1) <= limit)) & (trial < LEFT)
+    else:
+        at += (turn % 2) * CHUNKS * TRIALS
+        amount = tl.sum(tl.load(amounts + at), axis=0)
+        fits = (amount == 0.0) | (amount <= limit + 1.0)
     best = tl.max(tl.where(fits, trial, 0), axis=0)
     bound = tl.load(bounds + turn) + (best << shift_of(turn))
     amount = tl.sum(tl.where(trial == best, amount, 0.0), axis=0)
     number = tl.sum(tl.where(trial == best, number, 0), axis=0)
-    return bound, amount, number, best
+    return bound, best, amount, number
 
 
 @triton.jit(do_not_specialize=["turn"])
 def probe(
     sums, stats, threshold, amounts, numbers, bounds, totals, turn, C, chunk, rows,
     BY_ROWS: tl.constexpr, FIXED: tl.constexpr, CHUNKS: tl.constexpr,
-    BK: tl.constexpr, GROUP: tl.constexpr,
+    BK: tl.constexpr, GROUP: tl.constexpr, FINAL: tl.constexpr,
 ):  # fmt: skip
-    """One round of the search: (CHUNKS, TRIALS) sums and numbers of losses below each trial."""
+    """One round of the search: (CHUNKS, TRIALS) amounts of losses below each trial.
+
+    An amount is the sum of the losses and their number together; the FINAL round keeps them apart.
+    """
     limit = limit_of(tl.load(stats), threshold, C, rows, BY_ROWS, FIXED)
     bound = 0
     if turn > 0:
-        bound, _amount, _number, _best = look_back(
-            amounts, numbers, bounds, turn - 1, limit, CHUNKS
+        bound, _best, _amount, _number = look_back(
+            amounts, numbers, bounds, turn - 1, limit, CHUNKS, False
         )
     program = tl.program_id(0)
     mine = tl.program_id(1) * GROUP + tl.arange(0, GROUP)
@@ -172,18 +208,21 @@ def probe(
     for first in range(program * chunk, end, BK):
         cols = first + tl.arange(0, BK)
         loss = tl.load(sums + cols, mask=cols < end, other=0.0)
-        total += loss.to(tl.float64)
         value, bits = value_of(loss, cols < end, rows, BY_ROWS)
         low = bits[:, None] < trials[None, :]
+        if FINAL:
+            total += loss.to(tl.float64)
+            number += low.to(tl.int32)
+        else:
+            value += 1.0
         amount += tl.where(low, value[:, None], 0.0)
-        number += low.to(tl.int32)
     at = ((turn % 2) * CHUNKS + program) * TRIALS + mine
     tl.store(amounts + at, tl.sum(amount, axis=0))
-    tl.store(numbers + at, tl.sum(number, axis=0))
-    if tl.program_id(1) == 0:
+    if FINAL:
+        tl.store(numbers + program * TRIALS + mine, tl.sum(number, axis=0))
         tl.store(totals + program, tl.sum(total, axis=0))
-        if program == 0:
-            tl.store(bounds + turn, bound)
+    if (tl.program_id(1) == 0) & (program == 0):
+        tl.store(bounds + turn, bound)
 
 
 @triton.jit
@@ -194,11 +233,11 @@ def finish(
 ):  # fmt: skip
     """Select and weigh after the last round of ``probe``; the first program writes the loss."""
     limit = limit_of(tl.load(stats), threshold, C, rows, BY_ROWS, FIXED)
-    bound, amount, number, best = look_back(amounts, numbers, bounds, LAST, limit, CHUNKS)
+    bound, best, amount, number = look_back(amounts, numbers, bounds, LAST, limit, CHUNKS, True)
     program = tl.program_id(0)
     # The last turn tried neighbouring bits: the ties of a chunk lie between two of its trials.
     chunks = tl.arange(0, CHUNKS)
-    at = ((LAST % 2) * CHUNKS + chunks) * TRIALS + best
+    at = chunks * TRIALS + best
     ties = tl.maximum(tl.load(numbers + at + 1) - tl.load(numbers + at), 0)
     rank = tl.sum(tl.where(chunks < program, ties, 0), axis=0)
     end = tl.minimum(program * chunk + chunk, C)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from hierlearn.errors import HierlearnError, quoted, unknown_name
+from hierlearn.kernels.hcl import Found
 from hierlearn.links import Link, SigmoidLink
 from hierlearn.links.link import check_logits
 from hierlearn.losses.bases import BCE, Base, make_base, zero_one
@@ -25,7 +26,7 @@ from hierlearn.losses.composed import make_link
 from hierlearn.losses.constraint import SCOPES, constrain
 from hierlearn.losses.curriculum import curriculum_value, select_classes
 from hierlearn.losses.fused_hcl import fused_hcl
-from hierlearn.losses.kernel_hcl import kernel_hcl, misfit, obstacle
+from hierlearn.losses.kernel_hcl import again, kernel_hcl, misfit, obstacle
 from hierlearn.losses.level_sums import level_sums
 from hierlearn.losses.loss import Loss, Reduction, check_targets, check_values
 
@@ -33,7 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.kernels.hcl import Found, Kernels
+    from hierlearn.kernels.hcl import Kernels, Plan
+
+
+# What the kernels are made for, beside the hierarchy.
+OPTIONS = frozenset(
+    ("base", "curriculum", "floor", "fused", "link", "normalize", "reduction", "scope", "threshold")
+)
 
 
 class CollapseWarning(UserWarning):
@@ -109,9 +116,10 @@ class HCLLoss(Loss):
         self.level_sizes = hierarchy.level_sizes if scope == "levels" else (len(hierarchy),)
         self.row_weights: Tensor | None = None  # (N,) how much the next rows count in a selection
         self.fused = fused
-        if fused and (reason := obstacle(self)) is not None:
-            raise HierlearnError(f"fused=True cannot have {reason}; pass fused=None")
-        self.kernels: tuple[tuple[Any, ...], Kernels] | None = None  # made at first use
+        self.kernels: tuple[bool, Kernels] | None = None  # made at first use
+        self.obstacle = obstacle(self)
+        if fused and self.obstacle is not None:
+            raise HierlearnError(f"fused=True cannot have {self.obstacle}; pass fused=None")
         self._state: tuple[Any, ...] = ()
         self._warned = False
         self._register_statistics(len(hierarchy))
@@ -132,10 +140,19 @@ class HCLLoss(Loss):
         self.register_buffer("ever_selected", classes, persistent=False)
         self.register_buffer("fixed_threshold", number.clone(), persistent=False)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in OPTIONS and "obstacle" in self.__dict__:  # an option is set anew
+            self.obstacle, self.kernels = obstacle(self), None
+
     # ------------------------------------------------------------------ the loss
 
     def forward(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the loss of a batch; see ``Loss.forward``."""
+        if self.kernels is not None and not (torch.compiler.is_compiling() or is_distributed()):
+            found = again(self, logits, targets, mask)
+            if found is not None:
+                return found
         if not self.uses_kernels(logits):
             return super().forward(logits, targets, mask)
         check_logits(logits, len(self.hierarchy))  # the kernels read half precision as it is
@@ -148,7 +165,7 @@ class HCLLoss(Loss):
         """Whether the Triton kernels take these logits."""
         if self.fused is False or not (self.fused or logits.is_cuda):
             return False
-        if obstacle(self) is not None or self.row_weights is not None:
+        if self.obstacle is not None or self.row_weights is not None:
             return False
         reason = misfit(logits)
         if reason is not None and self.fused:
@@ -250,20 +267,20 @@ class HCLLoss(Loss):
             self.ever_selected |= selected
         self._state = (selected, *others)
 
-    def keep(self, found: Found, rows: int) -> None:
+    def keep(self, plan: Plan, block: Tensor) -> None:
         """Keep what the kernels selected, as they left it: most calls are never asked about."""
         if self.floor == 0:
-            self.ever_selected |= found.array("selected")
-        self.__dict__["_state"] = (found, rows)  # a module is slow to set attributes
+            self.ever_selected |= Found(plan, block).array("selected")
+        self.__dict__["_state"] = (plan, block)  # a module is slow to set attributes
 
     def _statistics(self) -> tuple[Any, ...]:
         """Return what ``note`` was told, or would have been; nothing before the first call."""
         if len(self._state) != 2:
             return self._state
-        found, rows = self._state
+        found = Found(*self._state)
         names = ("selected", "sums", "weights")
         selected, losses, weights = (found.array(name) for name in names)
-        return selected, losses, found.errors, rows, weights
+        return selected, losses, found.errors, found.plan.rows, weights
 
     def choose(self, class_losses: Tensor, errors: Tensor, rows: int | Tensor) -> Tensor:
         """Return the classes that Algorithm 1 selects for these statistics, of one or M models."""

@@ -37,7 +37,7 @@ def misfit(logits: Tensor) -> str | None:
         return f"logits of {logits.dtype}, but of float32, bfloat16 and float16 only"
     if not kernels.has_triton():
         return "a computer without Triton; install hierlearn[gpu]"
-    if not kernels.runs_on(logits.device):
+    if not (logits.is_cuda or kernels.interpreted()):
         return f"logits on {logits.device}, but on a graphics processor only"
     return None
 
@@ -60,6 +60,17 @@ def task_of(loss: HCLLoss, *, selects: bool) -> kernels.Task:
     return kernels.Task(loss.level_sizes, base_of(loss), loss.reduction == "mean", selection)
 
 
+def again(loss: HCLLoss, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor | None:
+    """Return the loss of a batch like one before, at which all was checked; None if it is not."""
+    made = loss.kernels
+    if made is None or not made[0] or loss.threshold is not None:
+        return None
+    if loss.validate or loss.row_weights is not None:
+        return None
+    plan = made[1].plans.get(kernels.key_of(logits, targets, mask))
+    return None if plan is None else kernels.step(plan, logits, targets, mask, None, loss.keep)
+
+
 def kernel_hcl(
     loss: HCLLoss, logits: Tensor, targets: Tensor, mask: Tensor | None, *, alone: bool
 ) -> Tensor:
@@ -76,11 +87,11 @@ def kernel_hcl(
     selects = (
         loss.curriculum == "batch" and alone and (limit is None or limit.device == logits.device)
     )
-    # Options may be set anew between calls; all but these are read at every call.
-    options = (selects, loss.base, loss.reduction, loss.floor, loss.normalize, limit is None)
-    if loss.kernels is None or loss.kernels[0] != options:
-        loss.kernels = (options, kernels.Kernels(task_of(loss, selects=selects)))
-    run, rows = loss.kernels[1], len(logits)
-    if not selects:
-        return run(logits, targets, mask, weigh=lambda sums, errors: loss.weigh(sums, errors, rows))
-    return run(logits, targets, mask, threshold=limit, tell=lambda found: loss.keep(found, rows))
+    made = loss.kernels
+    if made is None or made[0] is not selects:
+        made = (selects, kernels.Kernels(task_of(loss, selects=selects)))
+        loss.__dict__["kernels"] = made
+    if selects:
+        return made[1](logits, targets, mask, threshold=limit, tell=loss.keep)
+    rows = len(logits)
+    return made[1](logits, targets, mask, weigh=lambda sums, errors: loss.weigh(sums, errors, rows))
