@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from hierlearn import Hierarchy
+from hierlearn.errors import HierlearnError
 from hierlearn.kernels import hcl as kernels
 from hierlearn.kernels import hcl_plan
 from hierlearn.kernels.hcl_task import interpreted
@@ -329,6 +330,40 @@ def test_evaluation_a_second_pass_and_an_upstream_gradient():
     (first,) = torch.autograd.grad(loss(x, targets), x, create_graph=True)
     with pytest.raises(RuntimeError, match="does not require grad"):
         first.sum().backward()
+
+
+@few_and_many
+def test_a_second_pass_needs_a_retained_graph_and_tensors_as_they_were():
+    hierarchy = tree((2, 3))
+    logits, targets, mask = (one.to(ON) for one in batch(hierarchy, 4, masked=True))
+    loss = HCLLoss(hierarchy, fused=True).to(ON)
+    x = logits.clone().requires_grad_()
+    value = loss(x, targets, mask)
+    value.backward()
+    with pytest.raises(RuntimeError, match="retain"):
+        value.backward()
+    for changed in (x, targets, mask):
+        value = loss(x, targets, mask)
+        value.backward(retain_graph=True)
+        with torch.no_grad():
+            changed.copy_(changed.clone())
+        with pytest.raises(RuntimeError, match=r"changed in place|modified by an inplace"):
+            value.backward()
+
+
+def test_a_known_batch_is_still_checked():
+    hierarchy = tree((2, 3))
+    logits, targets, _ = (None if one is None else one.to(ON) for one in batch(hierarchy, 4))
+    loss = HCLLoss(hierarchy, fused=True).to(ON)
+    expected = loss(logits, targets)
+    assert loss(logits, targets) == expected
+    with pytest.raises(HierlearnError, match="targets"):
+        loss(logits, targets[:3])
+    with pytest.raises(HierlearnError, match="mask must be bool"):
+        loss(logits, targets, targets.float())
+    loss.validate = True
+    with pytest.raises(HierlearnError, match="outside"):
+        loss(logits, targets.float() + 1)
 
 
 def test_autocast_does_not_coarsen_the_loss():

@@ -9,7 +9,7 @@ import torch
 
 from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
-from hierlearn.kernels import hcl_plan
+from hierlearn.kernels import hcl_arrays
 from hierlearn.losses import HCLLoss
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
@@ -62,7 +62,7 @@ def test_the_losses_need_no_triton():
 
 def test_tiles_cover_every_class_once_in_its_level():
     for sizes in ((1,), (5, 1, 30), (16, 16), (3, 50, 2)):
-        pairs = hcl_plan.tiles_on(sizes, 16, torch.device("cpu")).tolist()
+        pairs = hcl_arrays.tiles_on(sizes, 16, torch.device("cpu")).tolist()
         begins = [sum(sizes[:level]) for level in range(len(sizes) + 1)]
         covered = [
             column

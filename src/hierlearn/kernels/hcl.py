@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.autograd.function import once_differentiable
 
-from hierlearn.kernels.hcl_plan import FLOAT, Plan, one_on
+from hierlearn.kernels.hcl_arrays import FLOAT, one_on
+from hierlearn.kernels.hcl_plan import Plan
 from hierlearn.kernels.hcl_task import Base, Selection, Task, has_triton, interpreted
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ __all__ = [
     "interpreted",
     "key_of",
     "one_on",
-    "runs_on",
     "step",
     "sweep_down",
     "sweep_up",
@@ -43,11 +43,6 @@ __all__ = [
 
 LOGITS = (torch.float32, torch.bfloat16, torch.float16)
 LABELS = (torch.bool, torch.uint8, torch.float32, torch.bfloat16, torch.float16)
-
-
-def runs_on(device: torch.device) -> bool:
-    """Whether the kernels run on a device: a graphics processor, or any under the interpreter."""
-    return has_triton() and (device.type == "cuda" or interpreted())
 
 
 class Found(NamedTuple):

@@ -6,13 +6,27 @@ places of what is kept in between. A call is then two allocations and a few laun
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from hierlearn.kernels.hcl_arrays import (
+    BYTE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    Memory,
+    bounds_on,
+    current_device,
+    current_stream,
+    on,
+    one_on,
+    parts_of,
+    processors,
+    tiles_on,
+    up_to_power,
+)
 from hierlearn.kernels.hcl_task import Task, interpreted
 
 if TYPE_CHECKING:
@@ -28,9 +42,9 @@ CHUNKS, GROUP = (32, 64), 32  # how programs share the selection beyond: classes
 CROWD = 20000  # classes from which the second number of chunks holds
 ROUNDS = 16  # programs of the class sums, for every multiprocessor
 TURNS, TRIALS, LEFT = 5, 128, 16  # of their search; the last turn needs fewer trials
+PAIRS = 2  # programs a multiprocessor, of those that select and write the gradient in one
 LOOSE = 4  # rows that a program takes at least where classes are few
 WARPS = {"num_warps": 4}
-FLOAT, DOUBLE, INT, BYTE = torch.float32, torch.float64, torch.int32, torch.uint8
 
 
 class Cut(NamedTuple):
@@ -51,7 +65,7 @@ CUTS = {
     ("few", 2): Cut(8, ROW, 4, 4),
     ("few gradient", 4): Cut(2, ROW, 4, 4),
     ("few gradient", 2): Cut(2, ROW, 4, 4),
-    ("few step", 4): Cut(4, ROW, 4, 4),
+    ("few step", 4): Cut(4, ROW, 4, 8),
     ("peaks", 4): Cut(4, 128, 4, 1),
     ("peaks", 2): Cut(8, 128, 4, 1),
     ("wide peaks", 4): Cut(4, 512, 4, 4),
@@ -63,86 +77,6 @@ CUTS = {
     ("wide gradient", 4): Cut(2, 1024, 4, 8, 3),
     ("wide gradient", 2): Cut(4, 256, 4, 2, 4),
 }
-
-
-class Memory:
-    """One block of bytes for several arrays."""
-
-    def __init__(self, **arrays: tuple[torch.dtype, int]) -> None:
-        self.places: dict[str, tuple[int, int, torch.dtype]] = {}
-        self.size = 0
-        for name, (dtype, count) in arrays.items():
-            self.places[name] = (self.size, count * dtype.itemsize, dtype)
-            self.size += -(-count * dtype.itemsize // 16) * 16  # all begin at multiples of 16
-
-    def array(self, block: Tensor, name: str) -> Tensor:
-        """Return one array as a tensor."""
-        begin, size, dtype = self.places[name]
-        return block[begin : begin + size].view(dtype)
-
-    def arrays(self, block: Tensor) -> dict[str, Tensor]:
-        """Return all arrays by name."""
-        return {name: self.array(block, name) for name in self.places}
-
-
-@lru_cache(maxsize=256)
-def bounds_on(sizes: tuple[int, ...], device: torch.device) -> Tensor:
-    """Return (L + 1,) where each level begins, and C."""
-    begins = [0]
-    for size in sizes:
-        begins.append(begins[-1] + size)
-    with torch.inference_mode(False):
-        return torch.tensor(begins, dtype=INT, device=device)
-
-
-@lru_cache(maxsize=256)
-def tiles_on(sizes: tuple[int, ...], columns: int, device: torch.device) -> Tensor:
-    """Return (T, 2) the level and the number of every tile; two levels may share one."""
-    pairs, begin = [], 0
-    for level, size in enumerate(sizes):
-        first, last = begin // columns, (begin + size - 1) // columns
-        pairs += [(level, number) for number in range(first, last + 1)]
-        begin += size
-    with torch.inference_mode(False):
-        return torch.tensor(pairs, dtype=INT, device=device)
-
-
-@lru_cache(maxsize=16)
-def one_on(device: torch.device) -> Tensor:
-    """Return 1 on a device."""
-    with torch.inference_mode(False):
-        return torch.ones((), dtype=FLOAT, device=device)
-
-
-@lru_cache(maxsize=16)
-def processors(device: torch.device) -> int:
-    """Return the number of multiprocessors."""
-    if device.type != "cuda":
-        return 2  # the interpreter has none; the value shapes its grid
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
-
-
-def on(device: torch.device) -> Any:
-    """Return a context in which a device is the current one."""
-    if device.type != "cuda" or device.index == torch.cuda.current_device():
-        return HERE
-    return torch.cuda.device(device)
-
-
-HERE = nullcontext()
-# As torch.cuda has them, but without the objects around; not there without CUDA.
-current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
-
-
-def up_to_power(number: int) -> int:
-    """Return the smallest power of 2 that is at least ``number``."""
-    return 1 << max(number - 1, 0).bit_length()
-
-
-def parts_of(whole: int, size: int) -> int:
-    """Return how many parts of a size make up the whole."""
-    return -(-whole // size)
 
 
 class Plan:
@@ -379,7 +313,7 @@ class Plan:
         selection, base = self.task.selection, self.task.base
         assert selection is not None
         cut = self.cut("few step", x, y, known)
-        height = cut.rows * parts_of(self.rows, cut.rows * processors(self.device))
+        height = cut.rows * parts_of(self.rows, cut.rows * PAIRS * processors(self.device))
         names = "peaks places out partials counts threshold sums selected weights stats loss"
         entries = float(self.rows * self.classes)
         numbers: tuple[float, ...] = (len(self.task.sizes), height, self.parts, float(self.rows))
