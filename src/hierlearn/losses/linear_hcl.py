@@ -130,7 +130,7 @@ class LinearHCLLoss(nn.Module):
         if loss.curriculum == "batch" and self.selection == "two-pass":
             return None
         selected = self.previous if loss.curriculum == "batch" else loss.selected
-        return selected.to(dtype).mul_(1 - loss.floor).add_(loss.floor)
+        return loss.weights_of(selected, dtype)
 
     def way(self, like: Tensor) -> Any:
         """Return how the sums and gradients of a chunk are made: kernels, by hand, by autograd."""
