@@ -3,7 +3,9 @@
 import pytest
 
 from hierlearn.errors import HierlearnError
+from hierlearn.losses import LOSSES
 from hierlearn.studies.entries import USUAL, parse_entries, parse_entry
+from hierlearn.training.recipes import RECIPES
 
 
 def test_losses_options_and_recipes():
@@ -39,3 +41,10 @@ def test_file_names_are_safe_and_differ():
 def test_what_is_refused(words, message):
     with pytest.raises(HierlearnError, match=message):
         parse_entries(words)
+
+
+def test_all_is_every_loss_and_recipe():
+    entries = parse_entries(["all"])
+    assert {entry.loss for entry in entries if entry.loss} == set(LOSSES)
+    assert {entry.recipe for entry in entries if entry.recipe} == set(RECIPES)
+    assert entries[0].key == "bce"  # what the others are tested against

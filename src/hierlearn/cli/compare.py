@@ -31,8 +31,8 @@ def compare(
     losses: Annotated[
         str,
         typer.Option(
-            help="Losses, or recipe:<name>, with commas; the first is what others are tested "
-            "against. Options as hxe:alpha=0.3.",
+            help="Losses, or recipe:<name>, with commas, or all; the first is what the others are "
+            "tested against. Options as hxe:alpha=0.3.",
             rich_help_panel=WHAT,
         ),
     ] = LOSSES,
@@ -70,7 +70,9 @@ def compare(
     ] = None,
     patience: Annotated[
         Optional[int],
-        typer.Option(help="Epochs without a better metric; 10.", rich_help_panel=HOW),
+        typer.Option(
+            help="Epochs without a better metric; 10. 0: never stop early.", rich_help_panel=HOW
+        ),
     ] = None,
     metric: Annotated[
         Optional[str], typer.Option(help="To stop early by; au-prc.", rich_help_panel=HOW)
@@ -139,6 +141,8 @@ def compare(
     )
     dataset, made = with_test_rows(dataset, test_share, seed)
     settings = {name: given[name] for name in SETTINGS if given[name] is not None}
+    if patience == 0:
+        settings["patience"] = None
     wanted = None if metrics is None else split_names(metrics)
     print_plain(
         console,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from hierlearn.errors import HierlearnError, quoted, unknown_name
-from hierlearn.kernels.hcl import Found
+from hierlearn.kernels.hcl import Found, has_triton
 from hierlearn.links import Link, SigmoidLink
 from hierlearn.links.link import check_logits
 from hierlearn.losses.bases import BCE, Base, make_base, zero_one
@@ -160,6 +160,11 @@ class HCLLoss(Loss):
         if self.validate:
             check_values(self.hierarchy, targets, mask)
         return kernel_hcl(self, logits, targets, mask, alone=not is_distributed())
+
+    @property
+    def may_use_kernels(self) -> bool:
+        """Whether the Triton kernels take logits on a graphics processor, of the usual types."""
+        return self.fused is not False and self.obstacle is None and has_triton()
 
     def uses_kernels(self, logits: Tensor) -> bool:
         """Whether the Triton kernels take these logits."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
-from hierlearn.training.recipes import find_recipe
+from hierlearn.training.recipes import RECIPES, find_recipe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,7 +80,9 @@ def parse_value(text: str) -> Any:
 
 
 def parse_entries(words: Sequence[str]) -> list[Entry]:
-    """Read the entries of a study; each once."""
+    """Read the entries of a study, each once; "all" is every loss and every recipe."""
+    if list(words) == ["all"]:
+        words = [*LOSSES, *(f"recipe:{name}" for name in RECIPES)]
     entries = [parse_entry(one) for one in words]
     for number, entry in enumerate(entries):
         if entry.key in [other.key for other in entries[:number]]:

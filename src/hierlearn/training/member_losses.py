@@ -109,8 +109,8 @@ class MemberLosses:
 def pays_in_one_call(loss: Loss, device: torch.device) -> bool:
     """Whether one call can do for several such losses, and is the faster way."""
     if isinstance(loss, HCLLoss):
-        # On the CPU the hand-written pass of one model after the other is faster.
-        return device.type != "cpu" or not loss.has_fast_form
+        # The hand-written pass, or the kernels, of one model after the other are faster.
+        return not (loss.has_fast_form if device.type == "cpu" else loss.may_use_kernels)
     return loss.per_row
 
 

@@ -72,8 +72,12 @@ class Rows:
         return x, self.targets(index), self.mask(index)
 
     def order(self, seeds: list[int], epoch: int) -> Tensor:
-        """Return (M, N) the order in which the model of each seed reads the rows in an epoch."""
-        return epoch_order(seeds, len(self), epoch)
+        """Return (M, N) the order in which the model of each seed reads the rows in an epoch.
+
+        It lies where the rows are, so that no step has to send its part there.
+        """
+        order = epoch_order(seeds, len(self), epoch)
+        return order if self._targets is None else order.to(self.device)
 
     def digest(self) -> str:
         """Return a checksum by which a training that goes on knows its rows again."""
