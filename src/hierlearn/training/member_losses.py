@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from hierlearn.training.processes import Processes
 
 
+FEW = 1 << 19  # logits of all models, up to which launches cost more than memory
+
+
 class MemberLosses:
     """The mean losses of stacked models.
 
@@ -37,12 +40,7 @@ class MemberLosses:
     def __init__(self, losses: Sequence[Loss], processes: Processes, *, alike: bool) -> None:
         self.losses = losses
         self.processes = processes
-        self.in_one_call = (
-            alike
-            and len(losses) > 1
-            and processes.world == 1
-            and pays_in_one_call(losses[0], processes.device)
-        )
+        self.one_will_do = alike and len(losses) > 1 and processes.world == 1
 
     def __call__(
         self,
@@ -67,7 +65,7 @@ class MemberLosses:
             logits, targets = logits[running], targets[running]
             mask = None if mask is None else mask[running]
             weights = None if weights is None else weights[running]
-        if self.in_one_call and weights is None:
+        if self.one_will_do and weights is None and pays_in_one_call(losses[0], logits):
             found = stacked_means(losses, logits, targets, mask)
         else:
             found = torch.stack(
@@ -106,12 +104,17 @@ class MemberLosses:
         return value * share.to(value.dtype) * self.processes.world
 
 
-def pays_in_one_call(loss: Loss, device: torch.device) -> bool:
-    """Whether one call can do for several such losses, and is the faster way."""
-    if isinstance(loss, HCLLoss):
-        # The hand-written pass, or the kernels, of one model after the other are faster.
-        return not (loss.has_fast_form if device.type == "cpu" else loss.may_use_kernels)
-    return loss.per_row
+def pays_in_one_call(loss: Loss, logits: Tensor) -> bool:
+    """Whether one call can do for several such losses, and is the faster way.
+
+    The hand-written pass of one HCL after the other is faster on the CPU; on a graphics processor
+    the kernels are, but for batches so small that the number of launches is what costs.
+    """
+    if not isinstance(loss, HCLLoss):
+        return loss.per_row
+    if logits.device.type == "cpu":
+        return not loss.has_fast_form
+    return not loss.may_use_kernels or logits.numel() <= FEW
 
 
 def stacked_means(
