@@ -9,7 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from hierlearn import __version__
-from hierlearn.cli import bench, compare, data, evaluate, export, inspect, predict, report, train
+from hierlearn.cli import (
+    bench,
+    compare,
+    data,
+    evaluate,
+    export,
+    inspect,
+    noise,
+    predict,
+    report,
+    train,
+)
 from hierlearn.errors import HierlearnError
 
 # Click's error of a wrong command line; newer releases of typer have a copy of click inside.
@@ -30,6 +41,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("export")(export.export)
 app.command("report")(report.report)
+app.command("noise")(noise.noise)
 app.add_typer(data.app, name="data")
 
 

@@ -99,6 +99,20 @@ def with_hierarchy_noise(dataset: Dataset, rate: float, seed: int = 0) -> Datase
         rate: the share of edges that move.
         seed: decides which edges, and where to.
     """
+    return spoil_hierarchy(dataset, rate, seed)[0]
+
+
+def spoil_hierarchy(dataset: Dataset, rate: float, seed: int = 0) -> tuple[Dataset, Ints]:
+    """Return what ``with_hierarchy_noise`` does, and which class each one was.
+
+    Args:
+        dataset: the clean taxonomy.
+        rate: the share of edges that move.
+        seed: decides which edges, and where to.
+
+    Returns:
+        The spoiled dataset, and (C,) the clean number of each class of its hierarchy.
+    """
     check_rate("hierarchy noise", rate)
     clean = dataset.hierarchy
     rng = seeded(seed)
@@ -124,13 +138,16 @@ def with_hierarchy_noise(dataset: Dataset, rate: float, seed: int = 0) -> Datase
     form = {**json.loads(clean.to_json()), "parents": parents}
     noisy = Hierarchy.from_json(json.dumps(form))
     if clean.named_by == "id":
-        return replace(dataset, hierarchy=noisy)
+        return replace(dataset, hierarchy=noisy), clean_numbers(noisy, clean.names)
     names: list[str] = []
     for bare, ps in zip(clean.bare_names, parents, strict=True):  # parents come before children
         names.append(clean.sep.join([*(names[p] for p in ps), bare]))
     moved = dict(zip(clean.names, names, strict=True))
-    return replace(
-        dataset,
-        hierarchy=noisy,
-        labels=[[moved[label] for label in row] for row in dataset.labels],
-    )
+    labels = [[moved[label] for label in row] for row in dataset.labels]
+    return replace(dataset, hierarchy=noisy, labels=labels), clean_numbers(noisy, names)
+
+
+def clean_numbers(noisy: Hierarchy, names: Sequence[str]) -> Ints:
+    """Return (C,) the clean number of each noisy class; ``names`` are the noisy, in clean order."""
+    number = {name: place for place, name in enumerate(names)}
+    return np.array([number[name] for name in noisy.names], dtype=np.int64)

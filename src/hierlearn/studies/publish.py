@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.files import atomic_write
+from hierlearn.studies import noise_figures
+from hierlearn.studies.noise_words import what_noise_does
 from hierlearn.studies.summary import summarise
 from hierlearn.studies.tables import as_csv, as_latex, as_markdown
 from hierlearn.studies.words import does_it_help
@@ -30,3 +32,17 @@ def publish(study: Study) -> tuple[dict[str, Any], list[Path]]:
         with atomic_write(study.folder / name) as file:
             file.write(text)
     return summary, [study.folder / name for name in texts]
+
+
+def publish_noise(summary: dict[str, Any], folder: Path) -> list[Path]:
+    """Write noise.json, noise.csv and noise.md; put the words into the summary."""
+    summary["words"] = what_noise_does(summary)
+    texts = {
+        "noise.json": json.dumps(summary, indent=2, ensure_ascii=False) + "\n",
+        "noise.csv": noise_figures.as_csv(summary),
+        "noise.md": f"{noise_figures.as_markdown(summary)}\n{summary['words']}\n",
+    }
+    for name, text in texts.items():
+        with atomic_write(folder / name) as file:
+            file.write(text)
+    return [folder / name for name in texts]

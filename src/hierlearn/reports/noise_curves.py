@@ -1,0 +1,112 @@
+"""Noise curves: what each loss makes of more and more noise, as PNG and SVG, by matplotlib.
+
+curves   accuracy and distance of the terminal decision, a row of panels a kind of noise
+levels   the accuracy of each level on the way to that decision
+
+A line is the mean over seeds, its band one standard deviation to either side. Losses are told
+apart by colour (Okabe and Ito, 2008, for all eyes), by marker, and from the ninth on by dashes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.reports.saving import need_matplotlib, save_figures
+from hierlearn.studies.noise_figures import MAIN, TITLES, is_percent
+from hierlearn.studies.tables import ARROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = (
+    *("#000000", "#e69f00", "#56b4e9", "#009e73"),
+    *("#0072b2", "#d55e00", "#cc79a7", "#8a7d00"),  # the last is darker than theirs, on white
+)
+MARKERS = "osD^vP*X"
+DASHES = ("-", "--", ":")
+NAMES = {
+    "terminal-accuracy": "terminal accuracy in %",
+    "terminal-hier-dist": "LCA height of the decision",
+}
+WIDTH, HEIGHT = 3.4, 2.5  # of a panel, in inches
+
+
+def noise_curves(summary: Mapping[str, Any], out: Path | str) -> list[Path]:
+    """Write the curves of a noise study.
+
+    Args:
+        summary: what ``noise_study`` found.
+        out: the folder to write into.
+
+    Returns:
+        The files.
+    """
+    need_matplotlib()
+    levels = [name for name in summary["metrics"] if name not in MAIN]
+    figures = {"curves": draw(summary, MAIN), "levels": draw(summary, levels)}
+    return save_figures(figures, out)
+
+
+def draw(summary: Mapping[str, Any], metrics: Sequence[str]) -> Figure:
+    """Return a figure: a row a kind of noise, a column a metric, one legend for all."""
+    from matplotlib.figure import Figure
+
+    kinds = summary["kinds"]
+    # The legend stands beside the panels, so that it hides no line.
+    size = (WIDTH * len(metrics) + 1.6, HEIGHT * max(len(kinds), len(summary["labels"]) / 11))
+    figure = Figure(figsize=size, layout="constrained")
+    places = figure.subplots(len(kinds), len(metrics), squeeze=False, sharex=True, sharey="col")
+    for row, kind in zip(places, kinds, strict=True):
+        for axes, metric in zip(row, metrics, strict=True):
+            panel(axes, summary, kind, metric)
+    for axes in places[-1]:
+        axes.set_xlabel("noise in %", fontsize=8)
+    handles, labels = places[0][0].get_legend_handles_labels()
+    legend = figure.legend(
+        handles, labels, loc="outside right upper", fontsize=8, frameon=False, handlelength=3
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return figure
+
+
+def panel(axes: Axes, summary: Mapping[str, Any], kind: str, metric: str) -> None:
+    """Draw one line a loss with its band."""
+    scale = 100 if is_percent(metric) else 1
+    rates = [100 * rate for rate in summary["rates"]]
+    for number, label in enumerate(summary["labels"]):
+        column = [figures[number] for figures in summary["figures"][kind][metric]]
+        means = [as_number(figure["mean"]) * scale for figure in column]
+        spread = [(figure["deviation"] or 0.0) * scale for figure in column]
+        colour = COLOURS[number % len(COLOURS)]
+        low = [mean - one for mean, one in zip(means, spread, strict=True)]
+        high = [mean + one for mean, one in zip(means, spread, strict=True)]
+        axes.fill_between(rates, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(
+            rates,
+            means,
+            color=colour,
+            label=label,
+            linewidth=1.3,
+            linestyle=DASHES[number // len(COLOURS) % len(DASHES)],
+            marker=MARKERS[number % len(MARKERS)],
+            markersize=4,
+            markerfacecolor="white" if number >= len(COLOURS) else colour,
+        )
+    arrow = ARROWS[summary["directions"][metric]]
+    name = NAMES.get(metric, f"{metric.replace('-', ' ')}: accuracy in %")
+    axes.set_title(f"{TITLES[kind]}: {name} {arrow}", fontsize=8, loc="left")
+    axes.set_xticks(rates)
+    axes.grid(axis="y", color="#e3e7ec", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=8, labelbottom=True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def as_number(value: float | None) -> float:
+    """Return a figure as a number that matplotlib leaves out where there is none."""
+    return float("nan") if value is None else value

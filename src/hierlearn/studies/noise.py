@@ -1,0 +1,270 @@
+"""The noise study: how much each loss loses when labels or the taxonomy are wrong.
+
+For every kind of noise and every rate the training and validation rows are spoiled, every loss is
+trained over all seeds, and its decisions are judged on the clean test rows by the clean taxonomy:
+
+    terminal-accuracy    the decided terminal class is one of the row's terminal labels
+    terminal-hier-dist   the LCA height of that class to the nearest label, nothing for a hit
+    level-m              a class of level m on the way to it is right, over rows with a label there
+
+A network that learnt a wrong taxonomy decides a class of that taxonomy; its clean twin is what
+is judged, so the curves of both kinds speak of the same thing. Rate 0 is trained once. A cell,
+a kind at a rate, is a study of its own in ``cells/``, so an interrupted run goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hierlearn.datasets.describe import describe
+from hierlearn.datasets.noise import spoil_hierarchy, with_label_noise
+from hierlearn.errors import HierlearnError, quoted, unknown_name
+from hierlearn.labels import Labels
+from hierlearn.metrics.choices import terminal_mask
+from hierlearn.studies.compare import compare
+from hierlearn.studies.noise_figures import summarise_noise
+from hierlearn.studies.study import StudyError
+from hierlearn.studies.summary import RowJudge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from hierlearn.datasets import Dataset
+    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy.structure import Ints
+    from hierlearn.studies.entries import Entry
+
+KINDS = ("labels", "hierarchy")
+RATES = (0.0, 0.1, 0.2, 0.4)
+WORDS = {"labels": "of the labels wrong", "hierarchy": "of the edges moved"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A kind of noise at a rate; kind None is clean."""
+
+    kind: str | None
+    rate: float
+
+    @property
+    def name(self) -> str:
+        """The folder of the cell's study."""
+        return "clean" if self.kind is None else f"{self.kind}-{self.rate:g}"
+
+
+def noise_study(
+    dataset: Dataset,
+    entries: Sequence[Entry],
+    out: Path | str,
+    *,
+    kinds: Sequence[str] = KINDS,
+    rates: Sequence[float] = RATES,
+    noise_seed: int = 0,
+    on_step: Callable[[int, int, int], None] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Train every loss under every noise, or go on where that was interrupted.
+
+    Args:
+        dataset: clean, with a split "test".
+        entries: what to compare; the first is what the others are tested against.
+        out: the folder.
+        kinds: of noise, names of KINDS.
+        rates: shares of labels, or of edges, that are wrong.
+        noise_seed: decides which; one draw serves all losses and seeds.
+        on_step: told the number of the training among all, the step and all its steps.
+        options: of ``compare``.
+
+    Returns:
+        Every figure with its spread and test, ready for JSON; see ``summarise_noise``.
+    """
+    rates = check_rates(rates)
+    kinds = check_kinds(kinds)
+    dataset = with_training_rows(dataset)
+    out = Path(out)
+    check_folder(out)
+    judge = CleanJudge(dataset)
+    found: dict[Cell, dict[str, dict[str, list[float]]]] = {}
+    spoiled: dict[Cell, float] = {}
+    settings: dict[str, Any] = {}
+    for place, cell in enumerate(cells(kinds, rates)):
+        noisy, clean_numbers = spoil(dataset, cell, noise_seed)
+        spoiled[cell] = spoiled_share(dataset, noisy, cell, clean_numbers)
+        study = compare(
+            noisy,
+            entries,
+            out / "cells" / cell.name,
+            about={"noise": {"kind": cell.kind, "rate": cell.rate, "source": dataset.source}},
+            on_step=on_step and shifted(on_step, place * len(entries)),
+            **options,
+        )
+        settings = {name: study.facts[name] for name in ("settings", "network", "valid_share")}
+        settings["versions"] = study.facts["about"]["versions"]
+        found[cell] = {
+            entry.key: judge(clean_numbers[study.rows(entry)["terminal"]]) for entry in entries
+        }
+    facts = {
+        "dataset": describe(dataset),
+        "noise_seed": noise_seed,
+        **settings,
+        "machine": machine(),
+    }
+    by_kind = {
+        kind: [found[Cell(kind if rate else None, rate)] for rate in rates] for kind in kinds
+    }
+    shares = {
+        kind: [spoiled[Cell(kind if rate else None, rate)] for rate in rates] for kind in kinds
+    }
+    return summarise_noise(by_kind, shares, list(rates), entries, facts)
+
+
+def cells(kinds: Sequence[str], rates: Sequence[float]) -> list[Cell]:
+    """Return the cells to train; what is clean is so for every kind, and is trained once."""
+    clean = [Cell(None, 0.0)] if 0.0 in rates else []
+    return clean + [Cell(kind, rate) for kind in kinds for rate in rates if rate]
+
+
+def check_rates(rates: Sequence[float]) -> list[float]:
+    """Return the rates in ascending order, or refuse them."""
+    for rate in rates:
+        if not 0 <= rate <= 1:
+            raise HierlearnError(f"a rate of noise must lie in [0, 1], not {rate}")
+    if len(set(rates)) < max(len(rates), 2):
+        raise HierlearnError(
+            f"name at least two rates of noise, each once, not {', '.join(map(str, rates))}"
+        )
+    return sorted(float(rate) for rate in rates)
+
+
+def check_kinds(kinds: Sequence[str]) -> list[str]:
+    """Return the kinds of noise, each once."""
+    for kind in kinds:
+        if kind not in KINDS:
+            raise HierlearnError(unknown_name("kind of noise", kind, KINDS))
+    if not kinds:
+        raise HierlearnError(f"name at least one kind of noise, of {quoted(KINDS)}")
+    return list(dict.fromkeys(kinds))
+
+
+def check_folder(out: Path) -> None:
+    """Refuse a folder with other things in it, before anything is trained."""
+    if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / "cells").is_dir()):
+        raise StudyError(f"{out} exists and holds no noise study; name another folder")
+
+
+def with_training_rows(dataset: Dataset) -> Dataset:
+    """Return the dataset with a split "train": whatever is held by no other."""
+    if not len(dataset.splits.get("test", ())):
+        raise HierlearnError(
+            f"{dataset.name or 'the dataset'} has no split 'test' to judge on; name one with "
+            f"--split, or set rows aside with --test-share"
+        )
+    if "train" in dataset.splits:
+        return dataset
+    held = np.concatenate([dataset.splits[n] for n in ("valid", "test") if n in dataset.splits])
+    rest = np.setdiff1d(np.arange(len(dataset)), held)
+    return replace(dataset, splits={**dataset.splits, "train": rest})
+
+
+def spoil(dataset: Dataset, cell: Cell, seed: int) -> tuple[Dataset, Ints]:
+    """Return the spoiled dataset of a cell, and the clean number of each of its classes."""
+    same = np.arange(len(dataset.hierarchy))
+    if cell.kind is None:
+        return dataset, same
+    # Two draws may agree in every count: the source is what tells their studies apart.
+    said = f"{100 * cell.rate:g} % {WORDS[cell.kind]}, noise seed {seed}"
+    told = replace(dataset, source="; ".join(filter(None, [dataset.source, said])))
+    if cell.kind == "labels":
+        return with_label_noise(told, cell.rate, seed), same
+    return spoil_hierarchy(told, cell.rate, seed)
+
+
+def spoiled_share(clean: Dataset, noisy: Dataset, cell: Cell, numbers: Ints) -> float:
+    """Return the share of training rows with another label, or of edges with another parent."""
+    if cell.kind == "hierarchy":
+        before, after = edges(clean.hierarchy), edges(noisy.hierarchy, numbers)
+        return len(before - after) / max(len(before), 1)
+    rows = clean.splits["train"]
+    wrong = sum(clean.labels[row] != noisy.labels[row] for row in rows)
+    return wrong / max(len(rows), 1)
+
+
+def edges(hierarchy: Hierarchy, numbers: Ints | None = None) -> set[tuple[int, int]]:
+    """Return (parent, child) of every edge, each class by the number given for it."""
+    child, parent = hierarchy.structure.edge_children, hierarchy.structure.parent_ids
+    if numbers is not None:
+        child, parent = numbers[child], numbers[parent]
+    return set(zip(parent.tolist(), child.tolist(), strict=True))
+
+
+class CleanJudge:
+    """Judges decisions on the clean test rows by the clean taxonomy."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.hierarchy = dataset.hierarchy
+        self.targets = Labels(dataset.split("test").labels, self.hierarchy).targets()  # (N, C)
+        self.labelled = self.targets.any(dim=1).numpy()
+        if not self.labelled.any():
+            raise HierlearnError(f"none of the {len(self.targets)} test rows has a label")
+        self.rows = RowJudge(self.hierarchy, self.targets)
+        self.ends = terminal_mask(self.targets, self.hierarchy)
+
+    def __call__(self, decided: NDArray[Any]) -> dict[str, list[float]]:
+        """Return the figures of (seeds, N) decided classes, a value a seed."""
+        index = torch.from_numpy(decided.astype(np.int64))
+        right = self.ends.gather(1, index.T).T.numpy()[:, self.labelled]  # (S, n)
+        far = self.rows.distance(decided, "zero")[:, self.labelled]
+        levels = [self.by_level(one) for one in index]
+        return {
+            "terminal-accuracy": right.mean(axis=1).tolist(),
+            "terminal-hier-dist": far.mean(axis=1).tolist(),
+            **{
+                f"level-{number + 1}": [float(values[number]) for values in levels]
+                for number in range(self.hierarchy.depth)
+            },
+        }
+
+    def by_level(self, decided: Tensor) -> list[float]:
+        """Return the accuracy of each level of the ways to (N,) decided classes."""
+        way = torch.zeros(self.targets.shape)
+        way[torch.arange(len(decided)), decided] = 1
+        right = self.hierarchy.max_up(way).bool() & self.targets  # (N, C)
+        found = []
+        for columns in self.hierarchy.level_slices:
+            known = self.targets[:, columns].any(dim=1)
+            hits = int(right[:, columns].any(dim=1).sum())
+            count = int(known.sum())
+            found.append(hits / count if count else math.nan)
+        return found
+
+
+def shifted(
+    on_step: Callable[[int, int, int], None], first: int
+) -> Callable[[int, int, int], None]:
+    """Count the trainings of a cell on from those before it."""
+    return lambda number, step, of: on_step(first + number, step, of)
+
+
+def machine() -> dict[str, Any]:
+    """Return what it ran on, without names of hosts or people."""
+    import os
+    import platform
+
+    facts: dict[str, Any] = {
+        "system": platform.system(),
+        "architecture": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+    if torch.cuda.is_available():
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
