@@ -49,14 +49,14 @@ def summarise_noise(
     metrics = list(first[keys[0]])
     figures = {
         kind: {
-            metric: [tested([values[key][metric] for key in keys]) for values in column]
+            metric: [against_first([values[key][metric] for key in keys]) for values in column]
             for metric in metrics
         }
         for kind, column in by_kind.items()
     }
     harm = {
         kind: {
-            metric: tested(
+            metric: against_first(
                 [
                     [
                         after - before
@@ -89,7 +89,7 @@ def summarise_noise(
     }
 
 
-def tested(values: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
+def against_first(values: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
     """Return mean and deviation of each loss, and its test against the first.
 
     Args:

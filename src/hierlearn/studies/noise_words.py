@@ -41,7 +41,7 @@ def harm(summary: Mapping[str, Any], kind: str, metric: str) -> str:
         f"({size(metric, column[least])}), most with {labels[most]} ({size(metric, column[most])})"
     )
     said += "" if 0 in (least, most) else f"; {labels[0]}: {size(metric, column[0])}"
-    return said + "." + against_first(summary, metric, column, "harmed less", "harmed more")
+    return said + "." + compared(summary, metric, column, "harmed less", "harmed more")
 
 
 def at_highest(summary: Mapping[str, Any], kind: str, metric: str) -> str:
@@ -56,10 +56,10 @@ def at_highest(summary: Mapping[str, Any], kind: str, metric: str) -> str:
         f"that of {labels[best]} ({shown(metric, column[best]['mean'])}"
         f"{' %' if is_percent(metric) else ''})."
     )
-    return said + against_first(summary, metric, column)
+    return said + compared(summary, metric, column)
 
 
-def against_first(
+def compared(
     summary: Mapping[str, Any],
     metric: str,
     column: list[dict[str, Any]],

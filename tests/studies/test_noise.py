@@ -1,0 +1,277 @@
+"""A noise study: judged clean, against naive loops; each cell trained once; how it goes on."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from hierlearn import Hierarchy
+from hierlearn.datasets import Dataset, make_synthetic
+from hierlearn.datasets.noise import spoil_hierarchy
+from hierlearn.errors import HierlearnError
+from hierlearn.labels import Labels
+from hierlearn.studies import compare as module
+from hierlearn.studies.entries import parse_entries
+from hierlearn.studies.noise import Cell, CleanJudge, cells, noise_study, spoil
+from hierlearn.studies.study import Study, StudyError
+from hierlearn.studies.summary import summarise
+from studies.small import NETWORK, SETTINGS, dataset, run
+
+WORDS = ("bce", "leaf-ce")
+
+
+def train(folder, *, words=WORDS, data=None, rates=(0, 0.5), seeds=2, **options):
+    return noise_study(
+        dataset() if data is None else data,
+        parse_entries(words),
+        folder,
+        rates=rates,
+        seeds=seeds,
+        settings=SETTINGS,
+        network=NETWORK,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("noise") / "n"
+    return train(folder), folder
+
+
+# ------------------------------------------------------------------ judging
+
+TREE = {"a": [], "d": [], "b": ["a"], "c": ["a"], "e": ["d"], "g": ["d"], "f": ["e"], "h": ["e"]}
+DAG = {**TREE, "f": ["e", "b"]}
+TRUTH = [["f"], ["b"], ["e"], ["c", "g"], [], ["h", "c"], ["g"]]
+DECIDED = [["f", "c", "f", "g", "f", "b", "h"], ["h", "b", "e", "b", "c", "g", "d"]]
+
+
+def above(parents, name):
+    """A class and all its ancestors, by climbing."""
+    found = {name}
+    for parent in parents[name]:
+        found |= above(parents, parent)
+    return found
+
+
+def height(parents, name):
+    below = [one for one in parents if name in parents[one]]
+    return 1 + max(height(parents, one) for one in below) if below else 0
+
+
+def level(parents, name):
+    return 1 + max((level(parents, one) for one in parents[name]), default=0)
+
+
+def naive(parents, truth, decided):
+    """Judge decisions straight from the definitions."""
+    root = 1 + max(height(parents, name) for name in parents)
+    depth = max(level(parents, name) for name in parents)
+    right, far, levels = [], [], [[] for _ in range(depth)]
+    for labels, decision in zip(truth, decided, strict=True):
+        if not labels:
+            continue
+        closure = set().union(*(above(parents, one) for one in labels))
+        ends = {one for one in closure if not any(one in parents[other] for other in closure)}
+        right.append(decision in ends)
+        common = [
+            min(height(parents, c) for c in above(parents, decision) & above(parents, end))
+            if above(parents, decision) & above(parents, end)
+            else root
+            for end in ends
+        ]
+        far.append(0 if decision in closure else min(common))
+        for number in range(depth):
+            there = {one for one in closure if level(parents, one) == number + 1}
+            if there:
+                levels[number].append(bool(there & above(parents, decision)))
+    means = {f"level-{number + 1}": np.mean(hits) for number, hits in enumerate(levels)}
+    return {"terminal-accuracy": np.mean(right), "terminal-hier-dist": np.mean(far), **means}
+
+
+@pytest.mark.parametrize("parents", [TREE, DAG], ids=["tree", "DAG"])
+def test_decisions_are_judged_as_naive_loops_do(parents):
+    h = Hierarchy.from_parents(parents)
+    number = {bare: place for place, bare in enumerate(h.bare_names)}
+    labels = [[h.names[number[one]] for one in row] for row in TRUTH]
+    data = Dataset(np.zeros((7, 1), np.float32), labels, h, splits={"test": range(7)})
+    decided = np.array([[number[one] for one in row] for row in DECIDED])
+    found = CleanJudge(data)(decided)
+    for place, row in enumerate(DECIDED):
+        wanted = naive(parents, TRUTH, row)
+        assert set(found) == set(wanted)
+        for metric, value in wanted.items():
+            assert found[metric][place] == pytest.approx(value), metric
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_is_right_in_the_wrong_taxonomy_is_right(seed):
+    clean = make_synthetic(rows=80, fan_out=3, seed=seed)
+    noisy, numbers = spoil_hierarchy(clean, 0.7, seed)
+    ends = Labels(noisy.split("test").labels, noisy.hierarchy).terminal_ids()
+    judge = CleanJudge(clean)
+    found = judge(numbers[ends][None])
+    assert found["terminal-accuracy"] == [1.0]
+    assert found["terminal-hier-dist"] == [0.0]
+    assert [found[f"level-{m}"] for m in (1, 2, 3)] == [[1.0]] * 3
+    assert judge(ends[None])["terminal-accuracy"] != [1.0]  # numbers that are not led back
+
+
+def test_a_level_without_labels_has_no_accuracy():
+    h = Hierarchy.from_paths(["a/b"])
+    data = Dataset(np.zeros((1, 1), np.float32), [["a"]], h, splits={"test": [0]})
+    found = CleanJudge(data)(np.array([[1]]))
+    assert found["level-1"] == [1.0]
+    assert math.isnan(found["level-2"][0])
+
+
+# ------------------------------------------------------------------ training
+
+
+def test_rate_0_is_trained_once_and_is_the_clean_study(trained, tmp_path):
+    summary, folder = trained
+    names = sorted(path.name for path in (folder / "cells").iterdir())
+    assert names == ["clean", "hierarchy-0.5", "labels-0.5"]
+    for metric in summary["metrics"]:
+        assert summary["figures"]["labels"][metric][0] == summary["figures"]["hierarchy"][metric][0]
+    clean = run(tmp_path / "s", WORDS)
+    shares = summarise(clean)["severity"]
+    for number, entry in enumerate(clean.entries):
+        figure = summary["figures"]["hierarchy"]["terminal-accuracy"][0][number]
+        assert figure["values"] == clean.values(entry, "terminal-accuracy")
+        distance = summary["figures"]["labels"]["terminal-hier-dist"][0][number]["mean"]
+        severity = sum(h * share for h, share in enumerate(shares[entry.key]))
+        assert distance == pytest.approx(severity)
+
+
+def test_nothing_changes_without_noise():
+    data = dataset()
+    noisy, numbers = spoil(data, Cell("hierarchy", 0.0), 0)
+    assert noisy.hierarchy == data.hierarchy
+    assert numbers.tolist() == list(range(len(data.hierarchy)))
+    decided = np.random.default_rng(0).integers(0, len(data.hierarchy), (2, 48))
+    assert CleanJudge(noisy)(numbers[decided]) == CleanJudge(data)(decided)
+
+
+def test_training_rows_are_spoiled_and_test_rows_are_not(trained):
+    summary, folder = trained
+    assert summary["spoiled"] == {
+        "labels": [0.0, pytest.approx(0.5, abs=0.1)],
+        "hierarchy": [0, 0.5],
+    }
+    data = dataset()
+    noisy, _ = spoil(data, Cell("labels", 0.5), 0)
+    changed = [row for row in range(len(data)) if noisy.labels[row] != data.labels[row]]
+    held = np.concatenate([data.splits["train"], data.splits["valid"]])
+    assert len(changed) == round(0.5 * len(held))
+    assert set(changed) <= set(held.tolist())
+    targets = Labels(data.split("test").labels, data.hierarchy).targets()
+    assert torch.equal(Study.open(folder / "cells" / "labels-0.5").targets(), targets)
+
+
+def test_figures_are_those_of_the_kept_decisions_led_back(trained):
+    summary, folder = trained
+    data = dataset()
+    _, numbers = spoil_hierarchy(data, 0.5, 0)
+    study = Study.open(folder / "cells" / "hierarchy-0.5")
+    truth = Labels(data.split("test").labels, data.hierarchy).terminal_ids()
+    for place, entry in enumerate(study.entries):
+        decided = study.rows(entry)["terminal"]
+        values = [np.mean(numbers[one] == truth) for one in decided]
+        figure = summary["figures"]["hierarchy"]["terminal-accuracy"][1][place]
+        assert figure["values"] == pytest.approx(values)
+
+
+def test_an_interrupted_study_goes_on_where_it_was(trained, tmp_path, monkeypatch):
+    whole, trainings = module.prepare, []
+
+    def stop_at_the_fourth(*words, **options):
+        trainings.append(1)
+        if len(trainings) == 4:
+            raise KeyboardInterrupt
+        return whole(*words, **options)
+
+    monkeypatch.setattr(module, "prepare", stop_at_the_fourth)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "n")
+    monkeypatch.setattr(module, "prepare", lambda *w, **o: trainings.append(2) or whole(*w, **o))
+    again = train(tmp_path / "n")
+    assert trainings.count(2) == 3  # of six
+    assert again["figures"] == trained[0]["figures"]
+    trainings.clear()
+    more = train(tmp_path / "n", rates=(0, 0.5, 1), kinds=["labels"])
+    assert len(trainings) == 2  # another rate adds its own cell alone
+    assert more["figures"]["labels"]["level-1"][:2] == again["figures"]["labels"]["level-1"]
+
+
+def test_steps_are_counted_over_all_trainings(tmp_path):
+    seen = []
+    train(
+        tmp_path / "n",
+        words=["bce", "leaf-ce"],
+        kinds=["labels"],
+        seeds=1,
+        on_step=lambda number, step, of: seen.append(number),
+    )
+    assert seen == sorted(seen)
+    assert set(seen) == {0, 1, 2, 3}
+
+
+def test_rows_that_no_split_names_are_trained_on(tmp_path):
+    data = dataset()
+    bare = replace(data, splits={"test": data.splits["test"]})
+    found = train(tmp_path / "n", words=["bce"], data=bare, seeds=1, kinds=["labels"])
+    assert found["spoiled"]["labels"][1] == 0.5
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rates": [0, 1.5]}, r"a rate of noise must lie in \[0, 1\], not 1.5"),
+        ({"rates": [-0.1, 0]}, r"must lie in \[0, 1\], not -0.1"),
+        ({"rates": [math.nan, 0]}, r"must lie in \[0, 1\], not nan"),
+        ({"rates": [0.1]}, "at least two rates of noise, each once, not 0.1"),
+        ({"rates": [0, 0.1, 0.1]}, "each once, not 0, 0.1, 0.1"),
+        ({"kinds": ["label"]}, "unknown kind of noise 'label'; did you mean 'labels'"),
+        ({"kinds": []}, "name at least one kind of noise, of 'labels', 'hierarchy'"),
+        ({"noise_seed": -1}, "seed must be at least 0, not -1"),
+    ],
+)
+def test_what_is_refused(options, message, tmp_path):
+    with pytest.raises(HierlearnError, match=message):
+        train(tmp_path / "n", **{"rates": [0.1, 0.2], **options})
+    assert not (tmp_path / "n").exists()
+
+
+def test_rows_without_a_clean_truth_are_refused(tmp_path):
+    data = dataset()
+    with pytest.raises(HierlearnError, match="synthetic has no split 'test' to judge on"):
+        train(tmp_path / "n", data=replace(data, splits={"train": data.splits["train"]}))
+    bare = replace(data, labels=[[] for _ in data.labels])
+    with pytest.raises(HierlearnError, match="none of the 48 test rows has a label"):
+        train(tmp_path / "n", data=bare)
+
+
+def test_another_study_is_not_written_over(trained, tmp_path):
+    folder = trained[1]
+    with pytest.raises(StudyError, match=r"labels-0.5 holds another study \(its dataset differ\)"):
+        train(folder, noise_seed=1, kinds=["labels"])
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(StudyError, match="exists and holds no noise study; name another folder"):
+        train(tmp_path / "mine")
+
+
+def test_the_cells_of_a_study():
+    assert [cell.name for cell in cells(["labels", "hierarchy"], [0.0, 0.25])] == [
+        "clean",
+        "labels-0.25",
+        "hierarchy-0.25",
+    ]
+    assert [cell.name for cell in cells(["labels"], [0.1, 0.4])] == ["labels-0.1", "labels-0.4"]
