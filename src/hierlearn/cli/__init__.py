@@ -18,6 +18,7 @@ from hierlearn.cli import (
     inspect,
     noise,
     predict,
+    rank,
     report,
     train,
 )
@@ -41,6 +42,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("export")(export.export)
 app.command("report")(report.report)
+app.command("rank")(rank.rank)
 app.command("noise")(noise.noise)
 app.add_typer(data.app, name="data")
 
