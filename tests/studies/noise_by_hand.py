@@ -13,7 +13,7 @@ VALUES = {
 }
 
 
-def summary(values=VALUES, labels=None, kinds=("labels",), seeds=3):
+def summary(values=VALUES, labels=None, kinds=("labels",), seeds=3, improving=()):
     entries = [Entry(key, loss="bce", label=(labels or {}).get(key, key.title())) for key in values]
     column = [
         {
@@ -27,5 +27,9 @@ def summary(values=VALUES, labels=None, kinds=("labels",), seeds=3):
         for place in range(len(RATES))
     ]
     by_kind = dict.fromkeys(kinds, column)
-    spoiled = dict.fromkeys(kinds, RATES)
-    return summarise_noise(by_kind, spoiled, RATES, entries, {"noise_seed": 0})
+    facts = {
+        "noise_seed": 0,
+        "spoiled": dict.fromkeys(kinds, RATES),
+        "still_improving": {kind: [[], list(improving)] for kind in kinds},
+    }
+    return summarise_noise(by_kind, RATES, entries, facts)

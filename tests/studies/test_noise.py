@@ -172,6 +172,15 @@ def test_training_rows_are_spoiled_and_test_rows_are_not(trained):
     assert torch.equal(Study.open(folder / "cells" / "labels-0.5").targets(), targets)
 
 
+def test_runs_that_still_improved_are_named(trained):
+    summary, folder = trained
+    for kind, name in (("labels", "labels-0.5"), ("hierarchy", "hierarchy-0.5")):
+        runs = Study.open(folder / "cells" / name).runs()
+        wanted = {run["entry"] for run in runs if run["still_improving"]}
+        assert set(summary["still_improving"][kind][1]) == wanted
+    assert any(any(row) for row in summary["still_improving"].values())  # three epochs are few
+
+
 def test_figures_are_those_of_the_kept_decisions_led_back(trained):
     summary, folder = trained
     data = dataset()

@@ -66,6 +66,9 @@ def test_the_table_shows_what_the_figures_are_and_bold_what_is_better():
     assert "**" not in rows["Flat"] + rows["Weak"] + rows["Like"]
     assert "Bold: better than Flat at that rate with p < 0.05" in lines[-1]
     assert as_markdown(summary(seeds=1)).endswith("One seed: no spread, no test.\n")
+    assert as_markdown(summary(improving=["weak", "like"])).endswith(
+        "A run of these still improved at its last epoch: weak, like (label noise, 40 %).\n"
+    )
 
 
 def test_a_line_a_figure():

@@ -34,6 +34,7 @@ def test_where_none_is_better_and_where_none_differs():
     assert "Harmed more than Flat beyond seed noise: Weak." in found
     assert "Worse than Flat beyond seed noise: Weak." in found
     same = what_noise_does(summary({key: VALUES[key] for key in ("flat", "like")}))
+    assert "No other loss is harmed more or less than Flat beyond seed noise." in same
     assert "No other loss differs from Flat by more than seed noise." in same
     assert "beyond seed noise:" not in same
 

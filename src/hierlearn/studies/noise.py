@@ -95,6 +95,7 @@ def noise_study(
     judge = CleanJudge(dataset)
     found: dict[Cell, dict[str, dict[str, list[float]]]] = {}
     spoiled: dict[Cell, float] = {}
+    improving: dict[Cell, list[str]] = {}
     settings: dict[str, Any] = {}
     for place, cell in enumerate(cells(kinds, rates)):
         noisy, clean_numbers = spoil(dataset, cell, noise_seed)
@@ -109,22 +110,24 @@ def noise_study(
         )
         settings = {name: study.facts[name] for name in ("settings", "network", "valid_share")}
         settings["versions"] = study.facts["about"]["versions"]
+        runs = study.runs()
+        improving[cell] = list(
+            dict.fromkeys(run["entry"] for run in runs if run["still_improving"])
+        )
         found[cell] = {
             entry.key: judge(clean_numbers[study.rows(entry)["terminal"]]) for entry in entries
         }
-    facts = {
+    facts: dict[str, Any] = {
         "dataset": describe(dataset),
         "noise_seed": noise_seed,
         **settings,
         "machine": machine(),
     }
-    by_kind = {
-        kind: [found[Cell(kind if rate else None, rate)] for rate in rates] for kind in kinds
-    }
-    shares = {
-        kind: [spoiled[Cell(kind if rate else None, rate)] for rate in rates] for kind in kinds
-    }
-    return summarise_noise(by_kind, shares, list(rates), entries, facts)
+    grid = {kind: [Cell(kind if rate else None, rate) for rate in rates] for kind in kinds}
+    by_kind = {kind: [found[cell] for cell in row] for kind, row in grid.items()}
+    facts["spoiled"] = {kind: [spoiled[cell] for cell in row] for kind, row in grid.items()}
+    facts["still_improving"] = {kind: [improving[one] for one in row] for kind, row in grid.items()}
+    return summarise_noise(by_kind, rates, entries, facts)
 
 
 def cells(kinds: Sequence[str], rates: Sequence[float]) -> list[Cell]:

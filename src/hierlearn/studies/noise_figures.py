@@ -30,7 +30,6 @@ TITLES = {"labels": "Label noise", "hierarchy": "Hierarchy noise"}
 
 def summarise_noise(
     by_kind: Mapping[str, Sequence[Values]],
-    spoiled: Mapping[str, Sequence[float]],
     rates: Sequence[float],
     entries: Sequence[Entry],
     facts: Mapping[str, Any],
@@ -39,10 +38,10 @@ def summarise_noise(
 
     Args:
         by_kind: the values of every kind of noise, rate after rate.
-        spoiled: the share that was really spoiled, likewise.
         rates: in ascending order.
         entries: the losses.
-        facts: what it was trained on and how.
+        facts: what it was trained on and how; ``spoiled``, the share that really was, and
+            ``still_improving``, the losses with a run that did at its last epoch, by kind and rate.
     """
     keys = [entry.key for entry in entries]
     first = next(iter(by_kind.values()))[0]
@@ -80,7 +79,6 @@ def summarise_noise(
         "seeds": len(first[keys[0]][metrics[0]]),
         "kinds": list(by_kind),
         "rates": list(rates),
-        "spoiled": {kind: list(shares) for kind, shares in spoiled.items()},
         "metrics": metrics,
         "directions": {name: "down" if "dist" in name else "up" for name in metrics},
         "level": LEVEL,
@@ -159,6 +157,14 @@ def as_markdown(summary: Mapping[str, Any]) -> str:
         if summary["seeds"] > 1
         else "One seed: no spread, no test."
     )
+    still = [
+        f"{', '.join(keys)} ({TITLES[kind].lower()}, {percent(rate)})"
+        for kind in summary["kinds"]
+        for rate, keys in zip(summary["rates"], summary["still_improving"][kind], strict=True)
+        if keys
+    ]
+    if still:
+        lines.append(f"A run of these still improved at its last epoch: {'; '.join(still)}.")
     return "\n".join(lines) + "\n"
 
 

@@ -9,6 +9,7 @@ from hierlearn.studies.noise_figures import MAIN, TITLES, better, is_percent, pe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+HARMED = "is harmed more or less than {} beyond"
 NAMES = {"terminal-accuracy": "terminal accuracy", "terminal-hier-dist": "the mean LCA height"}
 
 
@@ -41,7 +42,7 @@ def harm(summary: Mapping[str, Any], kind: str, metric: str) -> str:
         f"({size(metric, column[least])}), most with {labels[most]} ({size(metric, column[most])})"
     )
     said += "" if 0 in (least, most) else f"; {labels[0]}: {size(metric, column[0])}"
-    return said + "." + compared(summary, metric, column, "harmed less", "harmed more")
+    return said + "." + compared(summary, metric, column, "harmed less", "harmed more", HARMED)
 
 
 def at_highest(summary: Mapping[str, Any], kind: str, metric: str) -> str:
@@ -65,6 +66,7 @@ def compared(
     column: list[dict[str, Any]],
     good: str = "better",
     bad: str = "worse",
+    same: str = "differs from {} by more than",
 ) -> str:
     """Say which losses are better or worse than the first, and which do not differ."""
     if summary["seeds"] < 2:
@@ -82,7 +84,7 @@ def compared(
     if not groups[True] and groups[False]:
         parts[0] = f"{bad} than {labels[0]} beyond seed noise: {', '.join(groups[False])}"
     elif not groups[True]:
-        parts = [f"no other loss differs from {labels[0]} by more than seed noise"]
+        parts = [f"no other loss {same.format(labels[0])} seed noise"]
     return f" {capital('; '.join(parts))}."
 
 
