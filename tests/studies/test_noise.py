@@ -229,6 +229,20 @@ def test_steps_are_counted_over_all_trainings(tmp_path):
     assert set(seen) == {0, 1, 2, 3}
 
 
+def test_labels_whose_ancestors_are_named_too_stay_one_label(tmp_path):
+    data = dataset()
+    h = data.hierarchy
+    named = [[*h.ancestors(row[0]), row[0]] for row in data.labels]
+    assert len(named[0]) == 3
+    found = [
+        train(tmp_path / name, words=["bce"], data=one, seeds=1, kinds=["hierarchy"])
+        for name, one in (("short", data), ("long", replace(data, labels=named)))
+    ]
+    assert found[0]["figures"] == found[1]["figures"]
+    facts = Study.open(tmp_path / "long" / "cells" / "hierarchy-0.5").facts["dataset"]["labels"]
+    assert facts["single_path"]
+
+
 def test_rows_that_no_split_names_are_trained_on(tmp_path):
     data = dataset()
     bare = replace(data, splits={"test": data.splits["test"]})

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ class Cell:
     @property
     def name(self) -> str:
         """The folder of the cell's study."""
-        return "clean" if self.kind is None else f"{self.kind}-{self.rate:g}"
+        return "clean" if self.kind is None else f"{self.kind}-{self.rate:.15g}"
 
 
 def noise_study(
@@ -89,7 +90,7 @@ def noise_study(
     """
     rates = check_rates(rates)
     kinds = check_kinds(kinds)
-    dataset = with_training_rows(dataset)
+    dataset = most_specific(with_training_rows(dataset))
     out = Path(out)
     check_folder(out)
     judge = CleanJudge(dataset)
@@ -178,13 +179,25 @@ def with_training_rows(dataset: Dataset) -> Dataset:
     return replace(dataset, splits={**dataset.splits, "train": rest})
 
 
+def most_specific(dataset: Dataset) -> Dataset:
+    """Return the dataset with the terminal labels of each row alone.
+
+    Many files name the ancestors of a label as well. Under a taxonomy where they are none any more
+    they would be further labels of the row, although nobody has said so.
+    """
+    offsets, numbers = Labels(dataset.labels, dataset.hierarchy).terminal
+    names = [dataset.hierarchy.names[number] for number in numbers]
+    rows = [names[begin:end] for begin, end in pairwise(offsets)]
+    return replace(dataset, labels=rows)
+
+
 def spoil(dataset: Dataset, cell: Cell, seed: int) -> tuple[Dataset, Ints]:
     """Return the spoiled dataset of a cell, and the clean number of each of its classes."""
     same = np.arange(len(dataset.hierarchy))
     if cell.kind is None:
         return dataset, same
     # Two draws may agree in every count: the source is what tells their studies apart.
-    said = f"{100 * cell.rate:g} % {WORDS[cell.kind]}, noise seed {seed}"
+    said = f"{100 * cell.rate:.15g} % {WORDS[cell.kind]}, noise seed {seed}"
     told = replace(dataset, source="; ".join(filter(None, [dataset.source, said])))
     if cell.kind == "labels":
         return with_label_noise(told, cell.rate, seed), same
