@@ -45,3 +45,12 @@ def test_one_loss_alone():
         "Label noise. From 0 % to 40 % Flat changes terminal accuracy by -19.7 points. From 0 % to "
         "40 % Flat changes the mean LCA height by +0.590."
     )
+
+
+def test_noise_that_was_not_possible_is_told():
+    found = summary()
+    found["spoiled"]["labels"] = [0.0, 0.25]
+    assert what_noise_does(found).startswith(
+        "Label noise. Really spoiled were 0.0, 25.0 % where 0, 40 % were asked for; more was not "
+        "possible. From 0 %"
+    )

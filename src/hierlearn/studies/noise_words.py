@@ -21,8 +21,19 @@ def what_noise_does(summary: Mapping[str, Any]) -> str:
     for kind in summary["kinds"]:
         sentences = [harm(summary, kind, metric) for metric in MAIN]
         sentences += [at_highest(summary, kind, metric) for metric in MAIN]
+        sentences.insert(0, really_spoiled(summary, kind))
         parts.append(f"{TITLES[kind]}. " + " ".join(filter(None, sentences)))
     return "\n\n".join(parts)
+
+
+def really_spoiled(summary: Mapping[str, Any], kind: str) -> str:
+    """Say how much was spoiled, where that is less than was asked for."""
+    shares = summary["spoiled"][kind]
+    if all(abs(a - b) < 0.02 for a, b in zip(shares, summary["rates"], strict=True)):
+        return ""
+    told = ", ".join(f"{100 * share:.1f}" for share in shares)
+    asked = ", ".join(f"{100 * rate:g}" for rate in summary["rates"])
+    return f"Really spoiled were {told} % where {asked} % were asked for; more was not possible."
 
 
 def harm(summary: Mapping[str, Any], kind: str, metric: str) -> str:

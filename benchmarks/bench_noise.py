@@ -1,0 +1,74 @@
+"""The figures of docs/noise.md: what ``hierlearn noise`` found, without the values of single seeds.
+
+    python benchmarks/bench_noise.py FOLDER...
+
+reads noise.json in each folder, writes results/noise.json and prints the tables and words of the
+page. The folders are those of the commands on that page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from hierlearn.studies.noise_figures import MAIN, TITLES, table
+from hierlearn.studies.noise_words import what_noise_does
+from machine import RESULTS, machine
+
+KEPT = (
+    *("noise_seed", "settings", "network", "valid_share", "machine", "versions"),
+    *("entries", "labels", "seeds", "kinds", "rates", "spoiled"),
+    *("still_improving", "metrics", "directions", "level"),
+)
+INNERMOST = re.compile(r"([\[{])\s+([^\[\]{}]*?)\s+([\]}])")
+
+
+def compact(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of a noise study, rounded, without single seeds."""
+
+    def short(node: Any) -> Any:
+        if isinstance(node, dict):
+            return {name: short(value) for name, value in node.items() if name != "values"}
+        if isinstance(node, list):
+            return [short(value) for value in node]
+        return float(f"{node:.7g}") if isinstance(node, float) else node
+
+    dataset = found["dataset"]
+    facts = {name: dataset[name] for name in ("name", "source", "rows", "splits")}
+    facts["classes_by_level"] = dataset["hierarchy"]["classes_by_level"]
+    kept = {name: found[name] for name in KEPT}
+    return {
+        "dataset": facts,
+        **kept,
+        **{name: short(found[name]) for name in ("figures", "harm")},
+    }
+
+
+def page(found: dict[str, Any]) -> str:
+    """Return the tables and the words of one dataset."""
+    lines = []
+    for kind in found["kinds"]:
+        lines += [f"{TITLES[kind]}:", ""]
+        lines += [*table(found, kind, MAIN, range(len(found["rates"]))), ""]
+    return "\n".join([*lines, what_noise_does(found)])
+
+
+def main() -> None:
+    studies = [
+        compact(json.loads((Path(folder) / "noise.json").read_text())) for folder in sys.argv[1:]
+    ]
+    content = {"command": "the commands of docs/noise.md", "machine": machine(), "studies": studies}
+    text = json.dumps(content, indent=1)
+    text = INNERMOST.sub(lambda m: m[1] + " ".join(m[2].split()) + m[3], text)
+    path = RESULTS / "noise.json"
+    path.write_text(text + "\n")
+    for found in studies:
+        print(f"\n## {found['dataset']['name']}\n\n{page(found)}")
+    print(f"\nwrote {path}")
+
+
+if __name__ == "__main__":
+    main()
