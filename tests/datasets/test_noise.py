@@ -34,3 +34,32 @@ def test_rows_lead_back_to_their_own_class_where_names_repeat():
         assert numbers[found].tolist() == list(range(len(h)))
         numbers_moved += found.tolist() != list(range(len(h)))
     assert numbers_moved  # so that the map is not the identity by luck
+
+
+def test_where_names_repeat_the_whole_share_moves_and_siblings_differ():
+    """As in ImCLEF07D, whose classes are called 0, 1, 2, ... under every parent."""
+    h = Hierarchy.from_paths([f"{top}/{name}" for top in "abc" for name in "012"])
+    data = Dataset(np.zeros((len(h), 1), np.float32), [[name] for name in h.names], h)
+    for rate in (0.5, 1.0):
+        noisy, numbers = spoil_hierarchy(data, rate, seed=1)
+        true = [h.parents(number)[0] for number in range(3, len(h))]
+        place = np.argsort(numbers)  # clean number -> noisy
+        found = [numbers[noisy.hierarchy.parents(place[number])[0]] for number in range(3, len(h))]
+        moved = sum(one != other for one, other in zip(found, true, strict=True))
+        assert moved == round(rate * 9)
+        assert len(set(noisy.hierarchy.names)) == len(h)
+
+
+def test_an_only_parent_keeps_its_children():
+    h = Hierarchy.from_paths(["a/b", "a/c"])
+    data = Dataset(np.zeros((1, 1), np.float32), [["c"]], h)
+    assert spoil_hierarchy(data, 1.0)[0].hierarchy == h
+
+
+def test_ancestors_among_the_labels_do_not_become_labels_of_their_own():
+    h = Hierarchy.from_paths([f"{top}/{top}{name}" for top in "ab" for name in "xyz"])
+    data = Dataset(np.zeros((1, 1), np.float32), [["a", "a/ax"]], h)
+    noisy, numbers = spoil_hierarchy(data, 1.0)
+    (label,) = noisy.labels[0]
+    assert label == "b/ax"
+    assert h.names[numbers[noisy.hierarchy.names.index(label)]] == "a/ax"

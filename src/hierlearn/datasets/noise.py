@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,8 +92,9 @@ def rows_to_spoil(dataset: Dataset, splits: Sequence[str] | None) -> Ints:
 def with_hierarchy_noise(dataset: Dataset, rate: float, seed: int = 0) -> Dataset:
     """Hang a share of the edges under another parent of the same level as the true one.
 
-    Rows keep their classes; the classes' names change with their paths. An edge stays where no
-    other parent could take the child without two siblings sharing a name.
+    Rows keep their terminal classes; the classes' names change with their paths. Where every other
+    parent has a child of that name already, the moved one gets a mark: ``2'``. An edge stays only
+    where there is no other parent at all.
 
     Args:
         dataset: the clean taxonomy.
@@ -114,37 +116,54 @@ def spoil_hierarchy(dataset: Dataset, rate: float, seed: int = 0) -> tuple[Datas
         The spoiled dataset, and (C,) the clean number of each class of its hierarchy.
     """
     check_rate("hierarchy noise", rate)
+    dataset = most_specific(dataset)
     clean = dataset.hierarchy
     rng = seeded(seed)
+    bare = list(clean.bare_names)
     true = [set(clean.parents(number)) for number in range(len(clean))]
     parents = [sorted(above) for above in true]
     taken = Counter((p, clean.bare_names[c]) for c, above in enumerate(parents) for p in above)
     edges = [(child, place) for child, above in enumerate(parents) for place in range(len(above))]
     for child, place in rng.permutation(np.array(edges).reshape(-1, 2))[: round(rate * len(edges))]:
-        old, name = parents[child][place], clean.bare_names[child]
+        old, name = parents[child][place], bare[child]
         level = clean.level_slices[clean.levels[old] - 1]
         barred = true[child].union(parents[child])
         draws = rng.integers(level.start, level.stop, size=TRIES).tolist()
         new = next((n for n in draws if n not in barred and not taken[n, name]), None)
         if new is None:
-            numbers = range(level.start, level.stop)
-            free = [n for n in numbers if n not in barred and not taken[n, name]]
-            new = int(rng.choice(free)) if free else None
-        if new is not None:
-            taken[old, name] -= 1
-            taken[new, name] += 1
-            parents[child][place] = new
+            others = [n for n in range(level.start, level.stop) if n not in barred]
+            if not others:
+                continue
+            new = int(rng.choice([n for n in others if not taken[n, name]] or others))
+        taken[old, name] -= 1
+        while taken[new, name]:
+            name += "'"
+        taken[new, name] += 1
+        bare[child] = name
+        parents[child][place] = new
     # The stored form rather than a builder: it keeps the names, the separator and the root.
-    form = {**json.loads(clean.to_json()), "parents": parents}
+    form = {**json.loads(clean.to_json()), "names": bare, "parents": parents}
     noisy = Hierarchy.from_json(json.dumps(form))
     if clean.named_by == "id":
         return replace(dataset, hierarchy=noisy), clean_numbers(noisy, clean.names)
     names: list[str] = []
-    for bare, ps in zip(clean.bare_names, parents, strict=True):  # parents come before children
-        names.append(clean.sep.join([*(names[p] for p in ps), bare]))
+    for name, ps in zip(bare, parents, strict=True):  # parents come before children
+        names.append(clean.sep.join([*(names[p] for p in ps), name]))
     moved = dict(zip(clean.names, names, strict=True))
     labels = [[moved[label] for label in row] for row in dataset.labels]
     return replace(dataset, hierarchy=noisy, labels=labels), clean_numbers(noisy, names)
+
+
+def most_specific(dataset: Dataset) -> Dataset:
+    """Return the dataset with the terminal labels of each row alone.
+
+    Many files name the ancestors of a label as well. Under a taxonomy where they are none any more
+    they would be further labels of the row, although nobody has said so.
+    """
+    offsets, numbers = Labels(dataset.labels, dataset.hierarchy).terminal
+    names = [dataset.hierarchy.names[number] for number in numbers]
+    rows = [names[begin:end] for begin, end in pairwise(offsets)]
+    return replace(dataset, labels=rows)
 
 
 def clean_numbers(noisy: Hierarchy, names: Sequence[str]) -> Ints:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ import numpy as np
 import torch
 
 from hierlearn.datasets.describe import describe
-from hierlearn.datasets.noise import spoil_hierarchy, with_label_noise
+from hierlearn.datasets.noise import most_specific, spoil_hierarchy, with_label_noise
 from hierlearn.errors import HierlearnError, quoted, unknown_name
 from hierlearn.labels import Labels
 from hierlearn.metrics.choices import terminal_mask
@@ -177,18 +176,6 @@ def with_training_rows(dataset: Dataset) -> Dataset:
     held = np.concatenate([dataset.splits[n] for n in ("valid", "test") if n in dataset.splits])
     rest = np.setdiff1d(np.arange(len(dataset)), held)
     return replace(dataset, splits={**dataset.splits, "train": rest})
-
-
-def most_specific(dataset: Dataset) -> Dataset:
-    """Return the dataset with the terminal labels of each row alone.
-
-    Many files name the ancestors of a label as well. Under a taxonomy where they are none any more
-    they would be further labels of the row, although nobody has said so.
-    """
-    offsets, numbers = Labels(dataset.labels, dataset.hierarchy).terminal
-    names = [dataset.hierarchy.names[number] for number in numbers]
-    rows = [names[begin:end] for begin, end in pairwise(offsets)]
-    return replace(dataset, labels=rows)
 
 
 def spoil(dataset: Dataset, cell: Cell, seed: int) -> tuple[Dataset, Ints]:
