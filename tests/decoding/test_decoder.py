@@ -122,6 +122,7 @@ def test_coherent_closes_any_probabilities():
         ("stop", {"treshold": 1}, "unknown option of decoder stop 'treshold'; did you mean 'thr"),
         ("argmax", {"threshold": 1}, "decoder argmax takes no options, but threshold was given"),
         ("stop", {"threshold": "x"}, "decoder stop does not take threshold='x': "),
+        ("subset", {}, "decoder subset needs the option allowed"),
         ("subset", {"allowed": [0], "decoder": "argmax", "x": 1}, "decoder argmax takes no opt"),
     ],
 )

@@ -96,13 +96,7 @@ def compare(
     device: Annotated[
         Optional[str], typer.Option(help="cpu, cuda or auto.", rich_help_panel=HOW)
     ] = None,
-    jobs: Annotated[
-        Optional[int],
-        typer.Option(
-            help="Losses to train at a time; one a core, or one on a graphics processor.",
-            rich_help_panel=HOW,
-        ),
-    ] = None,
+    jobs: shared.Jobs = None,
     set: shared.Set = None,
     label: shared.Label = None,
     levels: shared.Levels = None,
@@ -176,9 +170,7 @@ def run(
     from hierlearn.studies.tune import tune
     from hierlearn.training.processes import find_device
 
-    jobs = given["jobs"]
-    if jobs is None:
-        jobs = usual_jobs(len(entries), find_device(given["device"] or "auto"))
+    jobs = given["jobs"] or usual_jobs(len(entries), find_device(given["device"] or "auto"))
     with bar(len(entries)) as (on_trial, on_step):
         chosen = tune(
             dataset,

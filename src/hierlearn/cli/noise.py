@@ -78,6 +78,7 @@ def noise(
     device: Annotated[
         Optional[str], typer.Option(help="cpu, cuda or auto.", rich_help_panel=HOW)
     ] = None,
+    jobs: shared.Jobs = None,
     set: shared.Set = None,
     label: shared.Label = None,
     levels: shared.Levels = None,
@@ -103,9 +104,11 @@ def noise(
     from hierlearn.reports.noise_curves import noise_curves
     from hierlearn.reports.saving import need_matplotlib
     from hierlearn.studies.entries import parse_entries
+    from hierlearn.studies.jobs import usual_jobs
     from hierlearn.studies.noise import cells, check_kinds, check_rates, noise_study
     from hierlearn.studies.publish import publish_noise
     from hierlearn.studies.splits import with_test_rows
+    from hierlearn.training.processes import find_device
 
     need_matplotlib()  # before hours of training
     entries = parse_entries(split_names(losses))
@@ -138,6 +141,7 @@ def noise(
             network={"name": network, "options": options} if network or options else {},
             valid_share=valid_share,
             force=force,
+            jobs=jobs or usual_jobs(len(entries), find_device(device or "auto")),
         )
     written = publish_noise(summary, out) + noise_curves(summary, out)
     print_noise(console, summary)

@@ -51,3 +51,11 @@ Device = Annotated[
     str, typer.Option(help="Where to compute: cpu, cuda, or auto for what is there.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there already.")]
+Jobs = Annotated[
+    Optional[int],
+    typer.Option(
+        min=1,
+        help="Losses to train at a time; one a core, or one on a graphics processor.",
+        rich_help_panel="How to train",
+    ),
+]

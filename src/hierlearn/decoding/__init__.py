@@ -71,8 +71,12 @@ def make_decoder(hierarchy: Hierarchy, decoder: str | Decoder, /, **options: Any
 
 
 def check_options(decoder: str, options: Mapping[str, Any]) -> None:
-    """Refuse an option that a decoder of DECODERS does not take."""
+    """Refuse an option that a decoder of DECODERS does not take, and the lack of one it needs."""
     known = signature(DECODERS[decoder]).parameters
+    for name, one in known.items():
+        plain = one.kind is not Parameter.VAR_KEYWORD and one.default is Parameter.empty
+        if plain and name != "hierarchy" and name not in options:
+            raise HierlearnError(f"decoder {decoder} needs the option {name}")
     if any(one.kind is Parameter.VAR_KEYWORD for one in known.values()):
         return  # handed on to another decoder
     taken = [name for name in known if name != "hierarchy"]

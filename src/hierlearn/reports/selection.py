@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hierlearn.reports.markup import safe
+from hierlearn.reports.plots import WIDTH
+from hierlearn.reports.sections import between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 400  # of the map; more classes share a row with their neighbours
 MOST_COLUMNS = 400
-WIDTH, LEFT, RIGHT, TOP = 420, 52, 6, 6
+LEFT, RIGHT, TOP = 50, 4, 6
 LEAST = 8  # classes that are named
 COLOUR = (37, 99, 171)
 
@@ -46,7 +48,7 @@ def selection_map(shares: NDArray[np.uint8], hierarchy: Hierarchy) -> str:
     inner = WIDTH - LEFT - RIGHT
     lines = [
         f'<svg class="selection" viewBox="0 0 {WIDTH} {foot + 32}" role="img" '
-        f'aria-label="classes selected by epoch; the darker, the more batches">',
+        f'aria-label="classes selected by epoch; the fuller, the more batches">',
         f'<image x="{LEFT}" y="{TOP}" width="{inner}" height="{height}" '
         f'preserveAspectRatio="none" href="{data_uri(pixels)}"/>',
         f'<rect x="{LEFT}" y="{TOP}" width="{inner}" height="{height}" class="frame"/>',
@@ -130,7 +132,7 @@ def least_selected(shares: NDArray[np.uint8], hierarchy: Hierarchy) -> str:
     rows = []
     for number in chosen.tolist():
         seen = np.flatnonzero(shares[:, number])
-        span = f"{seen[0] + 1} to {seen[-1] + 1}" if len(seen) else "never"
+        span = between(int(seen[0]) + 1, int(seen[-1]) + 1) if len(seen) else "never"
         rows.append(
             f'<tr><th scope="row">{safe(hierarchy.names[number])}</th>'
             f"<td>{int(hierarchy.levels[number])}</td><td>{means[number]:.1f}</td>"
@@ -138,7 +140,7 @@ def least_selected(shares: NDArray[np.uint8], hierarchy: Hierarchy) -> str:
         )
     return (
         f"<details><summary>{len(missed):,} of {shares.shape[1]:,} classes were left out at times; "
-        f'the {len(chosen)} least selected</summary><div class="wide"><table class="pairs"><thead>'
+        f'the {len(chosen)} least selected</summary><div class="wide"><table class="least"><thead>'
         f"<tr><th>class</th><th>level</th><th>% of batches</th><th>epochs</th></tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div></details>"
     )
