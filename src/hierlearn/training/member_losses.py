@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hierlearn.training.processes import Processes
 
 
-FEW = 1 << 19  # logits of all models, up to which launches cost more than memory
+FEW = 1 << 18  # logits of all models, up to which launches cost more than memory
 
 
 class MemberLosses:
