@@ -2,12 +2,17 @@
 
 import io
 import json
+import os
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from hierlearn.studies.study import Study
 
+DATA = Path(
+    os.environ.get("HIERLEARN_DATA") or Path(__file__).parents[3] / "shared" / "data" / "hmc"
+)
 FAST = "--seeds 2 --epochs 2 --patience 2 --batch-size 32 --network-option width=8"
 LINE = f"compare rows.csv --label class --split part --losses bce,leaf-ce --out s {FAST}"
 
@@ -75,3 +80,20 @@ def test_a_narrow_table_keeps_its_names_whole():
     assert "±" not in texts[30].partition("Mean")[0]
     assert "±" in texts[200].partition("Mean")[0]
     assert "hier-dist" in texts[200]
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"the benchmark files are not in {DATA}")
+def test_the_papers_tables_from_end_to_end(call, rows):
+    said = call(f"compare --paper --data-dir {DATA} --seeds 2 --epochs 1 --device cpu --out p")
+    assert "wrote paper.md, paper.tex and a study a dataset to p" in said
+    text = (rows / "p" / "paper.md").read_text()
+    for name in ("diatoms", "imclef07d"):
+        summary = json.loads((rows / "p" / name / "summary.json").read_text())
+        assert len(summary["entries"]) == 13
+        number = summary["entries"].index("recipe:hcl")
+        mean = 100 * summary["figures"]["hit@1"][number]["mean"]
+        (line,) = (line for line in text.splitlines() if line.startswith("| recipe hcl |"))
+        assert f"{mean:.2f} ±" in line
+        assert (rows / "p" / name / "report.html").is_file()
+    assert "| 74.45 |" in text  # the printed figure beside ours
+    assert r"\multicolumn{3}{c}{IMCLEF}" in (rows / "p" / "paper.tex").read_text()

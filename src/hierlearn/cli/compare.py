@@ -252,6 +252,7 @@ def compare_paper(given: dict[str, Any], console: Console) -> None:
     from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_named
     from hierlearn.files import atomic_write
+    from hierlearn.reports import write_report
     from hierlearn.studies import paper
     from hierlearn.studies.publish import publish
 
@@ -274,13 +275,16 @@ def compare_paper(given: dict[str, Any], console: Console) -> None:
             paper.BY_ENTRY,
         )
         summaries[name] = publish(study)[0]
-    texts = {
-        "Table 1, the ablation": paper.as_markdown(summaries, 1),
-        "Table 2, the results": paper.as_markdown(summaries, 2),
-        "What the paper lacks": paper.as_markdown(summaries, 0),
-    }
-    whole = "\n".join(f"## {title}\n\n{table}" for title, table in texts.items())
-    with atomic_write(given["out"] / "paper.md") as file:
-        file.write(whole)
-    print_plain(console, whole)
-    print_plain(console, f"wrote paper.md and a study a dataset to {given['out']}")
+        write_report(study.folder, summary=summaries[name])
+    titles = {1: "Table 1, the ablation", 2: "Table 2, the results", 0: "What the paper lacks"}
+    shown = "\n".join(
+        f"## {title}\n\n{paper.as_markdown(summaries, number)}" for number, title in titles.items()
+    )
+    typeset = "\n".join(
+        f"% {title}\n{paper.as_latex(summaries, number)}" for number, title in titles.items()
+    )
+    for name, text in (("paper.md", shown), ("paper.tex", typeset)):
+        with atomic_write(given["out"] / name) as file:
+            file.write(text)
+    print_plain(console, shown)
+    print_plain(console, f"wrote paper.md, paper.tex and a study a dataset to {given['out']}")

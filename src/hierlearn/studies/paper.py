@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.studies.entries import Entry, parse_entry
+from hierlearn.studies.tables import is_bold, tex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +30,7 @@ SETTINGS: dict[str, Any] = {
 }
 NETWORK = {"name": "mlp", "options": {"width": 800, "depth": 1, "dropout": 0.25}}
 EPOCHS = {"diatoms": 85, "imclef07d": 60}
+TITLES = {"diatoms": "Diatoms", "imclef07d": "IMCLEF"}  # as the paper calls them
 
 
 @dataclass(frozen=True)
@@ -131,4 +133,50 @@ def cells_of(row: PaperRow, name: str, summary: Mapping[str, Any], *, printed: b
         if printed and place < 3:
             known = row.printed.get(name)
             cells.append(f"{known[place]:.2f}" if known else "")
+    return cells
+
+
+def as_latex(summaries: Mapping[str, Mapping[str, Any]], table: int) -> str:
+    """Return our figures of one of the paper's tables in its layout, with booktabs rules.
+
+    Args:
+        summaries: the summary of the study of each dataset.
+        table: 1 (ablation), 2 (results), or 0 for what the paper lacks.
+    """
+    heads, rules, names = ["Methods"], [], [""]
+    for place, name in enumerate(summaries):
+        heads.append(rf"\multicolumn{{3}}{{c}}{{{TITLES[name]}}}")
+        rules.append(rf"\cmidrule(r){{{3 * place + 2}-{3 * place + 4}}}")
+        names += ["Hit@1", "MRR", "HierDist"]
+    lines = [
+        r"\begin{tabular}{l" + "lll" * len(summaries) + "}",
+        r"\toprule",
+        " & ".join(heads) + r" \\",
+        " ".join(rules),
+        " & ".join(names) + r" \\",
+        r"\midrule",
+    ]
+    for row in ROWS:
+        if table not in row.tables:
+            continue
+        cells = [tex(row.entry.label)]
+        for summary in summaries.values():
+            cells += latex_cells(row, summary)
+        lines.append(" & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def latex_cells(row: PaperRow, summary: Mapping[str, Any]) -> list[str]:
+    """Return Hit@1, MRR and HierDist of a row; bold is better than the first beyond noise."""
+    if row.entry.key not in summary["entries"]:
+        return ["", "", ""]
+    number = summary["entries"].index(row.entry.key)
+    cells = []
+    for metric, scale in zip(METRICS[:3], (100, 100, 1), strict=True):
+        figure = summary["figures"][metric][number]
+        mean = f"{scale * figure['mean']:.2f}"
+        mean = rf"\textbf{{{mean}}}" if is_bold(summary, metric, number) else mean
+        if figure["deviation"] is not None:
+            mean += rf" {{\scriptsize$\pm${scale * figure['deviation']:.2f}}}"
+        cells.append(mean)
     return cells
