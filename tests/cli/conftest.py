@@ -36,6 +36,7 @@ def call(monkeypatch, capsys, tmp_path):
         with pytest.raises(SystemExit) as caught:
             main()
         said = capsys.readouterr()
+        run.warned = said.err
         assert (caught.value.code or 0) == code, said
         if code == 0:
             return said.out

@@ -13,7 +13,7 @@ from hierlearn.studies.study import Study
 DATA = Path(
     os.environ.get("HIERLEARN_DATA") or Path(__file__).parents[3] / "shared" / "data" / "hmc"
 )
-FAST = "--seeds 2 --epochs 2 --patience 2 --batch-size 32 --network-option width=8"
+FAST = "--seeds 2 --epochs 2 --patience 2 --batch-size 32 --network-option width=8 --jobs 1"
 LINE = f"compare rows.csv --label class --split part --losses bce,leaf-ce --out s {FAST}"
 
 
@@ -82,6 +82,7 @@ def test_a_narrow_table_keeps_its_names_whole():
     assert "hier-dist" in texts[200]
 
 
+@pytest.mark.filterwarnings("ignore::hierlearn.losses.hcl.CollapseWarning")
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"the benchmark files are not in {DATA}")
 def test_the_papers_tables_from_end_to_end(call, rows):
     said = call(f"compare --paper --data-dir {DATA} --seeds 2 --epochs 1 --device cpu --out p")
@@ -97,3 +98,14 @@ def test_the_papers_tables_from_end_to_end(call, rows):
         assert (rows / "p" / name / "report.html").is_file()
     assert "| 74.45 |" in text  # the printed figure beside ours
     assert r"\multicolumn{3}{c}{IMCLEF}" in (rows / "p" / "paper.tex").read_text()
+
+
+@pytest.mark.filterwarnings("always::hierlearn.losses.hcl.CollapseWarning")
+def test_classes_that_nothing_teaches_are_named_once_a_loss(call, rows):
+    call(
+        "compare synthetic --set rows=240 --losses hcl-paper --seeds 2 --epochs 6 --patience 0 "
+        "--batch-size 64 --learning-rate 0.01 --network mlp --network-option width=8 --out s"
+    )
+    (line,) = call.warned.splitlines()
+    assert line.startswith("hierlearn: hcl-paper: ")
+    assert "were not selected for a whole epoch and learned nothing" in line

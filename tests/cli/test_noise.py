@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-FAST = "--seeds 2 --epochs 2 --patience 2 --batch-size 32 --network-option width=8"
+FAST = "--seeds 2 --epochs 2 --patience 2 --batch-size 32 --network-option width=8 --jobs 1"
 LINE = (
     f"noise rows.csv --label class --split part --losses bce,leaf-ce --rates 0,0.5 --out n {FAST}"
 )

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from hierlearn.errors import HierlearnError
+from hierlearn.losses.hcl import CollapseWarning
 from hierlearn.metrics import METRICS, hier_dist
 from hierlearn.studies import entry_runs as module
 from hierlearn.studies.entries import parse_entries
@@ -179,3 +180,9 @@ def test_a_summary_of_what_is_finished(study):
     for metric, column in found["figures"].items():
         best = [one for one in column if one["best"]]
         assert len(best) == (0 if METRICS[metric].direction == "none" else 1)
+
+
+def test_a_collapse_is_told_once_for_all_seeds(tmp_path):
+    with pytest.warns(CollapseWarning, match=r"^hcl-paper: \d+ of 84 classes") as told:
+        run(tmp_path / "s", words=("hcl-paper",), settings={"epochs": 6, "patience": None})
+    assert len(told) == 1

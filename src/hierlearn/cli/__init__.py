@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -68,12 +69,20 @@ def options(
     del debug, version  # main takes --debug off the line, the callback answers --version
 
 
+def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Print a warning as one line: users of a command have no use for its place in our code."""
+    del where, more
+    name = "" if issubclass(category, UserWarning) else f"{category.__name__}: "
+    print(f"hierlearn: {name}{message}", file=sys.stderr)
+
+
 def main() -> None:
     """Run the command line; an error is one line on standard error and exit code 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal may lack some letters
     words = [word for word in sys.argv[1:] if word != "--debug"]
+    warnings.showwarning = show_warning
     try:
         code = app(words, standalone_mode=False)
     except UsageError as error:

@@ -7,12 +7,14 @@ early on "valid" and are judged on "test", which nothing else looks at.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.datasets.describe import describe
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.labels import Labels
+from hierlearn.losses.hcl import CollapseWarning
 from hierlearn.metrics import METRICS
 from hierlearn.studies.entry_runs import Job
 from hierlearn.studies.jobs import do_jobs
@@ -120,4 +122,6 @@ def compare(
         tasks[number] = Job(entry, plan, wanted, tuple(facts["seeds"]), device)
     for number, done in do_jobs(tasks, dataset, jobs, on_step):
         study.add(entries[number], done.runs, done.rows, done.log, done.selected)
+        if done.collapsed is not None:
+            warnings.warn(f"{entries[number].key}: {done.collapsed}", CollapseWarning, stacklevel=2)
     return study

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import torch
 
 from hierlearn.decoding.mass import end_scores
 from hierlearn.labels import Labels
+from hierlearn.losses.hcl import CollapseWarning
 from hierlearn.metrics.ranking import first_ranks
 from hierlearn.training.evaluate import measure
 from hierlearn.training.passes import member_probabilities
@@ -60,12 +62,14 @@ class Outcome:
         log: the record of every epoch.
         selected: (epochs, C) in how many per cent of the batches a curriculum, if there is one,
             selected each class, over the seeds.
+        collapsed: what the first model said that left classes untaught for an epoch, if any did.
     """
 
     runs: list[dict[str, Any]]
     rows: dict[str, NDArray[Any]]
     log: list[dict[str, Any]]
     selected: NDArray[np.uint8] | None = None
+    collapsed: str | None = None
 
 
 def do_job(job: Job, dataset: Dataset, on_step: Callable[[int, int], None] | None) -> Outcome:
@@ -79,7 +83,7 @@ def do_job(job: Job, dataset: Dataset, on_step: Callable[[int, int], None] | Non
     begun = time.perf_counter()
     prepared = prepare(dataset, job.plan, find_device(job.device))
     log: list[dict[str, Any]] = []
-    trainer = fit(prepared, log, on_step)
+    trainer, collapsed = fit_noting_collapse(prepared, log, on_step)
     runs, rows = judge(job, prepared, trainer, dataset.split("test"))
     for run in runs:
         run["seconds"] = round((time.perf_counter() - begun) / len(runs), 3)
@@ -87,7 +91,23 @@ def do_job(job: Job, dataset: Dataset, on_step: Callable[[int, int], None] | Non
     if trainer.selections:
         shares = torch.stack(trainer.selections).mul(100).round()
         selected = shares.to(torch.uint8).numpy()
-    return Outcome(runs, rows, log, selected)
+    return Outcome(runs, rows, log, selected, collapsed)
+
+
+def fit_noting_collapse(
+    prepared: Prepared,
+    log: list[dict[str, Any]],
+    on_step: Callable[[int, int], None] | None = None,
+) -> tuple[Trainer, str | None]:
+    """Train as ``fit`` does; return the first CollapseWarning, where every seed would give one."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CollapseWarning)
+        trainer = fit(prepared, log, on_step)
+    told = [str(one.message) for one in caught if issubclass(one.category, CollapseWarning)]
+    for one in caught:
+        if not issubclass(one.category, CollapseWarning):
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    return trainer, told[0] if told else None
 
 
 def fit(
