@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets import Dataset
     from hierlearn.studies.study import Study
 
-WHAT, HOW = "What to compare", "How to train"
+WHAT, HOW = "What to compare", shared.HOW
 LOSSES = "bce,focal,hxe,soft-labels,mcloss,hcl-hier,hcl-paper,hcl"
 SETTINGS = ("epochs", "patience", "metric", "batch_size", "learning_rate", "schedule", "device")
 
@@ -59,43 +59,17 @@ def compare(
         ),
     ] = "none",
     trials: Annotated[int, typer.Option(help="Trials of every search.", rich_help_panel=HOW)] = 6,
-    valid_share: Annotated[
-        float, typer.Option(help="Training rows to stop early on.", rich_help_panel=HOW)
-    ] = 0.15,
-    test_share: Annotated[
-        float, typer.Option(help="Rows to judge on, where no split is.", rich_help_panel=HOW)
-    ] = 0.2,
-    epochs: Annotated[
-        Optional[int], typer.Option(help="At most; 100.", rich_help_panel=HOW)
-    ] = None,
-    patience: Annotated[
-        Optional[int],
-        typer.Option(
-            help="Epochs without a better metric; 10. 0: never stop early.", rich_help_panel=HOW
-        ),
-    ] = None,
-    metric: Annotated[
-        Optional[str], typer.Option(help="To stop early by; au-prc.", rich_help_panel=HOW)
-    ] = None,
-    batch_size: Annotated[
-        Optional[int], typer.Option(help="Rows a step.", rich_help_panel=HOW)
-    ] = None,
-    learning_rate: Annotated[
-        Optional[float], typer.Option(help="Of AdamW.", rich_help_panel=HOW)
-    ] = None,
-    schedule: Annotated[
-        Optional[str], typer.Option(help="cosine, linear or constant.", rich_help_panel=HOW)
-    ] = None,
-    network: Annotated[
-        Optional[str], typer.Option(help="mlp, token-bag or linear.", rich_help_panel=HOW)
-    ] = None,
-    network_option: Annotated[
-        Optional[list[str]],
-        typer.Option(help="An option of the network: width=800.", rich_help_panel=HOW),
-    ] = None,
-    device: Annotated[
-        Optional[str], typer.Option(help="cpu, cuda or auto.", rich_help_panel=HOW)
-    ] = None,
+    valid_share: shared.ValidShare = 0.15,
+    test_share: shared.TestShare = 0.2,
+    epochs: shared.Epochs = None,
+    patience: shared.Patience = None,
+    metric: shared.Metric = None,
+    batch_size: shared.BatchSize = None,
+    learning_rate: shared.LearningRate = None,
+    schedule: shared.Schedule = None,
+    network: shared.NetworkName = None,
+    network_option: shared.NetworkOption = None,
+    device: shared.StudyDevice = None,
     jobs: shared.Jobs = None,
     set: shared.Set = None,
     label: shared.Label = None,
@@ -134,9 +108,7 @@ def compare(
         data, set or (), data_dir=data_dir, **{name: given[name] for name in columns}
     )
     dataset, made = with_test_rows(dataset, test_share, seed)
-    settings = {name: given[name] for name in SETTINGS if given[name] is not None}
-    if patience == 0:
-        settings["patience"] = None
+    settings = settings_of(given)
     wanted = None if metrics is None else split_names(metrics)
     print_plain(
         console,
@@ -152,6 +124,12 @@ def compare(
         wanted,
     )
     finish(console, study)
+
+
+def settings_of(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a training that were given; a patience of 0 is none."""
+    settings = {name: given[name] for name in SETTINGS if given[name] is not None}
+    return {**settings, "patience": None} if given["patience"] == 0 else settings
 
 
 def run(

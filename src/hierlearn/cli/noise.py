@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,9 +12,8 @@ from hierlearn.cli import shared
 if TYPE_CHECKING:
     from rich.console import Console
 
-WHAT, HOW = "What to compare", "How to train"
+WHAT = "What to compare"
 LOSSES = "bce,hxe,soft-labels,mcloss,leaf-ce,hcl-hier,hcl,recipe:hcl"
-SETTINGS = ("epochs", "patience", "metric", "batch_size", "learning_rate", "schedule", "device")
 
 
 def noise(
@@ -43,41 +42,17 @@ def noise(
     force: Annotated[
         bool, typer.Option("--force", help="Begin anew where another study is.")
     ] = False,
-    valid_share: Annotated[
-        float, typer.Option(help="Training rows to stop early on.", rich_help_panel=HOW)
-    ] = 0.15,
-    test_share: Annotated[
-        float, typer.Option(help="Rows to judge on, where no split is.", rich_help_panel=HOW)
-    ] = 0.2,
-    epochs: Annotated[
-        Optional[int], typer.Option(help="At most; 100.", rich_help_panel=HOW)
-    ] = None,
-    patience: Annotated[
-        Optional[int],
-        typer.Option(help="Epochs without a better metric; 10.", rich_help_panel=HOW),
-    ] = None,
-    metric: Annotated[
-        Optional[str], typer.Option(help="To stop early by; au-prc.", rich_help_panel=HOW)
-    ] = None,
-    batch_size: Annotated[
-        Optional[int], typer.Option(help="Rows a step.", rich_help_panel=HOW)
-    ] = None,
-    learning_rate: Annotated[
-        Optional[float], typer.Option(help="Of AdamW.", rich_help_panel=HOW)
-    ] = None,
-    schedule: Annotated[
-        Optional[str], typer.Option(help="cosine, linear or constant.", rich_help_panel=HOW)
-    ] = None,
-    network: Annotated[
-        Optional[str], typer.Option(help="mlp, token-bag or linear.", rich_help_panel=HOW)
-    ] = None,
-    network_option: Annotated[
-        Optional[list[str]],
-        typer.Option(help="An option of the network: width=800.", rich_help_panel=HOW),
-    ] = None,
-    device: Annotated[
-        Optional[str], typer.Option(help="cpu, cuda or auto.", rich_help_panel=HOW)
-    ] = None,
+    valid_share: shared.ValidShare = 0.15,
+    test_share: shared.TestShare = 0.2,
+    epochs: shared.Epochs = None,
+    patience: shared.Patience = None,
+    metric: shared.Metric = None,
+    batch_size: shared.BatchSize = None,
+    learning_rate: shared.LearningRate = None,
+    schedule: shared.Schedule = None,
+    network: shared.NetworkName = None,
+    network_option: shared.NetworkOption = None,
+    device: shared.StudyDevice = None,
     jobs: shared.Jobs = None,
     set: shared.Set = None,
     label: shared.Label = None,
@@ -97,7 +72,7 @@ def noise(
     given = dict(locals())
     from rich.console import Console
 
-    from hierlearn.cli.compare import bar
+    from hierlearn.cli.compare import bar, settings_of
     from hierlearn.cli.config import pairs_of
     from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_dataset, split_names
@@ -137,7 +112,7 @@ def noise(
             on_step=on_step,
             seeds=seeds,
             seed=seed,
-            settings={name: given[name] for name in SETTINGS if given[name] is not None},
+            settings=settings_of(given),
             network={"name": network, "options": options} if network or options else {},
             valid_share=valid_share,
             force=force,

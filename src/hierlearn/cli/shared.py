@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
@@ -51,11 +51,31 @@ Device = Annotated[
     str, typer.Option(help="Where to compute: cpu, cuda, or auto for what is there.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there already.")]
+
+HOW = "How to train"  # the panel of a study's training
+
+
+def how(help: str) -> Any:
+    """Return an option of how a study trains."""
+    return typer.Option(help=help, rich_help_panel=HOW)
+
+
+ValidShare = Annotated[float, how("Training rows to stop early on.")]
+TestShare = Annotated[float, how("Rows to judge on, where no split is.")]
+Epochs = Annotated[Optional[int], how("At most; 100.")]
+Patience = Annotated[Optional[int], how("Epochs without a better metric; 10. 0: never stop early.")]
+Metric = Annotated[Optional[str], how("To stop early by; au-prc.")]
+BatchSize = Annotated[Optional[int], how("Rows a step.")]
+LearningRate = Annotated[Optional[float], how("Of AdamW.")]
+Schedule = Annotated[Optional[str], how("cosine, linear or constant.")]
+NetworkName = Annotated[Optional[str], how("mlp, token-bag or linear.")]
+NetworkOption = Annotated[Optional[list[str]], how("An option of the network: width=800.")]
+StudyDevice = Annotated[Optional[str], how("cpu, cuda or auto.")]
 Jobs = Annotated[
     Optional[int],
     typer.Option(
         min=1,
         help="Losses to train at a time; one a core, or one on a graphics processor.",
-        rich_help_panel="How to train",
+        rich_help_panel=HOW,
     ),
 ]

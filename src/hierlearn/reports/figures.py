@@ -9,17 +9,16 @@ curriculum  the selected share of each level over the epochs, a panel a loss tha
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.errors import HierlearnError
-from hierlearn.files import atomic_write
 from hierlearn.reports.page import by_level, curricula, finished, read
 from hierlearn.reports.plots import Dot, height_words, level_dots, metric_dots
+from hierlearn.reports.saving import need_matplotlib, save_figures
 from hierlearn.studies.tables import ARROWS, PERCENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 COLOURS = {"first": "#1b2330", "better": "#17754a", "worse": "#b23a1e", "same": "#6b7685"}
 RIGHT, NEAR, FAR = "#8fc7d6", "#fbe0a0", "#de6a37"
 PANEL = 3.4  # inches
-DPI = 200
 
 
 def report_pngs(
@@ -43,12 +41,7 @@ def report_pngs(
     Returns:
         The files.
     """
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise HierlearnError(
-            "matplotlib is not installed; install it with: pip install 'hierlearn[report]'"
-        ) from None
+    need_matplotlib()
     study, summary = read(study_folder, summary)
     entries = finished(study, summary)
     figures = {"metrics": metrics(summary), "severity": severity(summary)}
@@ -56,17 +49,7 @@ def report_pngs(
     found = curricula(study, entries)
     if found:
         figures["curriculum"] = curriculum(found)
-    written = []
-    # The same study gives the same bytes: no date, and ids that do not depend on chance.
-    with mpl.rc_context({"svg.hashsalt": "hierlearn"}):
-        for name, figure in figures.items():
-            for ending in ("png", "svg"):
-                path = Path(out) / f"{name}.{ending}"
-                with atomic_write(path, "wb") as file:
-                    unstamped = {"Date": None} if ending == "svg" else {"Software": None}
-                    figure.savefig(file, format=ending, dpi=DPI, metadata=unstamped)
-                written.append(path)
-    return written
+    return save_figures(figures, out)
 
 
 def panels(count: int, rows: float) -> tuple[Figure, list[Axes]]:
