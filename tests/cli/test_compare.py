@@ -59,11 +59,13 @@ def test_every_loss_tuned_for_itself(call, rows):
         ("--tune all", "unknown way to tune 'all'"),
         ("--metrics hit@1,map", "unknown metric 'map'"),
         ("--epochs 0", "epochs must be at least 1, not 0"),
+        ("--losses bce,hcl:floor=abc", "loss hcl cannot be made with floor='abc'"),
+        ("--network-option widht=3", "unknown option of network mlp 'widht'; did you mean 'width'"),
     ],
 )
 def test_what_is_refused(call, rows, words, message):
     line = f"compare rows.csv --label class --split part --out s {words}"
-    assert message in call(line, code=2, begun="losses" not in words)
+    assert message in call(line, code=2, begun="hlc" not in words)
     assert not (rows / "s").exists()
 
 
@@ -109,3 +111,18 @@ def test_classes_that_nothing_teaches_are_named_once_a_loss(call, rows):
     (line,) = call.warned.splitlines()
     assert line.startswith("hierlearn: hcl-paper: ")
     assert "were not selected for a whole epoch and learned nothing" in line
+
+
+def test_a_class_that_only_test_rows_have_is_named(call, rows):
+    text = (rows / "rows.csv").read_text().splitlines()
+    text.append("1,2,3,plant/fern,test")
+    (rows / "rows.csv").write_text("\n".join(text) + "\n")
+    said = call(LINE.replace("bce,leaf-ce", "bce"))
+    assert "1 loss, 2 seeds each" in said
+    assert "1 class of test rows without a training row, which nothing can learn" in said
+    assert "'plant/fern'" in said
+
+
+def test_a_misspelt_split_column_is_named(call, rows):
+    line = LINE.replace("--split part", "--split prt")
+    assert "unknown column 'prt'; did you mean 'part'" in call(line, code=2)

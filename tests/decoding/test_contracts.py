@@ -214,7 +214,7 @@ def test_options_that_a_decoder_does_not_take():
     for name, options, message in (
         ("argmax", {"x": 1}, "decoder argmax takes no options, but x was given"),
         ("stop", {"treshold": 1}, "unknown option of decoder stop 'treshold'; did you mean"),
-        ("subset", {}, "missing 1 required positional argument: 'allowed'"),
+        ("subset", {}, "decoder subset needs the option allowed"),
         ("subset", {"allowed": [0], "decoder": "stop", "beta": 1}, "option of decoder stop 'beta'"),
     ):
         with pytest.raises(HierlearnError, match=re.escape(message)):

@@ -1,6 +1,7 @@
 """A study from end to end: what it keeps, how it goes on, and that test rows choose nothing."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -186,3 +187,34 @@ def test_a_collapse_is_told_once_for_all_seeds(tmp_path):
     with pytest.warns(CollapseWarning, match=r"^hcl-paper: \d+ of 84 classes") as told:
         run(tmp_path / "s", words=("hcl-paper",), settings={"epochs": 6, "patience": None})
     assert len(told) == 1
+
+
+def test_other_data_of_the_same_shape_is_another_study(study, tmp_path):
+    shutil.copytree(study.folder, tmp_path / "s")
+    data = dataset()
+    inputs = data.inputs.copy()
+    inputs[0, 0] += 1
+    with pytest.raises(StudyError, match="holds another study"):
+        run(tmp_path / "s", data=replace(data, inputs=inputs))
+    labels = [list(row) for row in data.labels]
+    labels[0], labels[1] = labels[1], labels[0]
+    with pytest.raises(StudyError, match="holds another study"):
+        run(tmp_path / "s", data=replace(data, labels=labels))
+    assert run(tmp_path / "s").runs() == study.runs()
+
+
+@pytest.mark.parametrize("words", [("hcl:nope=1",), ("bce", "hcl:floor=7")])
+def test_what_is_refused_before_anything_is_trained_leaves_nothing(words, tmp_path):
+    with pytest.raises(HierlearnError, match=r"nope|floor"):
+        run(tmp_path / "s", words=tuple(reversed(words)))
+    assert not (tmp_path / "s").exists()
+
+
+def test_splits_of_other_names_are_not_passed_over():
+    data = dataset()
+    holdout = {"train": data.splits["train"], "holdout": data.splits["test"]}
+    with pytest.raises(HierlearnError, match=r"none of the splits 'train', 'holdout' is called"):
+        with_test_rows(replace(data, splits=holdout), 0.2, 0)
+    empty = {"train": np.zeros(0, dtype=np.int64), "valid": data.splits["valid"]}
+    with pytest.raises(HierlearnError, match="there are no training rows"):
+        with_test_rows(replace(data, splits=empty), 0.2, 0)

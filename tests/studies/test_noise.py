@@ -12,7 +12,7 @@ from hierlearn.datasets import Dataset, make_synthetic
 from hierlearn.datasets.noise import spoil_hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.labels import Labels
-from hierlearn.studies import compare as module
+from hierlearn.studies import entry_runs as module
 from hierlearn.studies.entries import parse_entries
 from hierlearn.studies.noise import Cell, CleanJudge, cells, noise_study, spoil
 from hierlearn.studies.study import Study, StudyError

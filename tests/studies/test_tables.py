@@ -83,8 +83,8 @@ def test_the_answer_in_words():
     assert words.startswith("The hierarchy helps here: hxe beats bce beyond seed noise.")
     assert "hxe betters hier-dist by 0.100." in words
     assert (
-        "hcl betters hit@1 by 6.00 points and worsens hier-dist by 0.200, most at level 2 "
-        "(+10.0 points of accuracy)." in words
+        "hcl betters hit@1 by 6.00 points and worsens hier-dist by 0.200; its accuracy changes "
+        "most at level 2 (+10.0 points)." in words
     )
     noise = copy.deepcopy(SUMMARY)
     for column in noise["figures"].values():

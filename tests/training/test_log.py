@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 
 import pytest
 
@@ -110,8 +111,8 @@ def test_what_a_training_logs(tmp_path):
     assert rates == sorted(rates, reverse=True)
 
 
-@pytest.mark.skipif(HAS_TENSORBOARD, reason="TensorBoard is installed")
-def test_without_tensorboard_it_says_what_to_install(tmp_path):
+def test_without_tensorboard_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)  # as if it were not there
     with pytest.raises(HierlearnError, match=r"TensorBoard is not installed; install it with: pip"):
         train(problem(), plan(), out=tmp_path / "m", tensorboard=True, show=False)
 

@@ -18,7 +18,10 @@ from small_problems import LEAVES, blobs, classifier
         ({"loss": "hcll"}, "unknown loss 'hcll'; did you mean 'hcl"),
         ({"loss": "hcl", "loss_options": {"flor": 1}}, "unknown option of hcl 'flor'; did you"),
         ({"network": "mpl"}, "unknown network 'mpl'; did you mean 'mlp'"),
-        ({"network_options": {"widht": 3}}, "unexpected keyword argument 'widht'"),
+        (
+            {"network_options": {"widht": 3}},
+            "unknown option of network mlp 'widht'; did you mean 'width'",
+        ),
         ({"link": "softmx"}, "unknown link 'softmx'; did you mean 'softmax'"),
         ({"decoder": "lef"}, "unknown decoder 'lef'; did you mean 'leaf'"),
         ({"below": "positive"}, "unknown policy 'positive'; known: negative, unknown"),

@@ -138,8 +138,10 @@ def test_networks_by_name(kind):
     [
         ({"loss": "bcee"}, "unknown loss 'bcee'"),
         ({"loss": "bce", "link": "maxx"}, "unknown link 'maxx'"),
-        ({"network_options": {"widht": 3}}, "network 'mlp': got an unexpected .* 'widht'"),
-        ({"network_options": {"members": 3}}, "network 'mlp': got multiple values .* 'members'"),
+        ({"network_options": {"widht": 3}}, "unknown option of network mlp 'widht'"),
+        ({"network_options": {"members": 3}}, "unknown option of network mlp 'members'"),
+        ({"network_options": {"width": "a"}}, "width must be a whole number from 1, not 'a'"),
+        ({"network_options": {"dropout": "a"}}, "network mlp cannot be made with dropout='a'"),
         ({"below": "open"}, "unknown policy 'open'"),
     ],
 )

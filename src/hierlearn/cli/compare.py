@@ -96,6 +96,7 @@ def compare(
     from hierlearn.cli.config import pairs_of
     from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_dataset, split_names
+    from hierlearn.errors import quoted
     from hierlearn.studies.entries import parse_entries
     from hierlearn.studies.splits import with_test_rows
 
@@ -113,8 +114,15 @@ def compare(
     print_plain(
         console,
         f"{dataset.name}: {len(dataset):,} rows, {len(dataset.hierarchy):,} classes; "
-        f"{len(entries)} losses, {seeds} seeds each{made}",
+        f"{counted(len(entries), 'loss', 'losses')}, {counted(seeds, 'seed', 'seeds')} each{made}",
     )
+    untaught = untaught_classes(dataset)
+    if untaught:
+        print_plain(
+            console,
+            f"{counted(len(untaught), 'class', 'classes')} of test rows without a training row, "
+            f"which nothing can learn: {quoted(untaught, most=3)}",
+        )
     study = run(
         dataset,
         entries,
@@ -124,6 +132,26 @@ def compare(
         wanted,
     )
     finish(console, study)
+
+
+def counted(count: int, one: str, more: str) -> str:
+    """Write a count with its word."""
+    return f"{count:,} {one if count == 1 else more}"
+
+
+def untaught_classes(dataset: Dataset) -> list[str]:
+    """Return the classes that occur in the test rows and in no other."""
+    import numpy as np
+
+    from hierlearn.labels import Labels
+
+    rows = dataset.splits["test"]
+    rest = np.setdiff1d(np.arange(len(dataset)), rows)
+    tested, taught = (
+        set(Labels([dataset.labels[row] for row in part], dataset.hierarchy).closed[1].tolist())
+        for part in (rows, rest)
+    )
+    return [dataset.hierarchy.names[number] for number in sorted(tested - taught)]
 
 
 def settings_of(given: dict[str, Any]) -> dict[str, Any]:
@@ -179,6 +207,16 @@ def run(
 
 
 @contextmanager
+def told_when_interrupted(console: Console) -> Iterator[None]:
+    """Say on Ctrl-C that nothing finished is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print("hierlearn: interrupted; the same command goes on with what is missing")
+        raise
+
+
+@contextmanager
 def bar(
     entries: int,
 ) -> Iterator[tuple[Callable[[int, int], None], Callable[[int, int, int], None]]]:
@@ -193,9 +231,10 @@ def bar(
         rich.TaskProgressColumn(),
         rich.TimeRemainingColumn(),
     )
-    with rich.Progress(
+    shown = rich.Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as shown:
+    )
+    with told_when_interrupted(console), shown:
         task = shown.add_task("comparing", total=float(entries))
         shares: dict[int, float] = {}  # how much of each loss is done
 

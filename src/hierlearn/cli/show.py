@@ -136,10 +136,11 @@ def print_study(console: Console, summary: dict[str, Any]) -> None:
     from hierlearn.studies.tables import notes
 
     table = study_table(summary, narrow=False)
-    if Console(width=10_000).measure(table).maximum > console.width:
-        table = study_table(summary, narrow=True)
-    console.print(table)
+    narrow = Console(width=10_000).measure(table).maximum > console.width
+    console.print(study_table(summary, narrow=True) if narrow else table)
     for note in notes(summary):
+        if narrow:
+            note = note.replace("Mean ± standard deviation", "Mean")
         print_plain(console, note.replace("\\*", "*"))
 
 

@@ -80,6 +80,7 @@ def read_table(
         hierarchy = Hierarchy.read(hierarchy, sep=sep)
     if hierarchy is not None:
         sep = hierarchy.sep
+    splits = {} if split is None else read_splits(table, split)
     raw = read_labels(table, label, levels, label_sep, sep)
     if hierarchy is None:
         hierarchy = infer_hierarchy(path, raw, sep)
@@ -96,7 +97,7 @@ def read_table(
         inputs=inputs,
         labels=labels,
         hierarchy=hierarchy,
-        splits={} if split is None else read_splits(table, split),
+        splits=splits,
         name=path.stem,
         feature_names=names,
         source=f"the table {path.name}",

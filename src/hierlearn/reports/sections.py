@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.metrics import METRICS
 from hierlearn.reports.markup import safe, table
 from hierlearn.studies.tables import ARROWS, PERCENT, cell, is_bold, notes, shown
-from hierlearn.studies.words import overall, sentence
+from hierlearn.studies.words import each_loss, overall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def one_figure(summary: Mapping[str, Any], metric: str, number: int) -> str:
 
 def answer(summary: Mapping[str, Any]) -> str:
     """Return whether the hierarchy helps: the verdict, then a sentence a loss."""
-    sentences = [sentence(summary, number) for number in range(1, len(summary["entries"]))]
+    sentences = each_loss(summary)
     items = "".join(f"<li>{safe(one)}</li>" for one in sentences)
     return f"<p>{safe(overall(summary))}</p>" + (f"<ul>{items}</ul>" if items else "")
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 400  # of the map; more classes share a row with their neighbours
 MOST_COLUMNS = 400
-LEFT, RIGHT, TOP = 50, 4, 6
+LEFT, RIGHT, TOP = 34, 54, 6  # as in the plot above it
 LEAST = 8  # classes that are named
 COLOUR = (37, 99, 171)
 

@@ -7,9 +7,14 @@ early on "valid" and are judged on "test", which nothing else looks at.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from hierlearn.datasets.describe import describe
 from hierlearn.errors import HierlearnError, unknown_name
@@ -26,7 +31,6 @@ from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from hierlearn.datasets import Dataset
     from hierlearn.studies.entries import Entry
@@ -92,10 +96,30 @@ def compare(
         "by_entry": {key: dict(value) for key, value in (by_entry or {}).items()},
         "network": dict(network or {}),
         "valid_share": valid_share,
-        "dataset": describe(dataset),
+        "dataset": {**describe(dataset), "digest": digest(dataset)},
         "about": {"versions": versions(), **(about or {})},
     }
+    new = not (Path(out) / "study.json").is_file()
     study = Study.begin(out, facts, force=force)
+    try:
+        run_entries(study, dataset, entries, by_entry or {}, jobs, on_step)
+    except HierlearnError:
+        if new and not study.runs():  # nothing was trained: the corrected command begins here
+            study.discard()
+        raise
+    return study
+
+
+def run_entries(
+    study: Study,
+    dataset: Dataset,
+    entries: Sequence[Entry],
+    by_entry: Mapping[str, Mapping[str, Any]],
+    jobs: int,
+    on_step: Callable[[int, int, int], None] | None,
+) -> None:
+    """Train and judge the entries of a study that are missing."""
+    common = study.facts["settings"]
     test = dataset.split("test")
     study.set_data(
         dataset.hierarchy,
@@ -108,20 +132,32 @@ def compare(
             if on_step is not None:
                 on_step(number, 1, 1)
             continue
-        changes = dict((by_entry or {}).get(entry.key, {}))
+        changes = dict(by_entry.get(entry.key, {}))
         options = {**entry.options, **changes.pop("loss_options", {})}
         plan = Plan(
             **{**entry.plan(), **({"loss_options": options} if entry.loss else {})},
-            network=facts["network"].get("name"),
-            network_options=facts["network"].get("options", {}),
-            valid_share=valid_share,
+            network=study.facts["network"].get("name"),
+            network_options=study.facts["network"].get("options", {}),
+            valid_share=study.facts["valid_share"],
             settings={**common, **changes},
         )
-        wanted = tuple(dict.fromkeys((*facts["metrics"], *ALWAYS)))
+        wanted = tuple(dict.fromkeys((*study.facts["metrics"], *ALWAYS)))
         device = str(find_device(common.get("device", "auto")))
-        tasks[number] = Job(entry, plan, wanted, tuple(facts["seeds"]), device)
+        tasks[number] = Job(entry, plan, wanted, tuple(study.facts["seeds"]), device)
     for number, done in do_jobs(tasks, dataset, jobs, on_step):
         study.add(entries[number], done.runs, done.rows, done.log, done.selected)
         if done.collapsed is not None:
             warnings.warn(f"{entries[number].key}: {done.collapsed}", CollapseWarning, stacklevel=2)
-    return study
+
+
+def digest(dataset: Dataset) -> str:
+    """Return a checksum of rows, labels and splits by which a study knows its data again."""
+    sums = hashlib.sha256()
+    if isinstance(dataset.inputs, list):
+        sums.update(json.dumps(dataset.inputs).encode())
+    else:
+        sums.update(np.ascontiguousarray(dataset.inputs).tobytes())
+    sums.update(json.dumps([list(row) for row in dataset.labels]).encode())
+    for name, rows in sorted(dataset.splits.items()):
+        sums.update(name.encode() + np.asarray(rows, dtype=np.int64).tobytes())
+    return sums.hexdigest()[:16]

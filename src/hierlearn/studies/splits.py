@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, quoted
 from hierlearn.training.seeds import generator
 
 if TYPE_CHECKING:
@@ -25,10 +25,18 @@ def with_test_rows(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, 
     """
     if len(dataset.splits.get("test", ())):
         return dataset, ""
+    others = [name for name in dataset.splits if name not in ("train", "valid", "test")]
+    if others:
+        raise HierlearnError(
+            f"none of the splits {quoted(list(dataset.splits))} is called 'test'; call the one to "
+            f"judge on so, and those to train and to stop on 'train' and 'valid'"
+        )
     if not 0 < share < 1:
         raise HierlearnError(f"the share of test rows must lie between 0 and 1, not {share}")
     held = dataset.splits.get("valid", np.zeros(0, dtype=np.int64))
     rows = np.setdiff1d(dataset.splits.get("train", np.arange(len(dataset))), held)
+    if not len(rows):
+        raise HierlearnError("there are no training rows to set test rows aside from")
     count = round(share * len(rows))
     if not 0 < count < len(rows):
         raise HierlearnError(f"a share of {share} of {len(rows)} rows is {count} rows")

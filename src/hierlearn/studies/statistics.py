@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LEVEL = 0.05  # the chance of a false claim that is accepted
 RESAMPLES = 2000
+ROUNDING = 1e-12  # of the figures: differences that spread less are the same
 INDICES = 1 << 20  # drawn at a time, so that memory does not grow with the rows
 
 
@@ -48,7 +49,7 @@ def paired_test(values: Sequence[float], others: Sequence[float]) -> float:
     """Return the two-sided p of the paired t-test; NaN with fewer than two pairs.
 
     Equal pairs throughout give 1: there is no difference to explain. Pairs that all differ by the
-    same amount give 0: no seed noise is seen at all.
+    same amount, as two seeds on few rows may by chance, give NaN: no noise is seen to test against.
     """
     if len(values) != len(others):
         raise HierlearnError(f"{len(values)} runs cannot be paired with {len(others)}")
@@ -56,8 +57,8 @@ def paired_test(values: Sequence[float], others: Sequence[float]) -> float:
     if len(difference) < 2 or np.isnan(difference).any():
         return math.nan
     deviation = difference.std(ddof=1)
-    if deviation == 0:
-        return 1.0 if difference[0] == 0 else 0.0
+    if deviation <= ROUNDING * max(np.abs(values).max(), np.abs(others).max()):
+        return 1.0 if not difference.any() else math.nan
     from scipy.stats import t
 
     statistic = difference.mean() / (deviation / math.sqrt(len(difference)))

@@ -219,3 +219,10 @@ class Study:
         kept = [run for run in self.runs() if run["entry"] != entry.key]
         with atomic_write(self.folder / "runs.jsonl") as file:
             file.writelines(json.dumps(run) + "\n" for run in [*kept, *runs])
+
+    def discard(self) -> None:
+        """Remove what ``begin`` and ``set_data`` wrote, and the folder if nothing else is in it."""
+        for name in ("study.json", "hierarchy.json", "truth.safetensors", "texts.json"):
+            (self.folder / name).unlink(missing_ok=True)
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from hierlearn.metrics import METRICS, hier_dist
+from hierlearn.metrics.choices import terminal_mask
 from hierlearn.studies.statistics import LEVEL, bootstrap_interval, holm, paired_test, spread
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class RowJudge:
     def __init__(self, hierarchy: Hierarchy, targets: Tensor) -> None:
         self.hierarchy = hierarchy
         self.targets = targets
+        self.ends = terminal_mask(targets, hierarchy)
         self.labelled = targets.any(dim=1).numpy()
 
     def __call__(self, metric: str, rows: dict[str, NDArray[Any]]) -> NDArray[np.float64] | None:
@@ -46,8 +48,11 @@ class RowJudge:
 
     def is_hit(self, classes: NDArray[Any]) -> NDArray[np.float64]:
         """Whether each decision is a positive class."""
-        index = torch.from_numpy(classes.astype(np.int64))
-        return self.targets.gather(1, index.T).T.numpy().astype(np.float64)
+        return among(self.targets, classes)
+
+    def is_end(self, classes: NDArray[Any]) -> NDArray[np.float64]:
+        """Whether each decision is a terminal label of its row."""
+        return among(self.ends, classes)
 
     def distance(
         self, classes: NDArray[Any], hits: Literal["height", "zero"]
@@ -64,10 +69,18 @@ class RowJudge:
         return np.stack(found)
 
 
+def among(wanted: Tensor, classes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return (seeds, N) whether each class is wanted in its row, given (N, C) which are."""
+    index = torch.from_numpy(classes.astype(np.int64))
+    return wanted.gather(1, index.T).T.numpy().astype(np.float64)
+
+
 JUDGES: dict[str, Judge] = {
     "hit@1": lambda judge, rows: judge.is_hit(rows["argmax"]),
     "mrr": lambda _, rows: 1 / np.maximum(rows["rank"], 1),
     "hier-dist": lambda judge, rows: judge.distance(rows["argmax"], "height"),
+    "hier-dist-zero": lambda judge, rows: judge.distance(rows["terminal"], "zero"),
+    "terminal-accuracy": lambda judge, rows: judge.is_end(rows["terminal"]),
     "mean-level": lambda judge, rows: judge.hierarchy.levels[rows["argmax"]].astype(np.float64),
 }
 

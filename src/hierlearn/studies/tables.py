@@ -92,8 +92,10 @@ def as_latex(summary: Mapping[str, Any]) -> str:
             mean, deviation = cell(metric, summary["figures"][metric][number])
             mean = rf"\textbf{{{mean}}}" if is_bold(summary, metric, number) else mean
             cells.append(mean if deviation is None else rf"{mean} {{\scriptsize$\pm${deviation}}}")
-        lines.append(" & ".join([tex(label), *cells]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+        mark = "$^*$" if summary["still_improving"][summary["entries"][number]] else ""
+        lines.append(" & ".join([tex(label) + mark, *cells]) + r" \\")
+    said = [f"% {note}" for note in notes(summary)]
+    return "\n".join([*said, *lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
 def tex(text: str) -> str:

@@ -17,10 +17,17 @@ MANY = 3  # sentences that still read as a paragraph
 
 def does_it_help(summary: Mapping[str, Any]) -> str:
     """Return what each other entry gains or loses against the first: a paragraph, or a list."""
-    sentences = [sentence(summary, number) for number in range(1, len(summary["entries"]))]
+    sentences = each_loss(summary)
     if len(sentences) > MANY:
         return overall(summary) + "\n\n" + "\n".join(f"- {one}" for one in sentences)
     return " ".join([overall(summary), *sentences])
+
+
+def each_loss(summary: Mapping[str, Any]) -> list[str]:
+    """Return a sentence on every entry but the first; nothing where one seed cannot tell."""
+    if summary["seeds"] < 2:
+        return []
+    return [sentence(summary, number) for number in range(1, len(summary["entries"]))]
 
 
 def overall(summary: Mapping[str, Any]) -> str:
@@ -97,4 +104,4 @@ def levels(summary: Mapping[str, Any], number: int) -> str:
     change, level = max(changes, key=lambda one: abs(one[0]))
     if abs(change) < 0.01:
         return ""
-    return f", most at level {level} ({100 * change:+.1f} points of accuracy)"
+    return f"; its accuracy changes most at level {level} ({100 * change:+.1f} points)"

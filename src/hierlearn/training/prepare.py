@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 
 from hierlearn.datasets.preprocessing import NumericPreprocessor, TextPreprocessor
 from hierlearn.datasets.row_groups import RowGroups
-from hierlearn.errors import DataError, HierlearnError
+from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.labels import Labels
 from hierlearn.models import MODELS
 from hierlearn.training.model import Model
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.nodes import Label
     from hierlearn.losses import Loss
     from hierlearn.models.network import Network
+
+NOT_ASKED = ("inputs", "outputs", "members")  # what the data and the seeds decide of a network
 
 
 @dataclass(frozen=True)
@@ -207,11 +210,16 @@ def make_network(
 ) -> Network:
     """Make a network of MODELS, its weights drawn by seed, its bias at the priors if asked for."""
     members = settings.seeds if settings.seeds > 1 else None
+    taken = [one for one in signature(MODELS[name]).parameters if one not in NOT_ASKED]
+    for option in options:
+        if option not in taken:
+            raise HierlearnError(unknown_name(f"option of network {name}", option, taken))
     try:
         with torch.random.fork_rng(devices=[]):  # its weights are drawn by seed below
             network = MODELS[name](inputs, len(labels.hierarchy), members=members, **options)
-    except TypeError as error:
-        raise HierlearnError(f"network {name!r}: {str(error).split('() ')[-1]}") from None
+    except TypeError:
+        asked = ", ".join(f"{option}={value!r}" for option, value in options.items())
+        raise HierlearnError(f"network {name} cannot be made with {asked}") from None
     network.draw_weights(
         [generator(settings.seed + number, "weights") for number in range(settings.seeds)]
     )

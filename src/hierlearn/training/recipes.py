@@ -118,8 +118,8 @@ def build_loss(name: str, hierarchy: Hierarchy, terminals: Sequence[int], **opti
         options["link"] = SoftmaxLink(hierarchy, list(terminals))
     try:
         return make(hierarchy, **options)
-    except TypeError as error:
-        raise HierlearnError(f"loss {name} does not take {asked}: {error}") from None
+    except TypeError:
+        raise HierlearnError(f"loss {name} cannot be made with {asked}") from None
 
 
 def build_link(name: str, hierarchy: Hierarchy, terminals: Sequence[int]) -> Link:

@@ -72,12 +72,13 @@ class Rows:
         return x, self.targets(index), self.mask(index)
 
     def order(self, seeds: list[int], epoch: int) -> Tensor:
-        """Return (M, N) the order in which the model of each seed reads the rows in an epoch.
+        """Return (M, N) the order in which the model of each seed reads the rows in an epoch."""
+        return epoch_order(seeds, len(self), epoch)
 
-        It lies where the rows are, so that no step has to send its part there.
-        """
-        order = epoch_order(seeds, len(self), epoch)
-        return order if self._targets is None else order.to(self.device)
+    @property
+    def at_hand(self) -> bool:
+        """Whether inputs and targets live on the device as a whole."""
+        return self._targets is not None
 
     def digest(self) -> str:
         """Return a checksum by which a training that goes on knows its rows again."""

@@ -175,6 +175,8 @@ class Trainer:
         """Go through the rows once, or through what is left of an epoch."""
         number = self.epoch
         order = self.rows.order(self.seeds, number)
+        if self.rows.at_hand:  # sent once, not a part a step
+            order = order.to(self.rows.device)
         if not self._is_stacked:
             order = order[0]
         self.network.train()
