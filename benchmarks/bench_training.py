@@ -52,6 +52,7 @@ def trainer(dataset: Dataset, loss: str, seeds: int = 1) -> Trainer:
         ready.rows,
         ready.decision.settings,
         link=ready.model.link,
+        alike=True,
     )
 
 

@@ -16,7 +16,9 @@ def test_it_times_the_losses_beside_cross_entropy(call):
     assert [name for name, _, _ in rows] == ["bce of torch", "hcl", "hcl-hier", "hcl-cl"]
     assert rows[0][2] == "1.00"
     for _, milliseconds, ratio in rows:
-        assert float(ratio) == pytest.approx(float(milliseconds) / float(rows[0][1]), abs=0.06)
+        assert float(ratio) == pytest.approx(
+            float(milliseconds) / float(rows[0][1]), rel=0.05, abs=0.06
+        )
 
 
 def test_it_takes_a_taxonomy_and_names_of_losses(call, tmp_path):

@@ -61,8 +61,8 @@ def test_the_table_shows_what_the_figures_are_and_bold_what_is_better():
     assert lines[0] == "## Label noise"
     assert lines[2].startswith("| | terminal-accuracy ↑ at 0 % | terminal-accuracy ↑ at 40 % |")
     rows = {line.split(" | ")[0].strip("| "): line for line in lines[4:8]}
-    assert "| **76.7** ± 2.1 |" in rows["Firm"]  # accuracy
-    assert "| **0.700** ± 0.062 |" in rows["Firm"]  # distance
+    assert "| **76.7** ± 1.6 |" in rows["Firm"]  # accuracy
+    assert "| **0.700** ± 0.048 |" in rows["Firm"]  # distance
     assert "**" not in rows["Flat"] + rows["Weak"] + rows["Like"]
     assert "Bold: better than Flat at that rate with p < 0.05" in lines[-1]
     assert as_markdown(summary(seeds=1)).endswith("One seed: no spread, no test.\n")
