@@ -62,7 +62,7 @@ def selection_map(shares: NDArray[np.uint8], hierarchy: Hierarchy) -> str:
         middle = max((y + end) / 2 + 4, free)
         if middle <= foot + 4:
             lines.append(
-                f'<text x="{LEFT - 6}" y="{middle:.1f}" class="value">level {number}</text>'
+                f'<text x="{WIDTH - RIGHT + 6}" y="{middle:.1f}" class="name">level {number}</text>'
             )
             free = middle + 12
         begin += len(block)
