@@ -2,9 +2,10 @@
 
 import pytest
 
+from hierlearn.cli.compare import LOSSES as LOSSES_OF_COMPARE
 from hierlearn.errors import HierlearnError
 from hierlearn.losses import LOSSES
-from hierlearn.studies.entries import USUAL, parse_entries, parse_entry
+from hierlearn.studies.entries import parse_entries, parse_entry
 from hierlearn.training.recipes import RECIPES
 
 
@@ -19,7 +20,7 @@ def test_losses_options_and_recipes():
     }
     assert entry.label == "hcl (link softmax, scope ancestors, floor 0.3, curriculum None)"
     assert parse_entry("recipe:max").plan() == {"recipe": "max"}
-    assert len(parse_entries(USUAL)) == 8
+    assert len(parse_entries(LOSSES_OF_COMPARE.split(","))) == 8
 
 
 def test_file_names_are_safe_and_differ():

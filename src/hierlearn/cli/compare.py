@@ -97,8 +97,9 @@ def compare(
     from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_dataset, split_names
     from hierlearn.errors import quoted
+    from hierlearn.reports.sections import plural
     from hierlearn.studies.entries import parse_entries
-    from hierlearn.studies.splits import with_test_rows
+    from hierlearn.studies.splits import untaught_classes, with_test_rows
 
     if data is None:
         data, set = "icd10cm", ["size=small", *(set or [])]
@@ -114,13 +115,13 @@ def compare(
     print_plain(
         console,
         f"{dataset.name}: {len(dataset):,} rows, {len(dataset.hierarchy):,} classes; "
-        f"{counted(len(entries), 'loss', 'losses')}, {counted(seeds, 'seed', 'seeds')} each{made}",
+        f"{plural(len(entries), 'loss', 'losses')}, {plural(seeds, 'seed')} each{made}",
     )
     untaught = untaught_classes(dataset)
     if untaught:
         print_plain(
             console,
-            f"{counted(len(untaught), 'class', 'classes')} of test rows without a training row, "
+            f"{plural(len(untaught), 'class', 'classes')} of test rows without a training row, "
             f"which nothing can learn: {quoted(untaught, most=3)}",
         )
     study = run(
@@ -132,26 +133,6 @@ def compare(
         wanted,
     )
     finish(console, study)
-
-
-def counted(count: int, one: str, more: str) -> str:
-    """Write a count with its word."""
-    return f"{count:,} {one if count == 1 else more}"
-
-
-def untaught_classes(dataset: Dataset) -> list[str]:
-    """Return the classes that occur in the test rows and in no other."""
-    import numpy as np
-
-    from hierlearn.labels import Labels
-
-    rows = dataset.splits["test"]
-    rest = np.setdiff1d(np.arange(len(dataset)), rows)
-    tested, taught = (
-        set(Labels([dataset.labels[row] for row in part], dataset.hierarchy).closed[1].tolist())
-        for part in (rows, rest)
-    )
-    return [dataset.hierarchy.names[number] for number in sorted(tested - taught)]
 
 
 def settings_of(given: dict[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,6 @@ from hierlearn.training.recipes import RECIPES, find_recipe
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-USUAL = ("bce", "focal", "hxe", "soft-labels", "mcloss", "hcl-hier", "hcl-paper", "hcl")
-
 
 @dataclass(frozen=True)
 class Entry:

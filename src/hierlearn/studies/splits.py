@@ -1,4 +1,4 @@
-"""Splits for a study: rows to judge on, where the dataset names none."""
+"""Splits for a study: rows to judge on where the dataset names none, and what only they hold."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from hierlearn.errors import HierlearnError, quoted
+from hierlearn.labels import Labels
 from hierlearn.training.seeds import generator
 
 if TYPE_CHECKING:
@@ -47,3 +48,14 @@ def with_test_rows(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, 
         "train": np.sort(rows[order[count:]]),
     }
     return replace(dataset, splits=splits), f"; {count:,} rows set aside to judge on"
+
+
+def untaught_classes(dataset: Dataset) -> list[str]:
+    """Return the classes that occur in the rows of the split "test" and in no other."""
+    rows = dataset.splits["test"]
+    rest = np.setdiff1d(np.arange(len(dataset)), rows)
+    tested, taught = (
+        set(Labels([dataset.labels[row] for row in part], dataset.hierarchy).closed[1].tolist())
+        for part in (rows, rest)
+    )
+    return [dataset.hierarchy.names[number] for number in sorted(tested - taught)]
