@@ -1,8 +1,8 @@
 """An orientation figure for ICD-10-CM: the nearest description by TF-IDF, without any learning.
 
 Every inclusion term gets the category of the description with the largest cosine similarity; ties
-go to the first. All descriptions serve as neighbours, those of the validation split too. The
-vectorisers are compared on the test rows themselves, so that the best of them is a little
+go to the first. All descriptions serve as neighbors, those of the validation split too. The
+vectorizers are compared on the test rows themselves, so that the best of them is a little
 flattered. Writes benchmarks/results/icd10cm_knn.json. Run:
 
     python benchmarks/bench_icd10cm_knn.py
@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from hierlearn.datasets.icd10cm import load_icd10cm
-from hierlearn.datasets.preprocessing import TextPreprocessor
+from hierlearn.features.preprocessing import TextPreprocessor
 from machine import write
 
 CHUNK = 256  # test rows compared at a time; 256 x 98,186 similarities take 100 MB
@@ -37,8 +37,8 @@ VECTORIZERS: dict[str, Any] = {
 }
 
 
-def nearest(vectorizer: Any, neighbours: list[str], texts: list[str]) -> np.ndarray:
-    known = vectorizer.fit_transform(neighbours).T.tocsr()
+def nearest(vectorizer: Any, neighbors: list[str], texts: list[str]) -> np.ndarray:
+    known = vectorizer.fit_transform(neighbors).T.tocsr()
     asked = vectorizer.transform(texts)
     return np.concatenate(
         [
@@ -77,7 +77,7 @@ def main() -> None:
         "dataset": {
             "source": dataset.source,
             "classes": len(dataset.hierarchy),
-            "neighbours": len(dataset) - len(test),
+            "neighbors": len(dataset) - len(test),
             "test": len(test),
             "loading_seconds": round(seconds, 2),
         },

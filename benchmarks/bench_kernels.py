@@ -20,7 +20,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from bench_losses import tree
 from hierlearn.losses import HCLLoss
-from hierlearn.losses.linear_hcl import LinearHCLLoss
+from hierlearn.losses.hcl.linear import LinearHCLLoss
 from machine import write
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from hierlearn.studies.noise_figures import MAIN, TITLES, table
-from hierlearn.studies.noise_words import what_noise_does
+from hierlearn.studies.noise_verdict import what_noise_does
 from machine import RESULTS, machine
 
 KEPT = (
-    *("noise_seed", "settings", "network", "valid_share", "machine", "versions"),
+    *("noise_seed", "settings", "network", "valid_fraction", "machine", "versions"),
     *("entries", "labels", "seeds", "kinds", "rates", "spoiled"),
     *("still_improving", "metrics", "directions", "level"),
 )

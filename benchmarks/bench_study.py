@@ -15,7 +15,7 @@ from typing import Any
 
 from hierlearn.studies import paper
 from hierlearn.studies.study import Study
-from hierlearn.studies.summary import summarise
+from hierlearn.studies.summary import summarize
 from hierlearn.studies.tables import as_markdown
 from machine import RESULTS, machine
 
@@ -25,7 +25,7 @@ KEPT = ("entries", "labels", "missing", "metrics", "directions", "level", "seeds
 def compact(folder: Path) -> dict[str, Any]:
     """Return the figures of a study, rounded, without single seeds."""
     study = Study.open(folder)
-    summary = summarise(study)
+    summary = summarize(study)
     figures = {
         metric: [
             {name: short(value) for name, value in figure.items() if name != "values"}

@@ -21,8 +21,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from hierlearn.datasets import Dataset, load_dataset
 from hierlearn.errors import HierlearnError
+from hierlearn.pipeline.prepare import prepare
 from hierlearn.training import Plan
-from hierlearn.training.prepare import prepare
 from hierlearn.training.trainer import Trainer
 from machine import write
 
@@ -44,7 +44,7 @@ def diatoms() -> tuple[Dataset, str]:
 
 def trainer(dataset: Dataset, loss: str, seeds: int = 1) -> Trainer:
     """Return a trainer of many epochs, of which each call of train_epoch does one."""
-    settings = {"epochs": 1000, "seeds": seeds, "batch_size": BATCH, "device": "cpu"}
+    settings = {"epochs": 1000, "ensemble_size": seeds, "batch_size": BATCH, "device": "cpu"}
     ready = prepare(dataset, Plan(loss=loss, settings=settings), CPU)
     return Trainer(
         ready.model.network,
@@ -108,7 +108,7 @@ def stacked(dataset: Dataset, rounds: int) -> dict[str, Any]:
     """Time an epoch of ten models at once beside one."""
     found = {}
     for loss in ("bce", "hcl"):
-        one, ten = trainer(dataset, loss), trainer(dataset, loss, seeds=10)
+        one, ten = trainer(dataset, loss), trainer(dataset, loss, ensemble_size=10)
         pair = in_turn({"one": one.train_epoch, "ten": ten.train_epoch}, rounds)
         found[loss] = {
             "milliseconds": {name: round(1e3 * value, 2) for name, value in pair.items()},

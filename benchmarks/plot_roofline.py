@@ -43,13 +43,13 @@ def main() -> None:
         textcoords="offset points",
         fontsize=8,
     )
-    for name, (label, colour, marker, style) in LINES.items():
+    for name, (label, color, marker, style) in LINES.items():
         times = [figures["shapes"][shape]["milliseconds"][name] for shape in order]
         axes.plot(
             [sizes[shape] for shape in order],
             times,
             label=label,
-            color=colour,
+            color=color,
             marker=marker,
             ls=style,
             ms=5,

@@ -147,7 +147,7 @@ def label_rows(size, max_rows=6):
 
 
 @st.composite
-def labelled(draw, max_size=12):
+def labeled(draw, max_size=12):
     """Return a taxonomy and rows of labels, as numbers of its nodes."""
     taxonomy = draw(taxonomies(max_size))
     return taxonomy, draw(label_rows(len(taxonomy)))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hierlearn.studies.noise_figures import MAIN, table
-from hierlearn.studies.noise_words import what_noise_does
+from hierlearn.studies.noise_verdict import what_noise_does
 
 REPO = Path(__file__).parents[1]
 STUDIES = json.loads((REPO / "benchmarks" / "results" / "noise.json").read_text())["studies"]

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from hierlearn.decoding import DECODERS
     from hierlearn.errors import HierlearnError
     from hierlearn.estimator import HierarchicalClassifier
-    from hierlearn.hierarchy import Hierarchy
-    from hierlearn.labels import Labels
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.hierarchy.labels import Labels
     from hierlearn.links import LINKS
     from hierlearn.losses import LOSSES, HCLLoss
     from hierlearn.metrics import METRICS
@@ -32,7 +32,8 @@ _HOMES = {
     "LINKS": "hierlearn.links",
     "LOSSES": "hierlearn.losses",
     "METRICS": "hierlearn.metrics",
-    "Labels": "hierlearn.labels",
+    "LabelSpace": "hierlearn.hierarchy",
+    "Labels": "hierlearn.hierarchy.labels",
     "load_dataset": "hierlearn.datasets",
 }
 
@@ -47,6 +48,7 @@ __all__ = [
     "HierarchicalClassifier",
     "Hierarchy",
     "HierlearnError",
+    "LabelSpace",
     "Labels",
     "load_dataset",
 ]

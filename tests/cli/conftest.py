@@ -64,7 +64,8 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     (folder / "rows.csv").write_text("\n".join([HEADER, *table_lines()]) + "\n")
     from hierlearn.datasets import read_table
-    from hierlearn.training import Plan, train
+    from hierlearn.pipeline import train
+    from hierlearn.training import Plan
 
     dataset = read_table(folder / "rows.csv", label="class", split="part")
     settings = {"epochs": 8, "batch_size": 16, "learning_rate": 0.05}

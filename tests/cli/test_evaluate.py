@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from hierlearn.datasets import read_table
-from hierlearn.training import Model
-from hierlearn.training import evaluate as measure
+from hierlearn.pipeline import Pipeline
+from hierlearn.pipeline import evaluate as measure
 
 
 def test_the_columns_and_the_test_rows_are_those_of_the_training(trained, call, tmp_path):
@@ -16,7 +16,7 @@ def test_the_columns_and_the_test_rows_are_those_of_the_training(trained, call, 
     assert "wrote figures.json" in said
     facts = json.loads((tmp_path / "figures.json").read_text())
     dataset = read_table(trained.parent / "rows.csv", label="class", split="part")
-    wanted = measure(Model.load(trained), dataset.split("test"))
+    wanted = measure(Pipeline.load(trained), dataset.split("test"))
     assert facts["metrics"] == wanted
     assert (facts["rows"], facts["count"]) == ("test", 20)
     assert f"{wanted['au-prc']:.4f}" in said
@@ -58,7 +58,7 @@ def test_a_figure_that_is_not_defined_is_left_empty(trained, call, tmp_path):
         ("no rows.csv", "no is no folder with a model in it"),
         ("MODEL absent.csv", "absent.csv: no such file"),
         ("MODEL icd10", "unknown dataset 'icd10'; did you mean 'icd10cm'"),
-        ("MODEL synthetic --set rows=30", "the rows are labelled by another hierarchy"),
+        ("MODEL synthetic --set rows=30", "the rows are labeled by another hierarchy"),
         ("MODEL rows.csv --metrics hit@9", "unknown metric 'hit@9'; did you mean"),
         ("MODEL rows.csv --metrics ,", "no metric is named; name at least one"),
         ("MODEL rows.csv --rows dev", "unknown split 'dev'; known: all, test, train, valid"),
@@ -69,7 +69,7 @@ def test_a_figure_that_is_not_defined_is_left_empty(trained, call, tmp_path):
         ("MODEL bad.csv", "bad.csv, line 2: unknown label 'dgo'; did you mean 'dog'"),
         ("MODEL less.csv", "less.csv: unknown column 'b'"),
         ("MODEL rows.csv -o rows.csv", "rows.csv exists; pass --force to replace it"),
-        ("MODEL rows.csv --hierarchy other.txt", "the rows are labelled by another hierarchy"),
+        ("MODEL rows.csv --hierarchy other.txt", "the rows are labeled by another hierarchy"),
         ("MODEL rows.csv --device tpu9", "'tpu9' is no device; use auto, cpu or cuda"),
     ],
 )

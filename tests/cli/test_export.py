@@ -8,7 +8,7 @@ import pytest
 
 from hierlearn import Hierarchy
 from hierlearn.datasets import read_table
-from hierlearn.training import Model
+from hierlearn.pipeline import Pipeline
 
 
 def test_the_graph_runs_on_the_raw_rows_of_the_table(trained, call, tmp_path):
@@ -19,7 +19,7 @@ def test_the_graph_runs_on_the_raw_rows_of_the_table(trained, call, tmp_path):
     dataset = read_table(trained.parent / "rows.csv", label="class", features=names)
     session = onnxruntime.InferenceSession(tmp_path / "onnx" / "model.onnx")
     (found,) = session.run(["probabilities"], {"inputs": dataset.inputs})
-    model = Model.load(trained)
+    model = Pipeline.load(trained)
     np.testing.assert_allclose(found, model.probabilities(dataset.inputs).numpy(), atol=1e-5)
     assert Hierarchy.read(tmp_path / "onnx" / "hierarchy.json") == model.hierarchy
 

@@ -15,8 +15,8 @@ import pytest
 
 from hierlearn.datasets import read_table
 from hierlearn.decoding import risk_threshold
-from hierlearn.training import Model
-from hierlearn.training.predict import NAMES, answers
+from hierlearn.pipeline import Pipeline
+from hierlearn.pipeline.predict import NAMES, answers
 
 STATUS = Path("/proc/self/status")
 
@@ -28,7 +28,7 @@ def written(path):
 
 def wanted(trained, name=None, **options):
     dataset = read_table(trained.parent / "rows.csv", label="class", split="part")
-    model = Model.load(trained)
+    model = Pipeline.load(trained)
     return answers(model.probabilities(dataset.inputs), model.make_decoder(name, **options), model)
 
 
@@ -86,7 +86,7 @@ def test_the_promise_on_errors_is_kept_on_the_calibration_rows(trained, rows, ca
     line = f"predict {trained} new.csv -o out.csv --risk 0.1 --calibrate {data}"
     said = call(f"{line} --calibrate-rows all")
     dataset = read_table(data, label="class", split="part")
-    model = Model.load(trained)
+    model = Pipeline.load(trained)
     targets = model.hierarchy.encode(dataset.labels)
     threshold = risk_threshold(model.probabilities(dataset.inputs), targets, model.hierarchy, 0.1)
     assert f"decoder stop at threshold {threshold:.4g}, found" in said
@@ -126,7 +126,7 @@ def test_the_promise_on_errors_is_kept_on_the_calibration_rows(trained, rows, ca
             "new.csv -o out.csv --decoder stop --threshold 0.1 --decoder-option threshold=0.2",
             "--threshold is given twice; leave it out of --decoder-option",
         ),
-        ("new.csv -o out.csv --risk 0.1", "--risk needs --calibrate DATA: labelled rows that were"),
+        ("new.csv -o out.csv --risk 0.1", "--risk needs --calibrate DATA: labeled rows that were"),
         ("new.csv -o out.csv --calibrate rows.csv", "--calibrate goes with --risk"),
         (
             "new.csv -o out.csv --risk 0.1 --calibrate rows.csv",
@@ -150,7 +150,7 @@ def test_the_promise_on_errors_is_kept_on_the_calibration_rows(trained, rows, ca
         ),
         (
             "new.csv -o out.csv --risk 0.1 --calibrate synthetic --calibrate-rows valid",
-            "the rows are labelled by another hierarchy",
+            "the rows are labeled by another hierarchy",
         ),
         ("new.csv -o out.csv --rows test", "new.csv is a file and does not take --rows"),
         (

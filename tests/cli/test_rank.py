@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from studies.ranked import studies
+from studies.rank_studies import studies
 
 LOSSES = ("bce", "hxe", "hcl")
 TABLE = [[0.1, 0.5, 0.9], [0.2, 0.6, 0.7], [0.3, 0.2, 0.8]]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hierlearn import Hierarchy
-from reports.by_hand import study as study_by_hand
+from reports.handmade_study import study as study_by_hand
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ import pytest
 import torch
 import yaml
 
-from hierlearn.training import Model
+from hierlearn.pipeline import Pipeline
 
 QUICK = "--epochs 4 --batch-size 16 --learning-rate 0.05 --network-option width=8"
 BASE = f"train rows.csv --label class --split part {QUICK}"
 
 
 def weights(folder):
-    return Model.load(folder).network.state_dict()
+    return Pipeline.load(folder).network.state_dict()
 
 
 def same_weights(a, b):
@@ -57,11 +57,11 @@ def test_the_real_command_trains_and_says_so(rows):
 
 
 def test_the_stored_configuration_gives_the_same_model(rows, call):
-    call(f"{BASE} --out one --seed 3 --loss hcl --loss-option floor=0.3 --clip 1")
+    call(f"{BASE} --out one --seed 3 --loss hcl --loss-option floor=0.3 --max-grad-norm 1")
     stored = yaml.safe_load((rows / "one" / "run.yaml").read_text())
     assert stored["data"] == "rows.csv"
     assert stored["loss_option"] == {"floor": 0.3}
-    assert (stored["seed"], stored["clip"], stored["schedule"]) == (3, 1.0, "cosine")
+    assert (stored["seed"], stored["max_grad_norm"], stored["schedule"]) == (3, 1.0, "cosine")
     call("train --config one/run.yaml --out two")
     assert same_weights("one", "two")
     assert yaml.safe_load((rows / "two" / "run.yaml").read_text()) == {**stored, "out": "two"}
@@ -136,7 +136,7 @@ def test_a_configuration_that_is_wrong_names_the_key(rows, call, content, messag
         ),
         (f"{BASE} --out m --recipe papr", "unknown recipe 'papr'; did you mean 'paper'"),
         (f"{BASE} --out m --link soft", "unknown link 'soft'"),
-        (f"{BASE} --out m --below none", "none"),
+        (f"{BASE} --out m --unlabeled-descendants none", "none"),
         (f"{BASE} --out m --epochs 0", "epochs must be at least 1, not 0"),
         (f"{BASE} --out m --metric hit", "unknown metric 'hit'"),
         (f"{BASE} --out m --device tpu9", "'tpu9' is no device"),
@@ -150,7 +150,10 @@ def test_a_configuration_that_is_wrong_names_the_key(rows, call, content, messag
             "train rows.csv --label class --features a --out m --patience 2",
             "early stopping (patience) needs val",
         ),
-        ("train rows.csv --label class --out m --valid-share 1", "valid_share must lie in [0, 1)"),
+        (
+            "train rows.csv --label class --out m --valid-fraction 1",
+            "valid_fraction must lie in [0, 1)",
+        ),
         ("train rows.csv --label class --out rows.csv", "rows.csv is a file; name a folder"),
         ("train rows.csv --label class --out . ", "pass --force"),
         ("train rows.csv --label class --out . --force", ". holds no model, so it is not replaced"),
@@ -175,7 +178,7 @@ def test_a_model_is_replaced_only_when_asked_and_only_by_one_that_begins(rows, c
 
 
 def test_going_on_from_a_checkpoint_ends_in_the_same_weights(rows, call):
-    call(f"{BASE} --out whole --keep 100 --checkpoint-every 3")
+    call(f"{BASE} --out whole --keep-checkpoints 100 --checkpoint-every 3")
     shutil.copytree("whole", "cut")
     for name in ("config.json", "model.safetensors", "hierarchy.json", "README.md"):
         (rows / "cut" / name).unlink()
@@ -202,11 +205,11 @@ def test_texts_and_named_datasets(rows, call):
     (rows / "t.csv").write_text(
         "words,y\n" + "red round thing,fruit/apple\nblue flat thing,tool\n" * 10
     )
-    said = call("train t.csv --label y --text words --out texts --epochs 2 --valid-share 0.2")
+    said = call("train t.csv --label y --text words --out texts --epochs 2 --valid-fraction 0.2")
     assert "t: 20 texts, 3 classes in 2 levels, a tree" in said
     assert "┃ metric" in said
     assert json.loads((rows / "texts" / "config.json").read_text())["columns"]["text"] == "words"
-    said = call("train synthetic --set rows=60 --out syn --epochs 1 --seeds 2")
+    said = call("train synthetic --set rows=60 --out syn --epochs 1 --ensemble-size 2")
     assert "synthetic: 60 rows" in said
     stored = yaml.safe_load((rows / "syn" / "run.yaml").read_text())
     assert stored["set"] == ["rows=60"]
@@ -247,4 +250,4 @@ def test_under_torchrun_one_process_prints_and_writes(rows):
     assert done.stdout.count("wrote model") == 1
     log = (rows / "model" / "log.jsonl").read_text().splitlines()
     assert [json.loads(line)["epoch"] for line in log] == [1, 2]
-    assert Model.load(rows / "model").config["training"]["steps"] == 10
+    assert Pipeline.load(rows / "model").config["training"]["steps"] == 10

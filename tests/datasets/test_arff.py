@@ -12,7 +12,7 @@ from hierlearn.errors import DataError, HierarchyError, HierlearnError
 TREE = """% a comment
 @relation 'small set'
 @ATTRIBUTE width numeric
-@attribute 'the colour' {red, 'light blue', "gr,een"}
+@attribute 'the color' {red, 'light blue', "gr,een"}
 @Attribute height REAL
 @attribute class hierarchical a,a/b,a/b/c,d,d/e
 
@@ -43,9 +43,9 @@ def test_tree_form(tmp_path):
     data = read_arff(write(tmp_path, TREE))
     assert data.feature_names == (
         "width",
-        "the colour=red",
-        "the colour=light blue",
-        "the colour=gr,een",
+        "the color=red",
+        "the color=light blue",
+        "the color=gr,een",
         "height",
     )
     nan = np.nan

@@ -32,7 +32,7 @@ WITH_CHECKSUM = ["diatoms", "imclef07d", "cellcycle_fun", "cellcycle_go"]
 
 HEADER = """@RELATION tiny
 @ATTRIBUTE width numeric
-@ATTRIBUTE colour {red,green}
+@ATTRIBUTE color {red,green}
 @ATTRIBUTE class hierarchical 1,1/1,1/2,2
 @DATA
 """

@@ -5,15 +5,15 @@ import pytest
 
 from hierlearn import Hierarchy
 from hierlearn.datasets import Dataset, make_synthetic, with_hierarchy_noise
-from hierlearn.datasets.noise import spoil_hierarchy
-from hierlearn.labels import Labels
+from hierlearn.datasets.noise import corrupt_hierarchy
+from hierlearn.hierarchy.labels import Labels
 
 
 @pytest.mark.parametrize("dag", [0.0, 0.4])
 @pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
 def test_every_spoiled_class_leads_back_to_its_own(dag, rate):
     clean = make_synthetic(rows=60, fan_out=4, dag=dag, labels_per_row=3)
-    noisy, numbers = spoil_hierarchy(clean, rate, seed=3)
+    noisy, numbers = corrupt_hierarchy(clean, rate, seed=3)
     assert sorted(numbers.tolist()) == list(range(len(clean.hierarchy)))
     for one, number in enumerate(numbers.tolist()):  # the bare names of this one are unique
         assert noisy.hierarchy.bare_names[one] == clean.hierarchy.bare_names[number]
@@ -29,7 +29,7 @@ def test_rows_lead_back_to_their_own_class_where_names_repeat():
     data = Dataset(np.zeros((len(h), 1), np.float32), [[name] for name in h.names], h)
     numbers_moved = 0
     for seed in range(5):
-        noisy, numbers = spoil_hierarchy(data, 0.6, seed)
+        noisy, numbers = corrupt_hierarchy(data, 0.6, seed)
         found = Labels(noisy.labels, noisy.hierarchy).annotated[1]
         assert numbers[found].tolist() == list(range(len(h)))
         numbers_moved += found.tolist() != list(range(len(h)))
@@ -41,7 +41,7 @@ def test_where_names_repeat_the_whole_share_moves_and_siblings_differ():
     h = Hierarchy.from_paths([f"{top}/{name}" for top in "abc" for name in "012"])
     data = Dataset(np.zeros((len(h), 1), np.float32), [[name] for name in h.names], h)
     for rate in (0.5, 1.0):
-        noisy, numbers = spoil_hierarchy(data, rate, seed=1)
+        noisy, numbers = corrupt_hierarchy(data, rate, seed=1)
         true = [h.parents(number)[0] for number in range(3, len(h))]
         place = np.argsort(numbers)  # clean number -> noisy
         found = [numbers[noisy.hierarchy.parents(place[number])[0]] for number in range(3, len(h))]
@@ -53,13 +53,13 @@ def test_where_names_repeat_the_whole_share_moves_and_siblings_differ():
 def test_an_only_parent_keeps_its_children():
     h = Hierarchy.from_paths(["a/b", "a/c"])
     data = Dataset(np.zeros((1, 1), np.float32), [["c"]], h)
-    assert spoil_hierarchy(data, 1.0)[0].hierarchy == h
+    assert corrupt_hierarchy(data, 1.0)[0].hierarchy == h
 
 
 def test_ancestors_among_the_labels_do_not_become_labels_of_their_own():
     h = Hierarchy.from_paths([f"{top}/{top}{name}" for top in "ab" for name in "xyz"])
     data = Dataset(np.zeros((1, 1), np.float32), [["a", "a/ax"]], h)
-    noisy, numbers = spoil_hierarchy(data, 1.0)
+    noisy, numbers = corrupt_hierarchy(data, 1.0)
     (label,) = noisy.labels[0]
     assert label == "b/ax"
     assert h.names[numbers[noisy.hierarchy.names.index(label)]] == "a/ax"

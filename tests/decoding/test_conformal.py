@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from decoding.cases import random_case
+from decoding.probability_cases import random_case
 from hierlearn import Hierarchy
 from hierlearn.decoding import ConformalSets, chunks
 from hierlearn.decoding.edges import most_specific, topmost
@@ -107,7 +107,7 @@ def test_calibrating_keeps_the_options():
 def test_arguments_that_do_not_fit(chunk, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", chunk)
     p, targets = probabilities(30), TREE.encode([["a/e"]] * 29 + [[]])
-    with pytest.raises(HierlearnError, match="row 29 has no label; calibrate on labelled rows"):
+    with pytest.raises(HierlearnError, match="row 29 has no label; calibrate on labeled rows"):
         ConformalSets(TREE).calibrate(p, targets, 0.1)
     with pytest.raises(
         HierlearnError, match=r"alpha = 0\.1 needs at least 9 calibration rows, but"

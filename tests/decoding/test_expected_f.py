@@ -9,7 +9,7 @@ from hierlearn import Hierarchy
 from hierlearn.decoding import ExpectedF, expected_f, size_search, terminal_mass
 from hierlearn.errors import HierlearnError
 from hierlearn.links import SoftmaxLink
-from losses.batches import random_hierarchy
+from losses.random_batches import random_hierarchy
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from decoding.cases import random_case
+from decoding.probability_cases import random_case
 from hierlearn import Hierarchy
 from hierlearn.decoding import terminal_mass
 from hierlearn.errors import HierlearnError

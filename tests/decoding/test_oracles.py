@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 
-from decoding.cases import random_case, some_terminals
+from decoding.probability_cases import random_case, some_terminals
 from hierlearn.decoding import (
     DECODERS,
     Argmax,
@@ -180,13 +180,13 @@ def test_only_allowed_classes(name, seed):
 
 
 @seeds
-def test_renormalised(seed):
+def test_renormalized(seed):
     case = random_case(seed, dag=is_dag(seed))
     rng = random.Random(seed)
     allowed = rng.sample(range(len(case.hierarchy)), rng.randint(1, min(3, len(case.hierarchy))))
-    found = Subset(case.hierarchy, allowed).renormalised(case.p)
+    found = Subset(case.hierarchy, allowed).renormalized(case.p)
     expected = [
-        [float(x) for x in reference.renormalised(row, case.parents, allowed)]
+        [float(x) for x in reference.renormalized(row, case.parents, allowed)]
         for row in case.fractions
     ]
     torch.testing.assert_close(found, torch.tensor(expected).to(found), rtol=1e-6, atol=1e-12)
@@ -210,7 +210,7 @@ def test_subset_of_every_decoder(name, seed):
     }.get(name, {})
     subset = Subset(h, allowed, name, **options)
     found = subset(case.p).tolist()
-    rows = subset.renormalised(case.p).tolist()
+    rows = subset.renormalized(case.p).tolist()
     kept = reference.kept_classes(parents, allowed)
     oracle = {**reference.CLASS_DECODERS, **reference.SET_DECODERS}[name]
     nothing = -1 if subset.answers == "class" else [False] * len(h)
@@ -233,7 +233,7 @@ def test_subset_of_expected_f(seed):
     found = Subset(case.hierarchy, allowed, "expected-f")(case.p).tolist()
     best = reference.subset(case.fractions, case.parents, allowed, "expected-f")
     for row, chosen, expected in zip(case.fractions, found, best, strict=True):
-        p = reference.renormalised(row, case.parents, allowed)
+        p = reference.renormalized(row, case.parents, allowed)
         assert_as_good(chosen, expected, p, case)
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from decoding.cases import random_case
+from decoding.probability_cases import random_case
 from hierlearn import Hierarchy
 from hierlearn.decoding import Stop, TopDown, calibration, chunks, risk_threshold
 from hierlearn.errors import HierlearnError

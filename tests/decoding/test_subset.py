@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from decoding.cases import random_case
+from decoding.probability_cases import random_case
 from hierlearn import DECODERS, Hierarchy
 from hierlearn.decoding import Leaf, Stop, Subset, make_decoder
 from hierlearn.errors import HierlearnError, LabelError
@@ -45,7 +45,7 @@ def test_only_kept_classes_are_answered(name, seed):
 
 def test_conditioning_keeps_the_proportions():
     p = probabilities()
-    found = Subset(TREE, ["a/b", "h"]).renormalised(p)
+    found = Subset(TREE, ["a/b", "h"]).renormalized(p)
     b, c, h = (TREE.index(name) for name in ("a/b", "a/b/c", "h"))
     torch.testing.assert_close(found[:, c] / found[:, b], p[:, c] / p[:, b])
     torch.testing.assert_close(found[:, b], p[:, b] / (p[:, b] + p[:, h]))
@@ -70,7 +70,7 @@ def test_names_numbers_and_nested_subsets():
 def test_a_row_without_mass_there():
     p = TREE.encode([["h"], ["f/g"]]).double()
     assert Subset(TREE, ["a", "f"])(p).tolist() == [-1, TREE.index("f")]
-    assert Subset(TREE, ["a", "f"]).renormalised(p)[0].tolist() == [0.0] * 8
+    assert Subset(TREE, ["a", "f"]).renormalized(p)[0].tolist() == [0.0] * 8
     for name in ("coherent", "conformal"):
         sets = Subset(TREE, ["a", "f"], name, threshold=0.0)(p)
         assert sets.any(dim=1).tolist() == [False, True]
@@ -102,4 +102,4 @@ def test_arguments_that_do_not_fit():
     with pytest.raises(HierlearnError, match=re.escape("unknown decoder 'agmax'; did you mean")):
         Subset(TREE, ["a"], "agmax")
     with pytest.raises(HierlearnError, match="row 0: the top classes sum to 3, more than 1; use"):
-        Subset(TREE, ["a"]).renormalised(torch.ones(1, 8))
+        Subset(TREE, ["a"]).renormalized(torch.ones(1, 8))

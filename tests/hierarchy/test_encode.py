@@ -11,10 +11,10 @@ from scipy.sparse import coo_array, csr_array, csr_matrix
 from hierlearn.errors import HierlearnError, LabelError
 from hierlearn.hierarchy import Hierarchy
 from reference import hierarchy as reference
-from strategies import Taxonomy, labelled
+from strategies import Taxonomy, labeled
 
 
-@given(labelled())
+@given(labeled())
 def test_encode_equals_the_reference(drawn):
     taxonomy, rows = drawn
     h, numbers = taxonomy.build()
@@ -24,7 +24,7 @@ def test_encode_equals_the_reference(drawn):
     assert targets[:, numbers].tolist() == reference.encode(taxonomy.parents, rows)
 
 
-@given(labelled())
+@given(labeled())
 def test_names_numbers_and_containers_encode_alike(drawn):
     taxonomy, rows = drawn
     h, _ = taxonomy.build()
@@ -38,7 +38,7 @@ def test_names_numbers_and_containers_encode_alike(drawn):
     assert torch.equal(targets, h.encode([h.closure(row) for row in names]))
 
 
-@given(labelled())
+@given(labeled())
 def test_numbers_encode_like_names(drawn):
     taxonomy, rows = drawn
     # No name of digits alone, which a number could be mistaken for.
@@ -50,7 +50,7 @@ def test_numbers_encode_like_names(drawn):
     assert torch.equal(h.encode([np.array(row, dtype=np.int16) for row in rows]), targets)
 
 
-@given(labelled())
+@given(labeled())
 def test_sparse_equals_dense(drawn):
     taxonomy, rows = drawn
     h, numbers = taxonomy.build()
@@ -65,7 +65,7 @@ def test_sparse_equals_dense(drawn):
     assert h.decode(sparse, terminal=False) == h.decode(h.encode(rows), terminal=False)
 
 
-@given(labelled())
+@given(labeled())
 def test_decode_gives_the_terminal_labels(drawn):
     taxonomy, rows = drawn
     h, numbers = taxonomy.build()

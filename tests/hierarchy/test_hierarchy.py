@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import hierlearn
 from hierlearn.errors import HierarchyError, LabelError
 from hierlearn.hierarchy import Hierarchy
-from strategies import dags, labelled, taxonomies, trees
+from strategies import dags, labeled, taxonomies, trees
 
 
 def same(one, other):
@@ -123,7 +123,7 @@ def test_the_name_of_the_root_makes_no_difference():
 
 
 def test_fingerprints_never_change(small_tree, diamond):
-    # Model files hold them: a new value here makes every saved model a stranger.
+    # Pipeline files hold them: a new value here makes every saved model a stranger.
     tree = "1aeb2a3a7dacc92d410b0f505e1a37af2f7a45017a976210095b9292c043cd87"
     dag = "9dc7127dbbf6bef64ed4c0d76bb6776b5f7a33ec45085e05f9eea42bdaaf633f"
     assert small_tree.fingerprint == tree
@@ -157,7 +157,7 @@ def test_answers_do_not_reach_inside(small_tree, diamond):
         assert Hierarchy.from_json(h.to_json()).fingerprint == before
 
 
-@given(labelled())
+@given(labeled())
 def test_restrict(drawn):
     taxonomy, rows = drawn
     h, numbers = taxonomy.build()
@@ -222,7 +222,7 @@ def test_restrict_refuses(small_tree):
         small_tree.restrict([7])
 
 
-@given(labelled(), st.integers(0, 4))
+@given(labeled(), st.integers(0, 4))
 def test_prune(drawn, least):
     taxonomy, rows = drawn
     h, numbers = taxonomy.build()

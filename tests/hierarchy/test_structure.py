@@ -10,7 +10,7 @@ from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.names import natural_ranks
 from hierlearn.hierarchy.structure import Cycle, arrange, csr_from_pairs, expand_ranges
 from reference import hierarchy as reference
-from strategies import NAMES, dags, labelled, taxonomies, trees
+from strategies import NAMES, dags, labeled, taxonomies, trees
 
 
 def mapped(numbers, nodes):
@@ -103,7 +103,7 @@ def test_parents_lie_at_smaller_levels(taxonomy):
             assert not h.structure.has_edge(c, p)
 
 
-@given(labelled())
+@given(labeled())
 def test_closure(drawn):
     taxonomy, rows = drawn
     h, numbers = taxonomy.build()

@@ -12,7 +12,7 @@ from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError, LabelError
 from hierlearn.hierarchy.propagate import LOG_ZERO
 from hierlearn.links import LINKS, SoftmaxLink
-from losses.batches import random_batch
+from losses.random_batches import random_batch
 from reference.links import log_probabilities
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])

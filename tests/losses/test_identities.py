@@ -8,19 +8,19 @@ from hierlearn import Hierarchy
 from hierlearn.links import SoftmaxLink
 from hierlearn.losses import (
     BCE,
-    HXE,
-    ConditionalSoftmax,
-    CrossEntropy,
-    Focal,
+    BCELoss,
+    CondSoftmaxLoss,
     FocalBase,
+    FocalLoss,
     HCLLoss,
-    LCACost,
-    LeafCrossEntropy,
-    LevelWeighted,
+    HXELoss,
+    LCACostLoss,
+    LeafCELoss,
+    LevelWeightedLoss,
     MCLoss,
-    SoftLabels,
+    SoftLabelsLoss,
 )
-from losses.batches import random_batch
+from losses.random_batches import random_batch
 
 FLAT = Hierarchy.from_paths(list("abcdef"))
 RAGGED = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
@@ -43,7 +43,7 @@ def leaf_batch(rows=6):
 
 def test_on_one_level_hcl_without_curriculum_is_its_base():
     logits, targets, _ = flat_batch()
-    for base, plain in (("bce", CrossEntropy(FLAT)), ("focal", Focal(FLAT))):
+    for base, plain in (("bce", BCELoss(FLAT)), ("focal", FocalLoss(FLAT))):
         found = HCLLoss(FLAT, base=base, curriculum=None)(logits, targets)
         torch.testing.assert_close(found, plain(logits, targets))
 
@@ -53,17 +53,17 @@ def test_cross_entropy_is_torchs_and_takes_soft_targets():
     soft = torch.rand_like(logits)
     for wanted in (targets, soft):
         expected = F.binary_cross_entropy_with_logits(logits, wanted.double())
-        torch.testing.assert_close(CrossEntropy(FLAT)(logits, wanted), expected)
+        torch.testing.assert_close(BCELoss(FLAT)(logits, wanted), expected)
 
 
 def test_on_one_level_the_softmax_losses_are_torchs_cross_entropy():
     logits, targets, numbers = flat_batch()
     expected = F.cross_entropy(logits, numbers)
     for loss in (
-        LeafCrossEntropy(FLAT),
-        ConditionalSoftmax(FLAT),
-        HXE(FLAT, alpha=0.7),
-        SoftLabels(FLAT, beta=800.0),
+        LeafCELoss(FLAT),
+        CondSoftmaxLoss(FLAT),
+        HXELoss(FLAT, alpha=0.7),
+        SoftLabelsLoss(FLAT, beta=800.0),
     ):
         torch.testing.assert_close(loss(logits, targets), expected)
 
@@ -73,14 +73,18 @@ def test_hxe_at_alpha_0_is_leaf_cross_entropy_on_ragged_trees():
     logits, targets, numbers, leaves = leaf_batch()
     place = {int(c): i for i, c in enumerate(leaves)}
     expected = F.cross_entropy(logits[:, leaves], torch.tensor([place[int(c)] for c in numbers]))
-    for loss in (HXE(RAGGED, alpha=0.0), LeafCrossEntropy(RAGGED), SoftLabels(RAGGED, beta=2000.0)):
+    for loss in (
+        HXELoss(RAGGED, alpha=0.0),
+        LeafCELoss(RAGGED),
+        SoftLabelsLoss(RAGGED, beta=2000.0),
+    ):
         torch.testing.assert_close(loss(logits, targets), expected)
 
 
 def test_soft_labels_at_beta_0_ask_for_the_uniform_distribution():
     logits, targets, _, leaves = leaf_batch()
     expected = -logits[:, leaves].log_softmax(dim=1).mean()
-    torch.testing.assert_close(SoftLabels(RAGGED, beta=0.0)(logits, targets), expected)
+    torch.testing.assert_close(SoftLabelsLoss(RAGGED, beta=0.0)(logits, targets), expected)
 
 
 def test_lca_cost_of_certain_answers_is_the_scaled_lca_height():
@@ -89,21 +93,21 @@ def test_lca_cost_of_certain_answers_is_the_scaled_lca_height():
     answers = leaves[torch.randint(0, len(leaves), (30,))]
     logits = 1e4 * F.one_hot(answers, len(RAGGED)).double()
     heights = torch.from_numpy(RAGGED.lca_heights(answers.numpy(), numbers.numpy()))
-    found = LCACost(RAGGED, reduction="none")(logits, targets)
+    found = LCACostLoss(RAGGED, reduction="none")(logits, targets)
     torch.testing.assert_close(found, heights.double() / RAGGED.root_height)
 
 
 def test_focal_at_gamma_0_is_cross_entropy():
     logits, targets, _ = flat_batch()
-    found = Focal(FLAT, alpha=None, gamma=0.0)(logits, targets)
-    torch.testing.assert_close(found, CrossEntropy(FLAT)(logits, targets))
+    found = FocalLoss(FLAT, alpha=None, gamma=0.0)(logits, targets)
+    torch.testing.assert_close(found, BCELoss(FLAT)(logits, targets))
 
 
 def test_level_weights_of_one_are_cross_entropy_and_decay_falls_by_level():
     logits, targets, _, _ = leaf_batch()
-    found = LevelWeighted(RAGGED, decay=1.0)(logits, targets)
-    torch.testing.assert_close(found, CrossEntropy(RAGGED)(logits, targets))
-    weights = LevelWeighted(RAGGED, decay=0.5).class_weights
+    found = LevelWeightedLoss(RAGGED, decay=1.0)(logits, targets)
+    torch.testing.assert_close(found, BCELoss(RAGGED)(logits, targets))
+    weights = LevelWeightedLoss(RAGGED, decay=0.5).class_weights
     assert weights.tolist() == [0.5 ** (level - 1) for level in RAGGED.levels.tolist()]
 
 
@@ -112,11 +116,11 @@ def test_mcloss_is_cross_entropy_where_logits_are_coherent():
     torch.manual_seed(3)
     logits = RAGGED.max_up(torch.randn(len(targets), len(RAGGED), dtype=torch.float64))
     negative = MCLoss(RAGGED, reduction="none")(logits, targets)
-    plain = CrossEntropy(RAGGED, reduction="none")(logits, targets)
+    plain = BCELoss(RAGGED, reduction="none")(logits, targets)
     torch.testing.assert_close(negative[~targets], plain[~targets])
     flat_logits, flat_targets, _ = flat_batch()
     torch.testing.assert_close(
-        MCLoss(FLAT)(flat_logits, flat_targets), CrossEntropy(FLAT)(flat_logits, flat_targets)
+        MCLoss(FLAT)(flat_logits, flat_targets), BCELoss(FLAT)(flat_logits, flat_targets)
     )
 
 
@@ -142,7 +146,7 @@ def test_coherent_probabilities_satisfy_the_constraint_on_the_positive_path(seed
         loss = HCLLoss(
             batch.hierarchy, link=link, scope="ancestors", curriculum=None, reduction="none"
         )
-        plain = CrossEntropy(batch.hierarchy, link=link, reduction="none")
+        plain = BCELoss(batch.hierarchy, link=link, reduction="none")
         bound = loss(batch.logits, batch.targets)[batch.targets]
         torch.testing.assert_close(bound, plain(batch.logits, batch.targets)[batch.targets])
 

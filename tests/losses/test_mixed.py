@@ -7,7 +7,7 @@ from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.links import MaxLink
 from hierlearn.losses import LOSSES, MixedLoss
-from losses.batches import random_batch
+from losses.random_batches import random_batch
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 

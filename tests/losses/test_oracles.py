@@ -9,20 +9,20 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.links import SoftmaxLink
 from hierlearn.losses import (
-    HXE,
-    ConditionalSoftmax,
-    CrossEntropy,
-    Focal,
+    BCELoss,
+    CondSoftmaxLoss,
+    FocalLoss,
     HCLLoss,
-    LCACost,
-    LeafCrossEntropy,
-    LevelWeighted,
-    LyuCurriculumLoss,
+    HXELoss,
+    LCACostLoss,
+    LeafCELoss,
+    LevelWeightedLoss,
     MCLoss,
-    SoftLabels,
+    SampleCurriculumLoss,
+    SoftLabelsLoss,
 )
-from losses.batches import random_batch
-from reference import bases
+from losses.random_batches import random_batch
+from reference import bce as bases
 from reference.cond_softmax import cond_softmax
 from reference.hcl import hcl
 from reference.hxe import hxe
@@ -30,8 +30,8 @@ from reference.lca_cost import lca_cost
 from reference.leaf_ce import leaf_ce
 from reference.level_weighted import level_weighted
 from reference.links import log_probabilities
-from reference.lyu import lyu
 from reference.mcloss import mcloss
+from reference.sample_curriculum import lyu
 from reference.soft_labels import soft_labels
 
 # Double precision; the sums of a batch have fewer than a hundred terms.
@@ -113,17 +113,17 @@ def test_cross_entropy_and_focal(seed):
     log_p, log_q = log_probabilities(batch.logits.tolist(), batch.parents, "sigmoid")
     targets = batch.targets.int().tolist()
     for loss, base in (
-        (CrossEntropy(batch.hierarchy, reduction="none"), bases.bce),
+        (BCELoss(batch.hierarchy, reduction="none"), bases.bce),
         (
-            CrossEntropy(batch.hierarchy, log_base=2, reduction="none"),
+            BCELoss(batch.hierarchy, log_base=2, reduction="none"),
             lambda p, q, y: bases.bce(p, q, y, 2),
         ),
         (
-            Focal(batch.hierarchy, alpha=0.3, gamma=1.5, reduction="none"),
+            FocalLoss(batch.hierarchy, alpha=0.3, gamma=1.5, reduction="none"),
             lambda p, q, y: bases.focal(p, q, y, 0.3, 1.5),
         ),
         (
-            Focal(batch.hierarchy, alpha=None, reduction="none"),
+            FocalLoss(batch.hierarchy, alpha=None, reduction="none"),
             lambda p, q, y: bases.focal(p, q, y, None, 2.0),
         ),
     ):
@@ -143,21 +143,24 @@ def test_row_losses_on_trees(seed):
     inner, terminals = some_terminals(batch, seed)
     h, lists, parents = batch.hierarchy, batch.lists, batch.parents
     pairs = [
-        (HXE(h, alpha=0.3, terminals=inner), hxe(*lists, parents, 0.3, terminals)),
-        (HXE(h, alpha=0.0), hxe(*lists, parents, 0.0)),
-        (SoftLabels(h, beta=5.0, terminals=inner), soft_labels(*lists, parents, 5.0, terminals)),
-        (SoftLabels(h, beta=0.0), soft_labels(*lists, parents, 0.0)),
-        (LCACost(h, terminals=inner), lca_cost(*lists, parents, terminals)),
-        (LCACost(h), lca_cost(*lists, parents)),
-        (LeafCrossEntropy(h, terminals=inner), leaf_ce(*lists, parents, terminals)),
-        (ConditionalSoftmax(h), cond_softmax(*lists, parents)),
+        (HXELoss(h, alpha=0.3, terminals=inner), hxe(*lists, parents, 0.3, terminals)),
+        (HXELoss(h, alpha=0.0), hxe(*lists, parents, 0.0)),
+        (
+            SoftLabelsLoss(h, beta=5.0, terminals=inner),
+            soft_labels(*lists, parents, 5.0, terminals),
+        ),
+        (SoftLabelsLoss(h, beta=0.0), soft_labels(*lists, parents, 0.0)),
+        (LCACostLoss(h, terminals=inner), lca_cost(*lists, parents, terminals)),
+        (LCACostLoss(h), lca_cost(*lists, parents)),
+        (LeafCELoss(h, terminals=inner), leaf_ce(*lists, parents, terminals)),
+        (CondSoftmaxLoss(h), cond_softmax(*lists, parents)),
     ]
     for loss, expected in pairs:
         loss.reduction = "none"
         assert_same(loss(batch.logits, batch.targets), expected)
         loss.reduction = "mean"
-        labelled = max(int(batch.targets.any(dim=1).sum()), 1)
-        assert_same(loss(batch.logits, batch.targets), sum(expected) / labelled)
+        labeled = max(int(batch.targets.any(dim=1).sum()), 1)
+        assert_same(loss(batch.logits, batch.targets), sum(expected) / labeled)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -165,12 +168,12 @@ def test_leaf_cross_entropy_mcloss_and_levels_on_dags(seed):
     batch = random_batch(seed, dag=True)
     inner, terminals = some_terminals(batch, seed)
     h, lists, parents = batch.hierarchy, batch.lists, batch.parents
-    leaf = LeafCrossEntropy(h, terminals=inner, reduction="none")
+    leaf = LeafCELoss(h, terminals=inner, reduction="none")
     assert_same(leaf(batch.logits, batch.targets), leaf_ce(*lists, parents, terminals))
     found = MCLoss(h, reduction="none")(batch.logits, batch.targets, batch.mask)
     assert_same(found, mcloss(*lists, parents, batch.mask_list))
     weights = [1.0 / (level + 1) for level in range(h.depth)]
-    found = LevelWeighted(h, weights=weights, reduction="none")(
+    found = LevelWeightedLoss(h, weights=weights, reduction="none")(
         batch.logits, batch.targets, batch.mask
     )
     assert_same(found, level_weighted(*lists, parents, weights, batch.mask_list))
@@ -179,13 +182,13 @@ def test_leaf_cross_entropy_mcloss_and_levels_on_dags(seed):
 @pytest.mark.parametrize("seed", range(40))
 def test_lyu(seed):
     batch = random_batch(seed, rows=(1, 8))
-    found = LyuCurriculumLoss(batch.hierarchy, reduction="sum")(
+    found = SampleCurriculumLoss(batch.hierarchy, reduction="sum")(
         batch.logits, batch.targets, batch.mask
     )
     assert_same(found, lyu(*batch.lists, mask=batch.mask_list)["loss"])
 
 
-@pytest.mark.parametrize("loss", [HXE, SoftLabels, LCACost, ConditionalSoftmax])
+@pytest.mark.parametrize("loss", [HXELoss, SoftLabelsLoss, LCACostLoss, CondSoftmaxLoss])
 def test_losses_that_need_a_tree_say_so(loss):
     from hierlearn import Hierarchy
 

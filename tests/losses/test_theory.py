@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hierlearn import Hierarchy
 from hierlearn.losses import HCLLoss, constrain, select_classes
-from losses.batches import random_batch
+from losses.random_batches import random_batch
 from reference import constraint, curriculum
 
 SEEDS = st.integers(0, 10_000)
@@ -47,7 +47,7 @@ def test_theorem_2_on_errors(seed, scope):
 
 
 @given(seed=SEEDS, scope=st.sampled_from(["levels", "ancestors"]), whole=st.booleans())
-def test_the_gradient_belongs_to_the_first_maximiser_and_to_the_class_itself_at_a_tie(
+def test_the_gradient_belongs_to_the_first_maximizer_and_to_the_class_itself_at_a_tie(
     seed, scope, whole
 ):
     batch, losses = draw_losses(seed, whole)

@@ -15,7 +15,7 @@ from hierlearn.metrics import (
     mean_predicted_level,
     terminal_accuracy,
 )
-from metrics.batches import ANIMALS, assert_same, batches, random_batch, tree
+from metrics.score_batches import ANIMALS, assert_same, batches, random_batch, tree
 from reference import metrics as naive
 
 
@@ -32,7 +32,7 @@ def test_naive_loops_agree(batch):
         assert_same(found, expected)
         if not found.isnan().all():
             assert_same(ours(*arguments), theirs(*batch.lists, batch.parents))
-    if batch.labelled:
+    if batch.labeled:
         expected = naive.level_accuracy(*batch.lists, batch.parents)
         assert_same(level_accuracy(*arguments), expected)
 

@@ -12,7 +12,7 @@ from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics import au_prc, average_precision, clus_au_prc, evaluated_classes
 from hierlearn.metrics.average_precision import curve
-from metrics.batches import assert_same, batches, random_batch
+from metrics.score_batches import assert_same, batches, random_batch
 from reference import metrics as naive
 
 GO = Hierarchy.from_edges(
@@ -28,7 +28,7 @@ GO = Hierarchy.from_edges(
 
 @given(batches(labels=(0, 4)))
 def test_naive_loops_agree(batch):
-    if not batch.labelled:
+    if not batch.labeled:
         return
     for average in ("micro", "macro", "none"):
         expected = naive.average_precision(*batch.lists, average)

@@ -10,7 +10,7 @@ from sklearn.calibration import calibration_curve
 from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics import calibration_error
-from metrics.batches import ANIMALS, assert_same, batches, random_batch
+from metrics.score_batches import ANIMALS, assert_same, batches, random_batch
 from reference import metrics as naive
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hierlearn.errors import HierlearnError
 from hierlearn.links import LINKS
 from hierlearn.metrics import coherence_violations
-from metrics.batches import ANIMALS, DIAMOND, assert_same, batches, tree
+from metrics.score_batches import ANIMALS, DIAMOND, assert_same, batches, tree
 from reference import metrics as naive
 
 

@@ -7,7 +7,7 @@ import hierlearn
 from hierlearn import Hierarchy, metrics
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics import METRICS
-from metrics.batches import DIAMOND, assert_same, random_batch
+from metrics.score_batches import DIAMOND, assert_same, random_batch
 
 WIDE = Hierarchy.from_paths(
     ["a/b/c", "a/b/d", "a/e", "f/g", "f/h", "i", "j/k"]
@@ -53,7 +53,7 @@ def worst(values):
 def test_the_names():
     assert list(METRICS) == [metric.name for metric in METRICS.values()]
     assert hierlearn.METRICS is METRICS
-    expected = {"hit@1", "hit@5", "mrr", "hier-dist", "hier-dist-zero", "hier-dist-path"}
+    expected = {"hit@1", "hit@5", "mrr", "hier-dist", "lca-height", "hier-dist-path"}
     expected |= {"hier-dist@5", "mistake-severity", "terminal-accuracy", "leaf-accuracy"}
     expected |= {"level-accuracy", "mean-level", "ap-micro", "ap-macro", "au-prc", "clus-au-prc"}
     expected |= {"coverage", "calibration-error", "hier-precision", "hier-recall", "hier-f1"}
@@ -70,7 +70,7 @@ EXPLICIT = {  # of scores, targets, hierarchy, terminals
     "mrr": lambda s, t, h, x: metrics.mean_reciprocal_rank(s, t),
     "coverage": lambda s, t, h, x: metrics.coverage(s, t),
     "hier-dist": lambda s, t, h, x: metrics.hier_dist(s, t, h),
-    "hier-dist-zero": lambda s, t, h, x: metrics.hier_dist(
+    "lca-height": lambda s, t, h, x: metrics.hier_dist(
         s, t, h, candidates="terminal", hits="zero", terminals=x
     ),
     "hier-dist-path": lambda s, t, h, x: metrics.hier_dist(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import strategies
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics import hier_dist, hierarchical_cost, mistake_severity
-from metrics.batches import ANIMALS, DIAMOND, assert_same, batches, random_batch, tree
+from metrics.score_batches import ANIMALS, DIAMOND, assert_same, batches, random_batch, tree
 from reference import metrics as naive
 
 CANDIDATES = ("all", "terminal", "leaves")

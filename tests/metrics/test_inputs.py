@@ -7,7 +7,7 @@ from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics import average_precision, hier_dist, hit_at_k, level_accuracy
 from hierlearn.metrics.choices import best_classes
-from metrics.batches import ANIMALS, random_batch
+from metrics.score_batches import ANIMALS, random_batch
 
 SCORES, TARGETS = torch.rand(3, 7), ANIMALS.encode(["pug", "cat", []])
 

@@ -14,7 +14,7 @@ import torchmetrics
 from hierlearn import metrics
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics import modules
-from metrics.batches import ANIMALS, DIAMOND, assert_same, random_batch, tree
+from metrics.score_batches import ANIMALS, DIAMOND, assert_same, random_batch, tree
 from metrics.twins import BATCH, TERMINALS, TREE, twins
 
 WORKER = Path(__file__).with_name("twins.py")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hierlearn.decoding import Stop
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics import answer_accuracy, mean_level, operating_curve
-from metrics.batches import ANIMALS, DIAMOND, assert_same, batches, random_batch, tree
+from metrics.score_batches import ANIMALS, DIAMOND, assert_same, batches, random_batch, tree
 from reference import metrics as naive
 
 CURVES = ("accuracy", "specificity", "answered", "exact")
@@ -16,7 +16,7 @@ CURVES = ("accuracy", "specificity", "answered", "exact")
 
 @given(batches(), st.lists(st.integers(0, 8).map(lambda i: i / 8), min_size=1, max_size=6))
 def test_naive_loops_agree(batch, thresholds):
-    if not batch.labelled:
+    if not batch.labeled:
         return
     found = operating_curve(batch.scores, batch.targets, batch.hierarchy, thresholds)
     expected = naive.operating_curve(*batch.lists, batch.parents, thresholds)

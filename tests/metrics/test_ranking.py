@@ -9,7 +9,7 @@ from sklearn.metrics import coverage_error, label_ranking_loss, top_k_accuracy_s
 from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics import coverage, hit_at_k, mean_reciprocal_rank
-from metrics.batches import assert_same, batches, random_batch
+from metrics.score_batches import assert_same, batches, random_batch
 from reference import metrics as naive
 
 SCORES = torch.tensor([[0.5, 0.9, 0.5, 0.1], [0.2, 0.2, 0.2, 0.2], [1.0, 2.0, 3.0, 4.0]])
@@ -19,7 +19,7 @@ TARGETS = torch.tensor([[0, 0, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0]])
 @given(batches())
 def test_naive_loops_agree(batch):
     for reduction in ("none", "mean"):
-        if reduction == "mean" and not batch.labelled:
+        if reduction == "mean" and not batch.labeled:
             continue
         for k in range(1, len(batch.hierarchy) + 1):
             expected = naive.hit_at_k(*batch.lists, k, reduction)

@@ -14,7 +14,7 @@ from hierlearn.metrics import (
     hierarchical_precision,
     hierarchical_recall,
 )
-from metrics.batches import ANIMALS, assert_same, batches
+from metrics.score_batches import ANIMALS, assert_same, batches
 from reference import metrics as naive
 
 ALL = {
@@ -27,7 +27,7 @@ ALL = {
 def compare(batch, predicted, lists):
     targets = batch.targets.tolist()
     for average in ("micro", "macro", "samples", "level"):
-        if average == "macro" and not batch.labelled:
+        if average == "macro" and not batch.labeled:
             continue
         for ours, theirs in ALL.items():
             found = ours(predicted, batch.targets, batch.hierarchy, average)

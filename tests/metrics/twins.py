@@ -16,7 +16,7 @@ if __name__ == "__main__":
 import torch
 
 from hierlearn import Hierarchy, metrics
-from metrics.batches import random_batch
+from metrics.score_batches import random_batch
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "f/h", "i"])
 BATCH = random_batch(TREE, 23, seed=5, labels=2)

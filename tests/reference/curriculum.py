@@ -76,7 +76,7 @@ def select(class_losses, thresh):
 
 
 def select_exact(class_losses, errors, floor):
-    """Return the minimiser of F over {floor, 1}^C as C bools.
+    """Return the minimizer of F over {floor, 1}^C as C bools.
 
     With K classes at 1 the terms are f S_C + (1 - f) S_K and (1 - f) (C - K) + e_h; position K is
     taken iff the first at K is at most the second at K - 1. Divided by 1 - f that is Algorithm 1

@@ -445,7 +445,7 @@ def kept_classes(parents, allowed):
     return {a for c in inside for a in ancestors_or_self(parents, c)}
 
 
-def renormalised(row, parents, allowed):
+def renormalized(row, parents, allowed):
     """Return p given that the row ends in an allowed subtree; all 0 where no mass is there.
 
     The mass q outside the allowed subtrees goes, their ancestors' own mass with it; the rest is
@@ -461,7 +461,7 @@ def renormalised(row, parents, allowed):
 
 
 def subset(rows, parents, allowed, decoder="argmax", **options):
-    """Return what a decoder, given by name, answers among the kept classes for the renormalised p.
+    """Return what a decoder, given by name, answers among the kept classes for the renormalized p.
 
     Levels, heights and sizes stay those of the whole hierarchy. Without mass in the allowed
     subtrees: -1, or the empty set.
@@ -469,7 +469,7 @@ def subset(rows, parents, allowed, decoder="argmax", **options):
     keep = kept_classes(parents, allowed)
     out = []
     for row in rows:
-        p = renormalised(row, parents, allowed)
+        p = renormalized(row, parents, allowed)
         if decoder in CLASS_DECODERS:
             decided = CLASS_DECODERS[decoder]([p], parents, keep=keep, **options)[0]
             nothing = ROOT

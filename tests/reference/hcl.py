@@ -9,7 +9,7 @@ normalize "mean" divides L and e_h by the number of rows N, so that thresh = C +
 
 import math
 
-from reference import bases
+from reference import bce as bases
 from reference.constraint import constrain, known
 from reference.curriculum import objective, select, weights
 from reference.links import log_probabilities

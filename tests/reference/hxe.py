@@ -1,4 +1,4 @@
-"""Hierarchical cross entropy, HXE (Bertinetto et al. 2020).
+"""Hierarchical cross entropy, HXELoss (Bertinetto et al. 2020).
 
     loss = - sum over the nodes c of the path of exp(-alpha height(c)) log p(c | parent(c))
 
@@ -29,7 +29,7 @@ def log_conditional(row, parents, c, terminals):
 def hxe(logits, targets, parents, alpha, terminals=None):
     """Return N row losses."""
     if any(len(p) > 1 for p in parents):
-        raise ValueError("HXE needs a tree: a class has several parents")
+        raise ValueError("HXELoss needs a tree: a class has several parents")
     if terminals is None:
         terminals = leaves(parents)
     height = heights(parents)

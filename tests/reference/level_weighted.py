@@ -3,7 +3,7 @@
 ``weights[0]`` is the weight of level 1, the top classes. Unknown entries are 0.
 """
 
-from reference import bases
+from reference import bce as bases
 from reference.constraint import known
 from reference.links import log_sigmoid
 from reference.taxonomy import levels

@@ -230,14 +230,14 @@ def path_length(parents, a, b):
     """Edges between two nodes, by breadth-first search; top classes hang under the root."""
     if any(len(above) > 1 for above in parents):
         raise ValueError("a path needs a tree: a class has several parents")
-    neighbours = {c: [] for c in range(-1, len(parents))}
+    neighbors = {c: [] for c in range(-1, len(parents))}
     for c in range(len(parents)):
         above = parents[c][0] if parents[c] else ROOT
-        neighbours[c].append(above)
-        neighbours[above].append(c)
+        neighbors[c].append(above)
+        neighbors[above].append(c)
     reached, ring, steps = {a}, [a], 0
     while b not in reached:
-        ring = [n for node in ring for n in neighbours[node] if n not in reached]
+        ring = [n for node in ring for n in neighbors[node] if n not in reached]
         reached |= set(ring)
         steps += 1
     return steps
@@ -430,11 +430,11 @@ def mean_level(classes, parents, reduction="mean"):
     return reduce([0.0 if c == ROOT else float(level[c]) for c in classes], reduction)
 
 
-def mean_predicted_level(scores, targets, parents, unlabelled=True, reduction="mean"):
-    """Level of the best class of all. ``unlabelled``: rows without a label count too."""
+def mean_predicted_level(scores, targets, parents, unlabeled=True, reduction="mean"):
+    """Level of the best class of all. ``unlabeled``: rows without a label count too."""
     out = mean_level([ranking(row)[0] for row in scores], parents, "none")
     for i in range(len(out)):
-        if not unlabelled and not positives(targets[i]):
+        if not unlabeled and not positives(targets[i]):
             out[i] = math.nan
     return reduce(out, reduction)
 

@@ -6,7 +6,9 @@ import random
 
 import pytest
 
-from reference import bases, curriculum, links, lyu
+from reference import bce as bases
+from reference import curriculum, links
+from reference import sample_curriculum as lyu
 from reference.cond_softmax import cond_softmax
 from reference.constraint import binding, constrain, constrain_gradient, smallest_majorant
 from reference.hcl import hcl

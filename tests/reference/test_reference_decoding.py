@@ -547,21 +547,21 @@ def test_conformal_threshold_is_the_largest_that_misses_few_enough():
 # ---------------------------------------------------------------------- some classes only
 
 
-def test_renormalised_by_hand():
+def test_renormalized_by_hand():
     # cat has 1 of 3, bulldog 2 of 3, and dog and animal what lies below them; dog's own mass,
     # pug's and plant's are gone
-    p = decoding.renormalised(ROW, TREE, [2, 4])
+    p = decoding.renormalized(ROW, TREE, [2, 4])
     assert p == [1, 0, Fraction(1, 3), Fraction(2, 3), Fraction(2, 3), 0]
     # dog stands for itself and its breeds: 1, 2 and 3 of 6; naming pug as well adds nothing
     p = [1, 0, 0, 1, Fraction(1, 3), Fraction(1, 2)]
-    assert decoding.renormalised(ROW, TREE, [3]) == p
-    assert decoding.renormalised(ROW, TREE, [3, 5]) == p
+    assert decoding.renormalized(ROW, TREE, [3]) == p
+    assert decoding.renormalized(ROW, TREE, [3, 5]) == p
     # the mass at the root goes too
-    assert decoding.renormalised(ROW, TREE, [0, 1])[:2] == [Fraction(7, 9), Fraction(2, 9)]
+    assert decoding.renormalized(ROW, TREE, [0, 1])[:2] == [Fraction(7, 9), Fraction(2, 9)]
     # of 1, 2, 1, 2 and 3 tenths in the DAG, 3 and 4 are left: 2 and 3 of 5
-    p = decoding.renormalised(tenths(7, 7, 4, 5, 3), DAG, [3])
+    p = decoding.renormalized(tenths(7, 7, 4, 5, 3), DAG, [3])
     assert p == [1, 1, Fraction(3, 5), 1, Fraction(3, 5)]
-    assert decoding.renormalised(tenths(10, 0, 10, 0, 0, 0), TREE, [3]) == [0] * 6
+    assert decoding.renormalized(tenths(10, 0, 10, 0, 0, 0), TREE, [3]) == [0] * 6
 
 
 def test_kept_classes_by_hand():
@@ -586,7 +586,7 @@ def test_subset_by_hand():
     assert answer(ROW, [2, 4], "cost") == 4
     # paths, as level + mean level - twice the p on the way, the mean level 1/3 * 2 + 2/3 * 3 = 8/3:
     # animal 1 + 8/3 - 2, cat 2 + 8/3 - 8/3, dog 2 + 8/3 - 10/3, bulldog 3 + 8/3 - 14/3
-    values = decoding.expected_costs(decoding.renormalised(ROW, TREE, [2, 4]), TREE, "path")
+    values = decoding.expected_costs(decoding.renormalized(ROW, TREE, [2, 4]), TREE, "path")
     assert [values[c] for c in (0, 2, 3, 4)] == [Fraction(5, 3), 2, Fraction(4, 3), 1]
     assert answer(ROW, [2, 4], "cost", cost="path") == 4
     assert chosen(answer(ROW, [2, 4], "coherent", threshold=0)) == [{0, 2, 3, 4}]
@@ -612,7 +612,7 @@ def test_subset_answers_kept_classes_only():
         assert chosen(*decoding.subset([dog], TREE, [1], name)) == [set()]
 
 
-def test_renormalised_is_the_conditional_distribution():
+def test_renormalized_is_the_conditional_distribution():
     for most_parents in (1, 3):
         for rng, parents, p, q in cases(10, most_parents=most_parents):
             allowed = rng.sample(range(len(parents)), rng.randint(1, len(parents)))
@@ -620,7 +620,7 @@ def test_renormalised_is_the_conditional_distribution():
                 t for t in range(len(parents)) if set(ancestors_or_self(parents, t)) & {*allowed}
             ]
             within = sum(q[t] for t in ends)
-            found = decoding.renormalised(p, parents, allowed)
+            found = decoding.renormalized(p, parents, allowed)
             for c in range(len(parents)):
                 both = sum(q[t] for t in ends if c in ancestors_or_self(parents, t))
                 assert found[c] * within == both

@@ -62,13 +62,13 @@ def random_parents(rng, size, most=1):
     return [tuple(sorted(place[p] for p in drawn[c])) for c in order]
 
 
-def random_case(rng, most=1, rows=6, grid=None, labelled=False):
+def random_case(rng, most=1, rows=6, grid=None, labeled=False):
     """Draw parents, scores in [0, 1) (of ``grid`` distinct values) and closed targets."""
     parents = random_parents(rng, rng.randint(2, 10), most)
     C = len(parents)
     draw = rng.random if grid is None else lambda: rng.randrange(grid) / grid
     scores = [[draw() for _ in range(C)] for _ in range(rows)]
-    least = 1 if labelled else 0
+    least = 1 if labeled else 0
     labels = [rng.sample(range(C), rng.randint(least, min(C, 2))) for _ in range(rows)]
     return parents, scores, [one_hot(parents, *row) for row in labels]
 
@@ -110,7 +110,7 @@ def test_no_row_that_counts_gives_nan():
 def test_ranking_against_sklearn():
     rng = random.Random(1)
     for grid in (None, 4) * 20:
-        parents, scores, targets = random_case(rng, grid=grid, labelled=True)
+        parents, scores, targets = random_case(rng, grid=grid, labeled=True)
         assert metrics.coverage(scores, targets) == approx(coverage_error(targets, scores))
         # with one positive a row and no ties, ranking average precision is the reciprocal rank
         C = len(parents)
@@ -144,7 +144,7 @@ def test_average_precision_by_hand():
 def test_average_precision_against_sklearn():
     rng = random.Random(2)
     for grid in (None, 5) * 20:
-        parents, scores, targets = random_case(rng, grid=grid, labelled=True)
+        parents, scores, targets = random_case(rng, grid=grid, labeled=True)
         y, s = np.array(targets, dtype=int), np.array(scores)
         expected = average_precision_score(y.ravel(), s.ravel())
         assert metrics.average_precision(scores, targets) == approx(expected)
@@ -409,8 +409,8 @@ def test_level_accuracy_by_hand():
 def test_levels_and_answers_by_hand():
     # dog 2, oak 2, animal 1, pug 3
     assert metrics.mean_predicted_level(SCORES, TARGETS, TREE) == 2
-    labelled = metrics.mean_predicted_level(SCORES, TARGETS, TREE, unlabelled=False)
-    assert labelled == approx(5 / 3)
+    labeled = metrics.mean_predicted_level(SCORES, TARGETS, TREE, unlabeled=False)
+    assert labeled == approx(5 / 3)
     assert metrics.mean_level([PUG, metrics.ROOT], TREE) == 1.5
     # dog of a pug, the root, the pug of no dog, and nothing of nothing
     answers = [DOG, metrics.ROOT, PUG, metrics.ROOT]
@@ -575,7 +575,7 @@ def test_operating_curve_by_hand():
 def test_operating_curve_gains_accuracy_and_loses_specificity():
     rng = random.Random(7)
     for most in (1, 3) * 10:
-        parents, probabilities, targets = random_case(rng, most, labelled=True)
+        parents, probabilities, targets = random_case(rng, most, labeled=True)
         steps = [t / 10 for t in range(11)]
         curve = metrics.operating_curve(probabilities, targets, parents, steps)
         assert curve["accuracy"] == sorted(curve["accuracy"])

@@ -7,8 +7,8 @@ from hierlearn import Hierarchy
 from hierlearn.datasets import Dataset
 from hierlearn.datasets.synthetic import make_synthetic
 from hierlearn.reports import write_report
+from hierlearn.studies.candidates import Candidate, parse_candidates
 from hierlearn.studies.compare import compare
-from hierlearn.studies.entries import Entry, parse_entries
 
 HOSTILE = [
     "<script>hit()</script>|</script><script>hit()</script>",
@@ -33,7 +33,7 @@ def study(tmp_path_factory, one_thread):
     """Numbers under a ragged tree of three levels, three losses, two seeds."""
     return compare(
         make_synthetic(rows=300, features=8, fan_out=3, ragged=0.2),
-        parse_entries(["bce", "hxe:alpha=0.3", "hcl"]),
+        parse_candidates(["bce", "hxe:alpha=0.3", "hcl"]),
         tmp_path_factory.mktemp("studies") / "numbers",
         seeds=2,
         settings={"epochs": 4, "learning_rate": 0.01, "device": "cpu"},
@@ -56,8 +56,8 @@ def hostile(tmp_path_factory, one_thread):
         source="made up & <b>bold</b>",
     )
     entries = [
-        Entry("bce", loss="bce", label="<i onclick=hit()>flat</i>"),
-        Entry("hcl", loss="hcl", label='$\\hcl_2$ & "co"'),
+        Candidate("bce", loss="bce", label="<i onclick=hit()>flat</i>"),
+        Candidate("hcl", loss="hcl", label='$\\hcl_2$ & "co"'),
     ]
     return compare(
         dataset,

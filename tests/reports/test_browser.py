@@ -10,9 +10,9 @@ import pytest
 
 from hierlearn import Hierarchy
 from hierlearn.reports import write_report
-from hierlearn.studies.summary import summarise
+from hierlearn.studies.summary import summarize
 from hierlearn.studies.tables import cell, is_bold
-from reports.by_hand import study as study_by_hand
+from reports.handmade_study import study as study_by_hand
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FOUND = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -83,7 +83,7 @@ def inner_top(hierarchy):
 
 
 def test_the_table_shows_the_figures_of_the_summary(tab, study):
-    told = summarise(study)
+    told = summarize(study)
     rows = tab.locator("table.figures tbody tr").all()
     assert len(rows) == len(told["entries"])
     for number, row in enumerate(rows):
@@ -186,7 +186,7 @@ def test_an_unknown_name_is_refused_where_it_was_typed(tab, study):
     assert message == "no class has this name"
 
 
-def test_colours_follow_accuracy_or_support(tab, study):
+def test_colors_follow_accuracy_or_support(tab, study):
     def fills():
         return tab.locator("#icicle rect:not(.frame)").evaluate_all(
             "all => all.map((e) => e.style.fill)"
@@ -194,7 +194,7 @@ def test_colours_follow_accuracy_or_support(tab, study):
 
     by_accuracy = fills()
     assert any("--low" in one for one in by_accuracy)
-    tab.select_option("#colour", "support")
+    tab.select_option("#color", "support")
     by_support = fills()
     assert len(by_support) == len(by_accuracy)
     assert all("--many" in one or "--none" in one for one in by_support)
@@ -207,7 +207,7 @@ def test_one_loss_is_chosen_for_picture_and_mistakes(tab, study):
     tab.locator("#mistakes select.entry").select_option("2")
     assert tab.locator("#hierarchy select.entry").input_value() == "2"
     assert tab.inner_text("#list") != before
-    right = summarise(study)["severity"][study.entries[2].key][0]
+    right = summarize(study)["severity"][study.entries[2].key][0]
     assert f"{100 * right:.1f} % right" in tab.inner_text("#class")
 
 

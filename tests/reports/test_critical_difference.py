@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from hierlearn.errors import HierlearnError
 from hierlearn.reports.critical_difference import AXIS, critical_difference, draw
-from studies.ranked import from_ranks
+from studies.rank_studies import from_ranks
 
 LONG = "hcl (link softmax, scope ancestors, floor 0.3)"
 

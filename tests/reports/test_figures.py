@@ -47,7 +47,7 @@ def test_dollars_in_names_are_no_formulas(hostile, tmp_path):
 
 def test_no_curriculum_no_figure(tmp_path):
     from hierlearn import Hierarchy
-    from reports.by_hand import study as study_by_hand
+    from reports.handmade_study import study as study_by_hand
 
     tree = Hierarchy.from_paths(["a/b", "a/c"])
     study = study_by_hand(tmp_path / "s", tree, [["b"]], {"one": [[1]]})

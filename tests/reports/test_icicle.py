@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hierlearn import Hierarchy
-from hierlearn.labels import Labels
+from hierlearn.hierarchy.labels import Labels
 from hierlearn.reports import icicle
 from hierlearn.reports.judged import Truth, judge
 from hierlearn.reports.markup import embed

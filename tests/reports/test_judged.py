@@ -5,10 +5,10 @@ import random
 import numpy as np
 import pytest
 
-from hierlearn.labels import Labels
+from hierlearn.hierarchy.labels import Labels
 from hierlearn.reports.judged import Truth, judge
-from hierlearn.studies.summary import summarise
-from losses.batches import random_hierarchy
+from hierlearn.studies.summary import summarize
+from losses.random_batches import random_hierarchy
 
 
 def case(seed):
@@ -60,11 +60,11 @@ def test_support_and_hits_are_those_of_loops(seed):
             hits[c] += sum(c in hierarchy.closure([int(classes[row])]) for classes in decided)
     assert truth.support.tolist() == support
     assert found.hits.tolist() == hits
-    assert truth.labelled == sum(map(bool, rows))
+    assert truth.labeled == sum(map(bool, rows))
 
 
 def test_heights_are_the_severity_of_the_summary(study):
-    summary = summarise(study)
+    summary = summarize(study)
     truth = Truth.of(study.hierarchy, *(part.numpy() for part in study.truth()))
     for entry in study.entries:
         heights = judge(truth, study.rows(entry)).heights

@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from hierlearn.errors import HierlearnError
 from hierlearn.reports.noise_curves import COLOURS, draw, noise_curves
 from hierlearn.studies.noise_figures import MAIN
-from studies.noise_by_hand import VALUES, summary
+from studies.handmade_noise import VALUES, summary
 
 
 def test_pngs_and_svgs_that_are_the_same_again(tmp_path):

@@ -17,11 +17,11 @@ from hierlearn.reports import sections, write_report
 from hierlearn.reports.markup import embed, safe
 from hierlearn.reports.page import asset
 from hierlearn.studies.study import StudyError
-from hierlearn.studies.summary import summarise
+from hierlearn.studies.summary import summarize
 from hierlearn.studies.tables import cell, is_bold, shown
-from hierlearn.studies.words import does_it_help
-from reports.by_hand import study as study_by_hand
-from reports.by_hand import summary
+from hierlearn.studies.verdict import does_it_help
+from reports.handmade_study import study as study_by_hand
+from reports.handmade_study import summary
 
 
 class Elements(HTMLParser):
@@ -63,7 +63,7 @@ def test_it_lies_beside_the_study_or_where_it_is_asked_for(study, page, tmp_path
 
 
 def test_the_table_is_the_summary(study, page):
-    told = summarise(study)
+    told = summarize(study)
     rows = table_of(page.read_text(encoding="utf-8"))
     assert len(rows) == 3
     for number, cells in enumerate(rows.values()):
@@ -99,7 +99,7 @@ def test_differences_and_p_values_are_in_the_folded_table():
 def test_the_answer_is_that_of_the_study(study, page):
     answer = re.search(r'<div class="answer">(.*?)</div>', page.read_text(), re.DOTALL)[1]
     words = re.sub(r"<[^>]*>", " ", answer.partition("</h3>")[2])
-    told = safe(does_it_help(summarise(study)))
+    told = safe(does_it_help(summarize(study)))
     assert " ".join(words.split()) == " ".join(told.split())
     assert answer.count("<li>") == 2
 
@@ -115,7 +115,7 @@ def test_every_section_is_there(study, page):
         *("table", "intervals", "severity", "levels", "curriculum"),
         *("hierarchy", "mistakes", "settings"),
     ]
-    told = summarise(study)
+    told = summarize(study)
     for metric in told["metrics"]:
         for figure in told["figures"][metric]:
             assert f">{shown(metric, figure['mean'])}</text>" in text

@@ -1,4 +1,4 @@
-"""The pictures: positions, colours by test, and names that are only ever text."""
+"""The pictures: positions, colors by test, and names that are only ever text."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from hierlearn.reports import plots
-from reports.by_hand import figure, summary
+from reports.handmade_study import figure, summary
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -58,7 +58,7 @@ def test_many_classes_and_epochs_share_pixels_within_their_level():
     assert set(found[1:].ravel()) == {0}
 
 
-def test_neighbours_are_averaged_by_hand():
+def test_neighbors_are_averaged_by_hand():
     values = np.array([[10, 0], [20, 0], [30, 99], [40, 99], [60, 0]], dtype=np.uint8)
     assert selection.gather(values, 2).tolist() == [[15, 0], [43, 66]]
     assert selection.gather(values, 5) is values

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.losses.hcl import CollapseWarning
+from hierlearn.losses.hcl.loss import CollapseWarning
 from hierlearn.metrics import METRICS, hier_dist
-from hierlearn.studies import entry_runs as module
-from hierlearn.studies.entries import parse_entries
+from hierlearn.studies import runner as module
+from hierlearn.studies.candidates import parse_candidates
 from hierlearn.studies.splits import with_test_rows
 from hierlearn.studies.study import Study, StudyError
-from hierlearn.studies.summary import RowJudge, summarise
+from hierlearn.studies.summary import RowJudge, summarize
 from hierlearn.studies.tune import tune
-from studies.small import NETWORK, SETTINGS, WORDS, dataset, run, with_other_test_rows
+from studies.small_studies import NETWORK, SETTINGS, WORDS, dataset, run, with_other_test_rows
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_a_distance_of_decisions_is_the_metrics(study):
 
 
 def test_the_shares_of_severity_come_to_one(study):
-    for shares in summarise(study)["severity"].values():
+    for shares in summarize(study)["severity"].values():
         assert sum(shares) == pytest.approx(1)
         assert len(shares) == study.hierarchy.root_height + 1
 
@@ -113,7 +113,12 @@ def test_tuning_does_not_look_at_test_rows():
     data = dataset()
     found = [
         tune(
-            one, parse_entries(["bce", "hxe"]), "each", trials=2, settings=SETTINGS, network=NETWORK
+            one,
+            parse_candidates(["bce", "hxe"]),
+            "each",
+            trials=2,
+            settings=SETTINGS,
+            network=NETWORK,
         )
         for one in (data, with_other_test_rows(data))
     ]
@@ -123,7 +128,7 @@ def test_tuning_does_not_look_at_test_rows():
 
 
 def test_the_papers_way_to_tune_fixes_one_network_for_all():
-    entries = parse_entries(["bce", "hxe"])
+    entries = parse_candidates(["bce", "hxe"])
     found = tune(dataset(), entries, "paper", trials=2, settings={**SETTINGS, "epochs": 1})
     assert {"width", "dropout"} <= set(found["network"]["options"])
     assert found["by_entry"]["bce"] == found["by_entry"]["hxe"]
@@ -170,7 +175,7 @@ def test_a_damaged_folder_is_named(tmp_path):
 
 
 def test_a_summary_of_what_is_finished(study):
-    found = summarise(study)
+    found = summarize(study)
     assert found["entries"] == list(WORDS)
     assert found["missing"] == []
     first = found["figures"]["hit@1"][0]

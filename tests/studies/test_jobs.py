@@ -16,7 +16,7 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.studies.jobs import cores, usual_jobs
 from hierlearn.studies.study import Study
-from studies import small
+from studies import small_studies as small
 
 
 def without_time(study):
@@ -72,7 +72,7 @@ def test_a_killed_process_is_named_and_the_study_goes_on(tmp_path):
 
 SCRIPT = """
 import sys
-from studies import small
+from studies import small_studies as small
 if __name__ == "__main__":
     small.run(sys.argv[1], jobs=2, words=("bce", "hcl", "hxe"),
               settings={"epochs": int(sys.argv[2]), "patience": None})

@@ -9,15 +9,15 @@ import torch
 
 from hierlearn import Hierarchy
 from hierlearn.datasets import Dataset, make_synthetic
-from hierlearn.datasets.noise import spoil_hierarchy
+from hierlearn.datasets.noise import corrupt_hierarchy
 from hierlearn.errors import HierlearnError
-from hierlearn.labels import Labels
-from hierlearn.studies import entry_runs as module
-from hierlearn.studies.entries import parse_entries
+from hierlearn.hierarchy.labels import Labels
+from hierlearn.studies import runner as module
+from hierlearn.studies.candidates import parse_candidates
 from hierlearn.studies.noise import Cell, CleanJudge, cells, noise_study, spoil
 from hierlearn.studies.study import Study, StudyError
-from hierlearn.studies.summary import summarise
-from studies.small import NETWORK, SETTINGS, dataset, run
+from hierlearn.studies.summary import summarize
+from studies.small_studies import NETWORK, SETTINGS, dataset, run
 
 WORDS = ("bce", "leaf-ce")
 
@@ -25,7 +25,7 @@ WORDS = ("bce", "leaf-ce")
 def train(folder, *, words=WORDS, data=None, rates=(0, 0.5), seeds=2, **options):
     return noise_study(
         dataset() if data is None else data,
-        parse_entries(words),
+        parse_candidates(words),
         folder,
         rates=rates,
         seeds=seeds,
@@ -89,7 +89,7 @@ def naive(parents, truth, decided):
             if there:
                 levels[number].append(bool(there & above(parents, decision)))
     means = {f"level-{number + 1}": np.mean(hits) for number, hits in enumerate(levels)}
-    return {"terminal-accuracy": np.mean(right), "terminal-hier-dist": np.mean(far), **means}
+    return {"terminal-accuracy": np.mean(right), "lca-height": np.mean(far), **means}
 
 
 @pytest.mark.parametrize("parents", [TREE, DAG], ids=["tree", "DAG"])
@@ -110,12 +110,12 @@ def test_decisions_are_judged_as_naive_loops_do(parents):
 @pytest.mark.parametrize("seed", range(3))
 def test_who_is_right_in_the_wrong_taxonomy_is_right(seed):
     clean = make_synthetic(rows=80, fan_out=3, seed=seed)
-    noisy, numbers = spoil_hierarchy(clean, 0.7, seed)
+    noisy, numbers = corrupt_hierarchy(clean, 0.7, seed)
     ends = Labels(noisy.split("test").labels, noisy.hierarchy).terminal_ids()
     judge = CleanJudge(clean)
     found = judge(numbers[ends][None])
     assert found["terminal-accuracy"] == [1.0]
-    assert found["terminal-hier-dist"] == [0.0]
+    assert found["lca-height"] == [0.0]
     assert [found[f"level-{m}"] for m in (1, 2, 3)] == [[1.0]] * 3
     assert judge(ends[None])["terminal-accuracy"] != [1.0]  # numbers that are not led back
 
@@ -138,11 +138,11 @@ def test_rate_0_is_trained_once_and_is_the_clean_study(trained, tmp_path):
     for metric in summary["metrics"]:
         assert summary["figures"]["labels"][metric][0] == summary["figures"]["hierarchy"][metric][0]
     clean = run(tmp_path / "s", WORDS)
-    shares = summarise(clean)["severity"]
+    shares = summarize(clean)["severity"]
     for number, entry in enumerate(clean.entries):
         figure = summary["figures"]["hierarchy"]["terminal-accuracy"][0][number]
         assert figure["values"] == clean.values(entry, "terminal-accuracy")
-        distance = summary["figures"]["labels"]["terminal-hier-dist"][0][number]["mean"]
+        distance = summary["figures"]["labels"]["lca-height"][0][number]["mean"]
         severity = sum(h * share for h, share in enumerate(shares[entry.key]))
         assert distance == pytest.approx(severity)
 
@@ -184,7 +184,7 @@ def test_runs_that_still_improved_are_named(trained):
 def test_figures_are_those_of_the_kept_decisions_led_back(trained):
     summary, folder = trained
     data = dataset()
-    _, numbers = spoil_hierarchy(data, 0.5, 0)
+    _, numbers = corrupt_hierarchy(data, 0.5, 0)
     study = Study.open(folder / "cells" / "hierarchy-0.5")
     truth = Labels(data.split("test").labels, data.hierarchy).terminal_ids()
     for place, entry in enumerate(study.entries):

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from hierlearn.studies.noise_figures import against_first, as_csv, as_markdown
-from studies.noise_by_hand import VALUES, summary
+from studies.handmade_noise import VALUES, summary
 
 
 def test_figures_and_their_tests():
@@ -19,7 +19,7 @@ def test_figures_and_their_tests():
     assert found["labels"] == ["Flat", "Firm", "Weak", "Like"]
     assert found["directions"] == {
         "terminal-accuracy": "up",
-        "terminal-hier-dist": "down",
+        "lca-height": "down",
         "level-1": "up",
     }
     column = found["figures"]["labels"]["terminal-accuracy"][1]

@@ -11,7 +11,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.studies import ranks
 from hierlearn.studies.ranks import as_markdown, rank_studies, who_differs
 from hierlearn.studies.study import Study, StudyError
-from studies.ranked import from_ranks, studies, study
+from studies.rank_studies import from_ranks, studies, study
 
 LOSSES = ("bce", "hxe", "hcl")
 # hcl first, hxe second, bce last on every one of eight datasets.
@@ -61,11 +61,11 @@ def test_less_may_be_better(tmp_path):
             tmp_path / str(row),
             str(row),
             dict(zip(LOSSES, values, strict=True)),
-            metric="hier-dist-zero",
+            metric="lca-height",
         ).folder
         for row, values in enumerate(CLEAR)
     ]
-    assert rank_studies(folders, "hier-dist-zero")["mean_ranks"] == [1.0, 2.0, 3.0]
+    assert rank_studies(folders, "lca-height")["mean_ranks"] == [1.0, 2.0, 3.0]
 
 
 def test_friedman_comes_first(tmp_path):
@@ -141,7 +141,7 @@ def test_studies_that_cannot_be_ranked(tmp_path):
         rank_studies([one])
     with pytest.raises(HierlearnError, match=r"a and .*a are studies of the same dataset \(a, 2"):
         rank_studies([one, one])
-    other = study(tmp_path / "b", "b", {"hxe": 0.1, "lyu": 0.2}).folder
+    other = study(tmp_path / "b", "b", {"hxe": 0.1, "sample-curriculum": 0.2}).folder
     with pytest.raises(HierlearnError, match=r"no finished loss in common: .*a has 'bce', 'hcl'; "):
         rank_studies([one, other])
     partly = study(tmp_path / "c", "c", {"hxe": 0.1, "hcl": 0.2}).folder
@@ -166,7 +166,7 @@ def test_a_spoiled_dataset_is_the_clean_one_still(tmp_path):
 
 
 def test_groups_by_trying_every_set():
-    """A group is a set of neighbours of which no two differ and that no neighbour can join."""
+    """A group is a set of neighbors of which no two differ and that no neighbor can join."""
     draws = np.random.default_rng(0)
     for _ in range(200):
         count = int(draws.integers(2, 8))

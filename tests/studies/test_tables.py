@@ -6,7 +6,7 @@ import io
 
 from hierlearn.studies import paper
 from hierlearn.studies.tables import as_csv, as_latex, as_markdown, shown, tex
-from hierlearn.studies.words import does_it_help
+from hierlearn.studies.verdict import does_it_help
 
 
 def figure(mean, difference=None, p=None, significant=False):

@@ -131,7 +131,7 @@ def test_a_file_cut_anywhere_is_refused(tmp_path, cut):
         read_tensors(path)
 
 
-def test_an_optimiser_goes_on_bit_for_bit():
+def test_an_optimizer_goes_on_bit_for_bit():
     def steps(parameter, optimizer, count):
         for _ in range(count):
             optimizer.zero_grad()

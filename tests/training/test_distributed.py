@@ -9,10 +9,10 @@ import sys
 import pytest
 import torch
 
-from hierlearn.training import Model
+from hierlearn.pipeline import Pipeline
 from hierlearn.training.checkpoint import Checkpoints
-from training import ranks
-from training.problems import environment, read_records, state
+from training import distributed_worker as ranks
+from training.datasets import environment, read_records, state
 
 LOST = re.compile(
     r"process 0 (lost touch with another one in epoch 3|was told to stop, as torchrun does where "
@@ -79,7 +79,7 @@ def test_two_processes_train_as_one_on_the_same_batches(one, two, case):
             assert numbers(mine["valid"][name]) == pytest.approx(numbers(values), abs=1e-6)
         for name in ("epoch", "step", "learning_rate"):
             assert mine[name] == theirs[name]
-    assert_close(Model.load(two / case), Model.load(one / case))
+    assert_close(Pipeline.load(two / case), Pipeline.load(one / case))
 
 
 def test_curricula_select_and_members_stop(two):
@@ -114,7 +114,7 @@ def test_its_checkpoint_goes_on_in_a_single_process(died, one):
     assert latest.facts["step"] == 12  # the end of the second epoch
     model = ranks.run("cross entropy", died[0], resume=True)
     assert [record["epoch"] for record in read_records(folder)] == [1, 2, 3]
-    assert_close(model, Model.load(one / "cross entropy"))
+    assert_close(model, Pipeline.load(one / "cross entropy"))
 
 
 def test_torchrun_starts_again_and_ends_in_the_same_weights(tmp_path, two):

@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from hierlearn.files import WriteError
-from hierlearn.training import Model, train
+from hierlearn.pipeline import Pipeline, train
 from hierlearn.training.checkpoint import Checkpoints
-from training import nursery
-from training.problems import environment, largest_file, plan, problem, read_records
+from training import killed_runs
+from training.datasets import environment, largest_file, plan, problem, read_records
 
 KILLED, TOO_LARGE, TERMINATED = -9, -25, 143
 
@@ -20,16 +20,16 @@ KILLED, TOO_LARGE, TERMINATED = -9, -25, 143
 def whole(tmp_path_factory):
     """The same training without interruption, in this process."""
     folder = tmp_path_factory.mktemp("whole")
-    train(problem(), nursery.CHOSEN, out=folder, show=False)
+    train(problem(), killed_runs.CHOSEN, out=folder, show=False)
     return folder
 
 
 @pytest.fixture(scope="module")
 def nursed(tmp_path_factory):
-    """What happened to the processes of the nursery, and where."""
-    folder = tmp_path_factory.mktemp("nursery")
+    """What happened to the processes of the killed_runs, and where."""
+    folder = tmp_path_factory.mktemp("killed_runs")
     run = subprocess.run(
-        [sys.executable, nursery.__file__, folder, *nursery.CASES],
+        [sys.executable, killed_runs.__file__, folder, *killed_runs.CASES],
         env=environment(),
         capture_output=True,
         text=True,
@@ -116,7 +116,9 @@ def tiny_disk(tmp_path):
 
 
 def test_a_disk_that_is_really_full(tiny_disk, tmp_path):
-    chosen = plan("hcl", dropout=0.3, epochs=30, keep=1000)  # more than the disk can hold
+    chosen = plan(
+        "hcl", dropout=0.3, epochs=30, keep_checkpoints=1000
+    )  # more than the disk can hold
     with pytest.raises(WriteError) as caught:
         train(problem(), chosen, out=tiny_disk / "m", show=False)
     paths = Checkpoints(tiny_disk / "m" / "checkpoints").paths()
@@ -129,7 +131,7 @@ def test_a_disk_that_is_really_full(tiny_disk, tmp_path):
     assert not list(tiny_disk.rglob("*.part"))
     for path in paths[:-1]:
         path.unlink()
-    thrifty = plan("hcl", dropout=0.3, epochs=30, keep=1)
+    thrifty = plan("hcl", dropout=0.3, epochs=30, keep_checkpoints=1)
     train(problem(), thrifty, out=tiny_disk / "m", resume=True, show=False)
     train(problem(), thrifty, out=tmp_path / "m", show=False)
     weights = [(one / "m" / "model.safetensors").read_bytes() for one in (tiny_disk, tmp_path)]
@@ -144,4 +146,4 @@ def test_the_first_checkpoint_does_not_fit(tmp_path):
         f"too large; make room and go on with --resume"
     )
     train(problem(), plan("hcl"), out=tmp_path / "m", resume=True, show=False)
-    assert Model.load(tmp_path / "m").config["training"]["steps"] == 15
+    assert Pipeline.load(tmp_path / "m").config["training"]["steps"] == 15

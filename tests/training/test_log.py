@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from hierlearn.errors import HierlearnError
-from hierlearn.training import train
+from hierlearn.pipeline import train
 from hierlearn.training.log import EpochLog, read_log, scalars
-from training.problems import largest_file, plan, problem, read_records
+from training.datasets import largest_file, plan, problem, read_records
 
 RECORD = {"epoch": 1, "step": 5, "learning_rate": 0.1, "loss": [0.5], "valid": {"mrr": [0.25]}}
 HAS_TENSORBOARD = importlib.util.find_spec("tensorboard") is not None

@@ -14,20 +14,20 @@ from hierlearn.training.member_losses import (
     weighted_mean,
 )
 from hierlearn.training.processes import Processes
-from training.problems import CPU, TREE, partial_problem
+from training.datasets import CPU, TREE, partial_problem
 
 ALONE = Processes(0, 1, CPU)
 DATASET = partial_problem(rows=20)
 
 
 def batch(below):
-    labels = Labels(DATASET.labels, TREE, below=below)
+    labels = Labels(DATASET.labels, TREE, unlabeled_descendants=below)
     torch.manual_seed(0)
     return torch.randn(20, 8), labels.targets(), labels.mask()
 
 
-@pytest.mark.parametrize("below", ["negative", "unknown"])
-@pytest.mark.parametrize("name", [name for name in LOSSES if name != "lyu"])
+@pytest.mark.parametrize("below", ["negative", "ignore"])
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "sample-curriculum"])
 def test_a_mean_times_its_count_is_the_sum(name, below):
     """What processes weigh their means by is what the mean divides by."""
     logits, targets, mask = batch(below)
@@ -36,8 +36,8 @@ def test_a_mean_times_its_count_is_the_sum(name, below):
     torch.testing.assert_close(mean(logits, targets, mask) * count, total(logits, targets, mask))
 
 
-@pytest.mark.parametrize("below", ["negative", "unknown"])
-@pytest.mark.parametrize("name", [name for name in LOSSES if name != "lyu"])
+@pytest.mark.parametrize("below", ["negative", "ignore"])
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "sample-curriculum"])
 def test_the_mean_of_weighted_rows_by_hand(name, below):
     logits, targets, mask = batch(below)
     weights = torch.from_numpy(np.random.default_rng(0).uniform(0, 2, 20)).float()
@@ -94,13 +94,13 @@ def three_batches(below):
     return stacked, *together
 
 
-@pytest.mark.parametrize("below", ["negative", "unknown"])
+@pytest.mark.parametrize("below", ["negative", "ignore"])
 @pytest.mark.parametrize("name", MAKERS)
 def test_stacked_models_have_the_losses_and_gradients_of_single_ones(name, below):
     logits, targets, mask = three_batches(below)
     losses = [MAKERS[name](TREE) for _ in range(3)]
     if not isinstance(losses[0], HCLLoss) and not losses[0].per_row:
-        assert name in ("lyu", "mixed hcl")
+        assert name in ("sample-curriculum", "mixed hcl")
         return
     one_by_one = [MAKERS[name](TREE) for _ in range(3)]
     for known in (None, mask):
@@ -134,7 +134,7 @@ def test_the_selections_of_stacked_models_differ():
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_loss_that_claims_rows_apart_keeps_them_apart(name):
     loss = LOSSES[name](TREE, reduction="none")
-    logits, targets, mask = batch("unknown")
+    logits, targets, mask = batch("ignore")
     logits[7:] = 3 * (
         2 * targets[7:].float() - 1
     )  # easy rows, beside which hard ones may be chosen
@@ -147,7 +147,7 @@ def test_a_loss_that_claims_rows_apart_keeps_them_apart(name):
 
 @pytest.mark.parametrize("alike", [True, False])
 def test_a_stopped_model_counts_nothing_and_gets_nothing(alike):
-    logits, targets, mask = three_batches("unknown")
+    logits, targets, mask = three_batches("ignore")
     logits[1, 0, 0] = torch.nan
     logits.requires_grad_()
     means = MemberLosses([LOSSES["bce"](TREE) for _ in range(3)], ALONE, alike=alike)
@@ -163,7 +163,7 @@ def test_a_stopped_model_counts_nothing_and_gets_nothing(alike):
 
 
 def test_weighted_rows_are_taken_one_model_after_the_other():
-    logits, targets, mask = three_batches("unknown")
+    logits, targets, mask = three_batches("ignore")
     weights = torch.rand(3, 20, generator=torch.Generator().manual_seed(0))
     losses = [LOSSES["hxe"](TREE) for _ in range(3)]
     found = MemberLosses(losses, ALONE, alike=True)(logits, targets, mask, weights, [False] * 3)
@@ -181,7 +181,7 @@ def test_what_pays():
     assert not pays_in_one_call(HCLLoss(TREE), here)
     assert pays_in_one_call(HCLLoss(TREE, link="softmax"), here)
     assert pays_in_one_call(LOSSES["bce"](TREE), here)
-    assert not pays_in_one_call(LOSSES["lyu"](TREE), here)
+    assert not pays_in_one_call(LOSSES["sample-curriculum"](TREE), here)
     assert pays_in_one_call(HCLLoss(TREE), few)  # elsewhere launches count
     assert pays_in_one_call(HCLLoss(TREE, fused=False), many)  # without kernels always
     if has_triton():

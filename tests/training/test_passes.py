@@ -6,10 +6,10 @@ from torch import nn
 
 from hierlearn import Labels
 from hierlearn.links import SoftmaxLink
-from hierlearn.models import MLP
+from hierlearn.networks import MLP
 from hierlearn.training.passes import member_probabilities
 from hierlearn.training.rows import Rows
-from training.problems import CPU, TREE, partial_problem
+from training.datasets import CPU, TREE, partial_problem
 
 DATASET = partial_problem(rows=20)
 

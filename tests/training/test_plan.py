@@ -8,7 +8,7 @@ from hierlearn import Labels
 from hierlearn.errors import HierlearnError
 from hierlearn.training import Plan
 from hierlearn.training.plan import decide
-from training.problems import TREE
+from training.datasets import TREE
 
 ONE_PATH = Labels([["a/b/d"], ["a"]], TREE)
 SEVERAL = Labels([["a/b/d", "f"], ["a"]], TREE)
@@ -56,7 +56,7 @@ def test_plans_are_plain_values():
         ({"recipe": "maxx"}, "unknown recipe 'maxx'; did you mean 'max'"),
         ({"network": "mlpp"}, "unknown network 'mlpp'; did you mean 'mlp'"),
         ({"decoder": "leave"}, "unknown decoder 'leave'"),
-        ({"valid_share": 1.0}, r"valid_share must lie in \[0, 1\), not 1.0"),
+        ({"valid_fraction": 1.0}, r"valid_fraction must lie in \[0, 1\), not 1.0"),
         ({"loss_options": {"floor": 0.1}}, "loss options go with a loss; name it"),
         ({"settings": {"epoch": 3}}, "unknown setting 'epoch'; did you mean 'epochs'"),
     ],

@@ -11,7 +11,7 @@ from hierlearn.training.processes import (
     LostProcessError,
     Processes,
     find_device,
-    heeding_the_end,
+    handle_sigterm,
     is_loss,
     lost,
     processes,
@@ -74,7 +74,7 @@ def test_a_loss_is_told_from_other_errors_and_worded():
 
 def test_the_end_is_heeded_in_the_main_thread_and_the_old_way_returns():
     before, threads = signal.getsignal(signal.SIGTERM), threading.active_count()
-    with heeding_the_end(0):
+    with handle_sigterm(0):
         assert signal.getsignal(signal.SIGTERM) is not before
         assert threading.active_count() == threads + 1
     assert signal.getsignal(signal.SIGTERM) is before
@@ -83,7 +83,7 @@ def test_the_end_is_heeded_in_the_main_thread_and_the_old_way_returns():
     seen = []
 
     def elsewhere():
-        with heeding_the_end(0):
+        with handle_sigterm(0):
             seen.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=elsewhere)
@@ -98,7 +98,7 @@ def test_a_handler_of_ones_own_stays():
 
     before = signal.signal(signal.SIGTERM, mine)
     try:
-        with heeding_the_end(0):
+        with handle_sigterm(0):
             assert signal.getsignal(signal.SIGTERM) is mine
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from hierlearn.training import train
+from hierlearn.pipeline import train
 from hierlearn.training.progress import Progress, mean, progress_bar
-from training.problems import plan, problem
+from training.datasets import plan, problem
 
 RECORD = {"epoch": 2, "loss": [0.5, 0.7, None], "valid": {"au-prc": [0.2, 0.4, None]}}
 

@@ -15,7 +15,7 @@ from hierlearn.training.recipes import (
     find_recipe,
     link_name,
 )
-from training.problems import TREE
+from training.datasets import TREE
 
 DAG = Hierarchy.from_parents({"a": [], "b": [], "c": ["a", "b"], "d": ["a"]})
 
@@ -49,11 +49,14 @@ def test_the_recipes_are_what_they_say():
         ([["a"], ["a/b"]], "negative", "hcl", "every training row has one path"),
         ([["a"], ["a/c", "f"]], "negative", "max", "1 of 2 training rows have several labels"),
         ([["a"], [], []], "negative", "max", "2 of 3 training rows have no label"),
-        ([["a"], [], []], "unknown", "hcl", "every labelled training row has one path"),
+        ([["a"], [], []], "ignore", "hcl", "every labeled training row has one path"),
     ],
 )
 def test_auto_looks_at_the_labels(rows, below, name, why):
-    assert choose_recipe(Labels(rows, TREE, below=below)) == (name, why)
+    assert choose_recipe(Labels(rows, TREE, unlabeled_descendants=below)) == (
+        name,
+        why,
+    )
 
 
 def test_losses_of_terminals_learn_which_they_are():

@@ -12,9 +12,9 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.losses import CollapseWarning
-from hierlearn.training import train
+from hierlearn.pipeline import train
 from hierlearn.training.checkpoint import CheckpointError, Checkpoints, read_tensors, write_tensors
-from training.problems import (
+from training.datasets import (
     TREE,
     assert_identical,
     partial_problem,
@@ -39,7 +39,7 @@ CASES = {
             "loss": "hcl",
             "options": SOFT,
             "dropout": 0.3,
-            "seeds": 2,
+            "ensemble_size": 2,
             "checkpoint_every": 3,
             "patience": 1,
             "metric": "hit@1",
@@ -52,7 +52,7 @@ CASES = {
         {
             "loss": "mixed",
             "options": {"parts": {"bce": 0.5, "hcl": 0.5}},
-            "below": "unknown",
+            "unlabeled_descendants": "ignore",
             "dropout": 0.3,
             "checkpoint_every": 4,
             "epochs": 2,
@@ -69,7 +69,7 @@ def digest(path):
 @pytest.mark.parametrize("case", CASES)
 def test_every_checkpoint_goes_on_bit_for_bit(tmp_path, case):
     make, options = CASES[case]
-    dataset, chosen = make(), plan(**options, keep=1000)
+    dataset, chosen = make(), plan(**options, keep_checkpoints=1000)
     whole = train(dataset, chosen, out=tmp_path / "whole", show=False)
     paths = Checkpoints(tmp_path / "whole" / "checkpoints").paths()
     assert len(paths) >= 2
@@ -90,7 +90,7 @@ def test_every_checkpoint_goes_on_bit_for_bit(tmp_path, case):
 
 def test_weights_of_rows_go_on_too(tmp_path):
     dataset, weights = problem(), np.random.default_rng(0).uniform(0, 2, 60)
-    chosen = plan("hcl", dropout=0.3, keep=9)
+    chosen = plan("hcl", dropout=0.3, keep_checkpoints=9)
     train(dataset, chosen, out=tmp_path / "whole", weights=weights, show=False)
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     (tmp_path / "cut" / "config.json").unlink()
@@ -242,7 +242,7 @@ def test_other_rows_labels_and_validation_rows_are_refused(cut):
         (plan("hcl", learning_rate=0.1), "learning_rate=0.001, now learning_rate=0.1"),
         (plan("bce"), "loss=hcl, now loss=bce"),
         (plan("hcl", options={"floor": 0.2}), "loss_options={}, now loss_options={'floor': 0.2}"),
-        (plan("hcl", seeds=2), "seeds=1, now seeds=2"),
+        (plan("hcl", ensemble_size=2), "ensemble_size=1, now ensemble_size=2"),
     ],
 )
 def test_another_plan_is_refused(cut, chosen, words):
@@ -253,7 +253,7 @@ def test_another_plan_is_refused(cut, chosen, words):
 
 
 def test_what_may_change_from_one_attempt_to_the_next(cut):
-    model = go_on(cut, None, plan("hcl", checkpoint_every=3, keep=5))
+    model = go_on(cut, None, plan("hcl", checkpoint_every=3, keep_checkpoints=5))
     assert model.config["training"]["steps"] == 15
 
 
@@ -307,7 +307,7 @@ def test_a_checkpoint_without_its_weights_is_refused(cut):
     tensors, facts = read_tensors(path)
     write_tensors(path, {k: v for k, v in tensors.items() if k != "network/head.bias"}, facts)
     assert refusal(cut).startswith(
-        f"FOLDER/checkpoints/{path.name} does not fit this network, its losses or its optimiser ("
+        f"FOLDER/checkpoints/{path.name} does not fit this network, its losses or its optimizer ("
     )
 
 

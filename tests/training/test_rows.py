@@ -7,10 +7,10 @@ from scipy import sparse
 
 from hierlearn import Labels
 from hierlearn.errors import DataError
-from hierlearn.models import SparseRows
+from hierlearn.networks import SparseRows
 from hierlearn.training.rows import Rows, as_rows
-from hierlearn.training.seeds import epoch_order
-from training.problems import CPU, TREE
+from hierlearn.training.seeding import epoch_order
+from training.datasets import CPU, TREE
 
 ANNOTATED = [["a/b/d"], ["a"], [], ["f/g", "a/c"], ["a/b"]]
 INPUTS = np.arange(15, dtype=np.float64).reshape(5, 3)
@@ -18,10 +18,10 @@ INDEX = torch.tensor([[4, 0, 0], [2, 3, 1]])
 
 
 def some_rows(below="negative", inputs=INPUTS, **options):
-    return Rows(inputs, Labels(ANNOTATED, TREE, below=below), CPU, **options)
+    return Rows(inputs, Labels(ANNOTATED, TREE, unlabeled_descendants=below), CPU, **options)
 
 
-@pytest.mark.parametrize("below", ["negative", "unknown"])
+@pytest.mark.parametrize("below", ["negative", "ignore"])
 @pytest.mark.parametrize("index", [INDEX[0], INDEX], ids=["one batch", "a batch a member"])
 @pytest.mark.parametrize("dense", [40, 39], ids=["on the device", "made a batch"])
 def test_a_batch_is_what_the_labels_say(below, index, dense):
@@ -30,7 +30,7 @@ def test_a_batch_is_what_the_labels_say(below, index, dense):
     x, targets, mask = rows.batch(index)
     assert x.dtype == torch.float32
     assert torch.equal(x, torch.tensor(INPUTS, dtype=torch.float32)[index])
-    labels = Labels(ANNOTATED, TREE, below=below)
+    labels = Labels(ANNOTATED, TREE, unlabeled_descendants=below)
     assert targets.dtype == torch.bool
     assert torch.equal(targets, labels.targets()[index])
     if below == "negative":
@@ -75,8 +75,8 @@ def test_the_checksum_sees_values_places_and_labels():
     other_column = sparse.csr_array(([1.0, 2.0], ([0, 3], [0, 2])), shape=(5, 3))
     sums = {some_rows(inputs=one).digest() for one in (matrix, elsewhere, other_column)}
     assert len(sums) == 3
-    relabelled = Rows(INPUTS, Labels([["a"], *ANNOTATED[1:]], TREE), CPU)
-    assert relabelled.digest() != dense.digest()
+    relabeled = Rows(INPUTS, Labels([["a"], *ANNOTATED[1:]], TREE), CPU)
+    assert relabeled.digest() != dense.digest()
 
 
 def test_inputs_become_rows():

@@ -16,9 +16,9 @@ from hierlearn.training.settings import learning_rate
         ({"epochs": 0}, "epochs must be at least 1, not 0"),
         ({"epochs": 2.0}, "epochs must be a whole number, not 2.0"),
         ({"batch_size": True}, "batch_size must be a whole number, not True"),
-        ({"seeds": 0}, "seeds must be at least 1, not 0"),
+        ({"ensemble_size": 0}, "ensemble_size must be at least 1, not 0"),
         ({"validate_every": -1}, "validate_every must be at least 1, not -1"),
-        ({"keep": 0}, "keep must be at least 1, not 0"),
+        ({"keep_checkpoints": 0}, "keep_checkpoints must be at least 1, not 0"),
         ({"patience": 0}, "patience must be at least 1, or None, not 0"),
         ({"checkpoint_every": 0}, "checkpoint_every must be at least 1, or None, not 0"),
         ({"seed": -1}, "seed must be at least 0, not -1"),
@@ -27,8 +27,8 @@ from hierlearn.training.settings import learning_rate
         ({"learning_rate": math.nan}, "learning_rate must be above 0, not nan"),
         ({"weight_decay": -0.1}, "weight_decay must be at least 0, not -0.1"),
         ({"warmup": 1.0}, r"warmup must be in \[0, 1\), not 1.0"),
-        ({"clip": 0.0}, "clip must be above 0, or None, not 0.0"),
-        ({"clip": math.nan}, "clip must be above 0, or None, not nan"),
+        ({"max_grad_norm": 0.0}, "max_grad_norm must be above 0, or None, not 0.0"),
+        ({"max_grad_norm": math.nan}, "max_grad_norm must be above 0, or None, not nan"),
         ({"prior_bias": "yes"}, "prior_bias must be true or false, not 'yes'"),
         ({"schedule": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'"),
         ({"precision": "fp16"}, "unknown precision 'fp16'"),
@@ -48,7 +48,7 @@ def test_what_is_refused(changes, message):
 
 
 def test_plain_values_and_back():
-    settings = Settings(epochs=3, clip=1.0, patience=2)
+    settings = Settings(epochs=3, max_grad_norm=1.0, patience=2)
     assert Settings.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
     assert settings.with_changes(epochs=4).epochs == 4
     assert settings.epochs == 3

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from hierlearn.losses import HCLLoss
-from hierlearn.training import train
-from training.problems import partial_problem, plan, problem, state, texts, trainer_of
+from hierlearn.pipeline import train
+from training.datasets import partial_problem, plan, problem, state, texts, trainer_of
 
 SEEDS = 3
 EPOCH = {"curriculum": "epoch", "link": "softmax", "scope": "ancestors", "floor": 0.3}
@@ -23,7 +23,7 @@ def run(dataset, chosen, weights=None):
 
 def compare(dataset, weights=None, **options):
     """Train seeds 4, 5 and 6 stacked and alone, and compare all that they leave."""
-    stacked, together = run(dataset, plan(seed=4, seeds=SEEDS, **options), weights)
+    stacked, together = run(dataset, plan(seed=4, ensemble_size=SEEDS, **options), weights)
     assert len(stacked.losses) == SEEDS
     for member in range(SEEDS):
         alone, records = run(dataset, plan(seed=4 + member, **options), weights)
@@ -43,7 +43,7 @@ def compare(dataset, weights=None, **options):
 
 @pytest.mark.parametrize("loss", ["bce", "leaf-ce", "hxe", "mcloss", "mixed", "soft-labels"])
 def test_several_losses_with_dropout_and_clipping(loss):
-    compare(problem(), loss=loss, dropout=0.3, clip=0.02, weight_decay=0.1, warmup=0.2)
+    compare(problem(), loss=loss, dropout=0.3, max_grad_norm=0.02, weight_decay=0.1, warmup=0.2)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_curricula(options):
 
 
 def test_masks_and_rows_without_labels():
-    compare(partial_problem(), loss="hcl", below="unknown", dropout=0.3)
+    compare(partial_problem(), loss="hcl", unlabeled_descendants="ignore", dropout=0.3)
 
 
 def test_weights_of_rows():
@@ -69,14 +69,14 @@ def test_bags_of_tokens():
 
 
 def test_linear_networks():
-    compare(problem(), loss="bce", network="linear", clip=0.01)
+    compare(problem(), loss="bce", network="linear", max_grad_norm=0.01)
 
 
 def test_input_dropout():
     chosen = {"width": 8, "depth": 2, "dropout": 0.2, "input_dropout": 0.3}
     results = []
     for seeds, seed in ((2, 0), (1, 1)):
-        one = plan("bce", seeds=seeds, seed=seed)
+        one = plan("bce", ensemble_size=seeds, seed=seed)
         one.network_options.clear()
         one.network_options.update(chosen)
         results.append(state(run(problem(), one)[0]))
@@ -115,11 +115,11 @@ def test_each_member_stops_early_by_itself(metric):
 def test_a_model_that_has_stopped_cannot_break_the_others():
     dataset = problem(rows=80, spread=1.0)
     options = {"epochs": 25, "patience": 2, "metric": "hit@1", "learning_rate": 0.02}
-    undisturbed, _ = run(dataset, plan("bce", seeds=2, **options))
+    undisturbed, _ = run(dataset, plan("bce", ensemble_size=2, **options))
     first = min(range(2), key=lambda member: undisturbed.best_epoch[member])
     ends = undisturbed.best_epoch[first] + 2
     assert undisturbed.best_epoch[1 - first] + 2 > ends
-    trainer = trainer_of(dataset, plan("bce", seeds=2, **options))
+    trainer = trainer_of(dataset, plan("bce", ensemble_size=2, **options))
 
     def break_it(_):
         if trainer.stopped[first]:
@@ -137,7 +137,7 @@ def test_a_member_whose_metric_is_never_a_number_keeps_its_last_weights(patience
     dataset = problem(rows=60, spread=0.2, depth=1)
     options = {"metric": "mistake-severity", "epochs": 8, "learning_rate": 0.1}
     options["patience"] = patience
-    stacked, _ = run(dataset, plan("leaf-ce", seeds=2, seed=1, **options))
+    stacked, _ = run(dataset, plan("leaf-ce", ensemble_size=2, seed=1, **options))
     assert stacked.best_epoch == [0, 1]
     for member in range(2):
         alone, _ = run(dataset, plan("leaf-ce", seed=1 + member, **options))
@@ -153,7 +153,7 @@ def test_validation_now_and_then():
 
 def test_the_probabilities_of_a_stacked_model_are_the_mean_of_its_members(tmp_path):
     dataset = problem()
-    stacked = train(dataset, plan("leaf-ce", seeds=2), out=tmp_path / "m", show=False)
+    stacked = train(dataset, plan("leaf-ce", ensemble_size=2), out=tmp_path / "m", show=False)
     alone = [train(dataset, plan("leaf-ce", seed=seed), show=False) for seed in range(2)]
     rows = dataset.inputs[:9]
     expected = torch.stack([model.probabilities(rows) for model in alone]).mean(dim=0)

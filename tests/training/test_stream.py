@@ -8,12 +8,12 @@ import torch
 
 from hierlearn.datasets import read_table
 from hierlearn.datasets.row_groups import stream_table
-from hierlearn.models import SparseRows
+from hierlearn.networks import SparseRows
+from hierlearn.pipeline.prepare import prepare
+from hierlearn.pipeline.train import check_identity, run_identity, train
 from hierlearn.training.checkpoint import Checkpoint, CheckpointError
 from hierlearn.training.plan import Plan
-from hierlearn.training.prepare import prepare
 from hierlearn.training.stream import ParquetRows, cut
-from hierlearn.training.train import check_identity, run_identity, train
 from hierlearn.training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -57,7 +57,7 @@ def small(**settings):
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_window_that_covers_the_file_trains_as_in_memory_bit_for_bit(tmp_path, text, seeds):
     path = write(tmp_path / "rows.parquet", text=text)
-    plan = small(seeds=seeds)
+    plan = small(ensemble_size=seeds)
     held = train(read_table(path, **options(text)), plan)
     streamed = train(stream_table(path, **options(text)), plan)
     for name, value in held.network.state_dict().items():
@@ -69,8 +69,10 @@ def test_a_window_that_covers_the_file_trains_as_in_memory_bit_for_bit(tmp_path,
     assert held.config["metrics"]["valid"]["au-prc"] > 0
 
 
-def rows_of(path, window, text=False, seeds=1):
-    prepared = prepare(stream_table(path, window=window, **options(text)), small(seeds=seeds), CPU)
+def rows_of(path, window, text=False, ensemble_size=1):
+    prepared = prepare(
+        stream_table(path, window=window, **options(text)), small(ensemble_size=ensemble_size), CPU
+    )
     assert isinstance(prepared.rows, ParquetRows)
     assert isinstance(prepared.valid, ParquetRows)
     return prepared
@@ -169,7 +171,7 @@ def test_a_streamed_training_goes_on_bit_for_bit_from_any_step(table, tmp_path):
 
 
 def test_stacked_seeds_read_what_they_read_alone(table):
-    both = rows_of(table, 20, seeds=2)
+    both = rows_of(table, 20, ensemble_size=2)
     trainer_of(both).train()
     for member in (0, 1):
         alone = prepare(stream_table(table, window=20, **options()), small(seed=member), CPU)

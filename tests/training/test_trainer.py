@@ -13,9 +13,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from hierlearn import Dataset
 from hierlearn.errors import HierlearnError
 from hierlearn.losses import CollapseWarning, HCLLoss
-from hierlearn.training.seeds import epoch_order
+from hierlearn.training.seeding import epoch_order
 from hierlearn.training.trainer import NonFiniteLossError, Trainer
-from training.problems import (
+from training.datasets import (
     CPU,
     TREE,
     assert_identical,
@@ -64,8 +64,8 @@ def bare_loop(trainer, x, y):
             loss = binary_cross_entropy_with_logits(network(x[index]), y[index])
             optimizer.zero_grad()
             loss.backward()
-            if settings.clip is not None:
-                nn.utils.clip_grad_norm_(network.parameters(), settings.clip)
+            if settings.max_grad_norm is not None:
+                nn.utils.clip_grad_norm_(network.parameters(), settings.max_grad_norm)
             optimizer.step()
             losses.append(loss.item())
             step += 1
@@ -79,7 +79,7 @@ def bare_loop(trainer, x, y):
         {"schedule": "constant"},
         {"schedule": "linear", "warmup": 0.3},
         {"schedule": "cosine", "weight_decay": 0.1},
-        {"schedule": "cosine", "clip": 0.05, "batch_size": 5, "seed": 3},
+        {"schedule": "cosine", "max_grad_norm": 0.05, "batch_size": 5, "seed": 3},
         {"schedule": "constant", "batch_size": 1000},
     ],
     ids=str,
@@ -199,7 +199,7 @@ def test_bf16_trains_close_to_float32(loss, seeds):
     records = {}
     for precision in ("float32", "bf16"):
         records[precision] = []
-        chosen = plan(loss, precision=precision, seeds=seeds)
+        chosen = plan(loss, precision=precision, ensemble_size=seeds)
         trainer = trainer_of(problem(), chosen, on_epoch=records[precision].append)
         trainer.train()
         assert trainer.network.head.weight.dtype == torch.float32
@@ -247,9 +247,9 @@ def test_stacked_seeds_need_a_network_that_stacks():
     with pytest.raises(
         HierlearnError,
         match="2 seeds need a network of 2 stacked models, but this Elsewhere holds 1; use one of "
-        "MODELS, or one seed",
+        "NETWORKS, or one seed",
     ):
-        trainer_of(problem(), plan(seeds=2), network=Elsewhere())
+        trainer_of(problem(), plan(ensemble_size=2), network=Elsewhere())
 
 
 # ---------------------------------------------------------------------- what stops a training
@@ -258,7 +258,7 @@ def test_stacked_seeds_need_a_network_that_stacks():
 POISONED = int(epoch_order([0], 36, 1)[0][30])  # the first model meets it in batch 4 of epoch 2
 
 
-def poisoned(seeds=1, **options):
+def poisoned(ensemble_size=1, **options):
     """Return a trainer that meets an infinite input in its second epoch."""
     saved = []
 
@@ -268,7 +268,7 @@ def poisoned(seeds=1, **options):
 
     trainer = trainer_of(
         problem(),
-        plan(seeds=seeds, **options),
+        plan(ensemble_size=ensemble_size, **options),
         on_step=poison,
         save=lambda step, tensors, facts: saved.append((step, tensors)),
     )
@@ -287,8 +287,8 @@ def test_a_loss_that_is_not_finite_names_epoch_batch_seed_and_rows(seeds):
     rows = ", ".join(map(str, orders[member][8 * place : 8 * place + 8]))
     assert str(caught.value) == (
         f"the loss became nan in epoch 2, batch {place + 1} of 5 (seed {member}, training rows "
-        f"{rows}); lower the learning rate or set clip, and check those rows; the last checkpoint "
-        f"is untouched"
+        f"{rows}); lower the learning rate or set max_grad_norm, and check those rows; the last "
+        f"checkpoint is untouched"
     )
     assert [step for step, _ in saved] == [5]
     assert all(value.isfinite().all() for value in saved[0][1].values())
@@ -305,7 +305,7 @@ def test_a_long_list_of_rows_is_cut():
 @pytest.mark.parametrize(("steps", "wrong"), [(7, 0), (7, 1), (10, 4)])
 def test_losses_that_are_looked_at_later_name_the_batch_that_was_wrong(steps, wrong):
     """As on a graphics processor, where nobody waits for every loss."""
-    trainer = trainer_of(problem(), plan(seeds=2))
+    trainer = trainer_of(problem(), plan(ensemble_size=2))
 
     def look(step):
         if step == steps:

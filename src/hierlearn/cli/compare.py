@@ -59,8 +59,8 @@ def compare(
         ),
     ] = "none",
     trials: Annotated[int, typer.Option(help="Trials of every search.", rich_help_panel=HOW)] = 6,
-    valid_share: shared.ValidShare = 0.15,
-    test_share: shared.TestShare = 0.2,
+    valid_fraction: shared.ValidFraction = 0.15,
+    test_fraction: shared.TestFraction = 0.2,
     epochs: shared.Epochs = None,
     patience: shared.Patience = None,
     metric: shared.Metric = None,
@@ -98,18 +98,18 @@ def compare(
     from hierlearn.cli.sources import open_dataset, split_names
     from hierlearn.errors import quoted
     from hierlearn.reports.sections import plural
-    from hierlearn.studies.entries import parse_entries
-    from hierlearn.studies.splits import untaught_classes, with_test_rows
+    from hierlearn.studies.candidates import parse_candidates
+    from hierlearn.studies.splits import unseen_classes, with_test_rows
 
     if data is None:
         data, set = "icd10cm", ["size=small", *(set or [])]
-    entries = parse_entries(split_names(losses))
+    entries = parse_candidates(split_names(losses))
     options = pairs_of("network-option", network_option or [])
     columns = ("label", "levels", "features", "text", "split", "hierarchy", "label_sep", "sep")
     dataset = open_dataset(
         data, set or (), data_dir=data_dir, **{name: given[name] for name in columns}
     )
-    dataset, made = with_test_rows(dataset, test_share, seed)
+    dataset, made = with_test_rows(dataset, test_fraction, seed)
     settings = settings_of(given)
     wanted = None if metrics is None else split_names(metrics)
     print_plain(
@@ -117,12 +117,12 @@ def compare(
         f"{dataset.name}: {len(dataset):,} rows, {len(dataset.hierarchy):,} classes; "
         f"{plural(len(entries), 'loss', 'losses')}, {plural(seeds, 'seed')} each{made}",
     )
-    untaught = untaught_classes(dataset)
-    if untaught:
+    unseen = unseen_classes(dataset)
+    if unseen:
         print_plain(
             console,
-            f"{plural(len(untaught), 'class', 'classes')} of test rows without a training row, "
-            f"which nothing can learn: {quoted(untaught, most=3)}",
+            f"{plural(len(unseen), 'class', 'classes')} of test rows without a training row, "
+            f"which nothing can learn: {quoted(unseen, most=3)}",
         )
     study = run(
         dataset,
@@ -166,7 +166,7 @@ def run(
             trials=given["trials"],
             settings=settings,
             network=network,
-            valid_share=given["valid_share"],
+            valid_fraction=given["valid_fraction"],
             on_trial=on_trial,
         )
         return compare(
@@ -179,7 +179,7 @@ def run(
             settings=settings,
             by_entry={**(by_entry or {}), **chosen["by_entry"]},
             network=chosen["network"],
-            valid_share=given["valid_share"],
+            valid_fraction=given["valid_fraction"],
             force=given["force"],
             about={"tune": given["tune"], "trials": chosen["trials"]},
             jobs=jobs,
@@ -265,7 +265,7 @@ def compare_paper(given: dict[str, Any], console: Console) -> None:
         study = run(
             dataset,
             paper.entries(),
-            {**given, "valid_share": 0.0, "tune": "none"},
+            {**given, "valid_fraction": 0.0, "tune": "none"},
             settings,
             paper.NETWORK,
             [*paper.METRICS, *paper.ALSO],

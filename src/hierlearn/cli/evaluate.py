@@ -1,4 +1,4 @@
-"""``hierlearn evaluate``: the metrics of a model on labelled rows."""
+"""``hierlearn evaluate``: the metrics of a model on labeled rows."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ def evaluate(
     sep: shared.Sep = None,
     data_dir: shared.DataDir = None,
 ) -> None:
-    """Tell how well a model does on labelled rows; their columns are those of its training."""
+    """Tell how well a model does on labeled rows; their columns are those of its training."""
     from rich.console import Console
 
-    from hierlearn.cli.model_rows import open_labelled, pick_rows
+    from hierlearn.cli.model_rows import open_labeled, pick_rows
     from hierlearn.cli.show import print_metrics, print_plain, working
     from hierlearn.cli.sources import split_names
     from hierlearn.files import atomic_write, check_new
-    from hierlearn.training import Model
-    from hierlearn.training import evaluate as measure
-    from hierlearn.training.evaluate import check_metrics
+    from hierlearn.metrics.measure import check_metrics
+    from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline import evaluate as measure
     from hierlearn.training.processes import find_device
 
     if out is not None:
         check_new(out, force)
     names = None if metrics is None else check_metrics(split_names(metrics))
-    loaded = Model.load(model, device=find_device(device))
+    loaded = Pipeline.load(model, device=find_device(device))
     words = {
         "label": label,
         "levels": levels,
@@ -63,7 +63,7 @@ def evaluate(
         "sep": sep,
         "data_dir": data_dir,
     }
-    dataset = open_labelled(loaded, data, set or (), words)
+    dataset = open_labeled(loaded, data, set or (), words)
     if rows is None and "test" in dataset.splits:
         rows = "test"
     picked, which = pick_rows(dataset, rows)

@@ -21,9 +21,9 @@ def export(
     from hierlearn.cli.show import print_plain, working
     from hierlearn.errors import HierlearnError
     from hierlearn.files import check_new
-    from hierlearn.training import Model
-    from hierlearn.training.export import BESIDE
-    from hierlearn.training.export import export as write
+    from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline.export import BESIDE
+    from hierlearn.pipeline.export import export as write
 
     if out.suffix.lower() != ".onnx":
         raise HierlearnError(f"{out}: the file to write must end in .onnx")
@@ -31,7 +31,7 @@ def export(
         raise HierlearnError(f"{out.parent} holds the model; export to another folder")
     for path in (out, *(out.parent / name for name in BESIDE)):
         check_new(path, force)
-    loaded = Model.load(model)
+    loaded = Pipeline.load(model)
     with working("exporting"):
         written = write(loaded, out)
     console = Console()

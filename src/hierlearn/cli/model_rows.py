@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets import Dataset
     from hierlearn.datasets.streaming import TableStream
-    from hierlearn.training import Model
+    from hierlearn.pipeline import Pipeline
 
 
 def is_table(source: str) -> bool:
@@ -23,10 +23,10 @@ def is_table(source: str) -> bool:
     return source not in DATASETS and Path(source).suffix.lower() in STREAMS
 
 
-def input_columns(model: Model, words: Mapping[str, Any]) -> dict[str, Any]:
+def input_columns(model: Pipeline, words: Mapping[str, Any]) -> dict[str, Any]:
     """Return which columns the model reads: ``features`` or ``text``, given or as in training."""
     from hierlearn.cli.sources import split_names
-    from hierlearn.datasets.preprocessing import TextPreprocessor
+    from hierlearn.features.preprocessing import TextPreprocessor
 
     if isinstance(model.preprocessor, TextPreprocessor):
         if words.get("features") is not None:
@@ -45,17 +45,17 @@ def input_columns(model: Model, words: Mapping[str, Any]) -> dict[str, Any]:
     return {"features": list(names)}
 
 
-def open_stream(model: Model, source: str, words: Mapping[str, Any]) -> TableStream:
+def open_stream(model: Pipeline, source: str, words: Mapping[str, Any]) -> TableStream:
     """Open a table to predict on."""
     from hierlearn.datasets.streaming import TableStream
 
     return TableStream(source, **input_columns(model, words))
 
 
-def open_labelled(
-    model: Model, source: str, options: Sequence[str], words: Mapping[str, Any]
+def open_labeled(
+    model: Pipeline, source: str, options: Sequence[str], words: Mapping[str, Any]
 ) -> Dataset:
-    """Open labelled rows; what is said of a table's columns adds to what the model knows."""
+    """Open labeled rows; what is said of a table's columns adds to what the model knows."""
     from hierlearn.cli.sources import open_dataset, refuse
 
     given = {name: value for name, value in words.items() if value is not None}

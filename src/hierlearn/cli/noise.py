@@ -42,8 +42,8 @@ def noise(
     force: Annotated[
         bool, typer.Option("--force", help="Begin anew where another study is.")
     ] = False,
-    valid_share: shared.ValidShare = 0.15,
-    test_share: shared.TestShare = 0.2,
+    valid_fraction: shared.ValidFraction = 0.15,
+    test_fraction: shared.TestFraction = 0.2,
     epochs: shared.Epochs = None,
     patience: shared.Patience = None,
     metric: shared.Metric = None,
@@ -78,7 +78,7 @@ def noise(
     from hierlearn.cli.sources import open_dataset, split_names
     from hierlearn.reports.noise_curves import noise_curves
     from hierlearn.reports.saving import need_matplotlib
-    from hierlearn.studies.entries import parse_entries
+    from hierlearn.studies.candidates import parse_candidates
     from hierlearn.studies.jobs import usual_jobs
     from hierlearn.studies.noise import cells, check_kinds, check_rates, noise_study
     from hierlearn.studies.publish import publish_noise
@@ -86,14 +86,14 @@ def noise(
     from hierlearn.training.processes import find_device
 
     need_matplotlib()  # before hours of training
-    entries = parse_entries(split_names(losses))
+    entries = parse_candidates(split_names(losses))
     wanted_rates, wanted_kinds = check_rates(numbers(rates)), check_kinds(split_names(kinds))
     options = pairs_of("network-option", network_option or [])
     columns = ("label", "levels", "features", "text", "split", "hierarchy", "label_sep", "sep")
     dataset = open_dataset(
         data, set or (), data_dir=data_dir, **{name: given[name] for name in columns}
     )
-    dataset, made = with_test_rows(dataset, test_share, seed)
+    dataset, made = with_test_rows(dataset, test_fraction, seed)
     trainings = len(cells(wanted_kinds, wanted_rates)) * len(entries)
     console = Console()
     print_plain(
@@ -114,7 +114,7 @@ def noise(
             seed=seed,
             settings=settings_of(given),
             network={"name": network, "options": options} if network or options else {},
-            valid_share=valid_share,
+            valid_fraction=valid_fraction,
             force=force,
             jobs=jobs or usual_jobs(len(entries), find_device(device or "auto")),
         )

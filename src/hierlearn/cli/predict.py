@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets.streaming import Chunk
     from hierlearn.decoding import Decoder
-    from hierlearn.training import Model
+    from hierlearn.pipeline import Pipeline
 
 RISK = "A promise on errors"
 
@@ -41,7 +41,7 @@ def predict(
     calibrate: Annotated[
         Optional[str],
         typer.Option(
-            help="Labelled rows that were used neither to train nor to select the model.",
+            help="Labeled rows that were used neither to train nor to select the model.",
             rich_help_panel=RISK,
         ),
     ] = None,
@@ -70,14 +70,14 @@ def predict(
     from hierlearn.cli.show import print_plain, working
     from hierlearn.datasets.writing import check_ending, table_writer
     from hierlearn.files import check_new
-    from hierlearn.training import Model
-    from hierlearn.training.predict import NAMES, predict_chunks
+    from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline.predict import NAMES, predict_chunks
     from hierlearn.training.processes import find_device
 
     check_ending(out)
     check_new(out, force, inputs=[data])
     console = Console()
-    loaded = Model.load(model, device=find_device(device))
+    loaded = Pipeline.load(model, device=find_device(device))
     words = {
         "label": label,
         "levels": levels,
@@ -113,7 +113,7 @@ def predict(
 
 
 def open_chunks(
-    model: Model, data: str, options: Any, rows: str | None, words: Mapping[str, Any]
+    model: Pipeline, data: str, options: Any, rows: str | None, words: Mapping[str, Any]
 ) -> tuple[Iterable[Chunk], int | None, str]:
     """Return the rows to predict on, how many if that is known, and what to say of them."""
     from hierlearn.cli.model_rows import is_table, open_stream, pick_rows
@@ -134,7 +134,7 @@ def open_chunks(
 
 
 def choose_decoder(
-    model: Model,
+    model: Pipeline,
     name: str | None,
     pairs: Any,
     threshold: float | None,
@@ -161,7 +161,7 @@ def choose_decoder(
         raise HierlearnError("--risk finds the threshold itself; leave --threshold out")
     if source is None:
         raise HierlearnError(
-            "--risk needs --calibrate DATA: labelled rows that were used neither to train nor to "
+            "--risk needs --calibrate DATA: labeled rows that were used neither to train nor to "
             "select the model, because the promise rests on them"
         )
     name = name or "stop"
@@ -172,7 +172,7 @@ def choose_decoder(
 
 
 def calibrated(
-    model: Model,
+    model: Pipeline,
     decoder: Any,
     name: str,
     risk: float,
@@ -180,15 +180,15 @@ def calibrated(
     words: Mapping[str, Any],
 ) -> tuple[Decoder, str]:
     """Return the decoder whose threshold keeps the promise on new rows."""
-    from hierlearn.cli.model_rows import is_table, open_labelled, pick_rows
+    from hierlearn.cli.model_rows import is_table, open_labeled, pick_rows
     from hierlearn.cli.show import working
-    from hierlearn.labels import Labels
-    from hierlearn.training.evaluate import check_hierarchy
+    from hierlearn.hierarchy.labels import Labels
+    from hierlearn.pipeline.evaluate import check_hierarchy
 
     source, rows = calibration
     named = ("set", "data_dir")  # of the dataset to predict on, if it is one
     own = {key: value for key, value in words.items() if key not in named or not is_table(source)}
-    dataset = open_labelled(model, source, own.pop("set", None) or (), own)
+    dataset = open_labeled(model, source, own.pop("set", None) or (), own)
     check_hierarchy(model, dataset)
     picked, _ = pick_rows(dataset, rows, "--calibrate-rows")
     with working("calibrating"):

@@ -60,8 +60,8 @@ def how(help: str) -> Any:
     return typer.Option(help=help, rich_help_panel=HOW)
 
 
-ValidShare = Annotated[float, how("Training rows to stop early on.")]
-TestShare = Annotated[float, how("Rows to judge on, where no split is.")]
+ValidFraction = Annotated[float, how("Training rows to stop early on.")]
+TestFraction = Annotated[float, how("Rows to judge on, where no split is.")]
 Epochs = Annotated[Optional[int], how("At most; 100.")]
 Patience = Annotated[Optional[int], how("Epochs without a better metric; 10. 0: never stop early.")]
 Metric = Annotated[Optional[str], how("To stop early by; au-prc.")]

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hierlearn.datasets import Dataset
-    from hierlearn.training import Model, Plan
+    from hierlearn.pipeline import Pipeline
+    from hierlearn.training import Plan
 
 WHAT, HOW, RUN = "What to train", "How to train", "The run"
 COLUMNS = ("label", "levels", "features", "text", "split", "label_sep", "sep")
@@ -49,7 +50,7 @@ def train(
         Optional[str], typer.Option(help="What the model card calls it.", rich_help_panel=RUN)
     ] = None,
     license: Annotated[
-        Optional[str], typer.Option(help="The licence on the model card.", rich_help_panel=RUN)
+        Optional[str], typer.Option(help="The license on the model card.", rich_help_panel=RUN)
     ] = None,
     device: Annotated[
         Optional[str],
@@ -94,10 +95,10 @@ def train(
         Optional[list[str]],
         typer.Option(help="An option of the decoder: threshold=0.5.", rich_help_panel=WHAT),
     ] = None,
-    below: Annotated[
+    unlabeled_descendants: Annotated[
         Optional[str],
         typer.Option(
-            help="Classes below a row's labels are negative or unknown.", rich_help_panel=WHAT
+            help="Classes below a row's labels are negative or ignored.", rich_help_panel=WHAT
         ),
     ] = None,
     standardize: Annotated[
@@ -124,7 +125,7 @@ def train(
         Optional[float],
         typer.Option(help="Share of the steps with a rising rate.", rich_help_panel=HOW),
     ] = None,
-    clip: Annotated[
+    max_grad_norm: Annotated[
         Optional[float], typer.Option(help="Largest norm of the gradient.", rich_help_panel=HOW)
     ] = None,
     precision: Annotated[
@@ -137,11 +138,11 @@ def train(
     seed: Annotated[
         Optional[int], typer.Option(help="Of the first model.", rich_help_panel=HOW)
     ] = None,
-    seeds: Annotated[
+    ensemble_size: Annotated[
         Optional[int],
         typer.Option(help="Models trained at once and averaged.", rich_help_panel=HOW),
     ] = None,
-    valid_share: Annotated[
+    valid_fraction: Annotated[
         Optional[float],
         typer.Option(help="Share of the rows for validation.", rich_help_panel=HOW),
     ] = None,
@@ -160,7 +161,7 @@ def train(
         Optional[int],
         typer.Option(help="Steps between checkpoints; else an epoch.", rich_help_panel=HOW),
     ] = None,
-    keep: Annotated[
+    keep_checkpoints: Annotated[
         Optional[int], typer.Option(help="Checkpoints that stay.", rich_help_panel=HOW)
     ] = None,
     set: shared.Set = None,
@@ -179,10 +180,10 @@ def train(
     from rich.console import Console
 
     from hierlearn.cli.show import print_metrics, print_plain, writes
-    from hierlearn.training import train as run
+    from hierlearn.pipeline import train as run
+    from hierlearn.pipeline.pipeline import check_free
+    from hierlearn.pipeline.train import was_restarted
     from hierlearn.training.log import find_tensorboard
-    from hierlearn.training.model import check_free
-    from hierlearn.training.train import was_restarted
 
     chosen = resolve(given)
     plan = make_plan(chosen)
@@ -249,7 +250,16 @@ def make_plan(chosen: Mapping[str, Any]) -> Plan:
     from hierlearn.training import Plan, Settings
 
     settings = {one.name for one in fields(Settings)}
-    plain = ("recipe", "loss", "network", "link", "decoder", "below", "standardize", "valid_share")
+    plain = (
+        "recipe",
+        "loss",
+        "network",
+        "link",
+        "decoder",
+        "unlabeled_descendants",
+        "standardize",
+        "valid_fraction",
+    )
     words: dict[str, Any] = {name: chosen[name] for name in plain if name in chosen}
     for name in ("loss", "network", "decoder"):
         words[f"{name}_options"] = chosen.get(f"{name}_option", {})
@@ -304,7 +314,7 @@ def keep_configuration(folder: Path, chosen: Mapping[str, Any], prepared: Any) -
     from hierlearn import __version__
     from hierlearn.cli.config import to_yaml
     from hierlearn.files import atomic_write
-    from hierlearn.training.prepare import summary
+    from hierlearn.pipeline.prepare import summary
 
     if (folder / "run.yaml").exists():
         return
@@ -319,18 +329,20 @@ def keep_configuration(folder: Path, chosen: Mapping[str, Any], prepared: Any) -
 
 
 def about(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what else the model should know: its name, its licence, its columns."""
+    """Return what else the model should know: its name, its license, its columns."""
     told = {name: chosen[name] for name in ("name", "license") if name in chosen}
     columns = {name: chosen[name] for name in COLUMNS if name in chosen}
     return {**told, "columns": columns}
 
 
-def last_words(folder: Path, model: Model) -> str:
+def last_words(folder: Path, model: Pipeline) -> str:
     """Tell where everything is, and what to mind."""
     held = model.config["metrics"]
     lines = [f"wrote {folder}: model.safetensors, hierarchy.json, config.json, README.md, run.yaml"]
     if (folder / "log.jsonl").is_file():
         lines[0] += ", log.jsonl, checkpoints"
     if not held:
-        lines.insert(0, "no rows were held out, so nothing is known of new ones; see --valid-share")
+        lines.insert(
+            0, "no rows were held out, so nothing is known of new ones; see --valid-fraction"
+        )
     return "\n".join(lines)

@@ -4,7 +4,6 @@ from hierlearn.datasets.arff import read_arff
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.describe import describe
 from hierlearn.datasets.noise import with_hierarchy_noise, with_label_noise
-from hierlearn.datasets.preprocessing import NumericPreprocessor, TextPreprocessor
 from hierlearn.datasets.registry import DATASETS, load_dataset
 from hierlearn.datasets.synthetic import make_synthetic
 from hierlearn.datasets.tables import read_table
@@ -12,8 +11,6 @@ from hierlearn.datasets.tables import read_table
 __all__ = [
     "DATASETS",
     "Dataset",
-    "NumericPreprocessor",
-    "TextPreprocessor",
     "describe",
     "load_dataset",
     "make_synthetic",

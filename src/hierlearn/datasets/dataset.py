@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import DataError, unknown_name
-from hierlearn.labels import row_numbers
+from hierlearn.hierarchy.labels import row_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.labels import Rows
+    from hierlearn.hierarchy.labels import Rows
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.labels import Labels
+from hierlearn.hierarchy.labels import Labels
 
 if TYPE_CHECKING:
     from hierlearn.datasets.dataset import Dataset

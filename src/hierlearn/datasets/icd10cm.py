@@ -52,7 +52,7 @@ class Code(NamedTuple):
 
 
 def load_icd10cm(size: Literal["full", "small"] = "full", seed: int = 0) -> Dataset:
-    """Load ICD-10-CM as texts, each labelled with the path of its category.
+    """Load ICD-10-CM as texts, each labeled with the path of its category.
 
     The splits follow from the codes alone, so "small" (five of the chapters) puts each of its rows
     into the split that "full" puts it into:

@@ -12,8 +12,8 @@ import numpy as np
 
 from hierlearn.errors import DataError, quoted, unknown_name
 from hierlearn.hierarchy import Hierarchy
+from hierlearn.hierarchy.labels import Labels
 from hierlearn.hierarchy.structure import expand_ranges
-from hierlearn.labels import Labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,10 +101,10 @@ def with_hierarchy_noise(dataset: Dataset, rate: float, seed: int = 0) -> Datase
         rate: the share of edges that move.
         seed: decides which edges, and where to.
     """
-    return spoil_hierarchy(dataset, rate, seed)[0]
+    return corrupt_hierarchy(dataset, rate, seed)[0]
 
 
-def spoil_hierarchy(dataset: Dataset, rate: float, seed: int = 0) -> tuple[Dataset, Ints]:
+def corrupt_hierarchy(dataset: Dataset, rate: float, seed: int = 0) -> tuple[Dataset, Ints]:
     """Return what ``with_hierarchy_noise`` does, and which class each one was.
 
     Args:

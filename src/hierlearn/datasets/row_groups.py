@@ -24,7 +24,7 @@ from hierlearn.datasets.tables import (
 )
 from hierlearn.errors import DataError, quoted, unknown_name
 from hierlearn.hierarchy import Hierarchy
-from hierlearn.labels import row_numbers
+from hierlearn.hierarchy.labels import row_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
 """Synthetic data: a random taxonomy, and rows drawn around its classes.
 
-Every class c has a centre, its parents' mean centre plus an offset that shrinks with the level:
+Every class c has a center, its parents' mean center plus an offset that shrinks with the level:
 
     mu(c) = mean over parents p of mu(p) + decay^(m(c) - 1) * g(c),    g(c) ~ N(0, I)
 
@@ -72,7 +72,7 @@ def make_synthetic(
         dag: the share of classes with a second parent.
         labels_per_row: the most terminal classes of a row; each row has between 1 and this many.
         decay: how much smaller the offsets get at each level; small values make siblings alike.
-        spread: the standard deviation of a row around its centre.
+        spread: the standard deviation of a row around its center.
         label_noise: the share of training and validation rows with a wrong label.
         hierarchy_noise: the share of edges that lead to a wrong parent.
         seed: the same seed gives the same data.
@@ -85,17 +85,17 @@ def make_synthetic(
         check_rate(name, rate)
     rng = seeded(seed)
     hierarchy = random_hierarchy(depth, fan_out, rng, ragged=ragged, dag=dag)
-    centres = np.zeros((len(hierarchy), features))
+    centers = np.zeros((len(hierarchy), features))
     for number in range(len(hierarchy)):
         above = list(hierarchy.parents(number))
         offset = decay ** (int(hierarchy.levels[number]) - 1) * rng.standard_normal(features)
-        centres[number] = offset + (centres[above].mean(axis=0) if above else 0)
+        centers[number] = offset + (centers[above].mean(axis=0) if above else 0)
     inputs = np.empty((rows, features))
     labels: list[list[str]] = []
     for row in range(rows):
         most = min(labels_per_row, len(hierarchy.leaves))
         chosen = rng.choice(hierarchy.leaves, size=rng.integers(1, most + 1), replace=False)
-        inputs[row] = centres[chosen].mean(axis=0) + spread * rng.standard_normal(features)
+        inputs[row] = centers[chosen].mean(axis=0) + spread * rng.standard_normal(features)
         labels.append([hierarchy.names[number] for number in np.sort(chosen)])
     order = rng.permutation(rows)
     cuts = [round(0.6 * rows), round(0.8 * rows)]

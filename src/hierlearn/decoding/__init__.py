@@ -12,7 +12,7 @@ from hierlearn.decoding.cost import Cost
 from hierlearn.decoding.decoder import Decoder, ancestor_sets
 from hierlearn.decoding.expected_f import ExpectedF
 from hierlearn.decoding.leaf import Leaf
-from hierlearn.decoding.mass import end_scores, terminal_mass
+from hierlearn.decoding.mass import terminal_mass, terminal_scores
 from hierlearn.decoding.risk import risk_threshold
 from hierlearn.decoding.stop import Stop
 from hierlearn.decoding.subset import Subset
@@ -100,9 +100,9 @@ __all__ = [
     "Subset",
     "TopDown",
     "ancestor_sets",
-    "end_scores",
     "greedy_chain",
     "make_decoder",
     "risk_threshold",
     "terminal_mass",
+    "terminal_scores",
 ]

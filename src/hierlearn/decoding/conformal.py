@@ -102,7 +102,7 @@ class ConformalSets(Decoder):
             labels = most_specific(targets[rows], self.hierarchy)
             if not labels.any(dim=1).all():
                 row = rows.start + int((~labels.any(dim=1)).nonzero()[0])
-                raise HierlearnError(f"row {row} has no label; calibrate on labelled rows")
+                raise HierlearnError(f"row {row} has no label; calibrate on labeled rows")
             scores.append(self.values(p).masked_fill(~labels, torch.inf).amin(dim=1))
         threshold = float(torch.cat(scores).sort().values[rank - 1])
         return ConformalSets(self.hierarchy, threshold, self.spread, self.terminals.tolist())

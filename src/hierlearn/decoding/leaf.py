@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hierlearn.decoding.decoder import Answers, Decoder
-from hierlearn.decoding.mass import end_scores
+from hierlearn.decoding.mass import terminal_scores
 from hierlearn.links.softmax import terminal_numbers
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Leaf(Decoder):
 
     def decide(self, p: Tensor, allowed: Tensor | None = None) -> Tensor:
         """Answer the first terminal class of largest p, or largest end score if some are inner."""
-        scores = end_scores(p, self.hierarchy) if self.has_inner else p
+        scores = terminal_scores(p, self.hierarchy) if self.has_inner else p
         terminals = self.terminals.to(p.device)
         if allowed is not None:
             terminals = terminals[allowed[terminals]]

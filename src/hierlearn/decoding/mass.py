@@ -116,7 +116,7 @@ def terminal_mass(p: Tensor, hierarchy: Hierarchy) -> Tensor:
     return torch.cat(parts)
 
 
-def end_scores(p: Tensor, hierarchy: Hierarchy) -> Tensor:
+def terminal_scores(p: Tensor, hierarchy: Hierarchy) -> Tensor:
     """Return (N, C) the p of each class less that of its children.
 
     Scores that make inner terminal classes fair rivals of what lies below them: under a coherent

@@ -63,7 +63,7 @@ class Subset(Decoder):
         named[numbers] = 1
         self.inside = hierarchy.max_down(named).bool()  # (C,) the allowed subtrees
 
-    def renormalised(self, probabilities: Tensor) -> Tensor:
+    def renormalized(self, probabilities: Tensor) -> Tensor:
         """Return (N, C) p', all 0 for a row without mass in the allowed subtrees."""
         parts = []
         with torch.no_grad():

@@ -168,7 +168,7 @@ def read(
 
     Where tiles are EVEN all their entries are there, and nobody has to ask.
     """
-    # C is a multiple of VEC: asked in this way, the answer is visibly the same for VEC neighbours.
+    # C is a multiple of VEC: asked in this way, the answer is visibly the same for VEC neighbors.
     known = here[:, None] & (cols // VEC < C // VEC)[None, :]
     if EVEN:
         x = tl.load(x_at)

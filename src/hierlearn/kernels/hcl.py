@@ -301,7 +301,7 @@ def sweep_up(
 
 
 def readable(array: Tensor) -> Tensor:
-    """Return the array with neighbouring columns side by side."""
+    """Return the array with neighboring columns side by side."""
     return array if array.stride(1) == 1 or array.shape[1] == 1 else array.contiguous()
 
 

@@ -84,7 +84,7 @@ class Plan:
 
     Args:
         task: what is computed.
-        x: (N, C) logits of the first such batch, neighbouring columns side by side.
+        x: (N, C) logits of the first such batch, neighboring columns side by side.
         y: (N, C) targets, likewise.
         m: (N, C) what is known, or None.
     """

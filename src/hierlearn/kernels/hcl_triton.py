@@ -300,7 +300,7 @@ def sweep_up(
                 owed, factor, bound, C, x_row, y_row, m_row, positive, negative, gamma,
                 MASKED, FOCAL, False, R, B, VEC, FAST, EVEN,
             )  # fmt: skip
-        # What this level's own maximiser answered for is paid; the rest goes further up.
+        # What this level's own maximizer answered for is paid; the rest goes further up.
         owed = tl.where(place >= begin, 0.0, owed) + tl.sum(bound, axis=1)
 
 

@@ -235,7 +235,7 @@ def finish(
     limit = limit_of(tl.load(stats), threshold, C, rows, BY_ROWS, FIXED)
     bound, best, amount, number = look_back(amounts, numbers, bounds, LAST, limit, CHUNKS, True)
     program = tl.program_id(0)
-    # The last turn tried neighbouring bits: the ties of a chunk lie between two of its trials.
+    # The last turn tried neighboring bits: the ties of a chunk lie between two of its trials.
     chunks = tl.arange(0, CHUNKS)
     at = chunks * TRIALS + best
     ties = tl.maximum(tl.load(numbers + at + 1) - tl.load(numbers + at), 0)

@@ -40,7 +40,7 @@ class SiblingsLink(Link):
         self.register_buffer("groups", groups, persistent=False)
 
     def prior_logits(self, counts: Tensor, ends: Tensor, rows: int) -> Tensor:
-        """Return the log count of each class, which its siblings' counts then normalise."""
+        """Return the log count of each class, which its siblings' counts then normalize."""
         del ends, rows
         return self.log_steps(torch.log(counts + HALF)[None])[0]
 

@@ -6,66 +6,66 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hierlearn.losses.bases import BASES, BCE, FocalBase, zero_one
+from hierlearn.losses.bce import BCELoss
 from hierlearn.losses.composed import ComposedLoss
-from hierlearn.losses.conditional_softmax import ConditionalSoftmax
-from hierlearn.losses.constraint import constrain
-from hierlearn.losses.cross_entropy import CrossEntropy
-from hierlearn.losses.curriculum import select_classes
-from hierlearn.losses.focal import Focal
-from hierlearn.losses.hcl import CollapseWarning, HCLLoss
-from hierlearn.losses.hxe import HXE
-from hierlearn.losses.lca_cost import LCACost
-from hierlearn.losses.leaf_cross_entropy import LeafCrossEntropy
-from hierlearn.losses.level_weighted import LevelWeighted
-from hierlearn.losses.linear_hcl import LinearHCLLoss
+from hierlearn.losses.cond_softmax import CondSoftmaxLoss
+from hierlearn.losses.focal import FocalLoss
+from hierlearn.losses.hcl.constraint import constrain
+from hierlearn.losses.hcl.curriculum import select_classes
+from hierlearn.losses.hcl.linear import LinearHCLLoss
+from hierlearn.losses.hcl.loss import CollapseWarning, HCLLoss
+from hierlearn.losses.hxe import HXELoss
+from hierlearn.losses.lca_cost import LCACostLoss
+from hierlearn.losses.leaf_ce import LeafCELoss
+from hierlearn.losses.level_weighted import LevelWeightedLoss
 from hierlearn.losses.loss import Loss
-from hierlearn.losses.lyu import LyuCurriculumLoss
 from hierlearn.losses.mcloss import MCLoss
 from hierlearn.losses.mixed import MixedLoss
-from hierlearn.losses.soft_labels import SoftLabels
+from hierlearn.losses.sample_curriculum import SampleCurriculumLoss
+from hierlearn.losses.soft_labels import SoftLabelsLoss
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 LOSSES: dict[str, Callable[..., Loss]] = {
-    "bce": CrossEntropy,
-    "focal": Focal,
-    "hxe": HXE,
-    "soft-labels": SoftLabels,
+    "bce": BCELoss,
+    "focal": FocalLoss,
+    "hxe": HXELoss,
+    "soft-labels": SoftLabelsLoss,
     "hcl-hier": partial(HCLLoss, curriculum=None),
     "hcl-cl": partial(HCLLoss, scope=None),
     "hcl": HCLLoss,
     "hcl-paper": partial(HCLLoss, floor=0.0),
-    "lyu": LyuCurriculumLoss,
-    "leaf-ce": LeafCrossEntropy,
+    "sample-curriculum": SampleCurriculumLoss,
+    "leaf-ce": LeafCELoss,
     "mcloss": MCLoss,
-    "cond-softmax": ConditionalSoftmax,
-    "level-weighted": LevelWeighted,
-    "lca-cost": LCACost,
+    "cond-softmax": CondSoftmaxLoss,
+    "level-weighted": LevelWeightedLoss,
+    "lca-cost": LCACostLoss,
     "mixed": MixedLoss,
 }
 
 __all__ = [
     "BASES",
     "BCE",
-    "HXE",
     "LOSSES",
+    "BCELoss",
     "CollapseWarning",
     "ComposedLoss",
-    "ConditionalSoftmax",
-    "CrossEntropy",
-    "Focal",
+    "CondSoftmaxLoss",
     "FocalBase",
+    "FocalLoss",
     "HCLLoss",
-    "LCACost",
-    "LeafCrossEntropy",
-    "LevelWeighted",
+    "HXELoss",
+    "LCACostLoss",
+    "LeafCELoss",
+    "LevelWeightedLoss",
     "LinearHCLLoss",
     "Loss",
-    "LyuCurriculumLoss",
     "MCLoss",
     "MixedLoss",
-    "SoftLabels",
+    "SampleCurriculumLoss",
+    "SoftLabelsLoss",
     "constrain",
     "select_classes",
     "zero_one",

@@ -66,7 +66,7 @@ class BCE:
 
 @dataclass(frozen=True)
 class FocalBase:
-    """Focal loss: what is right already counts less.
+    """FocalLoss loss: what is right already counts less.
 
     Args:
         alpha: the weight of positives, 1 - alpha that of negatives; None for no weights.

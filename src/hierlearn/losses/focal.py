@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hierlearn.losses.loss import Reduction
 
 
-class Focal(ComposedLoss):
-    """Focal loss of every class.
+class FocalLoss(ComposedLoss):
+    """FocalLoss loss of every class.
 
     Args:
         hierarchy: the taxonomy.

@@ -1,4 +1,4 @@
-"""Hierarchical cross entropy, HXE, of Bertinetto et al. (2020) (the paper's Hier-CE row).
+"""Hierarchical cross entropy, HXELoss, of Bertinetto et al. (2020) (the paper's Hier-CE row).
 
     l(i) = - sum over the path to the label of exp(-alpha * height(c)) * log p(c | parent(c))
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.losses.leaf_cross_entropy import SoftmaxRowLoss
+from hierlearn.losses.leaf_ce import SoftmaxRowLoss
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from hierlearn.losses.loss import Reduction
 
 
-class HXE(SoftmaxRowLoss):
+class HXELoss(SoftmaxRowLoss):
     """Hierarchical cross entropy; trees.
 
     Args:
         hierarchy: the taxonomy, a tree.
         alpha: how fast the weights fall with the height; 0 is leaf cross entropy.
         terminals: inner classes that occur as a most specific label; the leaves always count.
-        reduction: "mean" over labelled rows, "sum" or "none".
+        reduction: "mean" over labeled rows, "sum" or "none".
         validate: check the values of targets at every call.
     """
 

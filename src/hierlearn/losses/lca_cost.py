@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hierlearn.losses.leaf_cross_entropy import SoftmaxRowLoss
+from hierlearn.losses.leaf_ce import SoftmaxRowLoss
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from hierlearn.losses.loss import Reduction
 
 
-class LCACost(SoftmaxRowLoss):
+class LCACostLoss(SoftmaxRowLoss):
     """Expected height of the lowest common ancestor under the softmax link; trees.
 
     Args:
         hierarchy: the taxonomy, a tree.
         terminals: inner classes that occur as a most specific label; the leaves always count.
-        reduction: "mean" over labelled rows, "sum" or "none".
+        reduction: "mean" over labeled rows, "sum" or "none".
         validate: check the values of targets at every call.
     """
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.losses.cross_entropy import CrossEntropy
+from hierlearn.losses.bce import BCELoss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hierlearn.losses.loss import Reduction
 
 
-class LevelWeighted(CrossEntropy):
+class LevelWeightedLoss(BCELoss):
     """Cross entropy times the weight of the class's level.
 
     Args:

@@ -26,7 +26,7 @@ class Loss(nn.Module, ABC):
 
     Args:
         hierarchy: the taxonomy; it comes first everywhere.
-        reduction: "mean" over the known entries (or labelled rows), "sum" or "none".
+        reduction: "mean" over the known entries (or labeled rows), "sum" or "none".
         validate: check the values of targets at every call; off in the hot path, as it makes the
             host wait for the device.
     """
@@ -63,7 +63,7 @@ class Loss(nn.Module, ABC):
         """Do the work of ``forward`` on tensors that are known to fit."""
 
     def count(self, targets: Tensor, mask: Tensor | None) -> int | Tensor:
-        """Return what the mean of a batch divides by: the known entries, or the labelled rows."""
+        """Return what the mean of a batch divides by: the known entries, or the labeled rows."""
         return targets.numel() if mask is None else mask.sum()
 
     def reduce(self, losses: Tensor, known: Tensor | None) -> Tensor:
@@ -113,7 +113,7 @@ class RowLoss(Loss):
 
     Args:
         hierarchy: the taxonomy; a tree, unless the subclass takes DAGs.
-        reduction: "mean" over labelled rows, "sum" or "none".
+        reduction: "mean" over labeled rows, "sum" or "none".
         validate: check the values of targets at every call.
     """
 

@@ -1,4 +1,4 @@
-"""Soft labels of Bertinetto et al. (2020): near classes are right to a degree (SoftLabels row).
+"""Soft labels of Bertinetto et al. (2020): near classes are right to a degree (SoftLabelsLoss row).
 
     q(A | C) = exp(-beta d(A, C)) / sum over B of exp(-beta d(B, C)),    A, B terminal classes
     l(i)     = - sum over A of q(A | C) log p(A),                        p = softmax over them
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.losses.leaf_cross_entropy import SoftmaxRowLoss
+from hierlearn.losses.leaf_ce import SoftmaxRowLoss
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from hierlearn.losses.loss import Reduction
 
 
-class SoftLabels(SoftmaxRowLoss):
+class SoftLabelsLoss(SoftmaxRowLoss):
     """Cross entropy with labels that are soft along the tree.
 
     Args:
         hierarchy: the taxonomy, a tree.
         beta: how hard the labels are.
         terminals: inner classes that occur as a most specific label; the leaves always count.
-        reduction: "mean" over labelled rows, "sum" or "none".
+        reduction: "mean" over labeled rows, "sum" or "none".
         validate: check the values of targets at every call.
     """
 

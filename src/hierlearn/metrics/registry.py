@@ -206,7 +206,7 @@ _ENTRIES = (
         hier_dist,
     ),
     _distance(
-        "hier-dist-zero",
+        "lca-height",
         "the same over terminal classes, a hit costing nothing",
         hier_dist,
         candidates="terminal",

@@ -184,17 +184,17 @@ class MistakeSeverity(HierDist):
     """The distance over the mistakes alone, NaN without one; see ``mistake_severity``."""
 
     metric = "mistake severity"
-    labelled: Tensor
+    labeled: Tensor
 
     def __init__(self, hierarchy: Hierarchy, **kwargs: Any) -> None:
         super().__init__(hierarchy, **kwargs)
-        self.keep("labelled")
+        self.keep("labeled")
 
     def update(self, scores: Tensor, targets: Tensor, annotated: Tensor | None = None) -> None:
         """Add a batch; ``annotated`` goes with reference "annotated"."""
         super().update(scores, targets, annotated)
         truth = targets if annotated is None else annotated
-        self.labelled += (truth != 0).any(dim=1).sum()
+        self.labeled += (truth != 0).any(dim=1).sum()
 
     def rows(self, scores: Tensor, targets: Tensor, annotated: Tensor | None = None) -> Tensor:
         """Return the distance of each mistake."""
@@ -204,7 +204,7 @@ class MistakeSeverity(HierDist):
 
     def compute(self) -> Tensor:
         """Return the mean over the mistakes, NaN without one."""
-        if bool(self.labelled) and not bool(self.count):
+        if bool(self.labeled) and not bool(self.count):
             return torch.full_like(self.total, torch.nan)
         return super().compute()
 

@@ -36,7 +36,7 @@ def report_pngs(
     Args:
         study_folder: the folder of a study, complete or not.
         out: the folder to write into.
-        summary: what ``summarise`` says of the study, where it is known already.
+        summary: what ``summarize`` says of the study, where it is known already.
 
     Returns:
         The files.
@@ -92,14 +92,14 @@ def dots(axes: Axes, rows: Sequence[Dot], title: str) -> None:
     for place, dot in enumerate(rows):
         if dot.mean is None:
             continue
-        colour = COLOURS[dot.kind]
+        color = COLOURS[dot.kind]
         if dot.interval is not None:
-            axes.plot(dot.interval, [place, place], color=colour, linewidth=1)
+            axes.plot(dot.interval, [place, place], color=color, linewidth=1)
         if dot.deviation is not None:
             ends = [dot.mean - dot.deviation, dot.mean + dot.deviation]
-            axes.plot(ends, [place, place], color=colour, linewidth=4, alpha=0.35)
-        axes.plot(dot.values, [place] * len(dot.values), ".", color=colour, markersize=3, alpha=0.6)
-        axes.plot([dot.mean], [place], "o", color=colour, markersize=6)
+            axes.plot(ends, [place, place], color=color, linewidth=4, alpha=0.35)
+        axes.plot(dot.values, [place] * len(dot.values), ".", color=color, markersize=3, alpha=0.6)
+        axes.plot([dot.mean], [place], "o", color=color, markersize=6)
     if rows[0].mean is not None:
         axes.axvline(rows[0].mean, color="#9aa5b4", linewidth=0.8, linestyle="--", zorder=0)
     name_rows(axes, [dot.label for dot in rows])
@@ -128,9 +128,9 @@ def severity(summary: Mapping[str, Any]) -> Figure:
     begin = [0.0] * count
     for height in range(highest + 1):
         part = [100 * one[height] for one in shares]
-        colour = RIGHT if height == 0 else ramp((height - 1) / max(highest - 1, 1))
+        color = RIGHT if height == 0 else ramp((height - 1) / max(highest - 1, 1))
         told = height_words(height, highest)
-        axes.barh(range(count), part, left=begin, color=colour, label=told, edgecolor="white")
+        axes.barh(range(count), part, left=begin, color=color, label=told, edgecolor="white")
         begin = [before + more for before, more in zip(begin, part, strict=True)]
     name_rows(axes, summary["labels"])
     axes.set_xlim(0, 100)
@@ -149,8 +149,8 @@ def curriculum(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
         depth = len(log[0]["selected_by_level"])
         for level in range(depth):
             shares = [100 * record["selected_by_level"][level] for record in log]
-            colour = colormaps["viridis"](0.85 * level / max(depth - 1, 1))
-            axes.plot(epochs, shares, color=colour, label=f"level {level + 1}", marker=".")
+            color = colormaps["viridis"](0.85 * level / max(depth - 1, 1))
+            axes.plot(epochs, shares, color=color, label=f"level {level + 1}", marker=".")
         axes.set_ylim(0, 103)
         axes.set_xlabel("epoch", fontsize=8)
         axes.set_ylabel("selected classes in %", fontsize=8)

@@ -29,15 +29,15 @@ def tree(hierarchy: Hierarchy, truth: Truth) -> dict[str, Any]:
         "sep": hierarchy.sep if hierarchy.named_by == "path" else None,
         "names": list(hierarchy.bare_names),
         "parent": hierarchy.structure.first_parents.tolist(),
-        "support": [*truth.support.tolist(), truth.labelled],
+        "support": [*truth.support.tolist(), truth.labeled],
     }
 
 
 def of_entry(truth: Truth, judged: Judged, *, most: int = MOST_CONFUSED) -> dict[str, Any]:
     """Return the accuracy of every class and the most confused pairs of an entry."""
     seeds = len(judged.decided)
-    hits = np.append(judged.hits, seeds * truth.labelled - np.count_nonzero(judged.heights))
-    found = seeds * np.append(truth.support, truth.labelled)
+    hits = np.append(judged.hits, seeds * truth.labeled - np.count_nonzero(judged.heights))
+    found = seeds * np.append(truth.support, truth.labeled)
     share = np.rint(1000 * hits / np.maximum(found, 1)).astype(np.int64)
     pairs, kept, left_out = confused(judged, len(truth.hierarchy), most)
     return {

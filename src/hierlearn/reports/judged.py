@@ -53,7 +53,7 @@ class Truth:
         return np.bincount(self.closed, minlength=len(self.hierarchy))
 
     @property
-    def labelled(self) -> int:
+    def labeled(self) -> int:
         """How many rows have a label."""
         return int(np.count_nonzero(np.diff(self.offsets)))
 
@@ -91,14 +91,14 @@ def judge(truth: Truth, rows: Mapping[str, NDArray[Any]]) -> Judged:
     heights = np.zeros(decided.shape, dtype=np.int64)
     hits = np.zeros(count, dtype=np.int64)
     starts = np.flatnonzero(np.diff(truth.rows, prepend=-1))  # the first label of each row
-    labelled = truth.rows[starts]
+    labeled = truth.rows[starts]
     keys = truth.keys
     row_numbers = np.arange(decided.shape[1])
     for seed, classes in enumerate(decided):
         far = hierarchy.lca_heights(classes[truth.rows], truth.labels)
         order = np.lexsort((far, truth.rows))[starts]  # the nearest label of each row
-        nearest[seed, labelled] = truth.labels[order]
-        heights[seed, labelled] = far[order]
+        nearest[seed, labeled] = truth.labels[order]
+        heights[seed, labeled] = far[order]
         right = np.isin(row_numbers * count + classes, keys)
         heights[seed, right] = 0
         offsets, closed = hierarchy.close(np.arange(len(classes) + 1), classes)

@@ -4,7 +4,7 @@ curves   accuracy and distance of the terminal decision, a row of panels a kind 
 levels   the accuracy of each level on the way to that decision
 
 A line is the mean over seeds, its band one standard deviation to either side. Losses are told
-apart by colour (Okabe and Ito, 2008, for all eyes), by marker, and from the ninth on by dashes.
+apart by color (Okabe and Ito, 2008, for all eyes), by marker, and from the ninth on by dashes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MARKERS = "osD^vP*X"
 DASHES = ("-", "--", ":")
 NAMES = {
     "terminal-accuracy": "terminal accuracy in %",
-    "terminal-hier-dist": "LCA height of the decision",
+    "lca-height": "LCA height of the decision",
 }
 WIDTH, HEIGHT = 3.4, 2.5  # of a panel, in inches
 
@@ -82,20 +82,20 @@ def panel(axes: Axes, summary: Mapping[str, Any], kind: str, metric: str) -> Non
         column = [figures[number] for figures in summary["figures"][kind][metric]]
         means = [as_number(figure["mean"]) * scale for figure in column]
         spread = [(figure["deviation"] or 0.0) * scale for figure in column]
-        colour = COLOURS[number % len(COLOURS)]
+        color = COLOURS[number % len(COLOURS)]
         low = [mean - one for mean, one in zip(means, spread, strict=True)]
         high = [mean + one for mean, one in zip(means, spread, strict=True)]
-        axes.fill_between(rates, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.fill_between(rates, low, high, color=color, alpha=0.15, linewidth=0)
         axes.plot(
             rates,
             means,
-            color=colour,
+            color=color,
             label=label,
             linewidth=1.3,
             linestyle=DASHES[number // len(COLOURS) % len(DASHES)],
             marker=MARKERS[number % len(MARKERS)],
             markersize=4,
-            markerfacecolor="white" if number >= len(COLOURS) else colour,
+            markerfacecolor="white" if number >= len(COLOURS) else color,
         )
     arrow = ARROWS[summary["directions"][metric]]
     name = NAMES.get(metric, f"{metric.replace('-', ' ')}: accuracy in %")

@@ -19,12 +19,12 @@ from hierlearn.reports import icicle, mistakes, plots, sections, selection
 from hierlearn.reports.judged import Truth, judge
 from hierlearn.reports.markup import embed, safe
 from hierlearn.studies.study import Study
-from hierlearn.studies.summary import summarise
+from hierlearn.studies.summary import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hierlearn.studies.entries import Entry
+    from hierlearn.studies.candidates import Candidate
 
 NAME = "report.html"
 
@@ -40,7 +40,7 @@ def write_report(
     Args:
         study_folder: the folder of a study, complete or not.
         out: the file to write; by default report.html in the folder.
-        summary: what ``summarise`` says of the study, where it is known already.
+        summary: what ``summarize`` says of the study, where it is known already.
 
     Returns:
         The file.
@@ -63,7 +63,7 @@ def read(
             f"{study.folder} has no finished loss to report on yet; run hierlearn compare again, "
             f"which goes on from there"
         )
-    return study, summarise(study) if summary is None else summary
+    return study, summarize(study) if summary is None else summary
 
 
 def page(study: Study, summary: Mapping[str, Any]) -> str:
@@ -101,13 +101,13 @@ def asset(name: str) -> str:
     return files("hierlearn.reports").joinpath(name).read_text(encoding="utf-8")
 
 
-def finished(study: Study, summary: Mapping[str, Any]) -> list[Entry]:
+def finished(study: Study, summary: Mapping[str, Any]) -> list[Candidate]:
     """Return the entries of the summary."""
     by_key = {entry.key: entry for entry in study.entries}
     return [by_key[key] for key in summary["entries"]]
 
 
-def by_level(study: Study, entries: list[Entry]) -> dict[str, list[list[float | None]]]:
+def by_level(study: Study, entries: list[Candidate]) -> dict[str, list[list[float | None]]]:
     """Return the accuracy of each level, seed after seed, by entry."""
     runs = study.runs()
     return {
@@ -116,7 +116,7 @@ def by_level(study: Study, entries: list[Entry]) -> dict[str, list[list[float | 
     }
 
 
-def curricula(study: Study, entries: list[Entry]) -> dict[str, list[dict[str, Any]]]:
+def curricula(study: Study, entries: list[Candidate]) -> dict[str, list[dict[str, Any]]]:
     """Return the epochs of the entries that select classes, by label."""
     found = {}
     for entry in entries:
@@ -126,7 +126,7 @@ def curricula(study: Study, entries: list[Entry]) -> dict[str, list[dict[str, An
     return found
 
 
-def curriculum(study: Study, entries: list[Entry]) -> str:
+def curriculum(study: Study, entries: list[Candidate]) -> str:
     """Return the section of the curricula; nothing where no loss has one."""
     logs = curricula(study, entries)
     panels = []

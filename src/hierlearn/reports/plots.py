@@ -1,4 +1,4 @@
-"""Plots: the pictures of the page as inline SVG, made here; their colours are the page's style.
+"""Plots: the pictures of the page as inline SVG, made here; their colors are the page's style.
 
 A panel is as wide as a phone and stands beside others where there is room, so that letters have one
 size everywhere. The bars of the mistakes are laid out in per cent and fill whatever width there is.
@@ -198,7 +198,7 @@ def severity_bars(summary: Mapping[str, Any]) -> str:
                 told = f"{height_words(height_of, len(shares) - 1)}: {100 * share:.1f} %"
                 lines.append(
                     f'<rect x="{100 * begin:.3f}%" y="{y + 17}" width="{100 * share:.3f}%" '
-                    f'height="{bar}" style="fill:{height_colour(height_of, len(shares) - 1)}">'
+                    f'height="{bar}" style="fill:{height_color(height_of, len(shares) - 1)}">'
                     f"<title>{told}</title></rect>"
                 )
             if share >= 0.065:  # narrower ones have no room for a figure on a phone
@@ -211,9 +211,9 @@ def severity_bars(summary: Mapping[str, Any]) -> str:
 
 
 def severity_legend(highest: int) -> str:
-    """Return what the colours of the bars mean."""
+    """Return what the colors of the bars mean."""
     items = [
-        f'<span><i style="background:{height_colour(height, highest)}"></i>'
+        f'<span><i style="background:{height_color(height, highest)}"></i>'
         f"{height_words(height, highest)}</span>"
         for height in range(highest + 1)
     ]
@@ -227,8 +227,8 @@ def height_words(height: int, highest: int) -> str:
     return f"wrong by height {height}" + (" (the root)" if height == highest else "")
 
 
-def height_colour(height: int, highest: int) -> str:
-    """Return the CSS colour of a height: right has its own, wrong ones darken."""
+def height_color(height: int, highest: int) -> str:
+    """Return the CSS color of a height: right has its own, wrong ones darken."""
     if height == 0:
         return "var(--right)"
     share = 100 if highest == 1 else round(100 * (height - 1) / (highest - 1))
@@ -272,21 +272,21 @@ def curriculum_plot(log: Sequence[Mapping[str, Any]]) -> str:
             f"{x(epoch):.1f},{y(record['selected_by_level'][level]):.1f}"
             for epoch, record in zip(epochs, log, strict=True)
         )
-        colour = level_colour(level, levels)
+        color = level_color(level, levels)
         lines.append(
-            f'<polyline points="{points}" style="stroke:{colour}">'
+            f'<polyline points="{points}" style="stroke:{color}">'
             f"<title>level {level + 1}</title></polyline>"
         )
         if level % every == 0:
             lines.append(
                 f'<text x="{right + 6}" y="{places[level] + 4:.1f}" class="name" '
-                f'style="fill:{colour}">level {level + 1}</text>'
+                f'style="fill:{color}">level {level + 1}</text>'
             )
     return "\n".join([*lines, "</svg>"])
 
 
-def level_colour(level: int, levels: int) -> str:
-    """Return the CSS colour of a level, counted from 0."""
+def level_color(level: int, levels: int) -> str:
+    """Return the CSS color of a level, counted from 0."""
     share = round(100 * level / max(levels - 1, 1))
     return f"color-mix(in oklab, var(--deep) {share}%, var(--top))"
 
@@ -322,7 +322,7 @@ def tick_texts(marks: Sequence[float]) -> list[str]:
 
 
 def spread_out(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move places apart until neighbours are ``gap`` apart, as little as possible downward."""
+    """Move places apart until neighbors are ``gap`` apart, as little as possible downward."""
     gap = min(gap, (high - low) / max(len(places) - 1, 1))
     order = sorted(range(len(places)), key=lambda one: places[one])
     found = list(places)

@@ -46,9 +46,9 @@
     ? names[c] : pathTo(c).map((one) => names[one]).join(data.sep));
   const isIn = (c, above) => above === root || pathTo(c).includes(above);
 
-  // ------------------------------------------------------------------ colours and figures
+  // ------------------------------------------------------------------ colors and figures
 
-  let entry = data.entries[0], colour = "accuracy", view = root, chosen = root;
+  let entry = data.entries[0], color = "accuracy", view = root, chosen = root;
 
   const rows = (classes) => classes.reduce((sum, c) => sum + data.support[c], 0);
   function accuracy(classes) { // a share, weighted by rows; -1 where there are none
@@ -62,7 +62,7 @@
     const share = accuracy(classes);
     if (share < 0) return "var(--none)";
     const size = Math.log1p(rows(classes) / classes.length) / Math.log1p(largest);
-    if (colour === "support") return mix("--many", "--few", Math.min(size, 1));
+    if (color === "support") return mix("--many", "--few", Math.min(size, 1));
     return share < 0.5 ? mix("--mid", "--low", 2 * share) : mix("--high", "--mid", 2 * share - 1);
   }
   const number = (value) => value.toLocaleString("en", { maximumFractionDigits: 1 });
@@ -113,10 +113,10 @@
     mark(hadFocus);
     const steps = [root, ...pathTo(view)].map((c) => button(names[c], () => zoom(c)));
     find("trail").replaceChildren(...steps);
-    const isShare = colour === "accuracy";
+    const isShare = color === "accuracy";
     find("least").textContent = isShare ? "0 % right" : "1 row";
     find("most").textContent = isShare ? "100 %" : `${number(largest)} rows (logarithmic)`;
-    find("ramp").className = colour;
+    find("ramp").className = color;
   }
 
   function block(classes, x, y, wide, tall, column) {
@@ -135,7 +135,7 @@
       const transform = `translate(${x + wide / 2 + 4} ${middle}) rotate(-90)`;
       group.append(element("text", { transform, "text-anchor": "middle" }, name));
     } else if (alone && tall >= 14) {
-      const two = tall >= 32, isShare = colour === "accuracy" && data.support[c];
+      const two = tall >= 32, isShare = color === "accuracy" && data.support[c];
       group.append(element("text", { x: x + 6, y: middle + (two ? -3 : 4) }, name));
       const told = isShare ? percent(accuracy(classes)) : number(data.support[c]);
       if (two) group.append(element("text", { x: x + 6, y: middle + 12, class: "figure" }, told));
@@ -263,7 +263,7 @@
     mistakes(0);
     draw();
   };
-  find("colour").onchange = ({ target }) => { colour = target.value; draw(); };
+  find("color").onchange = ({ target }) => { color = target.value; draw(); };
   find("height").onchange = () => mistakes(0);
   find("before").onclick = () => mistakes(page - 1);
   find("after").onclick = () => mistakes(page + 1);

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.metrics import METRICS
 from hierlearn.reports.markup import safe, table
 from hierlearn.studies.tables import ARROWS, PERCENT, cell, is_bold, notes, shown
-from hierlearn.studies.words import each_loss, overall
+from hierlearn.studies.verdict import each_loss, overall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,7 +90,7 @@ def settings(study: Study) -> str:
         "seeds": ", ".join(map(str, facts["seeds"])),
         "network": network_words(facts["network"]),
         "settings": words(facts["settings"]),
-        "validation share": facts["valid_share"],
+        "validation share": facts["valid_fraction"],
     }
     more = ""
     for name, value in facts["about"].items():

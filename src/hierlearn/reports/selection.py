@@ -1,6 +1,6 @@
 """Which classes a curriculum selected when: a map of classes by epochs, and those least selected.
 
-The map is a picture of one pixel a class (or a group of neighbours) and epoch. Its pixels differ in
+The map is a picture of one pixel a class (or a group of neighbors) and epoch. Its pixels differ in
 how much they cover of the page behind them, so that it reads on a light page and on a dark one.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import Hierarchy
 
-MOST_ROWS = 400  # of the map; more classes share a row with their neighbours
+MOST_ROWS = 400  # of the map; more classes share a row with their neighbors
 MOST_COLUMNS = 400
 LEFT, RIGHT, TOP = 34, 54, 6  # as in the plot above it
 LEAST = 8  # classes that are named
@@ -83,7 +83,7 @@ def rows_of(level: slice, classes: int) -> int:
 
 
 def gather(values: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
-    """Return at most ``rows`` rows, each the mean of neighbours."""
+    """Return at most ``rows`` rows, each the mean of neighbors."""
     if len(values) <= rows:
         return values
     starts = np.arange(rows) * len(values) // rows
@@ -99,7 +99,7 @@ def data_uri(pixels: NDArray[np.uint8]) -> str:
 
 
 def png(pixels: NDArray[np.uint8]) -> bytes:
-    """Return (height, width) per cents as a PNG: one colour, 0 transparent, 100 opaque."""
+    """Return (height, width) per cents as a PNG: one color, 0 transparent, 100 opaque."""
     height, width = pixels.shape
 
     def chunk(kind: bytes, data: bytes) -> bytes:

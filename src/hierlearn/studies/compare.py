@@ -18,13 +18,13 @@ import numpy as np
 
 from hierlearn.datasets.describe import describe
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.labels import Labels
-from hierlearn.losses.hcl import CollapseWarning
+from hierlearn.hierarchy.labels import Labels
+from hierlearn.losses.hcl.loss import CollapseWarning
 from hierlearn.metrics import METRICS
-from hierlearn.studies.entry_runs import Job
+from hierlearn.pipeline.pipeline import versions
 from hierlearn.studies.jobs import do_jobs
+from hierlearn.studies.runner import Job
 from hierlearn.studies.study import Study
-from hierlearn.training.model import versions
 from hierlearn.training.plan import Plan
 from hierlearn.training.processes import find_device
 from hierlearn.training.settings import Settings
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hierlearn.datasets import Dataset
-    from hierlearn.studies.entries import Entry
+    from hierlearn.studies.candidates import Candidate
 
-TABLE = ("hit@1", "mrr", "hier-dist", "hier-dist-zero", "terminal-accuracy", "mean-level", "au-prc")
+TABLE = ("hit@1", "mrr", "hier-dist", "lca-height", "terminal-accuracy", "mean-level", "au-prc")
 ALWAYS = ("level-accuracy", "mistake-severity", "leaf-accuracy")  # what the report also shows
 EARLY = {"epochs": 100, "patience": 10, "metric": "au-prc"}  # unless the caller says otherwise
 
 
 def compare(
     dataset: Dataset,
-    entries: Sequence[Entry],
+    entries: Sequence[Candidate],
     out: Path | str,
     *,
     seeds: int = 10,
@@ -51,7 +51,7 @@ def compare(
     settings: Mapping[str, Any] | None = None,
     by_entry: Mapping[str, Mapping[str, Any]] | None = None,
     network: Mapping[str, Any] | None = None,
-    valid_share: float = 0.15,
+    valid_fraction: float = 0.15,
     force: bool = False,
     about: Mapping[str, Any] | None = None,
     jobs: int = 1,
@@ -69,7 +69,7 @@ def compare(
         settings: changes to how everything trains.
         by_entry: changes to settings, and options of the loss, of single entries by key.
         network: the network's name and options.
-        valid_share: share of the training rows to stop early on, where no split "valid" is.
+        valid_fraction: share of the training rows to stop early on, where no split "valid" is.
         force: begin anew in a folder with another study.
         about: more facts for study.json that need not agree to go on.
         jobs: how many entries train at a time, each in a process of its own; above 1 the calling
@@ -79,14 +79,14 @@ def compare(
     if "test" not in dataset.splits or not len(dataset.splits["test"]):
         raise HierlearnError(
             f"{dataset.name or 'the dataset'} has no split 'test' to compare on; name one with "
-            f"--split, or set rows aside with --test-share"
+            f"--split, or set rows aside with --test-fraction"
         )
     for name in (*metrics, *ALWAYS):
         if name not in METRICS:
             raise HierlearnError(unknown_name("metric", name, METRICS))
     if jobs < 1:
         raise HierlearnError(f"jobs must be at least 1, not {jobs}")
-    common = {**EARLY, **(settings or {}), "seed": seed, "seeds": seeds}
+    common = {**EARLY, **(settings or {}), "seed": seed, "ensemble_size": seeds}
     Settings.from_dict(common)
     facts: dict[str, Any] = {
         "entries": [asdict(entry) for entry in entries],
@@ -95,7 +95,7 @@ def compare(
         "settings": common,
         "by_entry": {key: dict(value) for key, value in (by_entry or {}).items()},
         "network": dict(network or {}),
-        "valid_share": valid_share,
+        "valid_fraction": valid_fraction,
         "dataset": {**describe(dataset), "digest": digest(dataset)},
         "about": {"versions": versions(), **(about or {})},
     }
@@ -113,7 +113,7 @@ def compare(
 def run_entries(
     study: Study,
     dataset: Dataset,
-    entries: Sequence[Entry],
+    entries: Sequence[Candidate],
     by_entry: Mapping[str, Mapping[str, Any]],
     jobs: int,
     on_step: Callable[[int, int, int], None] | None,
@@ -138,7 +138,7 @@ def run_entries(
             **{**entry.plan(), **({"loss_options": options} if entry.loss else {})},
             network=study.facts["network"].get("name"),
             network_options=study.facts["network"].get("options", {}),
-            valid_share=study.facts["valid_share"],
+            valid_fraction=study.facts["valid_fraction"],
             settings={**common, **changes},
         )
         wanted = tuple(dict.fromkeys((*study.facts["metrics"], *ALWAYS)))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.studies.entry_runs import Job, Outcome, do_job
+from hierlearn.studies.runner import Job, Outcome, do_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -4,7 +4,7 @@ For every kind of noise and every rate the training and validation rows are spoi
 trained over all seeds, and its decisions are judged on the clean test rows by the clean taxonomy:
 
     terminal-accuracy    the decided terminal class is one of the row's terminal labels
-    terminal-hier-dist   the LCA height of that class to the nearest label, nothing for a hit
+    lca-height   the LCA height of that class to the nearest label, nothing for a hit
     level-m              a class of level m on the way to it is right, over rows with a label there
 
 A network that learnt a wrong taxonomy decides a class of that taxonomy; its clean twin is what
@@ -23,12 +23,12 @@ import numpy as np
 import torch
 
 from hierlearn.datasets.describe import describe
-from hierlearn.datasets.noise import most_specific, spoil_hierarchy, with_label_noise
+from hierlearn.datasets.noise import corrupt_hierarchy, most_specific, with_label_noise
 from hierlearn.errors import HierlearnError, quoted, unknown_name
-from hierlearn.labels import Labels
+from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics.choices import terminal_mask
 from hierlearn.studies.compare import compare
-from hierlearn.studies.noise_figures import summarise_noise
+from hierlearn.studies.noise_figures import summarize_noise
 from hierlearn.studies.study import StudyError
 from hierlearn.studies.summary import RowJudge
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets import Dataset
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.structure import Ints
-    from hierlearn.studies.entries import Entry
+    from hierlearn.studies.candidates import Candidate
 
 KINDS = ("labels", "hierarchy")
 RATES = (0.0, 0.1, 0.2, 0.4)
@@ -63,7 +63,7 @@ class Cell:
 
 def noise_study(
     dataset: Dataset,
-    entries: Sequence[Entry],
+    entries: Sequence[Candidate],
     out: Path | str,
     *,
     kinds: Sequence[str] = KINDS,
@@ -85,7 +85,7 @@ def noise_study(
         options: of ``compare``.
 
     Returns:
-        Every figure with its spread and test, ready for JSON; see ``summarise_noise``.
+        Every figure with its spread and test, ready for JSON; see ``summarize_noise``.
     """
     rates = check_rates(rates)
     kinds = check_kinds(kinds)
@@ -99,7 +99,7 @@ def noise_study(
     settings: dict[str, Any] = {}
     for place, cell in enumerate(cells(kinds, rates)):
         noisy, clean_numbers = spoil(dataset, cell, noise_seed)
-        spoiled[cell] = spoiled_share(dataset, noisy, cell, clean_numbers)
+        spoiled[cell] = corrupted_fraction(dataset, noisy, cell, clean_numbers)
         study = compare(
             noisy,
             entries,
@@ -108,7 +108,7 @@ def noise_study(
             on_step=on_step and shifted(on_step, place * len(entries)),
             **options,
         )
-        settings = {name: study.facts[name] for name in ("settings", "network", "valid_share")}
+        settings = {name: study.facts[name] for name in ("settings", "network", "valid_fraction")}
         settings["versions"] = study.facts["about"]["versions"]
         runs = study.runs()
         improving[cell] = list(
@@ -127,7 +127,7 @@ def noise_study(
     by_kind = {kind: [found[cell] for cell in row] for kind, row in grid.items()}
     facts["spoiled"] = {kind: [spoiled[cell] for cell in row] for kind, row in grid.items()}
     facts["still_improving"] = {kind: [improving[one] for one in row] for kind, row in grid.items()}
-    return summarise_noise(by_kind, rates, entries, facts)
+    return summarize_noise(by_kind, rates, entries, facts)
 
 
 def cells(kinds: Sequence[str], rates: Sequence[float]) -> list[Cell]:
@@ -169,7 +169,7 @@ def with_training_rows(dataset: Dataset) -> Dataset:
     if not len(dataset.splits.get("test", ())):
         raise HierlearnError(
             f"{dataset.name or 'the dataset'} has no split 'test' to judge on; name one with "
-            f"--split, or set rows aside with --test-share"
+            f"--split, or set rows aside with --test-fraction"
         )
     if "train" in dataset.splits:
         return dataset
@@ -188,10 +188,10 @@ def spoil(dataset: Dataset, cell: Cell, seed: int) -> tuple[Dataset, Ints]:
     told = replace(dataset, source="; ".join(filter(None, [dataset.source, said])))
     if cell.kind == "labels":
         return with_label_noise(told, cell.rate, seed), same
-    return spoil_hierarchy(told, cell.rate, seed)
+    return corrupt_hierarchy(told, cell.rate, seed)
 
 
-def spoiled_share(clean: Dataset, noisy: Dataset, cell: Cell, numbers: Ints) -> float:
+def corrupted_fraction(clean: Dataset, noisy: Dataset, cell: Cell, numbers: Ints) -> float:
     """Return the share of training rows with another label, or of edges with another parent."""
     if cell.kind == "hierarchy":
         before, after = edges(clean.hierarchy), edges(noisy.hierarchy, numbers)
@@ -215,8 +215,8 @@ class CleanJudge:
     def __init__(self, dataset: Dataset) -> None:
         self.hierarchy = dataset.hierarchy
         self.targets = Labels(dataset.split("test").labels, self.hierarchy).targets()  # (N, C)
-        self.labelled = self.targets.any(dim=1).numpy()
-        if not self.labelled.any():
+        self.labeled = self.targets.any(dim=1).numpy()
+        if not self.labeled.any():
             raise HierlearnError(f"none of the {len(self.targets)} test rows has a label")
         self.rows = RowJudge(self.hierarchy, self.targets)
         self.ends = terminal_mask(self.targets, self.hierarchy)
@@ -224,12 +224,12 @@ class CleanJudge:
     def __call__(self, decided: NDArray[Any]) -> dict[str, list[float]]:
         """Return the figures of (seeds, N) decided classes, a value a seed."""
         index = torch.from_numpy(decided.astype(np.int64))
-        right = self.ends.gather(1, index.T).T.numpy()[:, self.labelled]  # (S, n)
-        far = self.rows.distance(decided, "zero")[:, self.labelled]
+        right = self.ends.gather(1, index.T).T.numpy()[:, self.labeled]  # (S, n)
+        far = self.rows.distance(decided, "zero")[:, self.labeled]
         levels = [self.by_level(one) for one in index]
         return {
             "terminal-accuracy": right.mean(axis=1).tolist(),
-            "terminal-hier-dist": far.mean(axis=1).tolist(),
+            "lca-height": far.mean(axis=1).tolist(),
             **{
                 f"level-{number + 1}": [float(values[number]) for values in levels]
                 for number in range(self.hierarchy.depth)

@@ -19,19 +19,19 @@ from hierlearn.studies.tables import ARROWS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hierlearn.studies.entries import Entry
+    from hierlearn.studies.candidates import Candidate
 
     Values = Mapping[str, Mapping[str, Sequence[float]]]  # by entry, by metric, a value a seed
 
 FORMAT = "hierlearn.noise"
-MAIN = ("terminal-accuracy", "terminal-hier-dist")
+MAIN = ("terminal-accuracy", "lca-height")
 TITLES = {"labels": "Label noise", "hierarchy": "Hierarchy noise"}
 
 
-def summarise_noise(
+def summarize_noise(
     by_kind: Mapping[str, Sequence[Values]],
     rates: Sequence[float],
-    entries: Sequence[Entry],
+    entries: Sequence[Candidate],
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return every figure of a noise study, ready for JSON.
@@ -80,7 +80,7 @@ def summarise_noise(
         "kinds": list(by_kind),
         "rates": list(rates),
         "metrics": metrics,
-        "directions": {name: "down" if "dist" in name else "up" for name in metrics},
+        "directions": {name: "down" if name == "lca-height" else "up" for name in metrics},
         "level": LEVEL,
         "figures": figures,
         "harm": harm,
@@ -118,7 +118,7 @@ def against_first(values: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
 
 def is_percent(metric: str) -> bool:
     """Whether people read a metric in per cent."""
-    return metric not in ("terminal-hier-dist",)
+    return metric not in ("lca-height",)
 
 
 def shown(metric: str, value: float | None, sign: str = "") -> str:

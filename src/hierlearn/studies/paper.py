@@ -3,7 +3,7 @@
 Goyal and Ghosh, "Hierarchical Class-Based Curriculum Loss", Tables 1 and 2. The protocol is the one
 that reproduces the CrossEntropy rows: targets closed under ancestors, the most probable of all
 classes, a hit being any class of the closure; one hidden layer of 800 units, dropout 0.25, Adam
-with rate 1e-3, batches of 128, inputs standardised, 85 epochs (Diatoms) and 60 (IMCLEF, which is
+with rate 1e-3, batches of 128, inputs standardized, 85 epochs (Diatoms) and 60 (IMCLEF, which is
 ImCLEF07D). Table 1 prints an MRR of 85.19 for CrossEntropy on Diatoms, Table 2 81.00 for the same
 row; the latter fits.
 """
@@ -13,14 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.studies.entries import Entry, parse_entry
+from hierlearn.studies.candidates import Candidate, parse_candidate
 from hierlearn.studies.tables import is_bold, tex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 METRICS = ("hit@1", "mrr", "hier-dist", "hier-dist-path")
-ALSO = ("hier-dist-zero", "terminal-accuracy", "leaf-accuracy", "mean-level", "au-prc")
+ALSO = ("lca-height", "terminal-accuracy", "leaf-accuracy", "mean-level", "au-prc")
 SETTINGS: dict[str, Any] = {
     "schedule": "constant",
     "learning_rate": 1e-3,
@@ -43,7 +43,7 @@ class PaperRow:
         printed: by dataset, Hit@1 and MRR in per cent and HierDist.
     """
 
-    entry: Entry
+    entry: Candidate
     tables: tuple[int, ...]
     printed: Mapping[str, tuple[float, float, float]]
 
@@ -55,10 +55,10 @@ def _row(
     diatoms: tuple[float, float, float] | None = None,
     imclef: tuple[float, float, float] | None = None,
 ) -> PaperRow:
-    entry = parse_entry(words)
+    entry = parse_candidate(words)
     printed = {"diatoms": diatoms, "imclef07d": imclef}
     return PaperRow(
-        Entry(entry.key, entry.loss, entry.options, entry.recipe, label),
+        Candidate(entry.key, entry.loss, entry.options, entry.recipe, label),
         tables,
         {name: figures for name, figures in printed.items() if figures is not None},
     )
@@ -87,7 +87,7 @@ BY_ENTRY = {
 }
 
 
-def entries(*, below_the_line: bool = True) -> list[Entry]:
+def entries(*, below_the_line: bool = True) -> list[Candidate]:
     """Return the entries of the study, the paper's first."""
     return [row.entry for row in ROWS if below_the_line or row.tables != (0,)]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.files import atomic_write
 from hierlearn.studies import noise_figures
-from hierlearn.studies.noise_words import what_noise_does
-from hierlearn.studies.summary import summarise
+from hierlearn.studies.noise_verdict import what_noise_does
+from hierlearn.studies.summary import summarize
 from hierlearn.studies.tables import as_csv, as_latex, as_markdown
-from hierlearn.studies.words import does_it_help
+from hierlearn.studies.verdict import does_it_help
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def publish(study: Study) -> tuple[dict[str, Any], list[Path]]:
     """Write summary.json, table.csv, table.md and table.tex; return the summary and the paths."""
-    summary = summarise(study)
+    summary = summarize(study)
     summary["words"] = does_it_help(summary)
     texts = {
         "summary.json": json.dumps(summary, indent=2, ensure_ascii=False) + "\n",

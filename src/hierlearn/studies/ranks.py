@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from hierlearn.studies.entries import Entry
+    from hierlearn.studies.candidates import Candidate
 
 FORMAT = "hierlearn.ranks"
 FEW = 5  # datasets; below, the tests have little power
@@ -99,7 +99,7 @@ def refuse_repeats(studies: Sequence[Study]) -> None:
         seen[key] = study
 
 
-def in_common(studies: Sequence[Study]) -> tuple[list[Entry], list[str]]:
+def in_common(studies: Sequence[Study]) -> tuple[list[Candidate], list[str]]:
     """Return the entries that are complete in every study, and the keys of the others."""
     done = [[entry for entry in study.entries if study.is_done(entry)] for study in studies]
     keys = [{entry.key for entry in entries} for entries in done]
@@ -118,7 +118,7 @@ def in_common(studies: Sequence[Study]) -> tuple[list[Entry], list[str]]:
     return shared, [key for key in everything if key not in [entry.key for entry in shared]]
 
 
-def mean_of(study: Study, entry: Entry, metric: str) -> float:
+def mean_of(study: Study, entry: Candidate, metric: str) -> float:
     """Return the mean over seeds, or refuse a figure that is not there."""
     runs = [run for run in study.runs() if run["entry"] == entry.key]
     if any(metric not in run["test"] for run in runs):

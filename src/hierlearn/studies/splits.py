@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from hierlearn.errors import HierlearnError, quoted
-from hierlearn.labels import Labels
-from hierlearn.training.seeds import generator
+from hierlearn.hierarchy.labels import Labels
+from hierlearn.training.seeding import generator
 
 if TYPE_CHECKING:
     from hierlearn.datasets import Dataset
@@ -50,7 +50,7 @@ def with_test_rows(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, 
     return replace(dataset, splits=splits), f"; {count:,} rows set aside to judge on"
 
 
-def untaught_classes(dataset: Dataset) -> list[str]:
+def unseen_classes(dataset: Dataset) -> list[str]:
     """Return the classes that occur in the rows of the split "test" and in no other."""
     rows = dataset.splits["test"]
     rest = np.setdiff1d(np.arange(len(dataset)), rows)

@@ -22,10 +22,10 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.files import atomic_write
+from hierlearn.files.json_lines import json_line, read_log
+from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.hierarchy import Hierarchy
-from hierlearn.studies.entries import Entry
-from hierlearn.training.checkpoint import read_tensors, write_tensors
-from hierlearn.training.log import json_line, read_log
+from hierlearn.studies.candidates import Candidate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from hierlearn.labels import Labels
+    from hierlearn.hierarchy.labels import Labels
 
 FORMAT = "hierlearn.study"
 
@@ -105,9 +105,9 @@ class Study:
     # ------------------------------------------------------------------ what it holds
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[Candidate]:
         """What is compared, in order."""
-        return [Entry(**one) for one in self.facts["entries"]]
+        return [Candidate(**one) for one in self.facts["entries"]]
 
     @property
     def seeds(self) -> list[int]:
@@ -130,13 +130,13 @@ class Study:
                 break  # cut off while it was written
         return found
 
-    def is_done(self, entry: Entry) -> bool:
+    def is_done(self, entry: Candidate) -> bool:
         """Whether every seed of an entry is there."""
         done = {run["seed"] for run in self.runs() if run["entry"] == entry.key}
         return done.issuperset(self.seeds)
 
     def values(
-        self, entry: Entry, metric: str, runs: Sequence[Mapping[str, Any]] | None = None
+        self, entry: Candidate, metric: str, runs: Sequence[Mapping[str, Any]] | None = None
     ) -> list[float]:
         """Return a metric of an entry, seed after seed; NaN where it is not defined.
 
@@ -150,16 +150,16 @@ class Study:
         found = [by_seed[seed]["test"][metric] for seed in self.seeds]
         return [float("nan") if value is None else value for value in found]
 
-    def rows(self, entry: Entry) -> dict[str, NDArray[Any]]:
+    def rows(self, entry: Candidate) -> dict[str, NDArray[Any]]:
         """Return the decisions of an entry on the test rows, each (seeds, N)."""
         tensors, _ = read_tensors(self.folder / "rows" / f"{entry.file_name}.safetensors")
         return {name: value.numpy() for name, value in tensors.items()}
 
-    def log(self, entry: Entry) -> list[dict[str, Any]]:
+    def log(self, entry: Candidate) -> list[dict[str, Any]]:
         """Return the epochs of an entry's training."""
         return read_log(self.folder / "logs" / f"{entry.file_name}.jsonl")
 
-    def selected(self, entry: Entry) -> NDArray[np.uint8] | None:
+    def selected(self, entry: Candidate) -> NDArray[np.uint8] | None:
         """Return (epochs, C) in how many per cent of the batches a class was selected."""
         path = self.folder / "selected" / f"{entry.file_name}.safetensors"
         if not path.is_file():
@@ -201,7 +201,7 @@ class Study:
 
     def add(
         self,
-        entry: Entry,
+        entry: Candidate,
         runs: Sequence[Mapping[str, Any]],
         rows: Mapping[str, NDArray[np.int32]],
         log: Sequence[Mapping[str, Any]],

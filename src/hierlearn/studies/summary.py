@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.studies.entries import Entry
+    from hierlearn.studies.candidates import Candidate
     from hierlearn.studies.study import Study
 
     Judge = Callable[["RowJudge", dict[str, NDArray[Any]]], NDArray[np.float64]]
@@ -38,13 +38,13 @@ class RowJudge:
         self.hierarchy = hierarchy
         self.targets = targets
         self.ends = terminal_mask(targets, hierarchy)
-        self.labelled = targets.any(dim=1).numpy()
+        self.labeled = targets.any(dim=1).numpy()
 
     def __call__(self, metric: str, rows: dict[str, NDArray[Any]]) -> NDArray[np.float64] | None:
         """Return (seeds, N) values, NaN where a row does not count; None if not by rows."""
         if metric not in JUDGES:
             return None
-        return np.where(self.labelled, JUDGES[metric](self, rows), np.nan)
+        return np.where(self.labeled, JUDGES[metric](self, rows), np.nan)
 
     def is_hit(self, classes: NDArray[Any]) -> NDArray[np.float64]:
         """Whether each decision is a positive class."""
@@ -79,13 +79,13 @@ JUDGES: dict[str, Judge] = {
     "hit@1": lambda judge, rows: judge.is_hit(rows["argmax"]),
     "mrr": lambda _, rows: 1 / np.maximum(rows["rank"], 1),
     "hier-dist": lambda judge, rows: judge.distance(rows["argmax"], "height"),
-    "hier-dist-zero": lambda judge, rows: judge.distance(rows["terminal"], "zero"),
+    "lca-height": lambda judge, rows: judge.distance(rows["terminal"], "zero"),
     "terminal-accuracy": lambda judge, rows: judge.is_end(rows["terminal"]),
     "mean-level": lambda judge, rows: judge.hierarchy.levels[rows["argmax"]].astype(np.float64),
 }
 
 
-def summarise(study: Study) -> dict[str, Any]:
+def summarize(study: Study) -> dict[str, Any]:
     """Return the summary of the entries of a study that are complete."""
     entries = [entry for entry in study.entries if study.is_done(entry)]
     metrics = [name for name in study.facts["metrics"] if not METRICS[name].by_level]
@@ -160,7 +160,7 @@ def mark_best(metric: str, column: list[dict[str, Any]]) -> None:
     max(known, key=lambda one: sign * one["mean"])["best"] = True
 
 
-def by_level(runs: list[dict[str, Any]], entries: list[Entry]) -> dict[str, list[float | None]]:
+def by_level(runs: list[dict[str, Any]], entries: list[Candidate]) -> dict[str, list[float | None]]:
     """Return the mean accuracy of each level, by entry."""
     found = {}
     for entry in entries:
@@ -171,8 +171,8 @@ def by_level(runs: list[dict[str, Any]], entries: list[Entry]) -> dict[str, list
 
 
 def severity(judge: RowJudge, rows: dict[str, NDArray[Any]]) -> list[float]:
-    """Return the share of labelled rows that are right, and wrong by LCA height 1, 2, ..."""
-    heights = judge.distance(rows["terminal"], "zero")[:, judge.labelled]
+    """Return the share of labeled rows that are right, and wrong by LCA height 1, 2, ..."""
+    heights = judge.distance(rows["terminal"], "zero")[:, judge.labeled]
     counts = np.bincount(
         heights.astype(np.int64).ravel(), minlength=judge.hierarchy.root_height + 1
     )

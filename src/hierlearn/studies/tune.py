@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.metrics import METRICS
+from hierlearn.pipeline.prepare import prepare
 from hierlearn.studies.compare import EARLY
-from hierlearn.studies.entry_runs import fit
+from hierlearn.studies.runner import fit
 from hierlearn.training.plan import Plan
-from hierlearn.training.prepare import prepare
 from hierlearn.training.processes import find_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hierlearn.datasets import Dataset
-    from hierlearn.studies.entries import Entry
+    from hierlearn.studies.candidates import Candidate
 
 Tune = Literal["none", "paper", "each"]
 RATES = (3e-4, 1e-3, 3e-3)
@@ -36,20 +36,20 @@ OWN: dict[str, tuple[str, tuple[Any, ...]]] = {  # the parameter that matters mo
     "hxe": ("alpha", (0.1, 0.3, 0.5)),
     "soft-labels": ("beta", (5.0, 10.0, 20.0)),
     "hcl": ("floor", (0.1, 0.3, 0.5)),
-    "lyu": ("floor", (0.0, 0.1, 0.3)),
+    "sample-curriculum": ("floor", (0.0, 0.1, 0.3)),
 }
 TRIAL_SEED = 1_000_003  # no run of a study has it
 
 
 def tune(
     dataset: Dataset,
-    entries: Sequence[Entry],
+    entries: Sequence[Candidate],
     how: Tune,
     *,
     trials: int = 6,
     settings: Mapping[str, Any] | None = None,
     network: Mapping[str, Any] | None = None,
-    valid_share: float = 0.15,
+    valid_fraction: float = 0.15,
     on_trial: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Return what was chosen: ``by_entry`` and ``network`` for ``compare``, and every trial.
@@ -61,7 +61,7 @@ def tune(
         trials: how many each search may make.
         settings: changes to how everything trains.
         network: the network's name and options to begin with.
-        valid_share: share of the training rows to choose on, where no split "valid" is.
+        valid_fraction: share of the training rows to choose on, where no split "valid" is.
         on_trial: told how many trials are done, and of how many.
     """
     if how not in ("none", "paper", "each"):
@@ -71,7 +71,7 @@ def tune(
     chosen: dict[str, Any] = {"network": dict(network or {}), "by_entry": {}, "trials": []}
     if how == "none":
         return chosen
-    common = {**EARLY, **(settings or {}), "seed": TRIAL_SEED, "seeds": 1}
+    common = {**EARLY, **(settings or {}), "seed": TRIAL_SEED, "ensemble_size": 1}
     if how == "paper":
         spaces = {"bce": network_space(chosen["network"], dataset.is_text)}
         plans = {"bce": {"loss": "bce", "link": "own"}}
@@ -83,7 +83,7 @@ def tune(
     for key, options in drawn.items():
         results = []
         for option in options:
-            value = try_out(dataset, plans[key], option, common, chosen["network"], valid_share)
+            value = try_out(dataset, plans[key], option, common, chosen["network"], valid_fraction)
             results.append((value, option))
             chosen["trials"].append({"for": key, **option, "value": value})
             done += 1
@@ -112,7 +112,7 @@ def network_space(network: Mapping[str, Any], is_text: bool) -> list[dict[str, A
     ]
 
 
-def loss_space(entry: Entry) -> list[dict[str, Any]]:
+def loss_space(entry: Candidate) -> list[dict[str, Any]]:
     """Return the learning rates and values of its own parameter to try for an entry."""
     name = entry.loss or ""
     if name in OWN and OWN[name][0] not in entry.options:
@@ -137,7 +137,7 @@ def try_out(
     option: Mapping[str, Any],
     common: Mapping[str, Any],
     network: Mapping[str, Any],
-    valid_share: float,
+    valid_fraction: float,
 ) -> float:
     """Train one model and return its best metric on the validation rows."""
     options = {**choices.get("loss_options", {}), **option.get("loss_options", {})}
@@ -146,7 +146,7 @@ def try_out(
         **{**choices, **({"loss_options": options} if choices.get("loss") else {})},
         network=whole.get("name"),
         network_options=whole.get("options", {}),
-        valid_share=valid_share,
+        valid_fraction=valid_fraction,
         settings={**common, "learning_rate": option["learning_rate"]},
     )
     prepared = prepare(dataset, plan, find_device(common.get("device", "auto")))

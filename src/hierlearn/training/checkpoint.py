@@ -1,6 +1,6 @@
 """Checkpoints: the state of a training as one safetensors file, written whole or not at all.
 
-The tensors are those of the network, the optimiser, the best weights and the losses; the header
+The tensors are those of the network, the optimizer, the best weights and the losses; the header
 holds the rest as JSON: where the training is, what was asked for, the hierarchy. A checkpoint is
 written to a temporary file, flushed to the disk and renamed, so a process killed at any moment, or
 a full disk, leaves the one before it as it was.
@@ -8,14 +8,13 @@ a full disk, leaves the one before it as it was.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.errors import HierlearnError
-from hierlearn.files import WriteError, atomic_write
+from hierlearn.files import WriteError
+from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,12 +22,10 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+__all__ = ["Checkpoint", "CheckpointError", "Checkpoints", "optimizer_tensors", "restore_optimizer"]
+
 ENDING = ".safetensors"
 FORMAT = "hierlearn.checkpoint"
-
-
-class CheckpointError(HierlearnError):
-    """A checkpoint that cannot be read, or is of another training."""
 
 
 @dataclass(frozen=True)
@@ -38,43 +35,6 @@ class Checkpoint:
     path: Path
     tensors: dict[str, Tensor]
     facts: dict[str, Any]
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Write tensors and facts to a file, whole or not at all."""
-    from safetensors.torch import save
-
-    stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    data = save(stored, {"hierlearn": json.dumps(facts, ensure_ascii=False)})
-    with atomic_write(path, "wb") as file:
-        file.write(data)
-
-
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and the facts of a file.
-
-    Raises:
-        CheckpointError: where the file is missing, truncated, or no such file at all.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="pt") as file:
-            facts = dict(json.loads((file.metadata() or {})["hierlearn"]))
-            # Copies, since what is read is a map of the file: were the file written over, a process
-            # that still used it would be killed. keys() is a method of a file, which is no mapping.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is not there") from None
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
-    except SafetensorError as error:
-        raise CheckpointError(
-            f"{path} is damaged or truncated ({error}); use an earlier one or train anew"
-        ) from None
-    except (KeyError, TypeError, ValueError):  # no metadata of ours, or no JSON object in it
-        raise CheckpointError(f"{path} was not written by hierlearn") from None
-    return tensors, facts
 
 
 class Checkpoints:
@@ -131,7 +91,7 @@ class Checkpoints:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the state of an optimiser by parameter number and name."""
+    """Return the state of an optimizer by parameter number and name."""
     state = optimizer.state_dict()["state"]
     return {
         f"{number}.{name}": torch.as_tensor(value)
@@ -141,7 +101,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimiser the state that ``optimizer_tensors`` returned."""
+    """Give an optimizer the state that ``optimizer_tensors`` returned."""
     whole = optimizer.state_dict()
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
 from hierlearn.files import atomic_write, cannot_write
+from hierlearn.files.json_lines import json_line, read_log
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -40,28 +39,6 @@ class EpochLog:
             for name, value in scalars(record).items():
                 self._writer.add_scalar(name, value, record["epoch"])
             self._writer.flush()
-
-
-def json_line(record: Mapping[str, Any]) -> str:
-    """Return a record as a line of JSON, with null for a metric that is not defined."""
-    valid = {
-        name: [None if value != value else value for value in values]
-        for name, values in record.get("valid", {}).items()
-    }
-    return json.dumps({**record, **({"valid": valid} if valid else {})}, allow_nan=False) + "\n"
-
-
-def read_log(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a log; a last line that was cut off is left out."""
-    records: list[dict[str, Any]] = []
-    if not path.is_file():
-        return records
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return records
 
 
 def scalars(record: dict[str, Any]) -> dict[str, float]:

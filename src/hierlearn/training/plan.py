@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hierlearn.decoding import DECODERS
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.models import MODELS
+from hierlearn.networks import NETWORKS
 from hierlearn.training.recipes import Recipe, choose_recipe, find_recipe
 from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hierlearn.labels import Labels
+    from hierlearn.hierarchy.labels import Labels
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class Plan:
         recipe: a name of RECIPES, or "auto" to choose by the labels.
         loss: a name of LOSSES.
         loss_options: its options.
-        network: a name of MODELS; by default "mlp", "token-bag" for texts.
+        network: a name of NETWORKS; by default "mlp", "token-bag" for texts.
         network_options: its options.
         link: how to read the logits when predicting, a name of LINKS, or "own": the loss's own.
         decoder: a name of DECODERS.
         decoder_options: its options.
-        below: what is said of classes below a row's most specific labels; see Labels.
+        unlabeled_descendants: what is said of the classes below a row's labels; see Labels.
         standardize: bring every number to mean 0 and deviation 1; texts and sparse rows stay.
-        valid_share: share of the training rows set aside for validation where no split "valid" is.
+        valid_fraction: of the training rows, for validation where there is no split "valid".
         settings: changes to the recipe's settings; see Settings.
     """
 
@@ -44,16 +44,16 @@ class Plan:
     link: str | None = None
     decoder: str | None = None
     decoder_options: Mapping[str, Any] = field(default_factory=dict)
-    below: Literal["negative", "unknown"] = "negative"
+    unlabeled_descendants: Literal["negative", "ignore"] = "negative"
     standardize: bool = True
-    valid_share: float = 0.0
+    valid_fraction: float = 0.0
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.valid_share < 1:
-            raise HierlearnError(f"valid_share must lie in [0, 1), not {self.valid_share}")
-        if self.network is not None and self.network not in MODELS:
-            raise HierlearnError(unknown_name("network", self.network, MODELS))
+        if not 0 <= self.valid_fraction < 1:
+            raise HierlearnError(f"valid_fraction must lie in [0, 1), not {self.valid_fraction}")
+        if self.network is not None and self.network not in NETWORKS:
+            raise HierlearnError(unknown_name("network", self.network, NETWORKS))
         if self.decoder is not None and self.decoder not in DECODERS:
             raise HierlearnError(unknown_name("decoder", self.decoder, DECODERS))
         if self.loss_options and self.loss is None:

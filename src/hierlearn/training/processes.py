@@ -107,7 +107,7 @@ def processes(device: str = "auto") -> Iterator[Processes]:
     if here.type == "cuda":
         torch.cuda.set_device(here)
     rank = int(os.environ.get("RANK", "0"))
-    with heeding_the_end(rank):
+    with handle_sigterm(rank):
         try:
             join("nccl" if here.type == "cuda" else "gloo")
             yield Processes(rank, world, here)
@@ -168,7 +168,7 @@ def lost(rank: int, error: BaseException, where: str = "") -> LostProcessError:
 
 
 @contextmanager
-def heeding_the_end(rank: int) -> Iterator[None]:
+def handle_sigterm(rank: int) -> Iterator[None]:
     """Say what to do when torchrun ends this process, since it lost another one.
 
     It may do so before this process has noticed the loss and told of it. A thread listens, since

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.labels import Labels
+    from hierlearn.hierarchy.labels import Labels
     from hierlearn.links import Link
     from hierlearn.losses import Loss
 
@@ -96,9 +96,9 @@ def choose_recipe(labels: Labels) -> tuple[str, str]:
     if several:
         return "max", f"{several:,} of {len(ends):,} training rows have several labels"
     without = int(np.sum(ends == 0))
-    if without and labels.below == "negative":  # under "unknown" they say nothing at all
+    if without and labels.unlabeled_descendants == "negative":
         return "max", f"{without:,} of {len(ends):,} training rows have no label"
-    return "hcl", f"every {'labelled ' * bool(without)}training row has one path"
+    return "hcl", f"every {'labeled ' * bool(without)}training row has one path"
 
 
 def build_loss(name: str, hierarchy: Hierarchy, terminals: Sequence[int], **options: Any) -> Loss:

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 
 from hierlearn.errors import DataError
-from hierlearn.models.sparse import SparseRows
-from hierlearn.training.seeds import epoch_order
+from hierlearn.networks.sparse import SparseRows
+from hierlearn.training.seeding import epoch_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from hierlearn.labels import Labels
+    from hierlearn.hierarchy.labels import Labels
 
 DENSE = 1 << 30  # entries of targets that may live on the device
 
@@ -55,7 +55,7 @@ class Rows:
         )
         small = len(labels) * len(labels.hierarchy) <= dense
         self._targets = labels.targets().to(device) if small else None
-        partial = labels.below == "unknown"
+        partial = labels.unlabeled_descendants == "ignore"
         self._mask = labels.mask().to(device) if small and partial else None
         self._partial = partial
 

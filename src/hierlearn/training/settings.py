@@ -27,17 +27,17 @@ class Settings:
         weight_decay: of AdamW.
         schedule: the learning rate falls to 0 as a "cosine" or "linear"ly, or stays "constant".
         warmup: share of all steps over which the learning rate rises from 0.
-        clip: the largest norm of the gradient of a model; None for no limit.
+        max_grad_norm: the largest norm of the gradient of a model; None for no limit.
         precision: "float32", or "bf16" for matrix products in bfloat16.
         prior_bias: begin with the last bias at the class priors.
         seed: of the first model; model k has seed + k.
-        seeds: how many models are trained at once, stacked.
+        ensemble_size: how many models are trained at once, stacked.
         metric: of METRICS, computed on the validation rows after an epoch.
         patience: stop after this many epochs without a better metric, and keep the best weights;
             None trains to the end and keeps the last.
         validate_every: epochs between two validations.
         checkpoint_every: steps between two checkpoints; None for one after each epoch.
-        keep: how many checkpoints stay.
+        keep_checkpoints: how many checkpoints stay.
         device: "auto", or a device of torch.
     """
 
@@ -47,20 +47,20 @@ class Settings:
     weight_decay: float = 0.0
     schedule: Schedule = "cosine"
     warmup: float = 0.0
-    clip: float | None = None
+    max_grad_norm: float | None = None
     precision: Precision = "float32"
     prior_bias: bool = True
     seed: int = 0
-    seeds: int = 1
+    ensemble_size: int = 1
     metric: str = "au-prc"
     patience: int | None = None
     validate_every: int = 1
     checkpoint_every: int | None = None
-    keep: int = 2
+    keep_checkpoints: int = 2
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "seeds", "validate_every", "keep"):
+        for name in ("epochs", "batch_size", "ensemble_size", "validate_every", "keep_checkpoints"):
             self._refuse(name, self._whole(name) < 1, "at least 1")
         for name in ("patience", "checkpoint_every"):
             if getattr(self, name) is not None:
@@ -69,8 +69,8 @@ class Settings:
         self._refuse("learning_rate", not 0 < self.learning_rate < float("inf"), "above 0")
         self._refuse("weight_decay", not 0 <= self.weight_decay < float("inf"), "at least 0")
         self._refuse("warmup", not 0 <= self.warmup < 1, "in [0, 1)")
-        if self.clip is not None:
-            self._refuse("clip", not self.clip > 0, "above 0, or None")
+        if self.max_grad_norm is not None:
+            self._refuse("max_grad_norm", not self.max_grad_norm > 0, "above 0, or None")
         if not isinstance(self.prior_bias, bool):
             raise HierlearnError(f"prior_bias must be true or false, not {self.prior_bias!r}")
         for name, choices in (("schedule", get_args(Schedule)), ("precision", get_args(Precision))):

@@ -16,18 +16,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hierlearn.models.sparse import SparseRows
+from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.rows import Rows, as_rows
-from hierlearn.training.seeds import generator
+from hierlearn.training.seeding import generator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from hierlearn.datasets.preprocessing import Preprocessor
     from hierlearn.datasets.row_groups import RowGroups
-    from hierlearn.labels import Labels
+    from hierlearn.features.preprocessing import Preprocessor
+    from hierlearn.hierarchy.labels import Labels
 
 
 class ParquetRows(Rows):

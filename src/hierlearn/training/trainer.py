@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from hierlearn.errors import HierlearnError
-from hierlearn.models.network import Network
-from hierlearn.training.best import Best
+from hierlearn.metrics.measure import compute
+from hierlearn.networks.network import Network
 from hierlearn.training.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -26,12 +26,12 @@ from hierlearn.training.checkpoint import (
     restore_optimizer,
 )
 from hierlearn.training.clip import clip_members
+from hierlearn.training.early_stopping import Best
 from hierlearn.training.epoch import Epoch, curricula
-from hierlearn.training.evaluate import compute
 from hierlearn.training.member_losses import MemberLosses
 from hierlearn.training.passes import member_probabilities
 from hierlearn.training.processes import Processes, is_loss, lost
-from hierlearn.training.seeds import derive
+from hierlearn.training.seeding import derive
 from hierlearn.training.settings import learning_rate
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Trainer:
         if len(losses) != (members or 1):
             raise HierlearnError(
                 f"{len(losses)} seeds need a network of {len(losses)} stacked models, but this "
-                f"{type(network).__name__} holds {members or 1}; use one of MODELS, or one seed"
+                f"{type(network).__name__} holds {members or 1}; use one of NETWORKS, or one seed"
             )
         self.processes = processes or Processes(0, 1, rows.device)
         self.network = network.to(rows.device)
@@ -229,8 +229,8 @@ class Trainer:
             self._refuse_loss(total.detach(), epoch, place)
         self.optimizer.zero_grad(set_to_none=True)
         total.sum().backward()  # type: ignore[no-untyped-call]
-        if self.settings.clip is not None:
-            self._clip(self.settings.clip)
+        if self.settings.max_grad_norm is not None:
+            self._clip(self.settings.max_grad_norm)
         self.optimizer.step()
         shown = [
             one for one, over in zip(self._shown, self.stopped, strict=True) if one and not over
@@ -297,7 +297,8 @@ class Trainer:
         raise NonFiniteLossError(
             f"the {what} became {float(total[member])} in epoch {epoch + 1}, batch {place + 1} of "
             f"{self.steps_an_epoch} (seed {self.seeds[member]}, training rows {shown}); lower the "
-            f"learning rate or set clip, and check those rows; the last checkpoint is untouched"
+            f"learning rate or set max_grad_norm, and check those rows; the last checkpoint is "
+            f"untouched"
         )
 
     # ------------------------------------------------------------------ validation
@@ -376,7 +377,7 @@ class Trainer:
         except (KeyError, RuntimeError, ValueError) as error:
             reason = str(error).splitlines()[-1].strip()
             raise CheckpointError(
-                f"{checkpoint.path} does not fit this network, its losses or its optimiser "
+                f"{checkpoint.path} does not fit this network, its losses or its optimizer "
                 f"({reason}); train anew in another folder"
             ) from None
         self.so_far.take_up(parts.get("epoch", {}), device)

@@ -1,0 +1,121 @@
+"""Inputs and weights as a person gave them, told apart and checked.
+
+A number may be missing (NaN) in a column where one was missing in training, since the model has
+learned what to make of that; anywhere else it is refused.
+"""
+
+from __future__ import annotations
+
+from numbers import Number
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hierlearn.datasets.dataset import Dataset
+from hierlearn.errors import DataError, HierlearnError
+from hierlearn.features.preprocessing import NumericPreprocessor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from hierlearn.features.preprocessing import Preprocessor
+    from hierlearn.hierarchy import Hierarchy
+
+NUMERIC = "biufc"  # kinds of NumPy's numbers
+
+
+def as_texts(X: Any) -> list[str] | None:
+    """Return one-dimensional inputs of texts as a list; None for whatever else."""
+    if isinstance(X, (str, bytes)):
+        raise DataError("inputs are a single text; give a list of texts")
+    if not isinstance(X, (list, tuple)):
+        kind = getattr(getattr(X, "dtype", None), "kind", "O")
+        if len(getattr(X, "shape", ())) != 1 or kind in NUMERIC:
+            return None
+    rows = list(X)
+    return rows if any(isinstance(row, str) for row in rows) else None
+
+
+def as_csr(X: Any) -> Any:
+    """Return sparse rows as float32; refuse what that cannot hold."""
+    with np.errstate(over="ignore"):  # the result is checked below
+        rows = X.astype(np.float32)
+    wrong = np.flatnonzero(~np.isfinite(rows.data))
+    if len(wrong):
+        row = int(np.searchsorted(X.indptr, wrong[0], side="right")) - 1
+        raise DataError(
+            f"row {row}, column {X.indices[wrong[0]]} (counted from 0): {X.data[wrong[0]]} does "
+            f"not fit float32; scale the column"
+        )
+    return rows
+
+
+def refuse_missing(
+    X: NDArray[Any], preprocessor: Preprocessor[Any, Any] | None, names: Sequence[str] | None
+) -> None:
+    """Refuse a missing number in a column that had none in training, naming row and column."""
+    if X.dtype.kind != "f":
+        return
+    missing = np.isnan(X)
+    if isinstance(preprocessor, NumericPreprocessor):
+        missing &= preprocessor.missing == 0
+    if missing.any():
+        row, column = np.argwhere(missing)[0].tolist()
+        name = "" if names is None else f" {names[column]!r}"
+        raise DataError(
+            f"row {row}, column {column}{name} (counted from 0): the value is missing (NaN), but "
+            f"no training row lacks one there; fill it in, or train with such rows"
+        )
+
+
+def read_weights(weights: ArrayLike | None, count: int) -> NDArray[np.float64]:
+    """Return (N,) weights of rows, 1 where none are given."""
+    from sklearn.utils import check_array
+
+    if weights is None:
+        return np.ones(count)
+    if isinstance(weights, Number):
+        weights = np.full(count, weights)
+    found: NDArray[np.float64] = check_array(
+        weights, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
+    if found.shape != (count,):
+        raise DataError(f"sample_weight {found.shape} must be ({count},): a weight a row")
+    if found.min() < 0:
+        row = int(np.argmin(found))
+        raise DataError(f"row {row}: sample_weight is {found[row]}, below zero")
+    if not found.any():
+        raise DataError("sample_weight is zero for every row; let at least one count")
+    return found
+
+
+def gather(
+    inputs: Any,
+    labels: Any,
+    hierarchy: Hierarchy,
+    weights: ArrayLike | None,
+    columns: Sequence[str] = (),
+) -> tuple[Dataset, NDArray[np.float64] | None]:
+    """Bring rows, labels and weights together, without rows of weight 0; equal weights are none."""
+    dataset = Dataset(inputs, labels, hierarchy, feature_names=tuple(columns))
+    found = read_weights(weights, len(dataset))
+    counting = found > 0
+    if not counting.all():
+        dataset, found = dataset.take(counting), found[counting]
+    return dataset, None if np.ptp(found) == 0 else found
+
+
+def check_own_network(ensemble_size: int, dataset: Dataset) -> None:
+    """Refuse what only the networks of NETWORKS can do."""
+    if ensemble_size != 1:
+        raise HierlearnError(
+            f"ensemble_size={ensemble_size} needs a network of NETWORKS; a module of your own is "
+            f"one network"
+        )
+    if dataset.is_text or dataset.is_sparse:
+        raise HierlearnError(
+            "a module of your own reads dense rows, but X is texts or sparse; make X dense, or "
+            "use network='token-bag'"
+        )

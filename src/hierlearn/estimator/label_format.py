@@ -1,0 +1,365 @@
+"""LabelFormat: the labels as a person gave them, and answers given back in the same form.
+
+    one      a label a row: a text (a path), or a number or truth value of a flat problem
+    several  a list of labels a row
+    levels   a column a level, top level first: (N, L) cells, missing below the last one known
+
+A row without a label is None, "", NaN, NA, an empty list, or a row of missing cells. A number names
+a flat class, or, where a hierarchy is given, is the number of a class in it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from hierlearn.errors import DataError, HierarchyError, LabelError
+from hierlearn.estimator.parameters import as_plain
+from hierlearn.hierarchy import Hierarchy
+from hierlearn.hierarchy.labels import has_no_label
+from hierlearn.hierarchy.names import level_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from hierlearn.hierarchy.nodes import Label
+
+Shape = Literal["one", "several", "levels"]
+
+FLOAT = np.dtype(float)
+NUMERIC = "biuf"  # kinds of NumPy's numbers and truth values
+COLUMN = (  # scikit-learn's own words, which its users know
+    "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
+    "(n_samples, ), for example using ravel()."
+)
+
+
+@dataclass(frozen=True)
+class ParsedLabels:
+    """The labels of N rows, read but not yet looked up.
+
+    Attributes:
+        shape: how they stand.
+        rows: the labels of each row, texts or numbers.
+        cells: for levels, what stood in the table for each name that was no text.
+        columns: for levels, L.
+        plain: whether texts came as an array of texts, or a list without a missing one.
+    """
+
+    shape: Shape
+    rows: list[list[Any]]
+    cells: Mapping[str, Any] = field(default_factory=dict)
+    columns: int = 0
+    plain: bool = True
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def labels(self) -> Iterator[tuple[int, Any]]:
+        """Give every label with its row."""
+        return ((row, label) for row, labels in enumerate(self.rows) for label in labels)
+
+    @cached_property
+    def are_numbers(self) -> bool:
+        """Whether the labels are numbers or truth values; both kinds together are refused."""
+        first: tuple[int, Any] | None = None
+        for row, label in self.labels():
+            if not is_number(label) and not isinstance(label, str):
+                kind = type(label).__name__
+                raise LabelError(
+                    f"row {row}: a label is a text or a number, not {label!r} ({kind})"
+                )
+            if first is None:
+                first = row, label
+            elif is_number(label) != is_number(first[1]):
+                raise LabelError(
+                    f"row {row} has the label {label!r}, but row {first[0]} has {first[1]!r}; "
+                    f"give texts or numbers, not both"
+                )
+        return first is not None and is_number(first[1])
+
+
+def is_number(label: object) -> bool:
+    """Whether a label is a number or a truth value."""
+    return isinstance(label, (int, float, np.number, np.bool_))
+
+
+def read_labels(y: Any, sep: str = "/") -> ParsedLabels:
+    """Read labels in any of their forms.
+
+    Args:
+        y: a sequence with an entry a row, an (N, L) array or frame with a column a level.
+        sep: what joins the names of a path.
+    """
+    if y is None:
+        raise DataError(
+            "HierarchicalClassifier requires y to be passed, but the target y is None; "
+            "give a label, or a list of labels, a row"
+        )
+    if isinstance(y, (str, bytes)):
+        raise LabelError(f"labels are a list with one entry a row, not one text {y!r}")
+    if hasattr(y, "tocsr"):
+        raise LabelError("labels are a sparse matrix; give a list of labels a row")
+    if hasattr(y, "columns"):  # a frame of pandas or polars
+        rows = y.iter_rows() if hasattr(y, "iter_rows") else y.itertuples(index=False, name=None)
+        return read_levels(list(rows), len(y.columns), sep)
+    if isinstance(y, (list, tuple)) or not isinstance(getattr(y, "dtype", FLOAT), np.dtype):
+        return read_entries(list(y), plain=True)  # frames' own types hold what NumPy's cannot
+    array = np.asarray(y)
+    if array.ndim == 2:
+        refuse_indicators(array)
+        return read_levels(array.tolist(), array.shape[1], sep)
+    if array.ndim != 1:
+        raise LabelError(f"y should be a 1d array, or (N, L) with a column a level: {array.shape}")
+    if array.dtype.kind in NUMERIC:
+        check_numbers(array)
+        return ParsedLabels("one", [[label] for label in array])
+    return read_entries(array, plain=array.dtype.kind == "U")
+
+
+def read_entries(entries: Sequence[Any] | NDArray[Any], *, plain: bool) -> ParsedLabels:
+    """Read a sequence with a label, a list of labels or nothing a row."""
+    several = any(is_list(entry) for entry in entries)
+    rows = [
+        list(entry) if is_list(entry) else [] if has_no_label(entry) else [entry]
+        for entry in entries
+    ]
+    if several:
+        return ParsedLabels("several", rows)
+    given = ParsedLabels("one", rows, plain=plain and all(rows))
+    if given.are_numbers:
+        check_numbers(np.asarray([label for _, label in given.labels()]))
+    return given
+
+
+def is_list(entry: object) -> bool:
+    """Whether a row's entry holds labels rather than being one."""
+    return not isinstance(entry, (str, bytes)) and hasattr(entry, "__iter__")
+
+
+def check_numbers(values: NDArray[Any]) -> None:
+    """Refuse numbers that name no classes, in scikit-learn's words."""
+    from sklearn.utils import check_array
+    from sklearn.utils.multiclass import check_classification_targets
+
+    check_array(values, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
+    if len(values):
+        check_classification_targets(values)
+
+
+def refuse_indicators(array: NDArray[Any]) -> None:
+    """Refuse a matrix of zeros and ones, which is hardly a column a level."""
+    if array.shape[1] > 1 and array.dtype.kind in NUMERIC and np.isin(array, (0, 1)).all():
+        raise LabelError(
+            f"y {array.shape} holds zeros and ones only: an indicator matrix and a column a level "
+            f"look alike; give a list of labels a row"
+        )
+
+
+def read_levels(table: list[Any], columns: int, sep: str) -> ParsedLabels:
+    """Read rows of cells, a cell a level; 2.0 is 2, since a frame with gaps holds no integers."""
+    if columns == 1:
+        from sklearn.exceptions import DataConversionWarning
+
+        warnings.warn(COLUMN, DataConversionWarning, stacklevel=5)
+        return read_labels(np.asarray([row[0] for row in table]))
+    rows: list[list[str]] = []
+    cells: dict[str, Any] = {}
+    for number, given in enumerate(table):
+        row = [int(c) if isinstance(c, float) and c.is_integer() else c for c in given]
+        try:
+            path = level_path(row, sep)
+        except HierarchyError as error:
+            raise LabelError(
+                f"row {number}: {error} (a table is a column a level; for several labels give a "
+                f"list of lists)"
+            ) from None
+        cells.update((str(cell), cell) for cell in row[: len(path)] if not isinstance(cell, str))
+        rows.append([sep.join(path)] if path else [])
+    return ParsedLabels("levels", rows, cells, columns)
+
+
+def name_of(label: Any) -> str:
+    """Return the name of the flat class that a number stands for; 2.0 and 2 are the same."""
+    if isinstance(label, (float, np.floating)) and float(label).is_integer():
+        return str(int(label))
+    return str(label)
+
+
+@dataclass(frozen=True)
+class LabelFormat:
+    """What answers look like: as the labels of the training rows did.
+
+    Attributes:
+        hierarchy: the taxonomy.
+        shape: how the labels stood.
+        inferred: whether the hierarchy was made of the labels.
+        numbers: whether labels are class numbers of a given hierarchy.
+        values: what stands for the name of a class, where the name itself does not.
+        dtype: of an array of labels.
+        columns: for levels, L.
+    """
+
+    hierarchy: Hierarchy
+    shape: Shape = "one"
+    inferred: bool = False
+    numbers: bool = False
+    values: Mapping[str, Any] = field(default_factory=dict)
+    dtype: str = "object"
+    columns: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        given: ParsedLabels,
+        hierarchy: Hierarchy | None,
+        sep: str,
+        listing: ParsedLabels | None = None,
+    ) -> Self:
+        """Take on the form of labels, and their hierarchy where none is given.
+
+        Args:
+            given: the labels.
+            hierarchy: the taxonomy, if there is one.
+            sep: what joins the names of a path otherwise.
+            listing: all labels that may occur; by default those that do.
+        """
+        listing = listing or given
+        numbers = listing.are_numbers
+        labels = [label for _, label in listing.labels()]
+        values: dict[str, Any] = {**listing.cells, **given.cells}
+        inferred = hierarchy is None
+        if hierarchy is None:
+            if not labels:
+                raise LabelError(
+                    f"none of the {len(listing)} rows has a label, so no hierarchy can be "
+                    f"inferred; give one with hierarchy="
+                )
+            if numbers:
+                values |= {name_of(label): as_plain(label) for label in labels}
+            hierarchy = infer_hierarchy(labels, numbers, sep)
+        dtype = str(np.asarray(labels).dtype) if numbers else "str" if given.plain else "object"
+        class_numbers = numbers and not inferred
+        return cls(hierarchy, given.shape, inferred, class_numbers, values, dtype, given.columns)
+
+    def names(self, given: ParsedLabels) -> list[list[Label]]:
+        """Return the labels of each row as Labels takes them: names, or class numbers."""
+        if not given.are_numbers:
+            return given.rows
+        if self.numbers:
+            for row, label in given.labels():
+                if isinstance(label, (bool, np.bool_)) or int(label) != label:
+                    raise LabelError(f"row {row}: {label!r} is no class number of the hierarchy")
+            return [[int(label) for label in labels] for labels in given.rows]
+        known = set(self.hierarchy.names)
+        for row, label in given.labels():
+            if name_of(label) not in known:
+                raise LabelError(
+                    f"row {row}: the label {label!r} is none of the {len(known)} classes; name all "
+                    f"of them when training begins"
+                )
+        return [[name_of(label) for label in labels] for labels in given.rows]
+
+    def widened(self, given: ParsedLabels) -> Hierarchy:
+        """Return the hierarchy, with the labels that it lacks where it was inferred."""
+        if not self.inferred:
+            return self.hierarchy
+        numbers = given.are_numbers
+        texts = {name_of(label) if numbers else label for _, label in given.labels()}
+        new = [text for text in texts if text not in self.hierarchy]
+        if not new:
+            return self.hierarchy
+        return Hierarchy.from_paths([*self.hierarchy.names, *new], sep=self.hierarchy.sep)
+
+    # ------------------------------------------------------------------ answers
+
+    def label(self, number: int) -> Any:
+        """Return the label of a class; None for the root, -1."""
+        if number < 0:
+            return None
+        if self.numbers:
+            return number
+        name = self.hierarchy.names[number]
+        return name if self.shape == "levels" else self.values.get(name, name)
+
+    def classes(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return the label of every column of probabilities, and the class number of each.
+
+        In the hierarchy's order; in order of the labels where they are flat and no hierarchy was
+        given, as scikit-learn's scores expect.
+        """
+        labels = self.array(range(len(self.hierarchy)))
+        if self.inferred and self.hierarchy.depth == 1:
+            order = np.argsort(labels, kind="stable")
+            return labels[order], order.astype(np.int64)
+        return labels, np.arange(len(labels))
+
+    def array(self, numbers: Iterable[int]) -> NDArray[Any]:
+        """Return the labels of classes as an array; an object array where one is the root."""
+        found = [self.label(number) for number in numbers]
+        if any(label is None for label in found):
+            return as_objects(found)
+        return as_objects(found) if self.dtype == "object" else np.asarray(found, dtype=self.dtype)
+
+    def answer(self, numbers: Sequence[int]) -> Any:
+        """Return a decision a row, each one class or the root, in the form of the labels."""
+        if self.shape == "several":
+            return [[] if number < 0 else [self.label(number)] for number in numbers]
+        if self.shape == "one":
+            return self.array(numbers)
+        cells = {number: self.cells(number) for number in set(numbers)}
+        width = max([self.columns, *(len(row) for row in cells.values())])
+        table = np.full((len(numbers), width), None, dtype=object)
+        for row, number in enumerate(numbers):
+            table[row, : len(cells[number])] = cells[number]
+        return table
+
+    def cells(self, number: int) -> list[Any]:
+        """Return the names on the way down to a class, as they stood in the table."""
+        path: list[str] = []
+        while number >= 0:
+            path.append(self.hierarchy.bare_names[number])
+            number = int(self.hierarchy.structure.first_parents[number])
+        return [self.values.get(name, name) for name in reversed(path)]
+
+    def answer_sets(self, rows: Iterable[Iterable[int]]) -> list[list[Any]]:
+        """Return a list of labels a row."""
+        return [[self.label(number) for number in row] for row in rows]
+
+    # ------------------------------------------------------------------ a folder
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all but the hierarchy, fit for JSON."""
+        return {
+            "shape": self.shape,
+            "inferred": self.inferred,
+            "numbers": self.numbers,
+            "values": [[name, as_plain(value)] for name, value in self.values.items()],
+            "dtype": self.dtype,
+            "columns": self.columns,
+        }
+
+    @classmethod
+    def from_dict(cls, form: Mapping[str, Any], hierarchy: Hierarchy) -> Self:
+        """Restore what ``to_dict`` returned."""
+        return cls(hierarchy, **{**form, "values": dict(form["values"])})
+
+
+def infer_hierarchy(labels: Iterable[Any], numbers: bool, sep: str) -> Hierarchy:
+    """Build the tree of all labels: of their paths, or a top class a number."""
+    names = {name_of(label) if numbers else label for label in labels}
+    return Hierarchy.from_paths(sorted(names), sep=sep)
+
+
+def as_objects(values: list[Any]) -> NDArray[Any]:
+    """Return an object array of values as they are."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array

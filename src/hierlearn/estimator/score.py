@@ -1,0 +1,53 @@
+"""Score: how right decisions are, as one number for scikit-learn.
+
+    one label a row      the share of rows whose answer, closed, is the truth over the known classes
+    several labels       F1 = 2 sum |A n T| / sum (|A| + |T|), over the known classes of all rows
+
+A and T are closed under ancestors. Known is what the policy of the labels leaves: under "ignore"
+the classes below a label are not, so an answer there is not wrong, and a row without a label
+says nothing at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from hierlearn.errors import DataError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hierlearn.hierarchy.labels import Labels
+
+
+def exact_share(answers: Tensor, labels: Labels, weights: Tensor) -> float:
+    """Return the share of rows that are answered exactly.
+
+    Args:
+        answers: (N, C) bool, closed.
+        labels: the truth.
+        weights: (N,) how much each row counts.
+    """
+    known = labels.mask()
+    counted = weights * known.any(dim=1)
+    if not bool(counted.any()):
+        raise DataError("no row has a label that a score could count")
+    right = ((answers & known) == labels.targets()).all(dim=1)
+    return float((counted * right).sum() / counted.sum())
+
+
+def pooled_f1(answers: Tensor, labels: Labels, weights: Tensor) -> float:
+    """Return the hierarchical F1 of all rows together, 0 where nothing is said at all.
+
+    Args:
+        answers: (N, C) bool, closed.
+        labels: the truth.
+        weights: (N,) how much each row counts.
+    """
+    targets = labels.targets()
+    both = (weights * (answers & targets).sum(dim=1)).sum()
+    sizes = (answers & labels.mask()).sum(dim=1) + targets.sum(dim=1)
+    total = (weights * sizes).sum()
+    return float(2 * both / torch.where(total > 0, total, 1.0))

@@ -1,0 +1,362 @@
+"""LinearHCLLoss: the last linear layer and HCL together, without ever holding N x C logits.
+
+    logits = inputs weight^T + bias,    loss = HCL(logits, targets)
+
+Rows are taken a chunk at a time: the logits of a chunk are made, used and dropped, and made again
+on the way back (a fourth product of matrices instead of three). The selection needs the class sums
+of all rows first; with ``selection="previous"`` it is that of the step before, and then one pass
+over the rows gives the loss and the gradients.
+
+Memory beyond inputs, targets, weights and their gradients: one chunk, and O(N * L + C).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import linear, softplus
+
+from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.kernels import hcl as kernels
+from hierlearn.losses.hcl import cpu as fused_hcl
+from hierlearn.losses.hcl.loss import HCLLoss, at_least_1
+from hierlearn.losses.hcl.triton import base_of
+from hierlearn.losses.loss import check_targets, check_values
+
+if TYPE_CHECKING:
+    from hierlearn.hierarchy import Hierarchy
+
+CHUNK = {"cuda": 1 << 30, "cpu": 1 << 25}  # bytes of the logits of a chunk
+
+
+class LinearHCLLoss(nn.Module):
+    """The last linear layer of a network and its HCL loss, in chunks of rows.
+
+    Args:
+        hierarchy: the taxonomy.
+        features: the width of the inputs.
+        bias: whether the layer has one.
+        selection: "two-pass" (the batch's own, as HCLLoss) or "previous" (that of the step before;
+            all classes at first), which saves one product of matrices of four. Without a
+            curriculum, or with that of epochs, there is one pass in any case.
+        chunk: the rows to take at a time; by default about 1 GiB of logits on a graphics processor
+            and 32 MiB elsewhere.
+        options: the options of HCLLoss; its reduction is "mean" or "sum".
+
+    Attributes:
+        weight: (C, features).
+        bias: (C,), or None.
+        loss: the HCLLoss, with ``last``, ``end_epoch`` and ``set_progress``.
+    """
+
+    previous: Tensor
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy,
+        features: int,
+        *,
+        bias: bool = True,
+        selection: Literal["two-pass", "previous"] = "two-pass",
+        chunk: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if features < 1:
+            raise HierlearnError(f"features must be at least 1, not {features}")
+        if chunk is not None and chunk < 1:
+            raise HierlearnError(f"chunk must be at least 1 row, not {chunk}")
+        if selection not in ("two-pass", "previous"):
+            raise HierlearnError(unknown_name("selection", selection, ("two-pass", "previous")))
+        self.loss = HCLLoss(hierarchy, **options)
+        if self.loss.reduction == "none":
+            raise HierlearnError(
+                "LinearHCLLoss never has all entries at once; pass reduction 'mean' or 'sum'"
+            )
+        self.hierarchy, self.features = hierarchy, features
+        self.selection, self.chunk = selection, chunk
+        self.kernels: tuple[tuple[Any, ...], TritonBackend] | None = None  # made at first use
+        classes = len(hierarchy)
+        self.weight = nn.Parameter(torch.empty(classes, features))
+        self.bias = nn.Parameter(torch.empty(classes)) if bias else None
+        # What the next step weighs by is state of the training: it is saved.
+        saved = selection == "previous"
+        self.register_buffer("previous", torch.ones(classes, dtype=torch.bool), persistent=saved)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias as nn.Linear does."""
+        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            bound = 1 / math.sqrt(self.features)
+            nn.init.uniform_(self.bias, -bound, bound)
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        """Return all logits, (N, C), as a network without the loss needs them."""
+        return linear(inputs, self.weight, self.bias)
+
+    def forward(self, inputs: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the loss of a batch.
+
+        Args:
+            inputs: (N, features).
+            targets: (N, C) closed multi-hot of 0 and 1.
+            mask: (N, C) bool, which targets are known; by default all.
+        """
+        if inputs.dim() != 2 or inputs.shape[1] != self.features:
+            raise HierlearnError(f"inputs {tuple(inputs.shape)} must be (N, {self.features})")
+        logits = torch.empty(len(inputs), len(self.hierarchy), device="meta")  # only their shape
+        check_targets(logits, targets, mask)
+        if self.loss.validate:
+            check_values(self.hierarchy, targets, mask)
+        learns = torch.is_grad_enabled() and any(
+            one is not None and one.requires_grad for one in (inputs, self.weight, self.bias)
+        )
+        kind = inputs.device.type
+        half = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        call = Call(self, targets, mask, learns, half)
+        found: Tensor = _LinearHCL.apply(call, inputs, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return found
+
+    def known_weights(self, dtype: torch.dtype) -> Tensor | None:
+        """Return the (C,) weights if they are known before the pass over the rows."""
+        loss = self.loss
+        if loss.curriculum is None:
+            return torch.ones(len(self.hierarchy), dtype=dtype, device=self.weight.device)
+        if loss.curriculum == "batch" and self.selection == "two-pass":
+            return None
+        selected = self.previous if loss.curriculum == "batch" else loss.selected
+        return loss.weights_of(selected, dtype)
+
+    def way(self, like: Tensor) -> Any:
+        """Return how the sums and gradients of a chunk are made: kernels, by hand, by autograd."""
+        loss = self.loss
+        if not loss.uses_kernels(like):
+            return ManualBackend(loss, like) if loss.is_fast(like) else AutogradBackend(loss, like)
+        options = (loss.base, loss.level_sizes)
+        if self.kernels is None or self.kernels[0] != options:
+            self.kernels = (options, TritonBackend(loss))
+        return self.kernels[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "kernels": None}
+
+    def extra_repr(self) -> str:
+        """Name the choices when the module is printed."""
+        return f"features={self.features}, selection={self.selection!r}, chunk={self.chunk}"
+
+
+class Call(NamedTuple):
+    """What a call brings beside the tensors that learn."""
+
+    layer: LinearHCLLoss
+    targets: Tensor
+    mask: Tensor | None
+    learns: bool  # asked for outside: inside the function gradients are off
+    half: torch.dtype | None  # of autocast, which is off on the way back
+
+
+class Rows(NamedTuple):
+    """The rows of one chunk."""
+
+    slice: slice
+    inputs: Tensor  # (n, features)
+    targets: Tensor  # (n, C)
+    mask: Tensor | None  # (n, C)
+
+
+class Work:
+    """One batch: its chunks, its products of matrices, its gradients."""
+
+    def __init__(
+        self, call: Call, inputs: Tensor, weight: Tensor, bias: Tensor | None, needs: Any
+    ) -> None:
+        self.call, self.needs = call, needs
+        self.types = (inputs.dtype, weight.dtype, weight.dtype)  # of the gradients
+        if call.half is not None:
+            inputs, weight = inputs.to(call.half), weight.to(call.half)
+            bias = None if bias is None else bias.to(call.half)
+        self.inputs, self.weight, self.bias = inputs, weight, bias
+        self.count, self.classes = len(inputs), len(weight)
+        self.way = call.layer.way(weight)
+        self.kept: list[Any] = []
+
+    def chunks(self) -> list[Rows]:
+        """Return the chunks of rows."""
+        step = self.call.layer.chunk
+        if step is None:
+            row = self.classes * self.weight.element_size()
+            step = CHUNK.get(self.inputs.device.type, CHUNK["cuda"]) // row
+            step = max(1, step // 16 * 16 or step)
+        targets, mask = self.call.targets, self.call.mask
+        slices = [slice(begin, begin + step) for begin in range(0, self.count, step)]
+        return [
+            Rows(one, self.inputs[one], targets[one], None if mask is None else mask[one])
+            for one in slices
+        ]
+
+    def share(self) -> float | Tensor:
+        """Return 1 over what the reduction divides by."""
+        if self.call.layer.loss.reduction == "sum":
+            return 1.0
+        mask = self.call.mask
+        known = self.count * self.classes if mask is None else mask.sum().to(self.way.dtype)
+        return 1 / at_least_1(known)
+
+    def logits(self, rows: Rows) -> Tensor:
+        """Return (n, C)."""
+        with torch.autocast(self.inputs.device.type, enabled=False):
+            return linear(rows.inputs, self.weight, self.bias)
+
+    def gradients(self) -> list[Tensor | None]:
+        """Return zeros for the gradients that are wanted: inputs, weight, bias."""
+        like = (self.inputs, self.weight, self.bias)
+        return [
+            None if one is None or not wanted else torch.zeros_like(one, dtype=dtype)
+            for one, wanted, dtype in zip(like, self.needs, self.types, strict=True)
+        ]
+
+    def learn(
+        self, found: list[Tensor | None], rows: Rows, logits: Tensor, kept: Any, weights: Tensor
+    ) -> None:
+        """Add what a chunk says to the gradients."""
+        slope = self.way.up(logits, rows, kept, weights)  # (n, C)
+        inputs, weight, bias = found
+        with torch.autocast(self.inputs.device.type, enabled=False):
+            if inputs is not None:
+                inputs[rows.slice] = slope @ self.weight
+            if weight is not None and weight.dtype == slope.dtype:
+                weight.addmm_(slope.t(), rows.inputs)
+            elif weight is not None:
+                weight.add_(slope.t() @ rows.inputs)
+            if bias is not None:
+                bias.add_(slope.sum(dim=0))
+
+
+class _LinearHCL(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, call: Call, inputs: Tensor, weight: Tensor, bias: Tensor | None
+    ) -> Tensor:
+        layer, needs = call.layer, ctx.needs_input_grad[1:]
+        work = Work(call, inputs, weight, bias, needs)
+        share, weights = work.share(), layer.known_weights(work.way.dtype)
+        gradients = work.gradients() if call.learns and weights is not None else None
+        sums = torch.zeros(work.classes, dtype=work.way.dtype, device=weight.device)
+        errors = sums.new_zeros(())
+        for rows in work.chunks():
+            logits = work.logits(rows)
+            some, wrong, kept = work.way.down(logits, rows)
+            sums += some
+            errors += wrong
+            if gradients is not None and weights is not None:
+                work.learn(gradients, rows, logits, kept, weights * share)
+            if call.learns:
+                work.kept.append(kept)
+        chosen = layer.loss.weigh(sums, errors, work.count)
+        if weights is None:
+            assert chosen is not None
+            weights = chosen
+        elif layer.loss.selected_now is not None and layer.loss.curriculum == "batch":
+            layer.previous.copy_(layer.loss.selected_now)
+        if call.learns:
+            ctx.save_for_backward(inputs, weight, bias, call.targets, call.mask, weights * share)
+            ctx.call, ctx.kept, ctx.gradients = call, work.kept, gradients
+        return (sums * weights).sum() * share
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        gradients, ctx.gradients = ctx.gradients, None
+        if gradients is not None:  # a second pass through a retained graph makes them anew
+            return None, *[None if one is None else one.mul_(upstream) for one in gradients]
+        inputs, weight, bias, targets, mask, weights = ctx.saved_tensors
+        call = ctx.call._replace(targets=targets, mask=mask)
+        work = Work(call, inputs, weight, bias, ctx.needs_input_grad[1:])
+        gradients = work.gradients()
+        for rows, kept in zip(work.chunks(), ctx.kept, strict=True):
+            work.learn(gradients, rows, work.logits(rows), kept, weights * upstream)
+        return None, *gradients
+
+
+# ---------------------------------------------------------------------- ways
+
+
+class TritonBackend:
+    """The Triton kernels."""
+
+    dtype = torch.float32
+
+    def __init__(self, loss: HCLLoss) -> None:
+        task = kernels.Task(loss.level_sizes, base_of(loss), mean=False, selection=None)
+        self.run = kernels.Kernels(task)
+
+    def down(self, logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Any]:
+        """Return the class sums, e_h, and what the way up needs."""
+        x, y, m, plan = self.run.prepare(logits, rows.targets, rows.mask)
+        found = kernels.Found(plan, kernels.sweep_down(plan, x, y, m))
+        kept = {name: found.array(name).clone() for name in ("peaks", "places")}
+        return found.array("sums"), found.errors, kept
+
+    def up(self, logits: Tensor, rows: Rows, kept: Any, weights: Tensor) -> Tensor:
+        """Return the gradient, in the memory of the logits."""
+        x, y, m, plan = self.run.prepare(logits, rows.targets, rows.mask)
+        return kernels.sweep_up(
+            plan, x, y, m, None, kernels.one_on(x.device), weights.float(), x, **kept
+        )
+
+
+class ManualBackend:
+    """The pass of ``fused_hcl``."""
+
+    def __init__(self, loss: HCLLoss, like: Tensor) -> None:
+        self.sizes, self.scale = loss.level_sizes, loss.base.scale  # type: ignore[attr-defined]
+        self.dtype = torch.promote_types(like.dtype, torch.float32)
+
+    def down(self, logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Any]:
+        """Return the class sums and e_h."""
+        z = self.signed(logits, rows)
+        fused_hcl.descend(z, self.sizes, None)
+        losses, wrong = softplus(z, threshold=fused_hcl.LINEAR), z >= 0
+        if rows.mask is not None:
+            losses, wrong = losses * rows.mask, wrong & rows.mask
+        return losses.sum(dim=0) * self.scale, wrong.sum(), None
+
+    def up(self, logits: Tensor, rows: Rows, _: Any, weights: Tensor) -> Tensor:
+        """Return the gradient."""
+        z, y = self.signed(logits, rows), rows.targets.to(self.dtype)
+        kept = torch.empty_like(z)
+        peaks = fused_hcl.descend(z, self.sizes, kept)
+        owed = weights.to(self.dtype) * self.scale
+        slope = fused_hcl.ascend(z, y, rows.mask, self.sizes, kept, peaks, owed)
+        return slope.to(logits.dtype)
+
+    def signed(self, logits: Tensor, rows: Rows) -> Tensor:
+        """Return z."""
+        wide = logits.to(self.dtype)
+        return fused_hcl.signed(wide, rows.targets.to(self.dtype), rows.mask)
+
+
+class AutogradBackend:
+    """The composition of link, base and constraint."""
+
+    def __init__(self, loss: HCLLoss, like: Tensor) -> None:
+        self.loss = loss
+        self.dtype = torch.promote_types(like.dtype, torch.float32)
+
+    def down(self, logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Any]:
+        """Return the class sums and e_h."""
+        losses, errors = self.loss.constrained(logits.to(self.dtype), rows.targets, rows.mask)
+        return losses.sum(dim=0), errors.sum(), None
+
+    def up(self, logits: Tensor, rows: Rows, _: Any, weights: Tensor) -> Tensor:
+        """Return the gradient."""
+        with torch.enable_grad():
+            x = logits.detach().requires_grad_()
+            losses, _ = self.loss.constrained(x.to(self.dtype), rows.targets, rows.mask)
+            total = (losses * weights.to(self.dtype)).sum()
+        return torch.autograd.grad(total, x)[0]

@@ -1,0 +1,138 @@
+"""Predict: the decisions of a model on a table of any size, a row of facts each.
+
+path         the class, or the classes joined by ``label_sep`` where a set is answered
+class        the same by bare name
+probability  of the class
+level        of the class; 0 for the root, which is answered where not even a top class is sure
+stopped      whether the answer lies above where rows end: at a class that is no terminal one
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hierlearn.decoding.conformal import ConformalSets
+from hierlearn.decoding.edges import most_specific, topmost
+from hierlearn.errors import DataError, place
+from hierlearn.features.preprocessing import NumericPreprocessor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from hierlearn.datasets.streaming import Chunk
+    from hierlearn.decoding import Decoder
+    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.pipeline.pipeline import Pipeline
+
+    Columns = dict[str, list[Any]]
+
+NAMES = ("path", "class", "probability", "level", "stopped")
+
+
+def predict_chunks(
+    model: Pipeline, decoder: Decoder, chunks: Iterable[Chunk], path: Path, label_sep: str = ";"
+) -> Iterator[Columns]:
+    """Give the answers of a model a batch of rows at a time, as columns by name.
+
+    Args:
+        model: the model.
+        decoder: how it decides.
+        chunks: the rows, as ``TableStream`` gives them.
+        path: their file, for errors.
+        label_sep: what joins the classes of a set.
+
+    Raises:
+        DataError: naming the file, line and column of a missing value that was never missing in
+            training.
+    """
+    for chunk in chunks:
+        refuse_missing(model, chunk, path)
+        for p in model.stream_probabilities(chunk.inputs):
+            yield answers(p, decoder, model, label_sep)
+
+
+def refuse_missing(model: Pipeline, chunk: Chunk, path: Path) -> None:
+    """Refuse a missing value in a column that had none in training."""
+    if not isinstance(model.preprocessor, NumericPreprocessor):
+        return
+    whole = model.preprocessor.missing == 0  # (D,)
+    values = np.asarray(chunk.inputs)
+    if values.shape[1:] != whole.shape:
+        return  # which the preprocessing refuses, naming both widths
+    wrong = np.isnan(values) & whole
+    if not wrong.any():
+        return
+    row, column = np.argwhere(wrong)[0].tolist()
+    names = model.config.get("feature_names") or range(len(whole))
+    raise DataError(
+        f"{place(path, chunk.lines[row], str(names[column]))}: the value is missing, but none was "
+        f"in training, so the model cannot know what that means; fill it in"
+    )
+
+
+def answers(
+    probabilities: Tensor, decoder: Decoder, model: Pipeline, label_sep: str = ";"
+) -> Columns:
+    """Return the answers to (N, C) probabilities as columns by name, N values each."""
+    if decoder.answers == "class":
+        return class_answers(probabilities, decoder(probabilities), model)
+    return set_answers(probabilities, chosen_classes(probabilities, decoder), model, label_sep)
+
+
+def chosen_classes(probabilities: Tensor, decoder: Decoder) -> Tensor:
+    """Return (N, C) bool: the classes that stand for a set, most specific ones or subtrees."""
+    if isinstance(decoder, ConformalSets):
+        return decoder.subtrees(probabilities)
+    decided = decoder(probabilities)
+    shrink = topmost if decoder.answers == "candidates" else most_specific
+    return shrink(decided, decoder.hierarchy)
+
+
+def class_answers(probabilities: Tensor, classes: Tensor, model: Pipeline) -> Columns:
+    """Return the columns of one class a row; the root has no name and probability 1."""
+    hierarchy = model.hierarchy
+    p = probabilities.gather(1, classes.clamp_min(0)[:, None]).squeeze(1)
+    numbers = classes.tolist()
+    names, bare, levels, ends = lookup(hierarchy, model.terminals)
+    return {
+        "path": [names[number] for number in numbers],
+        "class": [bare[number] for number in numbers],
+        "probability": p.masked_fill(classes < 0, 1.0).tolist(),
+        "level": [levels[number] for number in numbers],
+        "stopped": [not ends[number] for number in numbers],
+    }
+
+
+def set_answers(probabilities: Tensor, chosen: Tensor, model: Pipeline, label_sep: str) -> Columns:
+    """Return the columns of a set of classes a row: texts of as many parts as it has classes."""
+    names, bare, levels, ends = lookup(model.hierarchy, model.terminals)
+    rows: list[list[int]] = [[] for _ in range(len(chosen))]
+    values: list[list[float]] = [[] for _ in range(len(chosen))]
+    places = chosen.nonzero()
+    found = probabilities[places[:, 0], places[:, 1]].tolist()
+    for (row, number), p in zip(places.tolist(), found, strict=True):
+        rows[row].append(number)
+        values[row].append(p)
+    return {
+        "path": [label_sep.join(names[one] for one in row) for row in rows],
+        "class": [label_sep.join(bare[one] for one in row) for row in rows],
+        "probability": [label_sep.join(f"{p:.6g}" for p in row) for row in values],
+        "level": [label_sep.join(str(levels[one]) for one in row) for row in rows],
+        "stopped": [not row or not all(ends[one] for one in row) for row in rows],
+    }
+
+
+def lookup(
+    hierarchy: Hierarchy, terminals: Iterable[int]
+) -> tuple[tuple[str, ...], tuple[str, ...], list[int], list[bool]]:
+    """Return names, bare names, levels and whether rows end there, the root's at number -1."""
+    ends = np.zeros(len(hierarchy) + 1, dtype=bool)
+    ends[hierarchy.leaves] = True
+    ends[list(terminals)] = True
+    levels = [*hierarchy.levels.tolist(), 0]
+    return (*hierarchy.names, ""), (*hierarchy.bare_names, ""), levels, ends.tolist()

@@ -1,0 +1,109 @@
+"""Which loss minds noise least? The answer in plain words, made from the numbers alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.studies.noise_figures import MAIN, TITLES, better, is_percent, percent, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HARMED = "is harmed more or less than {} beyond"
+NAMES = {"terminal-accuracy": "terminal accuracy", "lca-height": "the mean LCA height"}
+
+
+def what_noise_does(summary: Mapping[str, Any]) -> str:
+    """Return a paragraph a kind of noise."""
+    parts = []
+    if summary["seeds"] < 2:
+        parts.append("With one seed no difference can be told from seed noise.")
+    for kind in summary["kinds"]:
+        sentences = [harm(summary, kind, metric) for metric in MAIN]
+        sentences += [at_highest(summary, kind, metric) for metric in MAIN]
+        sentences.insert(0, really_spoiled(summary, kind))
+        parts.append(f"{TITLES[kind]}. " + " ".join(filter(None, sentences)))
+    return "\n\n".join(parts)
+
+
+def really_spoiled(summary: Mapping[str, Any], kind: str) -> str:
+    """Say how much was spoiled, where that is less than was asked for."""
+    shares = summary["spoiled"][kind]
+    if all(abs(a - b) < 0.02 for a, b in zip(shares, summary["rates"], strict=True)):
+        return ""
+    told = ", ".join(f"{100 * share:.1f}" for share in shares)
+    asked = ", ".join(f"{100 * rate:g}" for rate in summary["rates"])
+    return f"Really spoiled were {told} % where {asked} % were asked for; more was not possible."
+
+
+def harm(summary: Mapping[str, Any], kind: str, metric: str) -> str:
+    """Say which loss loses least and most from the lowest rate to the highest."""
+    labels, column = summary["labels"], summary["harm"][kind][metric]
+    worse = 1 if summary["directions"][metric] == "down" else -1
+    order = sorted(range(len(labels)), key=lambda one: worse * column[one]["mean"])
+    least, most = order[0], order[-1]
+    ends = f"from {percent(summary['rates'][0])} to {percent(summary['rates'][-1])}"
+    if len(labels) == 1:
+        return f"{capital(ends)} {labels[0]} changes {NAMES[metric]} by {size(metric, column[0])}."
+    said = (
+        f"{capital(ends)} {labels[least]} loses least of {NAMES[metric]} "
+        f"({size(metric, column[least])}), {labels[most]} most ({size(metric, column[most])})"
+        if metric == MAIN[0]
+        else f"{capital(NAMES[metric])} grows least with {labels[least]} "
+        f"({size(metric, column[least])}), most with {labels[most]} ({size(metric, column[most])})"
+    )
+    said += "" if 0 in (least, most) else f"; {labels[0]}: {size(metric, column[0])}"
+    return said + "." + compared(summary, metric, column, "harmed less", "harmed more", HARMED)
+
+
+def at_highest(summary: Mapping[str, Any], kind: str, metric: str) -> str:
+    """Say which losses differ from the first at the highest rate."""
+    labels, column = summary["labels"], summary["figures"][kind][metric][-1]
+    if len(labels) == 1:
+        return ""
+    up = summary["directions"][metric] == "up"
+    best = (max if up else min)(range(len(labels)), key=lambda one: column[one]["mean"])
+    said = (
+        f"At {percent(summary['rates'][-1])} the best {NAMES[metric].removeprefix('the ')} is "
+        f"that of {labels[best]} ({shown(metric, column[best]['mean'])}"
+        f"{' %' if is_percent(metric) else ''})."
+    )
+    return said + compared(summary, metric, column)
+
+
+def compared(
+    summary: Mapping[str, Any],
+    metric: str,
+    column: list[dict[str, Any]],
+    good: str = "better",
+    bad: str = "worse",
+    same: str = "differs from {} by more than",
+) -> str:
+    """Say which losses are better or worse than the first, and which do not differ."""
+    if summary["seeds"] < 2:
+        return ""
+    labels = summary["labels"]
+    groups: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+    for label, figure in zip(labels[1:], column[1:], strict=True):
+        groups[better(summary, metric, figure)].append(label)
+    firsts = (f"{good} than {labels[0]} beyond seed noise", bad, "no difference")
+    parts = [
+        f"{word}: {', '.join(groups[key])}"
+        for word, key in zip(firsts, (True, False, None), strict=True)
+        if groups[key]
+    ]
+    if not groups[True] and groups[False]:
+        parts[0] = f"{bad} than {labels[0]} beyond seed noise: {', '.join(groups[False])}"
+    elif not groups[True]:
+        parts = [f"no other loss {same.format(labels[0])} seed noise"]
+    return f" {capital('; '.join(parts))}."
+
+
+def capital(words: str) -> str:
+    """Return words with a capital letter first, the others as they are."""
+    return words[0].upper() + words[1:]
+
+
+def size(metric: str, figure: Mapping[str, Any]) -> str:
+    """Write a change with its sign."""
+    return shown(metric, figure["mean"], "+") + (" points" if is_percent(metric) else "")

@@ -1,0 +1,239 @@
+"""HCLLoss itself: its options, its state, its warning, and many processes."""
+
+import copy
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+
+from hierlearn import Hierarchy
+from hierlearn.errors import HierlearnError
+from hierlearn.losses import CollapseWarning, HCLLoss, SampleCurriculumLoss, select_classes
+
+TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
+
+
+def batch(rows=6, seed=0, scale=2.0):
+    generator = torch.Generator().manual_seed(seed)
+    logits = scale * torch.randn(rows, len(TREE), generator=generator)
+    numbers = torch.randint(0, len(TREE), (rows,), generator=generator)
+    return logits, TREE.encode([[TREE.names[int(c)]] for c in numbers])
+
+
+def test_unselected_classes_keep_the_floor():
+    logits, targets = batch()
+    selected = HCLLoss(TREE, floor=0.0)
+    selected(logits, targets)
+    chosen = selected.last["selected"]
+    assert 0 < chosen.sum() < len(TREE)
+    gradients = {}
+    for floor in (0.0, 0.25):
+        x = logits.clone().requires_grad_()
+        HCLLoss(TREE, scope=None, floor=floor, reduction="sum")(x, targets).backward()
+        gradients[floor] = x.grad
+    plain = HCLLoss(TREE, scope=None, floor=0.0)
+    plain(logits, targets)
+    off = ~plain.last["selected"]
+    full = logits.sigmoid() - targets.float()
+    assert (gradients[0.0][:, off] == 0).all()
+    torch.testing.assert_close(gradients[0.25][:, off], 0.25 * full[:, off])
+    torch.testing.assert_close(gradients[0.25][:, ~off], full[:, ~off])
+
+
+def test_last_tells_the_selection_by_level():
+    logits, targets = batch()
+    loss = HCLLoss(TREE)
+    assert loss.last == {}
+    loss(logits, targets)
+    last = loss.last
+    assert set(last) == {"selected", "selected_fraction", "selected_by_level", "e_h", "l_hc"}
+    for level, columns in enumerate(TREE.level_slices):
+        share = last["selected"][columns].float().mean()
+        assert last["selected_by_level"][level] == share
+    assert not any(value.requires_grad for value in last.values())
+
+
+def test_epoch_curriculum_selects_by_the_epoch_before():
+    loss = HCLLoss(TREE, curriculum="epoch", floor=0.25, reduction="sum")
+    plain = HCLLoss(TREE, curriculum=None, reduction="none")
+    batches = [batch(seed=seed) for seed in range(3)]
+    for logits, targets in batches:
+        found = loss(logits, targets)
+        torch.testing.assert_close(found, plain(logits, targets).sum())  # all classes at first
+    sums = sum(plain(logits, targets).sum(0) for logits, targets in batches)
+    errors = float(loss.epoch_errors)
+    loss.end_epoch()
+    chosen = select_classes(sums, len(TREE) + errors)
+    assert loss.selected.tolist() == chosen.tolist()
+    assert float(loss.epoch_losses.sum()) == 0
+    logits, targets = batches[0]
+    expected = (plain(logits, targets) * torch.where(chosen, 1.0, 0.25)).sum()
+    torch.testing.assert_close(loss(logits, targets), expected)
+
+
+def test_epoch_statistics_are_saved_and_resumed():
+    loss = HCLLoss(TREE, curriculum="epoch")
+    loss(*batch())
+    twin = HCLLoss(TREE, curriculum="epoch")
+    twin.load_state_dict(loss.state_dict())
+    for one in (loss, twin):
+        one(*batch(seed=1))
+        one.end_epoch()
+    assert loss.selected.tolist() == twin.selected.tolist()
+    assert set(loss.state_dict()) == {"selected", "epoch_losses", "epoch_errors", "epoch_rows"}
+    loss.end_epoch()  # without a batch nothing changes
+    assert loss.selected.tolist() == twin.selected.tolist()
+
+
+def test_a_threshold_schedule_follows_the_progress():
+    logits, targets = batch()
+    loss = HCLLoss(TREE, threshold=lambda progress: 1000 * progress)
+    shares = []
+    for progress in (0.0, 0.01, 1.0):
+        loss.set_progress(progress)
+        loss(logits, targets)
+        shares.append(float(loss.last["selected_fraction"]))
+    assert shares[0] < shares[1] < shares[2] == 1.0
+    fixed = HCLLoss(TREE, threshold=1000.0)
+    fixed(logits, targets)
+    assert fixed.last["selected"].all()
+
+
+def test_the_literal_curriculum_warns_once_and_names_the_dead():
+    logits, targets = batch(scale=6.0)
+    loss = HCLLoss(TREE, floor=0.0)
+    loss(logits, targets)
+    left = [TREE.names[int(c)] for c in (~loss.last["selected"]).nonzero()]
+    assert left
+    with pytest.warns(
+        CollapseWarning, match=rf"{len(left)} of 8 classes .*'{left[0]}'.* floor=0.1"
+    ):
+        loss.end_epoch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss(logits, targets)
+        loss.end_epoch()  # once is enough
+        for calm in (
+            HCLLoss(TREE),
+            HCLLoss(TREE, floor=0.0, link="softmax"),
+            HCLLoss(TREE, curriculum=None),
+        ):
+            calm(logits, targets)
+            calm.end_epoch()
+
+
+def test_a_class_selected_in_one_batch_of_the_epoch_is_alive():
+    loss = HCLLoss(TREE, floor=0.0)
+    logits, targets = batch(scale=6.0)
+    loss(logits, targets)
+    loss((targets.float() * 2 - 1) * 9, targets)  # all right: every class is selected
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss.end_epoch()
+
+
+def test_evaluation_makes_no_gradient(monkeypatch):
+    from hierlearn.losses.hcl import cpu as fused_hcl
+
+    logits, targets = batch()
+    logits.requires_grad_()
+    loss = HCLLoss(TREE)
+    expected = loss(logits, targets).detach()
+    monkeypatch.setattr(fused_hcl, "ascend", lambda *_, **__: pytest.fail("made a gradient"))
+    with torch.no_grad():
+        torch.testing.assert_close(loss(logits, targets), expected)
+    torch.testing.assert_close(loss(logits.detach(), targets), expected)
+
+
+def test_a_second_backward_pass_and_an_upstream_gradient():
+    logits, targets = batch()
+    once, twice = (logits.clone().requires_grad_() for _ in range(2))
+    (3 * HCLLoss(TREE)(once, targets)).backward()
+    value = HCLLoss(TREE)(twice, targets)
+    value.backward(retain_graph=True)
+    (2 * value).backward()
+    torch.testing.assert_close(twice.grad, once.grad)
+
+
+def test_autocast_does_not_coarsen_the_loss():
+    logits, targets = batch()
+    for options in ({}, {"curriculum": None}, {"base": "focal"}):
+        loss = HCLLoss(TREE, **options)
+        expected = loss(logits, targets)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = loss(logits, targets)
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, expected)
+
+
+def test_what_was_selected_last_is_not_copied():
+    loss = HCLLoss(TREE)
+    loss(*batch())
+    assert copy.deepcopy(loss).last == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"floor": 1.0}, r"floor must lie in \[0, 1\), not 1.0; for no selection pass curriculum"),
+        ({"floor": -0.1}, r"floor must lie in \[0, 1\)"),
+        ({"base": "bcee"}, "unknown base 'bcee'; did you mean 'bce' or 'bce2'"),
+        ({"base": 3}, "a base is a name or a function of three tensors, not 3"),
+        ({"link": "sofmax"}, "unknown link 'sofmax'; did you mean 'softmax'"),
+        ({"link": 3}, "a link is a name or a Link, not 3"),
+        ({"scope": "level"}, "unknown scope 'level'; did you mean 'levels'"),
+        ({"curriculum": "step"}, "unknown curriculum 'step'; known: batch, epoch"),
+        ({"normalize": "max"}, "unknown normalize 'max'; known: mean, sum"),
+    ],
+)
+def test_bad_options_are_refused_at_construction(options, message):
+    with pytest.raises(HierlearnError, match=message):
+        HCLLoss(TREE, **options)
+
+
+def test_a_link_of_another_hierarchy_is_refused():
+    from hierlearn.links import MaxLink
+
+    with pytest.raises(HierlearnError, match="the link is of Hierarchy"):
+        HCLLoss(TREE, link=MaxLink(Hierarchy.from_paths(["x"])))
+    with pytest.raises(HierlearnError, match=r"floor must lie in \[0, 1\), not 1; 1 would select"):
+        SampleCurriculumLoss(TREE, floor=1)
+
+
+WORKER = """
+import sys, torch, torch.distributed as dist
+from hierlearn import Hierarchy
+from hierlearn.losses import HCLLoss
+rank, where = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method=f"file://{where}/store", rank=rank, world_size=2)
+h = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
+g = torch.Generator().manual_seed(0)
+logits = 2 * torch.randn(6, 8, generator=g)
+targets = h.encode([[h.names[int(c)]] for c in torch.randint(0, 8, (6,), generator=g)])
+part = slice(0, 4) if rank == 0 else slice(4, 6)
+x = logits[part].clone().requires_grad_()
+loss = HCLLoss(h, floor=0.1, reduction="sum")
+loss(x, targets[part]).backward()
+torch.save({"selected": loss.last["selected"], "e_h": loss.last["e_h"], "grad": x.grad},
+           f"{where}/{rank}.pt")
+dist.destroy_process_group()
+"""
+
+
+def test_two_processes_select_as_one(tmp_path):
+    runs = [
+        subprocess.Popen([sys.executable, "-c", WORKER, str(rank), str(tmp_path)])
+        for rank in (0, 1)
+    ]
+    assert [run.wait(timeout=120) for run in runs] == [0, 0]
+    found = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
+    logits, targets = batch()
+    x = logits.clone().requires_grad_()
+    loss = HCLLoss(TREE, floor=0.1, reduction="sum")
+    loss(x, targets).backward()
+    for one in found:
+        assert one["selected"].tolist() == loss.last["selected"].tolist()
+        assert one["e_h"] == loss.last["e_h"]
+    torch.testing.assert_close(torch.cat([one["grad"] for one in found]), x.grad)

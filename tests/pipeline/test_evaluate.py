@@ -1,0 +1,106 @@
+"""Evaluate: what METRICS says of the model's probabilities, ready for JSON."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from hierlearn import Hierarchy
+from hierlearn.errors import HierlearnError
+from hierlearn.metrics import METRICS
+from hierlearn.metrics.measure import USUAL, measure, plain
+from hierlearn.pipeline import evaluate, train
+from training.datasets import TREE, partial_problem, plan, problem
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return train(problem(), plan("leaf-ce", epochs=5, learning_rate=0.02), show=False)
+
+
+def test_the_usual_figures_are_those_of_the_registry(trained):
+    dataset = problem().split("test")
+    found = evaluate(trained, dataset)
+    assert list(found) == list(USUAL)
+    p = trained.probabilities(dataset.inputs)
+    targets = dataset.hierarchy.encode(dataset.labels)
+    for name in USUAL:
+        if METRICS[name].of_terminals:
+            continue
+        expected = METRICS[name](p, targets, dataset.hierarchy, terminals=trained.terminals)
+        assert found[name] == pytest.approx(expected.tolist(), nan_ok=True)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_hit_at_1_by_hand(trained):
+    dataset = problem().split("test")
+    best = trained.probabilities(dataset.inputs).argmax(dim=1)
+    hits = dataset.hierarchy.encode(dataset.labels)[torch.arange(len(best)), best]
+    assert evaluate(trained, dataset, ["hit@1"]) == {
+        "hit@1": pytest.approx(float(hits.double().mean()))
+    }
+
+
+def test_terminal_accuracy_by_hand_where_every_row_ends_at_a_leaf(trained):
+    dataset = problem().split("test")
+    leaves = torch.tensor(dataset.hierarchy.leaves)
+    best = leaves[trained.probabilities(dataset.inputs)[:, leaves].argmax(dim=1)].tolist()
+    right = np.mean(
+        [dataset.hierarchy.names[n] == row[0] for n, row in zip(best, dataset.labels, strict=True)]
+    )
+    assert evaluate(trained, dataset, ["terminal-accuracy"])["terminal-accuracy"] == pytest.approx(
+        right
+    )
+
+
+def test_a_model_knows_what_it_was_measured_at(tmp_path):
+    dataset = problem()
+    model = train(dataset, plan("bce"), out=tmp_path, show=False)
+    for name in ("valid", "test"):
+        assert model.config["metrics"][name] == evaluate(model, dataset.split(name))
+    assert "train" not in model.config["metrics"]
+
+
+def test_a_figure_that_is_not_defined_is_none_unless_it_was_asked_for():
+    p = torch.full((2, 8), 0.5)
+    targets = torch.zeros(2, 8, dtype=torch.bool)  # rows without a label
+    found = measure(p, targets, TREE, ())
+    assert found["hit@1"] is None
+    assert found["coherence-violations"] == 0
+    with pytest.raises(HierlearnError, match="label"):
+        measure(p, targets, TREE, (), ["hit@1"])
+    assert plain(float("nan")) is None
+    assert plain(0.5) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        (["hit@11"], "unknown metric 'hit@11'; did you mean 'hit@1'"),
+        ([], "no metric is named; name at least one"),
+    ],
+)
+def test_metrics_that_do_not_exist(trained, metrics, message):
+    with pytest.raises(HierlearnError, match=message):
+        evaluate(trained, problem(), metrics)
+
+
+def test_a_metric_that_the_hierarchy_does_not_allow():
+    small = Hierarchy.from_paths(["a", "b"])
+    p, targets = torch.tensor([[0.9, 0.1]]), torch.tensor([[True, False]])
+    with pytest.raises(HierlearnError, match="hit@5 needs 5 classes, but there are 2"):
+        measure(p, targets, small, (), ["hit@5"])
+
+
+def test_rows_of_another_hierarchy_and_no_rows_are_refused(trained):
+    with pytest.raises(
+        HierlearnError,
+        match=r"the rows are labeled by another hierarchy \(Hierarchy\(8 classes.*; read them",
+    ):
+        evaluate(trained, partial_problem())
+    dataset = problem()
+    empty = replace(dataset, inputs=dataset.inputs[:0], labels=[], splits={})
+    with pytest.raises(HierlearnError, match="there are no rows to evaluate on"):
+        evaluate(trained, empty)

@@ -1,0 +1,154 @@
+"""The exported graph gives PyTorch's probabilities through onnxruntime, for every link."""
+
+import json
+import re
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+from hierlearn import Hierarchy
+from hierlearn.errors import HierlearnError
+from hierlearn.features.preprocessing import NumericPreprocessor, TextPreprocessor
+from hierlearn.links import LINKS
+from hierlearn.networks import MLP, Linear, TokenBag
+from hierlearn.pipeline import Pipeline
+from hierlearn.pipeline import export as exporting
+from hierlearn.pipeline.export import WITHIN, export
+from hierlearn.training.recipes import build_link
+
+NAN = float("nan")
+TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h", "f/i/j"])
+DAG = Hierarchy.from_edges(
+    [("a", "b"), ("a", "c"), ("p", "c"), ("c", "d"), ("b", "d"), ("d", "e"), ("p", "q")]
+)
+HIERARCHIES = {"tree": TREE, "DAG": DAG}
+TEXTS = ["red round thing", "blue thing", "small red", "round and blue and small"]
+
+
+def numbers(rows, seed=0):
+    draw = np.random.default_rng(seed)
+    values = draw.standard_normal((rows, 4)) * [1, 100, 0.01, 1] + [0, 5, -3, 0]
+    values[draw.random(values.shape) < 0.2] = NAN
+    values[:, 3] = NAN  # never observed
+    return values.astype(np.float32)
+
+
+def model_of(link, hierarchy, network=None, *, preprocessor=None):
+    preprocessor = preprocessor or NumericPreprocessor().fit(numbers(50))
+    torch.manual_seed(0)
+    network = network or Linear(preprocessor.columns, len(hierarchy))
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.mul_(3)  # probabilities near 0 and 1 too
+    ends = [0, *hierarchy.leaves.tolist()]
+    return Pipeline(
+        hierarchy,
+        network.eval(),
+        build_link(link, hierarchy, ends),
+        preprocessor=preprocessor,
+        terminals=tuple(ends),
+        config={"feature_names": ["w", "x", "y", "z"]},
+    )
+
+
+def make(link, kind):
+    """A model of the link; over the cases every network, members and setting occurs."""
+    hierarchy = HIERARCHIES[kind]
+    count = len(hierarchy)
+    if (link, kind) == ("softmax", "tree"):
+        return model_of(link, hierarchy, MLP(4, count, width=6, members=2))
+    if (link, kind) == ("conditional", "tree"):
+        texts = TextPreprocessor().fit(TEXTS)
+        bag = TokenBag(texts.columns, count, width=5, depth=2)
+        return model_of(link, hierarchy, bag, preprocessor=texts)
+    if (link, kind) == ("conditional", "DAG"):
+        return model_of(link, hierarchy, Linear(4, count).double())
+    if (link, kind) == ("max", "DAG"):
+        plain = NumericPreprocessor(standardize=False).fit(numbers(50))
+        return model_of(link, hierarchy, MLP(4, count, width=3, members=1), preprocessor=plain)
+    return model_of(link, hierarchy)
+
+
+CASES = [
+    (link, kind) for link in LINKS for kind in HIERARCHIES if (link, kind) != ("siblings", "DAG")
+]
+
+
+@pytest.mark.parametrize(("link", "kind"), CASES)
+def test_the_graph_is_the_model(tmp_path, link, kind):
+    model = make(link, kind)
+    before = {name: value.clone() for name, value in model.network.state_dict().items()}
+    written = export(model, tmp_path / "deep" / "m.onnx")
+    assert [path.name for path in written] == ["m.onnx", "hierarchy.json", "preprocessing.json"]
+    session = onnxruntime.InferenceSession(written[0])
+    for rows in (1, 2, 4, 9, 100):
+        is_text = isinstance(model.preprocessor, TextPreprocessor)
+        raw = (TEXTS * 25)[:rows] if is_text else numbers(rows, seed=rows)
+        given = model.preprocessor.transform(raw).toarray() if is_text else raw
+        found = session.run(None, {"inputs": given.astype(np.float32)})
+        assert len(found) == 1
+        assert found[0].dtype == np.float32
+        wanted = model.probabilities(raw).numpy()
+        assert found[0].shape == wanted.shape == (rows, len(model.hierarchy))
+        np.testing.assert_allclose(found[0], wanted, rtol=0, atol=WITHIN)
+    assert session.run(None, {"inputs": np.zeros((0, given.shape[1]), np.float32)})[0].size == 0
+    assert Hierarchy.read(written[1]) == model.hierarchy
+    beside = json.loads(written[2].read_text())
+    assert beside["link"] == link
+    assert beside["terminals"] == list(model.terminals)
+    check_beside(beside, model)
+    for name, value in model.network.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def check_beside(beside, model):
+    """What stands beside the graph is enough to make its inputs."""
+    if isinstance(model.preprocessor, NumericPreprocessor):
+        assert beside["in_graph"] is True
+        assert beside["feature_names"] == ["w", "x", "y", "z"]
+        return
+    assert beside["in_graph"] is False
+    text = "blue round round"
+    counts = {word: text.split().count(word) for word in set(text.split())}
+    row = [
+        (1 + np.log(counts[word])) * idf if word in counts else 0.0
+        for word, idf in zip(beside["words"], beside["idf"], strict=True)
+    ]
+    wanted = model.preprocessor.transform([text]).toarray()[0]
+    np.testing.assert_allclose(np.array(row) / np.linalg.norm(row), wanted, rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    return export(model_of("sigmoid", TREE), tmp_path_factory.mktemp("onnx") / "m.onnx")[0]
+
+
+def test_the_file_is_whole_valid_and_tells_nothing_of_the_machine(exported):
+    onnx.checker.check_model(onnx.load(exported), full_check=True)
+    assert b"site-packages" not in exported.read_bytes()
+    assert not re.search(rb"\.py\b", exported.read_bytes())
+    names = sorted(path.name for path in exported.parent.iterdir())
+    assert names == ["hierarchy.json", "m.onnx", "preprocessing.json"]
+    graph = onnx.load(exported).graph
+    assert [one.name for one in graph.input] == ["inputs"]
+    assert [one.name for one in graph.output] == ["probabilities"]
+
+
+def test_a_graph_that_is_not_the_model_is_not_written(exported, tmp_path, monkeypatch):
+    data = exported.read_bytes()
+    monkeypatch.setattr(exporting, "to_onnx", lambda *_: data)
+    other = model_of("sigmoid", TREE, Linear(4, len(TREE)))
+    with torch.no_grad():
+        other.network.head.bias.add_(0.01)
+    with pytest.raises(HierlearnError, match="the exported graph differs from the model by"):
+        export(other, tmp_path / "m.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_too_large_for_the_format_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(exporting, "LARGEST", 100)
+    with pytest.raises(HierlearnError, match=r"m\.onnx: the weights are \d+ bytes, ONNX holds 100"):
+        export(model_of("sigmoid", TREE), tmp_path / "m.onnx")

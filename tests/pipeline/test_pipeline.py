@@ -1,0 +1,248 @@
+"""A model folder: bit for bit there and back, and a sentence for every file that is not right."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from hierlearn import Hierarchy
+from hierlearn.errors import DataError, HierlearnError
+from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
+from hierlearn.pipeline import Pipeline, train
+from training.datasets import assert_identical, partial_problem, plan, problem, state, texts
+
+FILES = ["README.md", "config.json", "hierarchy.json", "model.safetensors"]
+KINDS = {
+    "mlp": (problem, plan("hcl", dropout=0.3)),
+    "linear": (partial_problem, plan("bce", network="linear")),
+    "token bag": (texts, plan("leaf-ce", network="token-bag")),
+    "stacked": (problem, plan("leaf-ce", ensemble_size=3)),
+    "inner classes end rows": (partial_problem, plan("leaf-ce")),
+}
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A model of 12 classes."""
+    return train(problem(), plan("leaf-ce"), show=False)
+
+
+@pytest.fixture
+def saved(trained, tmp_path):
+    return trained.save(tmp_path / "model")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_and_back_bit_for_bit(tmp_path, kind):
+    make, chosen = KINDS[kind]
+    dataset = make()
+    model = train(dataset, chosen, show=False)
+    folder = model.save(tmp_path / "deep" / "model")
+    assert sorted(path.name for path in folder.iterdir()) == FILES
+    loaded = Pipeline.load(folder)
+    assert_identical(state(loaded.network), state(model.network))
+    assert not loaded.network.training
+    assert torch.equal(loaded.probabilities(dataset.inputs), model.probabilities(dataset.inputs))
+    assert loaded.hierarchy == model.hierarchy
+    assert (loaded.terminals, loaded.decoder) == (model.terminals, model.decoder)
+    assert loaded.decoder_options == model.decoder_options
+    assert type(loaded.link) is type(model.link)
+    assert loaded.config == json.loads(json.dumps(model.config))
+    again = loaded.save(tmp_path / "again")
+    for name in FILES:
+        assert (again / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_decisions_come_back(tmp_path):
+    dataset = partial_problem()
+    model = train(dataset, plan("leaf-ce"), show=False)
+    loaded = Pipeline.load(model.save(tmp_path / "m"))
+    p = model.probabilities(dataset.inputs)
+    assert torch.equal(loaded.make_decoder()(p), model.make_decoder()(p))
+    other = loaded.make_decoder("argmax")(p)
+    assert torch.equal(other, p.argmax(dim=1))
+
+
+def test_a_row_gets_the_same_probabilities_in_any_company(trained):
+    inputs = problem().inputs
+    whole = trained.probabilities(inputs)
+    parts = list(trained.stream_probabilities(inputs, batch=7))
+    assert [len(part) for part in parts] == [7] * 8 + [4]
+    torch.testing.assert_close(torch.cat(parts), whole)
+    torch.testing.assert_close(trained.probabilities(inputs[5:6])[0], whole[5])
+    assert trained.probabilities(inputs[:0]).shape == (0, 12)
+    logs = torch.cat(list(trained.stream_probabilities(inputs, log=True)))
+    torch.testing.assert_close(logs.exp(), whole)
+
+
+def test_inputs_of_another_width_are_refused(trained):
+    with pytest.raises(DataError, match=r"4 columns"):
+        trained.probabilities(problem().inputs[:, :4])
+    bare = Pipeline(trained.hierarchy, trained.network, trained.link)
+    with pytest.raises(DataError, match="inputs have 4 features but the model reads 5"):
+        bare.probabilities(problem().inputs[:, :4])
+
+
+def test_the_card_tells_what_the_model_is(tmp_path):
+    dataset = problem()
+    model = train(dataset, plan("leaf-ce"), show=False)
+    model.config["license"] = "CC-BY-4.0"
+    card = (model.save(tmp_path / "m") / "README.md").read_text()
+    assert card.startswith("---\nlicense: CC-BY-4.0\nlibrary_name: hierlearn\n---\n\n# synthetic\n")
+    assert "Assigns rows to 12 classes in 2 levels (a tree, 9 leaves)." in card
+    for line in (
+        "- source: drawn at random with seed 0",
+        "- training rows: 36",
+        "- validation rows: 12",
+        "- inputs: 5 numbers",
+        "- loss: leaf-ce",
+        f"| au-prc | {model.config['metrics']['test']['au-prc']:.4g} |",
+        "## On the valid rows",
+        "## On the test rows",
+        f"Hierarchy {dataset.hierarchy.fingerprint[:16]}.",
+    ):
+        assert line in card
+    bare = Pipeline(model.hierarchy, model.network, model.link).save(tmp_path / "bare")
+    assert "license: unknown" in (bare / "README.md").read_text()
+
+
+# ---------------------------------------------------------------------- folders that exist
+
+
+def test_a_folder_that_exists_is_refused_without_force(trained, saved, tmp_path):
+    with pytest.raises(HierlearnError, match=r"model exists; pass --force to replace the model"):
+        trained.save(saved)
+    other = train(problem(), plan("bce"), show=False)
+    other.save(saved, force=True)
+    assert_identical(state(Pipeline.load(saved).network), state(other.network))
+    (tmp_path / "empty").mkdir()
+    trained.save(tmp_path / "empty")
+
+
+def test_a_folder_without_a_model_is_never_replaced(trained, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years")
+    with pytest.raises(HierlearnError, match="mine holds no model, so it is not replaced"):
+        trained.save(tmp_path / "mine", force=True)
+    with pytest.raises(HierlearnError, match=r"thesis\.tex is a file; name a folder"):
+        trained.save(tmp_path / "mine" / "thesis.tex", force=True)
+    assert (tmp_path / "mine" / "thesis.tex").read_text() == "years"
+
+
+def test_other_files_beside_a_replaced_model_stay(trained, saved):
+    (saved / "notes.txt").write_text("mine")
+    trained.save(saved, force=True)
+    assert (saved / "notes.txt").read_text() == "mine"
+
+
+def test_what_cannot_be_saved_leaves_the_old_model(trained, saved):
+    foreign = Pipeline(trained.hierarchy, nn.Linear(5, 12), trained.link)
+    with pytest.raises(HierlearnError, match="a Linear from elsewhere cannot be saved as a model"):
+        foreign.save(saved, force=True)
+    odd = Pipeline(trained.hierarchy, trained.network, trained.link, config={"plan": {"f": len}})
+    with pytest.raises(HierlearnError, match=r"plan cannot be written as JSON .*plain values"):
+        odd.save(saved, force=True)
+    assert_identical(state(Pipeline.load(saved).network), state(trained.network))
+
+
+# ---------------------------------------------------------------------- files that are not right
+
+
+def refusal(folder):
+    with pytest.raises(CheckpointError) as caught:
+        Pipeline.load(folder)
+    return str(caught.value).replace(str(folder), "FOLDER")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "hierarchy.json", "config.json"])
+def test_a_missing_file_is_named(saved, name):
+    (saved / name).unlink()
+    assert refusal(saved) == f"FOLDER has no {name}: it is no model, or an unfinished one"
+
+
+def test_a_model_is_read_without_its_card(saved, trained):
+    (saved / "README.md").unlink()
+    assert_identical(state(Pipeline.load(saved).network), state(trained.network))
+
+
+def test_no_folder(tmp_path):
+    assert refusal(tmp_path / "nowhere") == "FOLDER is no folder with a model in it"
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "hierarchy.json"])
+@pytest.mark.parametrize("share", [0, 0.5, 0.99])
+def test_a_truncated_file_is_named(saved, name, share):
+    whole = (saved / name).read_bytes()
+    (saved / name).write_bytes(whole[: int(share * len(whole))])
+    assert refusal(saved) == (
+        f"FOLDER/{name} is not the file that was saved: it is truncated or of another model; copy "
+        f"the whole folder again"
+    )
+
+
+@pytest.mark.parametrize("share", [0, 0.5, 0.99])
+def test_a_truncated_configuration_is_named(saved, share):
+    whole = (saved / "config.json").read_bytes()
+    (saved / "config.json").write_bytes(whole[: int(share * len(whole))])
+    assert refusal(saved) == "FOLDER/config.json is damaged: it is no JSON"
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"format": "other"}', "3"])
+def test_a_configuration_from_elsewhere_is_named(saved, text):
+    (saved / "config.json").write_text(text)
+    assert refusal(saved) == "FOLDER/config.json was not written by hierlearn"
+
+
+def test_a_configuration_of_another_version_is_named(saved):
+    config = json.loads((saved / "config.json").read_text())
+    (saved / "config.json").write_text(json.dumps({**config, "version": 2}))
+    assert refusal(saved) == (
+        "FOLDER/config.json is of version 2, this hierlearn reads version 1; use the hierlearn "
+        "that wrote it"
+    )
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "hierarchy.json", "config.json"])
+def test_files_of_two_models_are_not_mixed(saved, tmp_path, name):
+    other = train(partial_problem(), plan("leaf-ce"), show=False).save(tmp_path / "other")
+    shutil.copy(other / name, saved / name)
+    told = "model.safetensors" if name == "config.json" else name
+    assert refusal(saved).startswith(f"FOLDER/{told} is not the file that was saved")
+
+
+def test_a_hierarchy_that_is_not_the_models(saved):
+    other = Hierarchy.from_paths(["x/y", "z"])
+    (saved / "hierarchy.json").write_text(other.to_json() + "\n")
+    edit_config(saved, files={"model.safetensors": digest_of(saved)})
+    fingerprint = json.loads((saved / "config.json").read_text())["fingerprint"]
+    assert refusal(saved) == (
+        f"FOLDER/hierarchy.json is not the hierarchy of this model: fingerprint "
+        f"{other.fingerprint[:12]}, the model has {fingerprint[:12]}"
+    )
+
+
+def digest_of(folder):
+    return json.loads((folder / "config.json").read_text())["files"]["model.safetensors"]
+
+
+def edit_config(folder, **changes):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+
+
+def test_a_network_that_nobody_knows(saved):
+    edit_config(saved, network={"name": "mlpp", "options": {}})
+    assert refusal(saved).startswith("FOLDER: unknown network 'mlpp'; did you mean 'mlp'")
+
+
+def test_nothing_is_unpickled(saved):
+    tensors, facts = read_tensors(saved / "model.safetensors")
+    torch.save(tensors, saved / "model.safetensors")
+    assert "is not the file that was saved" in refusal(saved)
+    edit_config(saved, files={})
+    assert "is damaged or truncated" in refusal(saved)
+    write_tensors(saved / "model.safetensors", tensors, facts)
+    assert np.isfinite(Pipeline.load(saved).probabilities(problem().inputs).numpy()).all()

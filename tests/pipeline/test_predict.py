@@ -1,0 +1,95 @@
+"""The answers of a model as rows of facts, against a loop over the decisions."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hierlearn import Hierarchy
+from hierlearn.datasets.streaming import Chunk
+from hierlearn.decoding import make_decoder
+from hierlearn.errors import DataError
+from hierlearn.features.preprocessing import NumericPreprocessor
+from hierlearn.links import SigmoidLink
+from hierlearn.networks import Linear
+from hierlearn.pipeline import Pipeline
+from hierlearn.pipeline.predict import NAMES, answers, predict_chunks
+
+TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g"])
+P = torch.tensor(
+    [
+        # a    f    a/b  a/e  f/g  a/b/c a/b/d
+        [0.9, 0.1, 0.8, 0.1, 0.1, 0.7, 0.1],
+        [0.9, 0.1, 0.8, 0.1, 0.1, 0.4, 0.4],
+        [0.4, 0.4, 0.2, 0.2, 0.4, 0.1, 0.1],
+        [0.6, 0.6, 0.1, 0.6, 0.6, 0.1, 0.0],
+    ]
+)
+
+
+def model_of(terminals=()):
+    rows = np.array([[1.0, 2.0], [3.0, np.nan]])
+    ends = tuple(sorted({*TREE.leaves.tolist(), *(TREE.index(one) for one in terminals)}))
+    return Pipeline(
+        TREE,
+        Linear(2, len(TREE)),
+        SigmoidLink(TREE),
+        preprocessor=NumericPreprocessor().fit(rows),
+        terminals=ends,
+        config={"feature_names": ["width", "height"]},
+    )
+
+
+def test_one_class_a_row():
+    found = answers(P, make_decoder(TREE, "stop", threshold=0.5), model_of())
+    assert tuple(found) == NAMES
+    assert found["path"] == ["a/b/c", "a/b", "", "a/e"]
+    assert found["class"] == ["c", "b", "", "e"]
+    assert found["probability"] == pytest.approx([0.7, 0.8, 1.0, 0.6])
+    assert found["level"] == [3, 2, 0, 2]
+    assert found["stopped"] == [False, True, True, False]
+
+
+def test_where_rows_may_end_at_an_inner_class_it_is_not_stopped_early():
+    found = answers(P, make_decoder(TREE, "stop"), model_of(["a/b"]))
+    assert found["stopped"] == [False, False, True, False]
+
+
+def test_a_set_a_row_lists_its_most_specific_classes():
+    found = answers(P, make_decoder(TREE, "coherent"), model_of(), label_sep=" | ")
+    assert found["path"] == ["a/b/c", "a/b", "", "a/e | f/g"]
+    assert found["class"] == ["c", "b", "", "e | g"]
+    assert found["probability"] == ["0.7", "0.8", "", "0.6 | 0.6"]
+    assert found["level"] == ["3", "2", "", "2 | 2"]
+    assert found["stopped"] == [False, True, True, False]
+
+
+def test_candidates_are_told_by_the_subtrees_that_hold_them():
+    decoder = make_decoder(TREE, "conformal", threshold=0.35)
+    found = answers(P[:2], decoder, model_of())
+    assert found["path"] == ["a/b", "a/b"]  # 0.8 for two leaves
+    assert found["stopped"] == [True, True]
+    inside = make_decoder(TREE, "subset", allowed=["a"], decoder="conformal", threshold=0.45)
+    assert answers(P[:1], inside, model_of())["path"] == ["a/b/c"]
+
+
+def test_chunks_are_answered_in_order_and_a_new_gap_is_named():
+    model = model_of()
+    draw = np.random.default_rng(0).standard_normal((9, 2)).astype(np.float32)
+    draw[3, 1] = np.nan  # as in training
+    decoder = make_decoder(TREE, "argmax")
+    parts = [Chunk(draw[:5], range(2, 7)), Chunk(draw[5:], range(7, 11))]
+    found = [
+        path
+        for part in predict_chunks(model, decoder, parts, Path("rows.csv"))
+        for path in part["path"]
+    ]
+    assert found == answers(model.probabilities(draw), decoder, model)["path"]
+    draw[7, 0] = np.nan
+    with pytest.raises(DataError) as caught:
+        list(predict_chunks(model, decoder, parts, Path("rows.csv")))
+    assert str(caught.value) == (
+        "rows.csv, line 9, column 'width': the value is missing, but none was in training, so the "
+        "model cannot know what that means; fill it in"
+    )

@@ -1,0 +1,181 @@
+"""Prepare: splits, preprocessing, the class priors, and what is refused before the work."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from torch import nn
+
+from hierlearn import Dataset
+from hierlearn.errors import DataError, HierlearnError
+from hierlearn.features.preprocessing import NumericPreprocessor, TextPreprocessor
+from hierlearn.links import LINKS
+from hierlearn.networks import MLP, Linear, SparseRows, TokenBag
+from hierlearn.pipeline.prepare import prepare, split_rows, summary
+from hierlearn.training import Plan
+from training.datasets import CPU, TREE, partial_problem, plan, problem, texts, without_splits
+
+
+def test_named_splits_are_kept_apart():
+    dataset = problem(rows=50)
+    rows, valid = split_rows(dataset, Plan())
+    assert np.array_equal(rows, dataset.splits["train"])
+    assert np.array_equal(valid, dataset.splits["valid"])
+    held = {"test": dataset.splits["test"], "valid": dataset.splits["valid"]}
+    rest, _ = split_rows(replace(dataset, splits=held), Plan())
+    assert np.array_equal(rest, dataset.splits["train"])
+
+
+def test_a_share_is_set_aside_by_seed():
+    dataset = replace(problem(rows=50), splits={"test": np.arange(10)})
+    rows, valid = split_rows(dataset, Plan(valid_fraction=0.25))
+    assert len(valid) == 10
+    assert sorted([*rows, *valid]) == list(range(10, 50))
+    again = split_rows(dataset, Plan(valid_fraction=0.25))
+    other = split_rows(dataset, Plan(valid_fraction=0.25, settings={"seed": 1}))
+    assert np.array_equal(again[1], valid)
+    assert not np.array_equal(other[1], valid)
+    everything, none = split_rows(without_splits(dataset), Plan())
+    assert (len(everything), len(none)) == (50, 0)
+
+
+def test_a_share_of_no_rows_is_refused():
+    with pytest.raises(HierlearnError, match=r"a share of 0.001 of 60 rows is 0 rows"):
+        split_rows(without_splits(problem()), Plan(valid_fraction=0.001))
+
+
+def test_the_preprocessing_is_fitted_on_the_training_rows_alone():
+    dataset = problem()
+    ready = prepare(dataset, plan(), CPU)
+    assert isinstance(ready.model.preprocessor, NumericPreprocessor)
+    torch.testing.assert_close(ready.rows.inputs.mean(dim=0), torch.zeros(5), atol=1e-6, rtol=0)
+    assert ready.valid.inputs.mean(dim=0).abs().max() > 1e-3
+    assert (len(ready.rows), len(ready.valid)) == (36, 12)
+
+
+def test_texts_and_sparse_rows_go_through_a_bag_of_tokens():
+    ready = prepare(texts(), Plan(), CPU)
+    assert isinstance(ready.model.network, TokenBag)
+    assert isinstance(ready.model.preprocessor, TextPreprocessor)
+    assert isinstance(ready.rows.inputs, SparseRows)
+    dataset = problem()
+    matrix = sparse.csr_array(np.where(dataset.inputs > 0, dataset.inputs, 0))
+    ready = prepare(replace(dataset, inputs=matrix), Plan(), CPU)
+    assert isinstance(ready.model.network, TokenBag)
+    assert ready.model.preprocessor is None
+
+
+def test_every_seed_has_a_loss_and_a_member():
+    ready = prepare(problem(), plan("hcl", ensemble_size=3), CPU)
+    assert ready.model.network.members == 3
+    assert len(ready.losses) == len({id(loss) for loss in ready.losses}) == 3
+    single = prepare(problem(), plan("hcl"), CPU)
+    assert single.model.network.members is None
+
+
+def test_weights_are_drawn_by_seed_and_torchs_generator_is_left_alone():
+    before = torch.get_rng_state()
+    stacked = prepare(problem(), plan(ensemble_size=2, seed=4), CPU).model.network
+    alone = prepare(problem(), plan(seed=5), CPU).model.network
+    assert torch.equal(stacked.head.weight[1], alone.head.weight)
+    assert not torch.equal(stacked.head.weight[0], alone.head.weight)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def priors_of(dataset):
+    """Return the share of each class among the training rows, by counting."""
+    train = dataset.split("train")
+    targets = dataset.hierarchy.encode(train.labels).double()
+    return targets.mean(dim=0), len(train)
+
+
+@pytest.mark.parametrize("loss", ["bce", "mcloss", "leaf-ce", "cond-softmax", "hcl"])
+def test_the_first_predictions_are_the_class_priors(loss):
+    dataset = problem(rows=400)
+    ready = prepare(dataset, plan(loss, network="linear"), CPU)
+    shares, count = priors_of(dataset)
+    logits = ready.model.network(torch.zeros(1, 5))  # the mean row, once standardized
+    p = ready.losses[0].link.probabilities(logits.detach())[0].double()
+    # Half a row is added to either side of a prior, to each of the leaves under a softmax.
+    torch.testing.assert_close(p, shares, atol=6 / count, rtol=0)
+    assert (p - 1 / len(shares)).abs().max() > 0.1
+
+
+def test_without_prior_bias_the_bias_is_drawn():
+    drawn, prior = (
+        prepare(problem(), plan(prior_bias=wanted), CPU).model.network.head.bias
+        for wanted in (False, True)
+    )
+    assert drawn.abs().max() <= 8**-0.5
+    assert prior.min() < -1.5
+
+
+def test_one_logit_a_class_and_the_link_of_the_loss():
+    ready = prepare(partial_problem(), plan("leaf-ce"), CPU)
+    ends = set(ready.rows.labels.terminal_classes.tolist())
+    assert set(ready.model.terminals) == set(ready.losses[0].link.terminals.tolist()) == ends
+    assert isinstance(ready.model.link, LINKS["softmax"])
+    assert isinstance(prepare(problem(), plan("bce"), CPU).model.link, LINKS["max"])
+    chosen = Plan(loss="bce", link="sigmoid", network="linear")
+    assert isinstance(prepare(problem(), chosen, CPU).model.link, LINKS["sigmoid"])
+
+
+def test_a_network_from_elsewhere_is_taken_as_it_is():
+    network = nn.Sequential(nn.Linear(5, 12))
+    assert prepare(problem(), plan(), CPU, network=network).model.network is network
+
+
+@pytest.mark.parametrize("kind", [MLP, Linear])
+def test_networks_by_name(kind):
+    name = {MLP: "mlp", Linear: "linear"}[kind]
+    assert isinstance(prepare(problem(), plan(network=name), CPU).model.network, kind)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"loss": "bcee"}, "unknown loss 'bcee'"),
+        ({"loss": "bce", "link": "maxx"}, "unknown link 'maxx'"),
+        ({"network_options": {"widht": 3}}, "unknown option of network mlp 'widht'"),
+        ({"network_options": {"members": 3}}, "unknown option of network mlp 'members'"),
+        ({"network_options": {"width": "a"}}, "width must be a whole number from 1, not 'a'"),
+        ({"network_options": {"dropout": "a"}}, "network mlp cannot be made with dropout='a'"),
+        ({"unlabeled_descendants": "open"}, "unknown value of unlabeled_descendants 'open'"),
+    ],
+)
+def test_what_is_refused(values, message):
+    with pytest.raises(HierlearnError, match=message):
+        prepare(problem(), Plan(**values), CPU)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(59), r"weights \(59,\) must be \(60,\), one a row"),
+        (np.ones((60, 1)), r"weights \(60, 1\) must be \(60,\), one a row"),
+        (np.r_[1, -1, np.ones(58)], "the weight of row 1 is -1.0; weights are finite, at least 0"),
+        (np.r_[1, 1, np.nan, np.ones(57)], "the weight of row 2 is nan"),
+        (np.zeros(60), "every training row has weight 0"),
+    ],
+)
+def test_weights_that_cannot_weigh(weights, message):
+    with pytest.raises(DataError, match=message):
+        prepare(problem(), plan(), CPU, weights)
+
+
+def test_labels_unknown_to_the_hierarchy_and_no_rows_are_refused():
+    with pytest.raises(HierlearnError, match="'z'"):
+        prepare(Dataset(np.zeros((1, 2), "float32"), [["z"]], TREE), plan(), CPU)
+    empty = replace(problem(), splits={"train": np.array([], dtype=np.int64)})
+    with pytest.raises(HierlearnError, match="0 rows"):
+        prepare(empty, plan(), CPU)
+
+
+def test_a_summary_in_a_sentence():
+    said = summary(prepare(problem(), plan("hcl", ensemble_size=2, epochs=7), CPU))
+    assert said == (
+        "recipe own (the loss was named): HCLLoss on the sigmoid link, read by the max link, "
+        "decoder leaf; 36 training rows, 12 for validation, 7 epochs, 2 networks on cpu"
+    )

@@ -1,0 +1,66 @@
+"""What prepare chooses by the labels: where rows may end, how to decide, the weighted priors."""
+
+import numpy as np
+import pytest
+import torch
+
+from hierlearn import Dataset, Hierarchy, Labels
+from hierlearn.pipeline.prepare import choose_decoder, prepare, terminal_classes
+from hierlearn.training import Plan
+
+TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
+CPU = torch.device("cpu")
+
+
+def names(numbers):
+    return [TREE.names[number] for number in numbers]
+
+
+def test_where_rows_may_end():
+    labels = ["a", "a/b", "d"]
+    assert names(terminal_classes(Labels(["a/b"], TREE))) == ["d", "a/b", "a/c"]
+    assert names(terminal_classes(Labels(labels, TREE))) == ["a", "d", "a/b", "a/c"]
+    assert names(terminal_classes(Labels(["a/b"], TREE), ["a"])) == ["a", "d", "a/b", "a/c"]
+    # Nobody knows where the row labeled "a" ends, but it is at a leaf.
+    assert names(terminal_classes(Labels(labels, TREE, unlabeled_descendants="ignore"))) == [
+        "d",
+        "a/b",
+        "a/c",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "below", "decoder"),
+    [
+        ([["a/b"], ["d"]], "negative", "leaf"),
+        ([["a"], ["a/b"]], "negative", "leaf"),
+        ([["a", "a/b"], ["d"]], "negative", "leaf"),  # one path, named twice
+        ([["a/b", "d"], []], "negative", "coherent"),
+        ([["a/b"], []], "negative", "stop"),
+        ([["a/b"], []], "ignore", "leaf"),
+    ],
+)
+def test_the_decoder_fits_the_labels(rows, below, decoder):
+    assert choose_decoder(Labels(rows, TREE, unlabeled_descendants=below)) == decoder
+    dataset = Dataset(np.zeros((2, 1)), rows, TREE)
+    assert prepare(dataset, Plan(unlabeled_descendants=below), CPU).model.decoder == decoder
+
+
+@pytest.mark.parametrize("loss", ["bce", "leaf-ce"])
+def test_the_priors_count_weights(loss):
+    """The share of a class among weighted rows, as among repeated ones but for the half rows."""
+    rows = [["a/b"], ["a/c"], ["d"], ["d"]] * 100
+    weights = np.array([3.0, 1.0, 2.0, 2.0] * 100)
+    inputs = np.zeros((400, 1))
+    plan = Plan(loss=loss, network="linear")
+    ready = prepare(Dataset(inputs, rows, TREE), plan, CPU, weights)
+    logits = ready.model.network(torch.zeros(1, 1)).detach()
+    p = ready.losses[0].link.probabilities(logits)[0]
+    expected = torch.tensor([4 / 8, 4 / 8, 3 / 8, 1 / 8])  # a, d, a/b, a/c
+    torch.testing.assert_close(p, expected, atol=0.003, rtol=0)
+
+
+def test_standardizing_is_a_choice():
+    dataset = Dataset(np.array([[1.0], [3.0]]), [["a/b"], ["d"]], TREE)
+    assert prepare(dataset, Plan(), CPU).rows.inputs.tolist() == [[-1.0], [1.0]]
+    assert prepare(dataset, Plan(standardize=False), CPU).rows.inputs.tolist() == [[1.0], [3.0]]

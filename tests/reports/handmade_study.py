@@ -1,0 +1,125 @@
+"""Studies and summaries without training: what they say is chosen, so tests know every figure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+
+from hierlearn.hierarchy.labels import Labels
+from hierlearn.studies.candidates import Candidate
+from hierlearn.studies.study import Study
+
+METRICS = ("hit@1", "hier-dist")
+
+
+def figure(mean, *, deviation=0.01, difference=None, p=None, significant=False, interval=None):
+    found = {
+        "mean": mean,
+        "deviation": deviation,
+        "interval": interval,
+        "values": [] if mean is None else [mean - 0.01, mean + 0.01],
+        "p": p,
+        "significant": significant,
+        "best": False,
+    }
+    return found if difference is None else {**found, "difference": difference}
+
+
+def summary(labels=("flat", "better", "worse"), **changes):
+    """Three losses: the second significantly better than the first, the third worse."""
+    keys = [f"loss{number}" for number in range(len(labels))]
+    hits = [
+        figure(0.7, interval=[0.66, 0.74]),
+        figure(0.8, difference=0.1, p=0.01, significant=True, interval=[0.76, 0.83]),
+        figure(0.5, difference=-0.2, p=0.0004, significant=True, interval=[0.45, 0.55]),
+    ]
+    far = [
+        figure(1.0),
+        figure(1.1, difference=0.1, p=0.3),
+        figure(1.9, difference=0.9, p=0.02, significant=True),
+    ]
+    return {
+        "entries": keys,
+        "labels": list(labels),
+        "missing": [],
+        "metrics": list(METRICS),
+        "directions": {"hit@1": "up", "hier-dist": "down"},
+        "level": 0.05,
+        "seeds": 2,
+        "figures": {"hit@1": hits[: len(keys)], "hier-dist": far[: len(keys)]},
+        "by_level": {key: [0.9, 0.4] for key in keys},
+        "severity": {key: [0.5, 0.2, 0.3] for key in keys},
+        "still_improving": dict.fromkeys(keys, 0),
+        **changes,
+    }
+
+
+def study(folder, hierarchy, truth, decided, *, texts=None, log=(), metrics=METRICS, values=None):
+    """Write a study of given decisions.
+
+    Args:
+        folder: where.
+        hierarchy: the taxonomy.
+        truth: the labels of each test row.
+        decided: by loss, (seeds, N) decided classes.
+        texts: of the rows.
+        log: the epochs of every loss.
+        metrics: of the table.
+        values: by loss, figures that are not drawn at random.
+    """
+    entries = [Candidate(key, loss="bce", label=key) for key in decided]
+    seeds = len(next(iter(decided.values())))
+    facts = {
+        "entries": [asdict(entry) for entry in entries],
+        "seeds": list(range(seeds)),
+        "metrics": list(metrics),
+        "settings": {"epochs": 5, "patience": None},
+        "by_entry": {},
+        "network": {"name": "mlp", "options": {"width": 8}},
+        "valid_fraction": 0.1,
+        "dataset": {
+            "name": "by hand",
+            "source": "",
+            "rows": len(truth),
+            "splits": {"test": len(truth)},
+            "hierarchy": {
+                "classes": len(hierarchy),
+                "kind": "tree" if hierarchy.is_tree else "DAG",
+                "levels": hierarchy.depth,
+                "leaves": len(hierarchy.leaves),
+                "fingerprint": hierarchy.fingerprint,
+            },
+        },
+        "about": {"versions": {"hierlearn": "0"}},
+    }
+    made = Study.begin(folder, facts)
+    made.set_data(hierarchy, Labels(truth, hierarchy), texts)
+    draw = np.random.default_rng(0)
+    for entry in entries:
+        classes = np.asarray(decided[entry.key], dtype=np.int32)
+        rows = {
+            "argmax": classes,
+            "terminal": classes.copy(),
+            "rank": np.ones_like(classes),
+            "probability": draw.random(classes.shape).astype(np.float32),
+        }
+        runs = [
+            {
+                "entry": entry.key,
+                "seed": seed,
+                "test": {
+                    **dict.fromkeys(metrics, float(draw.random())),
+                    **(values or {}).get(entry.key, {}),
+                    "level-accuracy": draw.random(hierarchy.depth).tolist(),
+                },
+                "best_epoch": 3,
+                "still_improving": False,
+                "settings": facts["settings"],
+                "loss_options": {},
+                "seconds": 1.0,
+            }
+            for seed in range(seeds)
+        ]
+        made.add(entry, runs, rows, list(log))
+    return made

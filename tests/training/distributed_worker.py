@@ -1,0 +1,94 @@
+"""Trainings that several processes share. A script for torchrun.
+
+    python -m torch.distributed.run --nproc-per-node 2 ranks.py FOLDER CASE... [--die RANK STEP HOW]
+
+The process RANK dies after STEP steps of the first attempt, by a signal or by an exit.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+from torch import distributed
+
+from hierlearn.pipeline import train
+from hierlearn.training.trainer import Trainer
+from training.datasets import partial_problem, plan, problem, texts
+
+SOFT = {"curriculum": "epoch", "link": "softmax", "scope": "ancestors", "normalize": "mean"}
+WEIGHTS = np.random.default_rng(0).uniform(0, 2, 60)
+
+# 36 rows in batches of 7: shares of 4 and 3, and one row at the end that the second process lacks.
+CASES = {
+    "cross entropy": (problem, plan("bce", batch_size=7), None),
+    "curriculum of batches": (problem, plan("hcl", batch_size=7, max_grad_norm=0.05), None),
+    "curriculum of epochs, stacked, stopping early": (
+        problem,
+        plan(
+            "hcl",
+            options=SOFT,
+            batch_size=7,
+            ensemble_size=2,
+            epochs=8,
+            patience=1,
+            metric="hit@1",
+            learning_rate=0.02,
+        ),
+        None,
+    ),
+    "what lies below is unknown": (
+        partial_problem,
+        plan("hcl", batch_size=7, unlabeled_descendants="ignore"),
+        None,
+    ),
+    "a loss of rows, some without a label": (
+        partial_problem,
+        plan("leaf-ce", batch_size=7, unlabeled_descendants="ignore"),
+        None,
+    ),
+    "weights of rows": (problem, plan("mixed", batch_size=7), WEIGHTS),
+    "weights of rows in a curriculum": (problem, plan("hcl", batch_size=7), WEIGHTS),
+    "sparse rows": (texts, plan("leaf-ce", network="token-bag", batch_size=7), None),
+}
+# Dropout draws other noise in every process: to be compared among runs of two.
+NOISY = {"noise": (problem, plan("hcl", dropout=0.3, batch_size=7, epochs=4), None)}
+
+
+def run(case, folder, **options):
+    """Train a case into a folder."""
+    make, chosen, weights = {**CASES, **NOISY}[case]
+    return train(make(), chosen, out=folder / case, weights=weights, show=False, **options)
+
+
+def die_at(rank, step, how):
+    """Let a process end without a word before a step."""
+    take = Trainer.train_step
+
+    def train_step(self, *given):
+        again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+        if self.processes.rank == rank and self.step == step and not again:
+            os.kill(os.getpid(), signal.SIGKILL) if how == "signal" else os._exit(7)
+        take(self, *given)
+
+    Trainer.train_step = train_step
+
+
+def main():
+    """Run the cases named on the command line."""
+    words = sys.argv[1:]
+    if "--die" in words:
+        place = words.index("--die")
+        rank, step, how = words[place + 1 :]
+        die_at(int(rank), int(step), how)
+        words = words[:place]
+    for case in words[1:]:
+        run(case, Path(words[0]))
+        assert not distributed.is_initialized()  # every training joins the others and leaves them
+
+
+if __name__ == "__main__":
+    main()
