@@ -3,6 +3,7 @@
 from hierlearn.links.conditional import ConditionalLink
 from hierlearn.links.link import Link
 from hierlearn.links.max import MaxLink
+from hierlearn.links.output import HeadOutput
 from hierlearn.links.siblings import SiblingsLink
 from hierlearn.links.sigmoid import SigmoidLink
 from hierlearn.links.softmax import SoftmaxLink
@@ -18,6 +19,7 @@ LINKS: dict[str, type[Link]] = {
 __all__ = [
     "LINKS",
     "ConditionalLink",
+    "HeadOutput",
     "Link",
     "MaxLink",
     "SiblingsLink",

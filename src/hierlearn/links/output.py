@@ -1,0 +1,142 @@
+"""HeadOutput: what a head gives, the log-probabilities of every node of N rows.
+
+    log_p, log_not_p   (N, C), or (M, N, C) of the M members of an ensemble
+
+An output that was made of logits carries them with their link, so that fused kernels see them;
+its log-probabilities are then computed only where they are asked for. An output without logits,
+of a memory for example, is the pair alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from hierlearn.errors import HierlearnError
+
+if TYPE_CHECKING:
+    from hierlearn.links.link import Link
+
+HALF_PRECISION = (torch.float16, torch.bfloat16)
+
+
+class HeadOutput:
+    """Node log-probabilities, with the logits behind them where there are any.
+
+    Args:
+        log_p: (N, C) or (M, N, C), the log-probability of every node.
+        log_not_p: the same shape, log(1 - p), computed for itself and not from ``log_p``.
+
+    Attributes:
+        logits: the logits, or None.
+        link: how the logits become log-probabilities, or None.
+    """
+
+    logits: Tensor | None
+    link: Link | None
+
+    def __init__(self, log_p: Tensor, log_not_p: Tensor) -> None:
+        if log_p.shape != log_not_p.shape:
+            raise HierlearnError(
+                f"log_p {tuple(log_p.shape)} must match log_not_p {tuple(log_not_p.shape)}"
+            )
+        self._pair: tuple[Tensor, Tensor] | None = (log_p, log_not_p)
+        self.logits = None
+        self.link = None
+
+    @classmethod
+    def from_logits(cls, logits: Tensor, link: Link) -> HeadOutput:
+        """Return the output of logits under a link; nothing is computed yet."""
+        new = cls.__new__(cls)
+        new._pair = None
+        new.logits = logits
+        new.link = link
+        return new
+
+    @property
+    def pair(self) -> tuple[Tensor, Tensor]:
+        """The pair (log p, log(1 - p))."""
+        if self._pair is None:
+            assert self.logits is not None
+            assert self.link is not None
+            self._pair = self.link.log_probabilities(self.float_logits)
+        return self._pair
+
+    @property
+    def log_p(self) -> Tensor:
+        """The log-probability of every node."""
+        return self.pair[0]
+
+    @property
+    def log_not_p(self) -> Tensor:
+        """log(1 - p) of every node."""
+        return self.pair[1]
+
+    @property
+    def probabilities(self) -> Tensor:
+        """The probability of every node."""
+        return self.log_p.exp()
+
+    @property
+    def values(self) -> Tensor:
+        """The logits where there are any, else log p: the tensor that tells shape and device."""
+        return self.log_p if self.logits is None else self.logits
+
+    @property
+    def float_logits(self) -> Tensor:
+        """The logits, in float32 where they are of half precision."""
+        if self.logits is None:
+            raise HierlearnError("this output has no logits; read log_p and log_not_p instead")
+        return self.logits.float() if self.logits.dtype in HALF_PRECISION else self.logits
+
+    @property
+    def shape(self) -> torch.Size:
+        """(N, C) or (M, N, C)."""
+        return self.values.shape
+
+    @property
+    def device(self) -> torch.device:
+        """Where the output lives."""
+        return self.values.device
+
+    @property
+    def members(self) -> int | None:
+        """M where the output is of the members of an ensemble, else None."""
+        return self.shape[0] if len(self.shape) == 3 else None
+
+    def read_by(self, link: Link | None) -> HeadOutput:
+        """Return the same logits under another link; without logits, or a link, the output."""
+        if link is None or self.logits is None or link is self.link:
+            return self
+        return HeadOutput.from_logits(self.logits, link)
+
+    def map(self, function: Any) -> HeadOutput:
+        """Return the output of logits, or of a pair, to which a function was applied."""
+        if self.logits is not None and self.link is not None:
+            return HeadOutput.from_logits(function(self.logits), self.link)
+        log_p, log_not_p = self.pair
+        return HeadOutput(function(log_p), function(log_not_p))
+
+    def flat(self) -> HeadOutput:
+        """Return the rows of all members one after another, (M N, C)."""
+        if self.members is None:
+            return self
+        return self.map(lambda x: x.flatten(0, 1))
+
+    def member(self, number: int) -> HeadOutput:
+        """Return the (N, C) output of one member."""
+        return self.map(lambda x: x[number])
+
+    def mean(self) -> HeadOutput:
+        """Return the (N, C) average of the members' probabilities, in log space."""
+        if self.members is None:
+            return self
+        count = torch.log(torch.tensor(float(self.members), dtype=torch.float64)).item()
+        log_p, log_not_p = (one.logsumexp(dim=0) - count for one in self.pair)
+        return HeadOutput(log_p, log_not_p)
+
+    def __repr__(self) -> str:
+        what = "log-probabilities" if self.link is None else f"logits, {type(self.link).__name__}"
+        return f"HeadOutput({tuple(self.shape)} of {what})"
