@@ -8,10 +8,10 @@ import re
 import pytest
 import torch
 
-from hierlearn import Hierarchy
-from hierlearn.errors import HierlearnError, LabelError
+from hierlearn import Hierarchy, LabelSpace
+from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.propagate import LOG_ZERO
-from hierlearn.links import LINKS, SoftmaxLink
+from hierlearn.links import LINKS, HeadOutput, SoftmaxLink, link_name, make_link
 from losses.random_batches import random_batch
 from reference.links import log_probabilities
 
@@ -39,7 +39,7 @@ def test_both_logarithms_equal_the_naive_sums(name, seed):
         rng = random.Random(seed)
         inner = [c for c in range(len(batch.hierarchy)) if rng.random() < 0.3]
         terminals = sorted({*inner, *batch.hierarchy.leaves.tolist()})
-    link = LINKS[name](batch.hierarchy, inner) if inner else LINKS[name](batch.hierarchy)
+    link = LINKS[name](LabelSpace(batch.hierarchy, inner))
     log_p, log_q = link(batch.logits)
     wanted_p, wanted_q = expected(batch, name, terminals)
     torch.testing.assert_close(log_p, wanted_p, rtol=1e-12, atol=1e-12)
@@ -102,7 +102,7 @@ def test_softmax_mass_of_the_children_is_the_parents():
     for c in range(len(TREE)):
         if TREE.children(c):
             torch.testing.assert_close(p[:, list(TREE.children(c))].sum(1), p[:, c])
-    inner = SoftmaxLink(TREE, ["a/b"])
+    inner = SoftmaxLink(LabelSpace(TREE, ["a/b"]))
     p, own = inner.probabilities(logits), inner.log_masses(logits).exp()
     b = TREE.index("a/b")
     torch.testing.assert_close(p[:, list(TREE.children(b))].sum(1) + own[:, b], p[:, b])
@@ -176,6 +176,71 @@ def test_prior_logits_give_every_class_its_share_of_the_rows(name):
     assert link.prior_logits(nothing, nothing, 0).isfinite().all()
 
 
-def test_unknown_terminals_are_named():
-    with pytest.raises(LabelError, match="unknown label 'a/x'; did you mean"):
-        SoftmaxLink(TREE, ["a/x"])
+@each_link
+def test_members_are_read_like_networks_alone(name):
+    torch.manual_seed(0)
+    logits = torch.randn(3, 4, len(TREE), dtype=torch.float64)
+    link = LINKS[name](TREE)
+    for together, alone in zip(link(logits), zip(*map(link, logits), strict=True), strict=True):
+        torch.testing.assert_close(together, torch.stack(list(alone)))
+
+
+@each_link
+def test_masses_of_the_terminal_classes_are_what_ends_there(name):
+    torch.manual_seed(0)
+    space = LabelSpace(TREE, ["a/b"])
+    link = LINKS[name](space)
+    logits = torch.randn(4, len(TREE), dtype=torch.float64)
+    p, masses = link.probabilities(logits), link.log_masses(logits).exp()
+    for c in range(len(TREE)):
+        rest = p[:, c] - p[:, list(TREE.children(c))].sum(1)
+        expected = rest.clamp_min(0) if space.is_terminal[c] else torch.zeros(4).double()
+        # A mass is never exactly 0: at least 1e-7 of p ends at an inner terminal class.
+        torch.testing.assert_close(masses[:, c], expected, rtol=1e-6, atol=2e-7)
+    if link.normalized:
+        torch.testing.assert_close(masses.sum(1), torch.ones(4).double(), rtol=0, atol=2e-7)
+
+
+def test_masses_of_a_dag_are_refused_where_they_need_equations():
+    dag = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])
+    with pytest.raises(HierlearnError, match="cannot be read from its probabilities; use the"):
+        LINKS["sigmoid"](LabelSpace(dag, ["b"])).log_masses(torch.zeros(1, 4))
+    leaf = LINKS["sigmoid"](dag).log_masses(torch.zeros(1, 4))
+    assert leaf.exp().tolist() == [[0.0, 0.0, 0.0, 0.5]]
+
+
+def test_an_output_computes_its_log_probabilities_when_asked():
+    link = LINKS["sigmoid"](TREE)
+    logits = torch.randn(2, 3, len(TREE)).bfloat16()
+    output = link.output(logits)
+    assert output.logits is logits
+    assert output.members == 2
+    torch.testing.assert_close(output.log_p, link(logits)[0])
+    torch.testing.assert_close(output.member(1).log_not_p, link(logits[1])[1])
+    torch.testing.assert_close(output.flat().log_p, link(logits)[0].flatten(0, 1))
+    mean = output.mean()
+    assert mean.logits is None
+    torch.testing.assert_close(mean.probabilities, output.probabilities.mean(0))
+    torch.testing.assert_close(mean.log_not_p.exp(), 1 - mean.probabilities)
+    other = LINKS["max"](TREE)
+    torch.testing.assert_close(output.read_by(other).log_p, other(logits)[0])
+    assert mean.read_by(other) is mean
+    assert output.read_by(None) is output
+    assert repr(output) == "HeadOutput((2, 3, 8) of logits, SigmoidLink)"
+    with pytest.raises(HierlearnError, match="has no logits; read log_p and log_not_p"):
+        mean.float_logits  # noqa: B018
+    with pytest.raises(HierlearnError, match=re.escape("log_p (2,) must match log_not_p (3,)")):
+        HeadOutput(torch.zeros(2), torch.zeros(3))
+
+
+def test_a_link_that_is_not_registered_says_so():
+    class OwnLink(LINKS["sigmoid"]):
+        pass
+
+    link = OwnLink(TREE)
+    assert make_link(TREE, link) is link
+    with pytest.raises(HierlearnError, match="OwnLink is not registered; add it to hierlearn"):
+        link_name(link)
+    assert link_name(LINKS["max"](TREE)) == "max"
+    with pytest.raises(HierlearnError, match="the link is of LabelSpace"):
+        make_link(LabelSpace(TREE, ["a"]), link)

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from hierlearn import Hierarchy
+from hierlearn import Hierarchy, LabelSpace
 from hierlearn.links import SoftmaxLink
 from hierlearn.losses import (
     BCE,
     BCELoss,
     CondSoftmaxLoss,
-    FocalBase,
+    Focal,
     FocalLoss,
     HCLLoss,
     HXELoss,
@@ -155,12 +155,16 @@ def test_bases_and_links_may_be_passed_as_objects():
     logits, targets, _, _ = leaf_batch()
     inner = [RAGGED.names.index("a")]
     pairs = [
-        ({"base": "focal"}, {"base": FocalBase()}),
+        ({"base": "focal"}, {"base": Focal()}),
+        ({"base": "focal"}, {"base": FocalLoss(RAGGED, reduction="none")}),
         ({"base": "bce2"}, {"base": BCE(2)}),
         ({"link": "softmax"}, {"link": SoftmaxLink(RAGGED)}),
     ]
     for by_name, by_object in pairs:
         found = [HCLLoss(RAGGED, **options)(logits, targets) for options in (by_name, by_object)]
         torch.testing.assert_close(*found)
-    with_inner = HCLLoss(RAGGED, link=SoftmaxLink(RAGGED, inner))(logits, targets)
+    # The label space says what the softmax is over, however the link is given.
+    space = LabelSpace(RAGGED, inner)
+    with_inner = HCLLoss(space, link="softmax")(logits, targets)
+    assert with_inner == HCLLoss(space, link=SoftmaxLink(space))(logits, targets)
     assert with_inner != HCLLoss(RAGGED, link="softmax")(logits, targets)

@@ -6,8 +6,8 @@ import random
 import pytest
 import torch
 
+from hierlearn import LabelSpace
 from hierlearn.errors import HierlearnError
-from hierlearn.links import SoftmaxLink
 from hierlearn.losses import (
     BCELoss,
     CondSoftmaxLoss,
@@ -21,6 +21,8 @@ from hierlearn.losses import (
     SampleCurriculumLoss,
     SoftLabelsLoss,
 )
+from hierlearn.losses.hcl import loss as loss_module
+from hierlearn.losses.hcl.backends import PLAIN, SUMMED, choose_backend
 from losses.random_batches import random_batch
 from reference import bce as bases
 from reference.cond_softmax import cond_softmax
@@ -31,7 +33,7 @@ from reference.leaf_ce import leaf_ce
 from reference.level_weighted import level_weighted
 from reference.links import log_probabilities
 from reference.mcloss import mcloss
-from reference.sample_curriculum import lyu
+from reference.sample_curriculum import lyu as sample_curriculum
 from reference.soft_labels import soft_labels
 
 # Double precision; the sums of a batch have fewer than a hundred terms.
@@ -69,8 +71,7 @@ def test_hcl_in_all_its_variants(seed):
         "reduction": rng.choice(["mean", "sum", "none"]),
     }
     base = rng.choice(["bce", "bce2", "focal"])
-    used = SoftmaxLink(batch.hierarchy, everyone) if link == "softmax" else link
-    loss = HCLLoss(batch.hierarchy, base=base, **{**options, "link": used})
+    loss = HCLLoss(LabelSpace(batch.hierarchy, everyone), base=base, **options)
     expected = hcl(
         *batch.lists,
         batch.parents,
@@ -94,10 +95,10 @@ def test_hcl_in_all_its_variants(seed):
 def test_the_fast_pass_is_the_composition(seed, monkeypatch):
     batch = random_batch(seed, dag=seed % 2 == 1)
     loss = HCLLoss(batch.hierarchy, scope=[None, "levels"][seed % 3 > 0], floor=0.2)
-    assert loss.is_fast(batch.logits)
+    assert choose_backend(loss, loss.read(batch.logits), None) is SUMMED
     gradients, values = [], []
-    for fast in (True, False):
-        monkeypatch.setattr(HCLLoss, "is_fast", lambda *_, fast=fast: fast)
+    for backend in (SUMMED, PLAIN):
+        monkeypatch.setattr(loss_module, "choose_backend", lambda *_, backend=backend: backend)
         logits = batch.logits.clone().requires_grad_()
         value = loss(logits, batch.targets, batch.mask)
         (1.7 * value).backward()
@@ -142,17 +143,18 @@ def test_row_losses_on_trees(seed):
     batch = random_batch(seed, masked=False)
     inner, terminals = some_terminals(batch, seed)
     h, lists, parents = batch.hierarchy, batch.lists, batch.parents
+    space = LabelSpace(h, inner)
     pairs = [
-        (HXELoss(h, alpha=0.3, terminals=inner), hxe(*lists, parents, 0.3, terminals)),
+        (HXELoss(space, alpha=0.3), hxe(*lists, parents, 0.3, terminals)),
         (HXELoss(h, alpha=0.0), hxe(*lists, parents, 0.0)),
         (
-            SoftLabelsLoss(h, beta=5.0, terminals=inner),
+            SoftLabelsLoss(space, beta=5.0),
             soft_labels(*lists, parents, 5.0, terminals),
         ),
         (SoftLabelsLoss(h, beta=0.0), soft_labels(*lists, parents, 0.0)),
-        (LCACostLoss(h, terminals=inner), lca_cost(*lists, parents, terminals)),
+        (LCACostLoss(space), lca_cost(*lists, parents, terminals)),
         (LCACostLoss(h), lca_cost(*lists, parents)),
-        (LeafCELoss(h, terminals=inner), leaf_ce(*lists, parents, terminals)),
+        (LeafCELoss(space), leaf_ce(*lists, parents, terminals)),
         (CondSoftmaxLoss(h), cond_softmax(*lists, parents)),
     ]
     for loss, expected in pairs:
@@ -168,7 +170,7 @@ def test_leaf_cross_entropy_mcloss_and_levels_on_dags(seed):
     batch = random_batch(seed, dag=True)
     inner, terminals = some_terminals(batch, seed)
     h, lists, parents = batch.hierarchy, batch.lists, batch.parents
-    leaf = LeafCELoss(h, terminals=inner, reduction="none")
+    leaf = LeafCELoss(LabelSpace(h, inner), reduction="none")
     assert_same(leaf(batch.logits, batch.targets), leaf_ce(*lists, parents, terminals))
     found = MCLoss(h, reduction="none")(batch.logits, batch.targets, batch.mask)
     assert_same(found, mcloss(*lists, parents, batch.mask_list))
@@ -180,12 +182,12 @@ def test_leaf_cross_entropy_mcloss_and_levels_on_dags(seed):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_lyu(seed):
+def test_sample_curriculum(seed):
     batch = random_batch(seed, rows=(1, 8))
     found = SampleCurriculumLoss(batch.hierarchy, reduction="sum")(
         batch.logits, batch.targets, batch.mask
     )
-    assert_same(found, lyu(*batch.lists, mask=batch.mask_list)["loss"])
+    assert_same(found, sample_curriculum(*batch.lists, mask=batch.mask_list)["loss"])
 
 
 @pytest.mark.parametrize("loss", [HXELoss, SoftLabelsLoss, LCACostLoss, CondSoftmaxLoss])

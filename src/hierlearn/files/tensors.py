@@ -19,18 +19,18 @@ class CheckpointError(HierlearnError):
     """A file of tensors that cannot be read, or belongs to another training."""
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Write tensors and facts to a file, whole or not at all."""
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+    """Write tensors and metadata to a file, whole or not at all."""
     from safetensors.torch import save
 
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    data = save(stored, {"hierlearn": json.dumps(facts, ensure_ascii=False)})
+    data = save(stored, {"hierlearn": json.dumps(metadata, ensure_ascii=False)})
     with atomic_write(path, "wb") as file:
         file.write(data)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and the facts of a file.
+    """Return the tensors and the metadata of a file.
 
     Raises:
         CheckpointError: where the file is missing, truncated, or no such file at all.
@@ -39,7 +39,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     try:
         with safe_open(path, framework="pt") as file:
-            facts = dict(json.loads((file.metadata() or {})["hierlearn"]))
+            metadata = dict(json.loads((file.metadata() or {})["hierlearn"]))
             # Copies, since what is read is a map of the file: were the file written over, a process
             # that still used it would be killed. keys() is a method of a file, which is no mapping.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
@@ -49,8 +49,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
     except SafetensorError as error:
         raise CheckpointError(
-            f"{path} is damaged or truncated ({error}); use an earlier one or train anew"
+            f"{path} is damaged or truncated ({error}); use an earlier one or train again"
         ) from None
     except (KeyError, TypeError, ValueError):  # no metadata of ours, or no JSON object in it
         raise CheckpointError(f"{path} was not written by hierlearn") from None
-    return tensors, facts
+    return tensors, metadata

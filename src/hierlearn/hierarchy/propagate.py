@@ -119,6 +119,13 @@ def _reach_log(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
     return peak + grown.log()
 
 
+def log_add(a: Tensor, b: Tensor) -> Tensor:
+    """Return log(exp(a) + exp(b)); unlike torch.logaddexp it has two derivatives at LOG_ZERO."""
+    with torch.no_grad():
+        peak = torch.maximum(a, b)
+    return peak + ((a - peak).exp() + (b - peak).exp()).log()
+
+
 def _log_zero(dtype: torch.dtype) -> float:
     return max(LOG_ZERO, torch.finfo(dtype).min / 4)
 

@@ -1,7 +1,7 @@
-"""Stage 3: links turn logits into node log-probabilities."""
+"""Stage 4: links turn logits into node log-probabilities."""
 
 from hierlearn.links.conditional import ConditionalLink
-from hierlearn.links.link import Link
+from hierlearn.links.link import Link, link_name, make_link
 from hierlearn.links.max import MaxLink
 from hierlearn.links.output import HeadOutput
 from hierlearn.links.siblings import SiblingsLink
@@ -25,4 +25,6 @@ __all__ = [
     "SiblingsLink",
     "SigmoidLink",
     "SoftmaxLink",
+    "link_name",
+    "make_link",
 ]

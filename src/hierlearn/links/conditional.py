@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.functional import logsigmoid
 
-from hierlearn.hierarchy.propagate import LOG_ZERO, routes_on
+from hierlearn.hierarchy.propagate import LOG_ZERO, log_add, routes_on
 from hierlearn.links.link import HALF, Link
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ class ConditionalLink(Link):
 
     coherent = True
 
-    def prior_logits(self, counts: Tensor, ends: Tensor, rows: int) -> Tensor:
+    def prior_logits(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> Tensor:
         """Return the log-odds of each class among the rows of its rarest parent."""
-        del ends
+        del terminal_counts
         structure = self.hierarchy.structure
         above = torch.full_like(counts, float(rows)).scatter_reduce(
             0,
@@ -55,13 +55,13 @@ class ConditionalLink(Link):
     def log_outside(self, inside: Tensor, missed: Tensor) -> Tensor:
         """Sum the complement of a tree level by level."""
         route = routes_on(self.hierarchy, inside.device)
-        levels = torch.split(inside, list(route.sizes), dim=1)
-        misses = torch.split(missed, list(route.sizes), dim=1)
+        levels = torch.split(inside, list(route.sizes), dim=-1)
+        misses = torch.split(missed, list(route.sizes), dim=-1)
         parts = [misses[0]]
         for edge in route.edges:
-            here = levels[edge.upper].index_select(1, edge.parents) + misses[edge.lower]
-            parts.append(torch.logaddexp(parts[-1].index_select(1, edge.parents), here))
-        return torch.cat(parts, dim=1)
+            here = levels[edge.upper].index_select(-1, edge.parents) + misses[edge.lower]
+            parts.append(log_add(parts[-1].index_select(-1, edge.parents), here))
+        return torch.cat(parts, dim=-1)
 
     def log_outside_dag(self, inside: Tensor, missed: Tensor) -> Tensor:
         """Take the complement of a DAG where it is large, and its first-order sum where not."""
@@ -70,8 +70,8 @@ class ConditionalLink(Link):
         below, above = route.closure
         with torch.no_grad():
             peak = self.hierarchy.max_down(missed).clamp_min(LOG_ZERO)
-        terms = (missed.index_select(1, above) - peak.index_select(1, below)).exp()
-        summed = peak + torch.zeros_like(missed).index_add(1, below, terms).log()
+        terms = (missed.index_select(-1, above) - peak.index_select(-1, below)).exp()
+        summed = peak + torch.zeros_like(missed).index_add(-1, below, terms).log()
         far = inside < -CLOSE
         exact = (-torch.where(far, inside, -1.0).expm1()).log()
         return torch.where(far, exact, summed)

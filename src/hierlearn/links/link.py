@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.links.masses import log_terminal_masses
+from hierlearn.links.output import HALF_PRECISION, HeadOutput
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
@@ -17,20 +20,27 @@ HALF = 0.5  # a row more on either side of a prior
 
 
 class Link(nn.Module, ABC):
-    """Base of the links: ``forward(logits) -> (log p, log(1 - p))``, both (N, C).
+    """Base of the links: ``forward(logits) -> (log p, log(1 - p))``, of the shape of the logits.
 
     Both logarithms are computed for themselves, never one from the other, so that they stay
-    accurate where p is close to 0 or 1. Logits of half precision are taken to float32.
+    accurate where p is close to 0 or 1. Logits of half precision are taken to float32. Members
+    of an ensemble go through at once: logits are (N, C) or (M, N, C).
+
+    Args:
+        label_space: what can be predicted; a Hierarchy means that its leaves are terminal.
 
     Attributes:
         coherent: whether p of a class never exceeds p of its parents.
+        normalized: whether the masses of the terminal classes sum to 1.
     """
 
-    coherent: bool = False
+    coherent: ClassVar[bool] = False
+    normalized: ClassVar[bool] = False
 
-    def __init__(self, hierarchy: Hierarchy) -> None:
+    def __init__(self, label_space: LabelSpace | Hierarchy) -> None:
         super().__init__()
-        self.hierarchy = hierarchy
+        self.label_space = LabelSpace.of(label_space)
+        self.hierarchy = self.label_space.hierarchy
 
     def forward(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return log p and log(1 - p) of every node."""
@@ -38,25 +48,34 @@ class Link(nn.Module, ABC):
 
     @abstractmethod
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Do the work of ``forward`` on logits that are known to fit."""
+        """Do the work of ``forward`` on (..., C) logits that are known to fit."""
+
+    def output(self, logits: Tensor) -> HeadOutput:
+        """Return logits with this link, whose log-probabilities are computed when needed."""
+        check_logits(logits, len(self.hierarchy))
+        return HeadOutput.from_logits(logits, self)
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Return p of every node, (N, C)."""
+        """Return p of every node, of the shape of the logits."""
         log_p, _ = self.forward(logits)
         return log_p.exp()
 
-    def prior_logits(self, counts: Tensor, ends: Tensor, rows: int) -> Tensor:
-        """Return (C,) logits under which every class has its share of the training rows.
+    def log_masses(self, logits: Tensor) -> Tensor:
+        """Return the log of what ends at each terminal class itself, LOG_ZERO for the others."""
+        return log_terminal_masses(self.log_probabilities(logits)[0], self.label_space)
+
+    def prior_logits(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> Tensor:
+        """Return (C,) logits under which every class has its fraction of the training rows.
 
         Half a row is added to either side, so that a class without rows gets a finite logit. By
         default the log-odds of each class alone.
 
         Args:
             counts: (C,) the rows of each class, ancestors counted.
-            ends: (C,) the rows that end at each class.
+            terminal_counts: (C,) the rows that end at each class.
             rows: N, the number of rows.
         """
-        del ends
+        del terminal_counts
         return torch.log((counts + HALF) / (rows - counts + HALF))
 
     def extra_repr(self) -> str:
@@ -65,14 +84,46 @@ class Link(nn.Module, ABC):
 
 
 def check_logits(logits: Tensor, classes: int) -> None:
-    """Refuse what is no (N, C) tensor of floats."""
+    """Refuse what is no (N, C) or (M, N, C) tensor of floats."""
     if not logits.is_floating_point():
         raise HierlearnError(f"logits must be floating point, not {logits.dtype}")
-    if logits.dim() != 2 or logits.shape[1] != classes:
+    if logits.dim() not in (2, 3) or logits.shape[-1] != classes:
         raise HierlearnError(f"logits {tuple(logits.shape)} must be (N, {classes})")
 
 
 def as_float(logits: Tensor, classes: int) -> Tensor:
-    """Refuse what is no (N, C) tensor of floats; widen half precision."""
+    """Refuse what are no logits of these classes; widen half precision."""
     check_logits(logits, classes)
-    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    return logits.float() if logits.dtype in HALF_PRECISION else logits
+
+
+def make_link(label_space: LabelSpace | Hierarchy, link: str | Link) -> Link:
+    """Return the link of a name, or the link itself if it belongs to the label space."""
+    from hierlearn.links import LINKS  # the registry imports this module
+
+    space = LabelSpace.of(label_space)
+    if isinstance(link, str):
+        if link not in LINKS:
+            raise HierlearnError(unknown_name("link", link, LINKS))
+        return LINKS[link](space)
+    if not isinstance(link, Link):
+        raise HierlearnError(f"a link is a name or a Link, not {link!r}")
+    if link.label_space != space:
+        raise HierlearnError(f"the link is of {link.label_space!r}, but {space!r} is expected")
+    return link
+
+
+def link_name(link: Link) -> str:
+    """Return the name under which a link is registered in LINKS.
+
+    Raises:
+        HierlearnError: where it is not registered, so that no file could name it.
+    """
+    from hierlearn.links import LINKS
+
+    for name, kind in LINKS.items():
+        if type(link) is kind:
+            return name
+    raise HierlearnError(
+        f"{type(link).__name__} is not registered; add it to hierlearn.links.LINKS under a name"
+    )

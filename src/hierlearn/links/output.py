@@ -9,6 +9,7 @@ of a memory for example, is the pair alone.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +18,8 @@ from torch import Tensor
 from hierlearn.errors import HierlearnError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hierlearn.links.link import Link
 
 HALF_PRECISION = (torch.float16, torch.bfloat16)
@@ -133,9 +136,29 @@ class HeadOutput:
         """Return the (N, C) average of the members' probabilities, in log space."""
         if self.members is None:
             return self
-        count = torch.log(torch.tensor(float(self.members), dtype=torch.float64)).item()
-        log_p, log_not_p = (one.logsumexp(dim=0) - count for one in self.pair)
+        log_p, log_not_p = (one.logsumexp(dim=0) - math.log(self.members) for one in self.pair)
         return HeadOutput(log_p, log_not_p)
+
+    @classmethod
+    def stack(cls, outputs: Sequence[HeadOutput]) -> HeadOutput:
+        """Return the outputs of M members as one, with their axis first."""
+        first = outputs[0]
+        if first.link is not None and all(one.logits is not None for one in outputs):
+            logits = [one.logits for one in outputs if one.logits is not None]
+            return cls.from_logits(torch.stack(logits), first.link)
+        return cls(
+            *(torch.stack(list(part)) for part in zip(*(o.pair for o in outputs), strict=True))
+        )
+
+    @classmethod
+    def average(cls, outputs: Sequence[HeadOutput]) -> HeadOutput:
+        """Return the average of the probabilities of several outputs, in log space."""
+        pairs = [one.pair for one in outputs]
+        count = math.log(len(outputs))
+        log_p, log_not_p = (
+            torch.stack(list(part)).logsumexp(dim=0) - count for part in zip(*pairs, strict=True)
+        )
+        return cls(log_p, log_not_p)
 
     def __repr__(self) -> str:
         what = "log-probabilities" if self.link is None else f"logits, {type(self.link).__name__}"

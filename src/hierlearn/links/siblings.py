@@ -20,41 +20,53 @@ from hierlearn.links.link import HALF, Link
 from hierlearn.links.softmax import log_outside
 
 if TYPE_CHECKING:
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
 
 
 class SiblingsLink(Link):
     """A softmax among siblings at every step; coherent, trees only."""
 
     coherent = True
+    normalized = True
     groups: Tensor
 
-    def __init__(self, hierarchy: Hierarchy) -> None:
-        super().__init__(hierarchy)
+    def __init__(self, label_space: LabelSpace | Hierarchy) -> None:
+        super().__init__(label_space)
+        hierarchy = self.hierarchy
         if not hierarchy.is_tree:
             raise HierlearnError(
                 "the siblings link needs a tree, but a class of this DAG has several parents; "
                 "use sigmoid, softmax, conditional or max"
             )
-        groups = torch.tensor(hierarchy.structure.first_parents) + 1  # 0: below the root
-        self.register_buffer("groups", groups, persistent=False)
+        self.register_buffer("groups", sibling_groups(hierarchy), persistent=False)
 
-    def prior_logits(self, counts: Tensor, ends: Tensor, rows: int) -> Tensor:
+    def prior_logits(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> Tensor:
         """Return the log count of each class, which its siblings' counts then normalize."""
-        del ends, rows
-        return self.log_steps(torch.log(counts + HALF)[None])[0]
+        del terminal_counts, rows
+        return log_steps(torch.log(counts + HALF)[None], self.groups)[0]
 
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log of the mass inside and outside every class."""
-        inside = self.hierarchy.sum_down(self.log_steps(logits))
+        inside = self.hierarchy.sum_down(log_steps(logits, self.groups))
         nothing = torch.full_like(inside, LOG_ZERO)  # no class keeps a mass of its own
         return inside, log_outside(self.hierarchy, nothing, inside)
 
-    def log_steps(self, logits: Tensor) -> Tensor:
-        """Return (N, C) the log probability of each class given its parent."""
-        empty = logits.new_zeros((logits.shape[0], len(self.hierarchy) + 1))  # a column a group
-        index = self.groups.expand_as(logits)
-        with torch.no_grad():
-            peak = (empty + LOG_ZERO).scatter_reduce(1, index, logits, "amax").gather(1, index)
-        sums = empty.index_add(1, self.groups, (logits - peak).exp())
-        return logits - peak - sums.index_select(1, self.groups).log()
+
+def sibling_groups(hierarchy: Hierarchy) -> Tensor:
+    """Return (C,) the number of each class's group of siblings: 0 for the top classes."""
+    return torch.tensor(hierarchy.structure.first_parents) + 1
+
+
+def log_steps(scores: Tensor, groups: Tensor) -> Tensor:
+    """Return (..., C) the log-probability of each class given its parent.
+
+    Args:
+        scores: (..., C) logits, or log-probabilities: what a group has in common cancels.
+        groups: (C,) the number of each class's group of siblings, at most C.
+    """
+    empty = scores.new_zeros((*scores.shape[:-1], len(groups) + 1))  # one column per group
+    index = groups.expand_as(scores)
+    with torch.no_grad():
+        peak = (empty + LOG_ZERO).scatter_reduce(-1, index, scores, "amax").gather(-1, index)
+    sums = empty.index_add(-1, groups, (scores - peak).exp())
+    return scores - peak - sums.index_select(-1, groups).log()

@@ -1,4 +1,4 @@
-"""The softmax link: one terminal class a row, and an inner class is the sum of what lies below.
+"""The softmax link: one terminal class per row, and an inner class is the sum of what lies below.
 
     q = softmax(x over the terminal classes T),    p(c) = sum over t in T at or below c of q_t
 
@@ -18,55 +18,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from hierlearn.hierarchy.propagate import LOG_ZERO, routes_on
+from hierlearn.hierarchy.propagate import LOG_ZERO, log_add, routes_on
 from hierlearn.links.link import HALF, Link
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hierlearn.hierarchy import Hierarchy
-    from hierlearn.hierarchy.nodes import Label
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
 
 TINY = 1e-16  # the least 1 - p in a DAG
-
-
-def terminal_numbers(hierarchy: Hierarchy, terminals: Iterable[Label] | None) -> Tensor:
-    """Return the terminal classes as numbers: the leaves, and the inner classes named."""
-    named = [] if terminals is None else [hierarchy.index(label) for label in terminals]
-    return torch.from_numpy(np.union1d(hierarchy.leaves, np.array(named, dtype=np.int64)))
 
 
 class SoftmaxLink(Link):
     """A softmax over the terminal classes, summed upward; coherent.
 
     Args:
-        hierarchy: the taxonomy.
-        terminals: inner classes that occur as a most specific label; the leaves always count.
+        label_space: what can be predicted; a Hierarchy means that its leaves are terminal.
     """
 
     coherent = True
+    normalized = True
     terminals: Tensor
 
-    def __init__(self, hierarchy: Hierarchy, terminals: Iterable[Label] | None = None) -> None:
-        super().__init__(hierarchy)
-        numbers = terminal_numbers(hierarchy, terminals)
-        self.register_buffer("terminals", numbers, persistent=False)
+    def __init__(self, label_space: LabelSpace | Hierarchy) -> None:
+        super().__init__(label_space)
+        self.register_buffer("terminals", self.label_space.terminal_ids(), persistent=False)
 
     def log_masses(self, logits: Tensor) -> Tensor:
-        """Return (N, C) the log mass of each terminal class alone, LOG_ZERO for the others."""
-        masses = logits.index_select(1, self.terminals).log_softmax(dim=1)
+        """Return the log mass of each terminal class alone, LOG_ZERO for the others."""
+        masses = logits.index_select(-1, self.terminals).log_softmax(dim=-1)
         empty = torch.full_like(logits, LOG_ZERO)
-        return empty.index_copy(1, self.terminals, masses)
+        return empty.index_copy(-1, self.terminals, masses)
 
-    def prior_logits(self, counts: Tensor, ends: Tensor, rows: int) -> Tensor:
-        """Return the log share of the rows that end at each class, 0 where none can."""
+    def prior_logits(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> Tensor:
+        """Return the log fraction of the rows that end at each class, 0 where none can."""
         del counts, rows
-        prior = torch.zeros_like(ends)
-        prior[self.terminals] = torch.log(ends[self.terminals] + HALF)
+        prior = torch.zeros_like(terminal_counts)
+        prior[self.terminals] = torch.log(terminal_counts[self.terminals] + HALF)
         prior[self.terminals] -= prior[self.terminals].logsumexp(dim=0)
         return prior
 
@@ -90,23 +79,23 @@ def log_outside(hierarchy: Hierarchy, masses: Tensor, inside: Tensor) -> Tensor:
         inside: (N, C) the log mass at or below each class.
     """
     route = routes_on(hierarchy, inside.device)
-    levels = torch.split(inside, list(route.sizes), dim=1)
-    own = torch.split(masses, list(route.sizes), dim=1)
-    root = inside.new_full((inside.shape[0], 1), LOG_ZERO)  # has no mass of its own, no outside
+    levels = torch.split(inside, list(route.sizes), dim=-1)
+    own = torch.split(masses, list(route.sizes), dim=-1)
+    root = inside.new_full((*inside.shape[:-1], 1), LOG_ZERO)  # has no mass of its own, no outside
     every = torch.zeros(route.sizes[0], dtype=torch.long, device=inside.device)
     parts = [log_sum_of_others(levels[0], every, root)]
     for edge in route.edges:
         # In a tree the children of an edge list are the whole level in order.
         others = log_sum_of_others(levels[edge.lower], edge.parents, own[edge.upper])
-        parts.append(torch.logaddexp(others, parts[-1].index_select(1, edge.parents)))
-    return torch.cat(parts, dim=1)
+        parts.append(log_add(others, parts[-1].index_select(-1, edge.parents)))
+    return torch.cat(parts, dim=-1)
 
 
 def log_sum_of_others(values: Tensor, groups: Tensor, own: Tensor) -> Tensor:
     """Return, for each value, the logsumexp of its group without it.
 
     Subtracting a value from the sum of its group cancels only where that value alone is most of
-    it. So the one largest value of a group is left out and the others summed anew; for every
+    it. So the one largest value of a group is left out and the others summed again; for every
     other value the largest stays in the sum and subtraction is safe.
 
     Args:
@@ -116,17 +105,17 @@ def log_sum_of_others(values: Tensor, groups: Tensor, own: Tensor) -> Tensor:
     """
     index = groups.expand(values.shape)
     with torch.no_grad():
-        peak = own.scatter_reduce(1, index, values, "amax")
-        tops = (own == peak).to(values.dtype).index_add(1, groups, _is_peak(values, peak, groups))
-        alone = (_is_peak(values, peak, groups) > 0) & (tops.index_select(1, groups) == 1)
-        second = own.scatter_reduce(1, index, values.masked_fill(alone, LOG_ZERO), "amax")
-    terms = (values - peak.index_select(1, groups)).exp()
-    total = (own - peak).exp().index_add(1, groups, terms).index_select(1, groups)
-    usual = peak.index_select(1, groups) + (total - terms.masked_fill(alone, 0.0)).log()
-    rest = (values.masked_fill(alone, LOG_ZERO) - second.index_select(1, groups)).exp()
-    left = (own - second).exp().index_add(1, groups, rest).index_select(1, groups)
-    return torch.where(alone, second.index_select(1, groups) + left.log(), usual)
+        peak = own.scatter_reduce(-1, index, values, "amax")
+        tops = (own == peak).to(values.dtype).index_add(-1, groups, _is_peak(values, peak, groups))
+        alone = (_is_peak(values, peak, groups) > 0) & (tops.index_select(-1, groups) == 1)
+        second = own.scatter_reduce(-1, index, values.masked_fill(alone, LOG_ZERO), "amax")
+    terms = (values - peak.index_select(-1, groups)).exp()
+    total = (own - peak).exp().index_add(-1, groups, terms).index_select(-1, groups)
+    usual = peak.index_select(-1, groups) + (total - terms.masked_fill(alone, 0.0)).log()
+    rest = (values.masked_fill(alone, LOG_ZERO) - second.index_select(-1, groups)).exp()
+    left = (own - second).exp().index_add(-1, groups, rest).index_select(-1, groups)
+    return torch.where(alone, second.index_select(-1, groups) + left.log(), usual)
 
 
 def _is_peak(values: Tensor, peak: Tensor, groups: Tensor) -> Tensor:
-    return (values == peak.index_select(1, groups)).to(values.dtype)
+    return (values == peak.index_select(-1, groups)).to(values.dtype)

@@ -1,41 +1,43 @@
-"""Stage 4: losses, composed of link, base, constraint, curriculum and reduction."""
+"""Stage 5: losses, composed of base, constraint, curriculum and reduction.
+
+``LOSSES`` names them all: a class or a ``Variant`` of one per entry. One file and one line add one.
+"""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
-
-from hierlearn.losses.bases import BASES, BCE, FocalBase, zero_one
+from hierlearn.losses import functional
+from hierlearn.losses.bases import BASES, BCE, Focal, zero_one
 from hierlearn.losses.bce import BCELoss
 from hierlearn.losses.composed import ComposedLoss
 from hierlearn.losses.cond_softmax import CondSoftmaxLoss
 from hierlearn.losses.focal import FocalLoss
-from hierlearn.losses.hcl.constraint import constrain
-from hierlearn.losses.hcl.curriculum import select_classes
-from hierlearn.losses.hcl.linear import LinearHCLLoss
-from hierlearn.losses.hcl.loss import CollapseWarning, HCLLoss
+from hierlearn.losses.hcl import (
+    CollapseWarning,
+    HCLLoss,
+    LinearHCLLoss,
+    constrain,
+    select_classes,
+)
 from hierlearn.losses.hxe import HXELoss
 from hierlearn.losses.lca_cost import LCACostLoss
 from hierlearn.losses.leaf_ce import LeafCELoss
 from hierlearn.losses.level_weighted import LevelWeightedLoss
-from hierlearn.losses.loss import Loss
+from hierlearn.losses.loss import ElementwiseLoss, Loss, RowLoss
 from hierlearn.losses.mcloss import MCLoss
 from hierlearn.losses.mixed import MixedLoss
 from hierlearn.losses.sample_curriculum import SampleCurriculumLoss
 from hierlearn.losses.soft_labels import SoftLabelsLoss
+from hierlearn.losses.variant import Variant
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-LOSSES: dict[str, Callable[..., Loss]] = {
+LOSSES: dict[str, type[Loss] | Variant] = {
     "bce": BCELoss,
     "focal": FocalLoss,
     "hxe": HXELoss,
     "soft-labels": SoftLabelsLoss,
-    "hcl-hier": partial(HCLLoss, curriculum=None),
-    "hcl-cl": partial(HCLLoss, scope=None),
+    "hcl-hier": Variant(HCLLoss, search_space={}, curriculum=None),
+    "hcl-cl": Variant(HCLLoss, scope=None),
     "hcl": HCLLoss,
-    "hcl-paper": partial(HCLLoss, floor=0.0),
+    "hcl-paper": Variant(HCLLoss, search_space={}, floor=0.0),
     "sample-curriculum": SampleCurriculumLoss,
     "leaf-ce": LeafCELoss,
     "mcloss": MCLoss,
@@ -53,7 +55,8 @@ __all__ = [
     "CollapseWarning",
     "ComposedLoss",
     "CondSoftmaxLoss",
-    "FocalBase",
+    "ElementwiseLoss",
+    "Focal",
     "FocalLoss",
     "HCLLoss",
     "HXELoss",
@@ -64,9 +67,12 @@ __all__ = [
     "Loss",
     "MCLoss",
     "MixedLoss",
+    "RowLoss",
     "SampleCurriculumLoss",
     "SoftLabelsLoss",
+    "Variant",
     "constrain",
+    "functional",
     "select_classes",
     "zero_one",
 ]

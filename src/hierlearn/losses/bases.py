@@ -1,4 +1,4 @@
-"""Bases: elementwise losses of a class on what the link gives, log p and log(1 - p).
+"""Bases: elementwise losses of a class on what a head gives, log p and log(1 - p).
 
     bce        -(y log p + (1 - y) log(1 - p)), natural or base 2
     focal      -alpha_t (1 - p_t)^gamma log p_t,  p_t = p where y = 1, else 1 - p (Lin et al., 2017)
@@ -33,6 +33,35 @@ class Base(Protocol):
         ...
 
 
+def bce_loss(
+    log_p: Tensor, log_not_p: Tensor, targets: Tensor, *, log_base: float = math.e
+) -> Tensor:
+    """Return -(y log p + (1 - y) log(1 - p)) in a base, of the shape of the targets."""
+    return mix(log_p, log_not_p, targets) * (-1.0 / math.log(log_base))
+
+
+def focal_loss(
+    log_p: Tensor,
+    log_not_p: Tensor,
+    targets: Tensor,
+    *,
+    alpha: float | None = 0.25,
+    gamma: float = 2.0,
+) -> Tensor:
+    """Return -alpha_t (1 - p_t)^gamma log p_t, of the shape of the targets."""
+    positive = -(gamma * log_not_p).exp() * log_p
+    negative = -(gamma * log_p).exp() * log_not_p
+    if alpha is not None:
+        positive, negative = alpha * positive, (1 - alpha) * negative
+    return mix(positive, negative, targets)
+
+
+def zero_one(log_p: Tensor, log_not_p: Tensor, targets: Tensor) -> Tensor:
+    """Return 1 where p does not lie strictly on the target's side of 1/2, else 0."""
+    right = torch.where(targets > 0.5, log_p > log_not_p, log_not_p > log_p)
+    return (~right).to(log_p.dtype)
+
+
 def mix(positive: Tensor, negative: Tensor, targets: Tensor) -> Tensor:
     """Return ``positive`` where the target is 1, ``negative`` where 0, in between a mixture."""
     if targets.dtype == torch.bool:
@@ -60,13 +89,13 @@ class BCE:
         return 1.0 / math.log(self.log_base)
 
     def __call__(self, log_p: Tensor, log_not_p: Tensor, targets: Tensor) -> Tensor:
-        """Return -(y log p + (1 - y) log(1 - p)) in the base."""
-        return mix(log_p, log_not_p, targets) * -self.scale
+        """Return the loss of every entry."""
+        return bce_loss(log_p, log_not_p, targets, log_base=self.log_base)
 
 
 @dataclass(frozen=True)
-class FocalBase:
-    """FocalLoss loss: what is right already counts less.
+class Focal:
+    """Focal loss: what is right already counts less.
 
     Args:
         alpha: the weight of positives, 1 - alpha that of negatives; None for no weights.
@@ -83,34 +112,32 @@ class FocalBase:
             raise HierlearnError(f"gamma must not be negative, but is {self.gamma}")
 
     def __call__(self, log_p: Tensor, log_not_p: Tensor, targets: Tensor) -> Tensor:
-        """Return -alpha_t (1 - p_t)^gamma log p_t."""
-        positive = -(self.gamma * log_not_p).exp() * log_p
-        negative = -(self.gamma * log_p).exp() * log_not_p
-        if self.alpha is not None:
-            positive, negative = self.alpha * positive, (1 - self.alpha) * negative
-        return mix(positive, negative, targets)
-
-
-def zero_one(log_p: Tensor, log_not_p: Tensor, targets: Tensor) -> Tensor:
-    """Return 1 where p does not lie strictly on the target's side of 1/2, else 0."""
-    right = torch.where(targets > 0.5, log_p > log_not_p, log_not_p > log_p)
-    return (~right).to(log_p.dtype)
+        """Return the loss of every entry."""
+        return focal_loss(log_p, log_not_p, targets, alpha=self.alpha, gamma=self.gamma)
 
 
 BASES: dict[str, Callable[[], Base]] = {
     "bce": BCE,
     "bce2": lambda: BCE(2.0),
-    "focal": FocalBase,
+    "focal": Focal,
     "zero_one": lambda: zero_one,
 }
 
 
 def make_base(base: str | Base) -> Base:
-    """Return the base of a name, or the base itself."""
+    """Return the base of a name, of a loss that is one, or the base itself."""
     if isinstance(base, str):
         if base not in BASES:
             raise HierlearnError(unknown_name("base", base, BASES))
         return BASES[base]()
+    own = getattr(base, "base", None)  # of a BCELoss or FocalLoss
+    if own is not None:
+        return make_base(own)
+    if isinstance(base, torch.nn.Module):
+        raise HierlearnError(
+            f"{type(base).__name__} is no loss of single entries, so it cannot be a base; known: "
+            f"{', '.join(BASES)}, or a function of (log p, log(1 - p), targets)"
+        )
     if not callable(base):
         raise HierlearnError(f"a base is a name or a function of three tensors, not {base!r}")
     return base

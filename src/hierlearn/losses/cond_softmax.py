@@ -11,46 +11,59 @@ weight. An unknown class is left out of its group. On a one-level hierarchy this
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from hierlearn.hierarchy.propagate import LOG_ZERO
-from hierlearn.links import SiblingsLink
-from hierlearn.losses.loss import Reduction, RowLoss
+from hierlearn.links.siblings import log_steps, sibling_groups
+from hierlearn.losses.loss import RowLoss
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.links import HeadOutput
+
+
+def cond_softmax_loss(
+    scores: Tensor, targets: Tensor, groups: Tensor, mask: Tensor | None = None
+) -> Tensor:
+    """Return (N,) the summed cross entropy of every group of siblings that holds a positive.
+
+    Args:
+        scores: (N, C) logits, or log-probabilities: what a group has in common cancels.
+        targets: (N, C) closed multi-hot.
+        groups: (C,) the number of each class's group of siblings.
+        mask: (N, C) bool, which entries are known; an unknown class is left out of its group.
+    """
+    positive = targets.to(scores.dtype)
+    if mask is not None:
+        positive = torch.where(mask, positive, 0.0)
+        scores = torch.where(mask, scores, LOG_ZERO)
+    empty = scores.new_zeros((len(scores), len(groups) + 1))  # one column per group
+    counts = empty.index_add(1, groups, positive).index_select(1, groups)
+    return -(positive / counts.clamp_min(1) * log_steps(scores, groups)).sum(dim=1)
 
 
 class CondSoftmaxLoss(RowLoss):
     """Cross entropy among siblings, summed down the path; trees.
 
     Args:
-        hierarchy: the taxonomy, a tree.
-        reduction: "mean" over labeled rows, "sum" or "none".
-        validate: check the values of targets at every call.
+        label_space: what can be predicted, or a Hierarchy; a tree.
+        options: ``link``, ``reduction`` and ``validate``; see Loss.
     """
 
-    link: SiblingsLink
+    function: ClassVar[Any] = staticmethod(cond_softmax_loss)
+    default_link = "siblings"
+    needs_tree = True
+    groups: Tensor
 
-    def __init__(
-        self, hierarchy: Hierarchy, *, reduction: Reduction = "mean", validate: bool = False
-    ) -> None:
-        super().__init__(hierarchy, reduction=reduction, validate=validate)
-        self.link = SiblingsLink(hierarchy)
+    def __init__(self, label_space: LabelSpace | Hierarchy, **options: Any) -> None:
+        super().__init__(label_space, **options)
+        self.register_buffer("groups", sibling_groups(self.hierarchy), persistent=False)
 
-    def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the reduced cross entropy of every group that holds a positive."""
-        positive = targets.to(logits.dtype)
-        if mask is not None:
-            positive = torch.where(mask, positive, 0.0)
-            logits = torch.where(mask, logits, LOG_ZERO)
-        groups = self.link.groups
-        empty = logits.new_zeros((len(logits), len(self.hierarchy) + 1))  # a column a group
-        counts = empty.index_add(1, groups, positive).index_select(1, groups)
-        steps = self.link.log_steps(logits)
-        losses = -(positive / counts.clamp_min(1) * steps).sum(dim=1)
-        return self.reduce(losses, (positive > 0).any(dim=1))
+    def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the cross entropy of the groups of each row."""
+        scores = output.log_p if output.logits is None else output.float_logits
+        return cond_softmax_loss(scores, targets, self.groups, mask)

@@ -5,43 +5,36 @@ l(i, j) = -alpha_t (1 - p_t)^gamma log p_t,    p_t = p where y = 1, else 1 - p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from hierlearn.losses.bases import FocalBase
+from hierlearn.losses.bases import Focal, focal_loss
 from hierlearn.losses.composed import ComposedLoss
 
 if TYPE_CHECKING:
-    from hierlearn.hierarchy import Hierarchy
-    from hierlearn.links import Link
-    from hierlearn.losses.loss import Reduction
+    from collections.abc import Mapping
+
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
 
 
 class FocalLoss(ComposedLoss):
-    """FocalLoss loss of every class.
+    """Focal loss of every class.
 
     Args:
-        hierarchy: the taxonomy.
+        label_space: what can be predicted, or a Hierarchy.
         alpha: the weight of positives, 1 - alpha that of negatives; None for no weights.
-        gamma: how much less an entry counts that is right already; 0 is cross entropy.
-        link: a name of LINKS or a Link.
-        reduction: "mean" over known entries, "sum" or "none".
-        validate: check the values of targets at every call.
+        gamma: how much less an entry counts that is right already; 0 is bce.
+        options: ``link``, ``reduction`` and ``validate``; see Loss.
     """
+
+    function: ClassVar[Any] = staticmethod(focal_loss)
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"gamma": (0.5, 1.0, 2.0)}
 
     def __init__(
         self,
-        hierarchy: Hierarchy,
+        label_space: LabelSpace | Hierarchy,
         *,
         alpha: float | None = 0.25,
         gamma: float = 2.0,
-        link: str | Link = "sigmoid",
-        reduction: Reduction = "mean",
-        validate: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            hierarchy,
-            base=FocalBase(alpha, gamma),
-            link=link,
-            reduction=reduction,
-            validate=validate,
-        )
+        super().__init__(label_space, base=Focal(alpha, gamma), **options)

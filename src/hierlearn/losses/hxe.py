@@ -1,4 +1,4 @@
-"""Hierarchical cross entropy, HXELoss, of Bertinetto et al. (2020) (the paper's Hier-CE row).
+"""Hierarchical cross entropy, HXE, of Bertinetto et al. (2020) (the paper's Hier-CE row).
 
     l(i) = - sum over the path to the label of exp(-alpha * height(c)) * log p(c | parent(c))
 
@@ -12,56 +12,78 @@ the leaf cross entropy. The path of a leaf directly under the root has one step:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.losses.leaf_ce import SoftmaxRowLoss
+from hierlearn.losses.softmax_rows import SoftmaxRowLoss
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
-    from hierlearn.hierarchy.nodes import Label
-    from hierlearn.losses.loss import Reduction
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
+
+
+def hxe_loss(
+    log_masses: Tensor, labels: Tensor, hierarchy: Hierarchy, step_weights: Tensor
+) -> Tensor:
+    """Return (N,) the weighted steps down the paths to each row's labels; trees.
+
+    Args:
+        log_masses: (N, C) the log mass of each terminal class, LOG_ZERO for the others.
+        labels: (N, C) the weight of each terminal label; a row sums to 1 or 0.
+        hierarchy: the taxonomy, a tree.
+        step_weights: (C,) exp(-alpha * height) of each class.
+    """
+    structure = hierarchy.structure
+    child = torch.tensor(structure.edge_children, device=log_masses.device)
+    parent = torch.tensor(structure.parent_ids, device=log_masses.device)
+    return _steps(log_masses, labels, hierarchy, step_weights, (child, parent))
+
+
+def _steps(
+    log_masses: Tensor,
+    labels: Tensor,
+    hierarchy: Hierarchy,
+    step_weights: Tensor,
+    edges: tuple[Tensor, Tensor],
+) -> Tensor:
+    inside = hierarchy.logsumexp_up(log_masses)
+    above = inside.index_select(1, edges[1])
+    steps = inside.index_add(1, edges[0], above, alpha=-1)  # log p(c | parent)
+    share = hierarchy.sum_up(labels)  # how much of the row's label lies at or below c
+    return -(share * step_weights.to(steps.dtype) * steps).sum(dim=1)
 
 
 class HXELoss(SoftmaxRowLoss):
     """Hierarchical cross entropy; trees.
 
     Args:
-        hierarchy: the taxonomy, a tree.
+        label_space: what can be predicted, or a Hierarchy; a tree.
         alpha: how fast the weights fall with the height; 0 is leaf cross entropy.
-        terminals: inner classes that occur as a most specific label; the leaves always count.
-        reduction: "mean" over labeled rows, "sum" or "none".
-        validate: check the values of targets at every call.
+        options: ``link``, ``reduction`` and ``validate``; see Loss.
     """
 
+    function: ClassVar[Any] = staticmethod(hxe_loss)
+    needs_tree = True
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"alpha": (0.1, 0.3, 0.5)}
     step_weights: Tensor
 
     def __init__(
-        self,
-        hierarchy: Hierarchy,
-        *,
-        alpha: float = 0.1,
-        terminals: Iterable[Label] | None = None,
-        reduction: Reduction = "mean",
-        validate: bool = False,
+        self, label_space: LabelSpace | Hierarchy, *, alpha: float = 0.1, **options: Any
     ) -> None:
-        super().__init__(hierarchy, terminals=terminals, reduction=reduction, validate=validate)
+        super().__init__(label_space, **options)
         if alpha < 0:
             raise HierlearnError(f"alpha must not be negative, but is {alpha}")
         self.alpha = alpha
-        heights = torch.tensor(hierarchy.heights, dtype=torch.float64)
+        heights = torch.tensor(self.hierarchy.heights, dtype=torch.float64)
         self.register_buffer("step_weights", (-alpha * heights).exp(), persistent=False)
 
-    def row_losses(self, logits: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:  # noqa: ARG002
+    def row_losses(self, log_masses: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:
         """Return the weighted steps down the path."""
-        inside = self.hierarchy.logsumexp_up(self.link.log_masses(logits))
-        above = inside.index_select(1, self.parent_ids)
-        steps = inside.index_add(1, self.child_ids, above, alpha=-1)  # log p(c | parent)
-        share = self.hierarchy.sum_up(labels)  # how much of the row's label lies at or below c
-        return -(share * self.step_weights.to(steps.dtype) * steps).sum(dim=1)
+        del mask
+        edges = (self.child_ids, self.parent_ids)
+        return _steps(log_masses, labels, self.hierarchy, self.step_weights, edges)

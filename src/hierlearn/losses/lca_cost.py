@@ -16,53 +16,59 @@ Alone it is a weak teacher, flat where the network is sure of something wrong; a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from hierlearn.losses.leaf_ce import SoftmaxRowLoss
+from hierlearn.losses.softmax_rows import SoftmaxRowLoss
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
-    from hierlearn.hierarchy.nodes import Label
-    from hierlearn.losses.loss import Reduction
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
+
+
+def lca_cost_loss(
+    log_masses: Tensor, labels: Tensor, hierarchy: Hierarchy, rise: Tensor, itself: Tensor
+) -> Tensor:
+    """Return (N,) the expected cost of each row's labels; trees.
+
+    Args:
+        log_masses: (N, C) the log mass of each terminal class, LOG_ZERO for the others.
+        labels: (N, C) the weight of each terminal label; a row sums to 1 or 0.
+        hierarchy: the taxonomy, a tree.
+        rise: (C,) h(a) - h(parent(a)), heights over that of the root.
+        itself: (C,) h(a) of each terminal class, 0 for the others.
+    """
+    own = log_masses.exp()
+    rise, itself = rise.to(own.dtype), itself.to(own.dtype)
+    costs = 1 + hierarchy.sum_down(hierarchy.sum_up(own) * rise) - itself * own
+    return (labels * costs).sum(dim=1)
 
 
 class LCACostLoss(SoftmaxRowLoss):
     """Expected height of the lowest common ancestor under the softmax link; trees.
 
     Args:
-        hierarchy: the taxonomy, a tree.
-        terminals: inner classes that occur as a most specific label; the leaves always count.
-        reduction: "mean" over labeled rows, "sum" or "none".
-        validate: check the values of targets at every call.
+        label_space: what can be predicted, or a Hierarchy; a tree.
+        options: ``link``, ``reduction`` and ``validate``; see Loss.
     """
 
+    function: ClassVar[Any] = staticmethod(lca_cost_loss)
+    needs_tree = True
     rise: Tensor
     itself: Tensor
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy,
-        *,
-        terminals: Iterable[Label] | None = None,
-        reduction: Reduction = "mean",
-        validate: bool = False,
-    ) -> None:
-        super().__init__(hierarchy, terminals=terminals, reduction=reduction, validate=validate)
-        heights = torch.tensor(hierarchy.heights, dtype=torch.float64) / hierarchy.root_height
+    def __init__(self, label_space: LabelSpace | Hierarchy, **options: Any) -> None:
+        super().__init__(label_space, **options)
+        heights = torch.tensor(self.hierarchy.heights, dtype=torch.float64)
+        heights = heights / self.hierarchy.root_height
         rise = heights - 1
         rise[self.child_ids] = heights[self.child_ids] - heights[self.parent_ids]
         self.register_buffer("rise", rise, persistent=False)
         self.register_buffer("itself", heights * self.is_terminal, persistent=False)
 
-    def row_losses(self, logits: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:  # noqa: ARG002
+    def row_losses(self, log_masses: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:
         """Return the expected cost of each row's labels."""
-        rise, itself = (buffer.to(logits.dtype) for buffer in (self.rise, self.itself))
-        own = self.link.log_masses(logits).exp()
-        costs = 1 + self.hierarchy.sum_down(self.hierarchy.sum_up(own) * rise) - itself * own
-        return (labels * costs).sum(dim=1)
+        del mask
+        return lca_cost_loss(log_masses, labels, self.hierarchy, self.rise, self.itself)

@@ -1,4 +1,4 @@
-"""Level-weighted cross entropy: a weight a level, after CNN-HL-LI (Wu et al., 2016).
+"""Level-weighted bce: one weight per level, after CNN-HL-LI (Wu et al., 2016).
 
     l(i, j) = w_m(j) bce(i, j)
 
@@ -7,11 +7,12 @@ The weights say how much fine classes count beside coarse ones.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from hierlearn.errors import HierlearnError
+from hierlearn.losses.bases import bce_loss
 from hierlearn.losses.bce import BCELoss
 
 if TYPE_CHECKING:
@@ -19,36 +20,42 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
-    from hierlearn.links import Link
-    from hierlearn.losses.loss import Reduction
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.links import HeadOutput
+
+
+def level_weighted_loss(
+    log_p: Tensor, log_not_p: Tensor, targets: Tensor, class_weights: Tensor
+) -> Tensor:
+    """Return (N, C) bce times the (C,) weight of each class."""
+    losses = bce_loss(log_p, log_not_p, targets)
+    return losses * class_weights.to(losses.dtype)
 
 
 class LevelWeightedLoss(BCELoss):
-    """Cross entropy times the weight of the class's level.
+    """Binary cross entropy times the weight of the class's level.
 
     Args:
-        hierarchy: the taxonomy.
-        weights: a weight a level, top level first; by default decay ** (level - 1).
+        label_space: what can be predicted, or a Hierarchy.
+        weights: one weight per level, top level first; by default decay ** (level - 1).
         decay: how much less each deeper level counts, where no weights are given.
-        link: a name of LINKS or a Link.
-        reduction: "mean" over known entries, "sum" or "none".
-        validate: check the values of targets at every call.
+        options: ``link``, ``log_base``, ``reduction`` and ``validate``.
     """
 
+    function: ClassVar[Any] = staticmethod(level_weighted_loss)
+    uses_hierarchy = True
     class_weights: Tensor
 
     def __init__(
         self,
-        hierarchy: Hierarchy,
+        label_space: LabelSpace | Hierarchy,
         *,
         weights: Sequence[float] | None = None,
         decay: float = 0.5,
-        link: str | Link = "sigmoid",
-        reduction: Reduction = "mean",
-        validate: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(hierarchy, link=link, reduction=reduction, validate=validate)
+        super().__init__(label_space, **options)
+        hierarchy = self.hierarchy
         if weights is None:
             weights = [decay**level for level in range(hierarchy.depth)]
         if len(weights) != hierarchy.depth:
@@ -59,7 +66,7 @@ class LevelWeightedLoss(BCELoss):
         by_class = by_level[torch.tensor(hierarchy.levels) - 1]
         self.register_buffer("class_weights", by_class, persistent=False)
 
-    def losses(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
+    def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return the weighted bce."""
-        losses = super().losses(logits, targets, mask)
+        losses = super().losses(output, targets, mask)
         return losses * self.class_weights.to(losses.dtype)

@@ -1,92 +1,206 @@
-"""Loss: what every loss has in common. Checks, masks and the one place of reduction."""
+"""Loss: what every loss has in common. Reading the output, checks, and the one reduction.
+
+    loss(output, targets, mask=None, weight=None)
+
+``output`` is what a head gives, or plain logits, which the loss's own link turns into it. With a
+leading axis, (M, N, C), every tensor holds the members of an ensemble and so does the result:
+a reduced loss is then (M,) instead of a scalar.
+
+    mean of a loss of entries   sum over known entries of weight * l / sum of their weights
+    mean of a loss of rows      sum over labeled rows of weight * l / sum of their weights
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.links.link import as_float
+from hierlearn.hierarchy import Hierarchy, LabelSpace
+from hierlearn.links import HeadOutput, Link, make_link
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hierlearn.hierarchy import Hierarchy
-    from hierlearn.links import Link
+    from collections.abc import Mapping
 
 Reduction = Literal["mean", "sum", "none"]
+SMALLEST = 1e-12  # of the summed weights that a mean divides by
 
 
 class Loss(nn.Module, ABC):
-    """Base of the losses: ``forward(logits, targets, mask=None)``.
+    """Base of the losses.
 
     Args:
-        hierarchy: the taxonomy; it comes first everywhere.
+        label_space: what can be predicted, or a Hierarchy; it comes first everywhere.
+        link: how plain logits are read: a name of LINKS or a Link; by default the loss's own.
         reduction: "mean" over the known entries (or labeled rows), "sum" or "none".
         validate: check the values of targets at every call; off in the hot path, as it makes the
             host wait for the device.
+
+    Attributes:
+        default_link: the link of plain logits where none is given.
+        reading_link: the link by which a network trained with this loss is read when predicting;
+            None for the link that it was trained with.
+        uses_hierarchy: whether the loss looks at the hierarchy, so that a study can tell.
+        needs_tree: whether a DAG is refused.
+        search_space: values worth trying of the options that matter most.
+        function: the pure function on tensors that the loss is made of.
     """
 
-    link: Link  # how to read the logits that this loss trains
-    per_row = True  # whether the loss of a row depends on that row alone
+    default_link: ClassVar[str] = "sigmoid"
+    reading_link: ClassVar[str | None] = None
+    uses_hierarchy: ClassVar[bool] = True
+    needs_tree: ClassVar[bool] = False
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    function: ClassVar[Any] = None
+    link: Link
 
     def __init__(
-        self, hierarchy: Hierarchy, *, reduction: Reduction = "mean", validate: bool = False
+        self,
+        label_space: LabelSpace | Hierarchy,
+        *,
+        link: str | Link | None = None,
+        reduction: Reduction = "mean",
+        validate: bool = False,
     ) -> None:
         super().__init__()
         if reduction not in get_args(Reduction):
             raise HierlearnError(unknown_name("reduction", str(reduction), get_args(Reduction)))
-        self.hierarchy = hierarchy
+        self.label_space = LabelSpace.of(label_space)
+        self.hierarchy = self.label_space.hierarchy
+        if self.needs_tree and not self.hierarchy.is_tree:
+            raise HierlearnError(
+                f"{type(self).__name__} needs a tree, but a class of this DAG has several parents; "
+                f"use bce, hcl, mcloss or leaf-ce"
+            )
+        self.link = make_link(self.label_space, self.default_link if link is None else link)
         self.reduction = reduction
         self.validate = validate
 
-    def forward(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
+    # ------------------------------------------------------------------ the loss
+
+    def forward(
+        self,
+        output: HeadOutput | Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        weight: Tensor | None = None,
+    ) -> Tensor:
         """Return the loss of a batch.
 
         Args:
-            logits: (N, C) raw scores in the hierarchy's order.
+            output: what a head gives, or (N, C) logits in the hierarchy's order.
             targets: (N, C) closed multi-hot, bool or numbers.
             mask: (N, C) bool, which targets are known; by default all.
+            weight: (N,) how much each row counts; by default 1.
+
+        Returns:
+            A scalar, or (M,) for the members of an ensemble; with reduction "none" a value per
+            entry or per row.
         """
-        logits = as_float(logits, len(self.hierarchy))
-        check_targets(logits, targets, mask)
+        read = self.read(output)
+        check_targets(read, targets, mask, weight)
         if self.validate:
             check_values(self.hierarchy, targets, mask)
-        return self.compute(logits, targets, mask)
+        return self.compute(read, targets, mask, weight)
+
+    def read(self, output: HeadOutput | Tensor) -> HeadOutput:
+        """Return what a head gave, or plain logits under the loss's own link."""
+        if not isinstance(output, HeadOutput):
+            return self.link.output(output)
+        if len(output.shape) not in (2, 3) or output.shape[-1] != len(self.hierarchy):
+            raise HierlearnError(
+                f"output {tuple(output.shape)} must be (N, {len(self.hierarchy)}), or "
+                f"(M, N, {len(self.hierarchy)}) of an ensemble"
+            )
+        return output
+
+    def compute(
+        self, output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+    ) -> Tensor:
+        """Do the work of ``forward`` on tensors that are known to fit."""
+        shape = output.shape[:-1]
+        flat = (targets, mask) if output.members is None else flat_rows(targets, mask)
+        values = self.losses(output.flat(), *flat)  # (rows, C) or (rows,)
+        return self.reduce(values.view(*shape, *values.shape[1:]), targets, mask, weight)
 
     @abstractmethod
-    def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
-        """Do the work of ``forward`` on tensors that are known to fit."""
+    def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the unreduced losses of N rows: (N, C), or (N,) for a loss of rows."""
 
-    def count(self, targets: Tensor, mask: Tensor | None) -> int | Tensor:
-        """Return what the mean of a batch divides by: the known entries, or the labeled rows."""
-        return targets.numel() if mask is None else mask.sum()
+    @abstractmethod
+    def counted(self, targets: Tensor, mask: Tensor | None) -> Tensor | None:
+        """Return which losses count in a mean, of the shape of the losses; None for all."""
 
-    def reduce(self, losses: Tensor, known: Tensor | None) -> Tensor:
-        """Reduce losses, 0 where unknown, to what was asked for."""
+    # ------------------------------------------------------------------ reduction
+
+    def reduce(
+        self, values: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+    ) -> Tensor:
+        """Mask, weigh and reduce losses: the one place where that happens.
+
+        Args:
+            values: (N, C) or (N,) losses; with a leading axis, those of M members.
+            targets: as the loss was given them.
+            mask: as the loss was given it.
+            weight: as the loss was given it.
+        """
+        if weight is not None:
+            values = values * spread_weight(weight, values)
+        counted = self.counted(targets, mask)
+        if counted is not None:
+            values = torch.where(counted, values, 0.0)
         if self.reduction == "none":
-            return losses
+            return values
+        first = targets.dim() - 2  # 1 where the first axis is that of the members
+        total = values.flatten(first).sum(dim=-1)
         if self.reduction == "sum":
-            return losses.sum()
-        count = losses.numel() if known is None else known.sum()
-        return losses.sum() / (max(count, 1) if isinstance(count, int) else count.clamp_min(1))
+            return total
+        return total / at_least(self.count(targets, mask, weight), weight)
 
-    @contextmanager
-    def unreduced(self) -> Iterator[None]:
-        """Let this loss and its parts give a value an entry, or a row, for a while."""
-        parts = [part for part in self.modules() if isinstance(part, Loss)]
-        before = [part.reduction for part in parts]
-        try:
-            for part in parts:
-                part.reduction = "none"
-            yield
-        finally:
-            for part, reduction in zip(parts, before, strict=True):
-                part.reduction = reduction
+    def count(
+        self, targets: Tensor, mask: Tensor | None = None, weight: Tensor | None = None
+    ) -> int | Tensor:
+        """Return what the mean of a batch divides by: the summed weight of what counts."""
+        counted = self.counted(targets, mask)
+        first = targets.dim() - 2
+        if counted is None and weight is None:
+            return self.size(targets)
+        if weight is None:
+            assert counted is not None
+            return counted.flatten(first).sum(dim=-1)
+        if counted is None:
+            return weight.sum(dim=-1) * (self.size(targets) / max(weight.shape[-1], 1))
+        return (counted * spread_weight(weight, counted)).flatten(first).sum(dim=-1)
+
+    def size(self, targets: Tensor) -> int:
+        """Return how many losses a batch of one member has."""
+        return targets.shape[-2] * targets.shape[-1]
+
+    # ------------------------------------------------------------------ state, by default none
+
+    def set_members(self, count: int) -> None:
+        """Make room for the state of ``count`` members of an ensemble."""
+
+    def set_progress(self, progress: float) -> None:
+        """Report how far the training is, from 0 to 1."""
+
+    def end_epoch(self) -> None:
+        """Close an epoch."""
+
+    @property
+    def selection(self) -> Tensor | None:
+        """The classes that the last call selected, (C,) or (M, C) bool; None without selection."""
+        return None
+
+    def epoch_state(self) -> dict[str, Tensor]:
+        """Return what a checkpoint in the middle of an epoch must keep beside ``state_dict``."""
+        return {}
+
+    def load_epoch_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what ``epoch_state`` returned."""
 
     def extra_repr(self) -> str:
         """Name the hierarchy and the reduction when the module is printed."""
@@ -94,53 +208,37 @@ class Loss(nn.Module, ABC):
 
 
 class ElementwiseLoss(Loss):
-    """A loss of every entry alone: subclasses give (N, C) and the rest happens here."""
+    """A loss of every entry: subclasses give (N, C) and the rest happens here."""
 
-    @abstractmethod
-    def losses(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the (N, C) losses; unknown entries are ignored."""
-
-    def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
-        """Mask and reduce the elementwise losses."""
-        losses = self.losses(logits, targets, mask)
-        if mask is not None:
-            losses = torch.where(mask, losses, torch.zeros_like(losses))
-        return self.reduce(losses, mask)
+    def counted(self, targets: Tensor, mask: Tensor | None) -> Tensor | None:
+        """Every known entry counts."""
+        del targets
+        return mask
 
 
 class RowLoss(Loss):
-    """A loss of every row; the mean is over the rows with a label.
+    """A loss of every row: subclasses give (N,); the mean is over the rows with a label."""
 
-    Args:
-        hierarchy: the taxonomy; a tree, unless the subclass takes DAGs.
-        reduction: "mean" over labeled rows, "sum" or "none".
-        validate: check the values of targets at every call.
-    """
-
-    needs_tree = True
     child_ids: Tensor
     parent_ids: Tensor
 
-    def __init__(
-        self, hierarchy: Hierarchy, *, reduction: Reduction = "mean", validate: bool = False
-    ) -> None:
-        super().__init__(hierarchy, reduction=reduction, validate=validate)
-        if self.needs_tree and not hierarchy.is_tree:
-            raise HierlearnError(
-                f"{type(self).__name__} needs a tree, but a class of this DAG has several parents; "
-                f"use bce, hcl, mcloss or leaf-ce"
-            )
-        structure = hierarchy.structure
+    def __init__(self, label_space: LabelSpace | Hierarchy, **options: Any) -> None:
+        super().__init__(label_space, **options)
+        structure = self.hierarchy.structure
         for name, numbers in (
             ("child_ids", structure.edge_children),
             ("parent_ids", structure.parent_ids),
         ):
             self.register_buffer(name, torch.tensor(numbers), persistent=False)
 
-    def count(self, targets: Tensor, mask: Tensor | None) -> int | Tensor:
-        """Return the number of rows with a label."""
+    def counted(self, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Every row with a known label counts."""
         positive = targets > 0 if mask is None else (targets > 0) & mask
-        return positive.any(dim=1).sum()
+        return positive.any(dim=-1)
+
+    def size(self, targets: Tensor) -> int:
+        """Return the number of rows."""
+        return targets.shape[-2]
 
     def sum_of_children(self, values: Tensor) -> Tensor:
         """Return (N, C) the sum over the children of each class."""
@@ -148,23 +246,47 @@ class RowLoss(Loss):
         return torch.zeros_like(values).index_add(1, self.parent_ids, below)
 
 
-def check_targets(logits: Tensor, targets: Tensor, mask: Tensor | None) -> None:
+def flat_rows(targets: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Return the rows of all members one after another."""
+    return targets.flatten(0, 1), None if mask is None else mask.flatten(0, 1)
+
+
+def spread_weight(weight: Tensor, values: Tensor) -> Tensor:
+    """Return weights of rows so that they broadcast over losses of rows, or of entries."""
+    return weight if weight.dim() == values.dim() else weight[..., None]
+
+
+def at_least(count: int | Tensor, weight: Tensor | None = None) -> int | Tensor:
+    """Return what to divide by: at least 1, or where rows are weighted just not 0."""
+    if isinstance(count, int):
+        return max(count, 1)
+    return count.clamp_min(1 if weight is None else SMALLEST)
+
+
+def check_targets(
+    output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+) -> None:
     """Refuse shapes that do not match."""
-    if targets.shape != logits.shape:
-        raise HierlearnError(
-            f"targets {tuple(targets.shape)} must match logits {tuple(logits.shape)}"
-        )
+    what = "logits" if output.logits is not None else "log-probabilities"
+    shape = tuple(output.shape)
+    if targets.shape != output.shape:
+        raise HierlearnError(f"targets {tuple(targets.shape)} must match {what} {shape}")
     if mask is not None:
-        if mask.shape != logits.shape:
-            raise HierlearnError(
-                f"mask {tuple(mask.shape)} must match logits {tuple(logits.shape)}"
-            )
+        if mask.shape != output.shape:
+            raise HierlearnError(f"mask {tuple(mask.shape)} must match {what} {shape}")
         if mask.dtype != torch.bool:
             raise HierlearnError(f"mask must be bool, not {mask.dtype}")
+    if weight is not None and weight.shape != output.shape[:-1]:
+        raise HierlearnError(
+            f"weight {tuple(weight.shape)} must be {shape[:-1]}, one number per row of the "
+            f"{what} {shape}"
+        )
 
 
 def check_values(hierarchy: Hierarchy, targets: Tensor, mask: Tensor | None) -> None:
     """Refuse targets outside [0, 1], and known targets that exceed a known parent's."""
+    if targets.dim() == 3:
+        targets, mask = flat_rows(targets, mask)
     values = targets.to(torch.float32)
     known = torch.ones_like(values, dtype=torch.bool) if mask is None else mask
     outside = known & ~((values >= 0) & (values <= 1))

@@ -6,47 +6,73 @@ with h = sigmoid(x) and D_A the class A and its descendants. A positive class ta
 positive descendant, so that no wrong one teaches it; a negative class takes its worst descendant.
 The sigmoid grows, so both maxima are of logits, climbing the hierarchy level by level: memory
 O(N * (C + E)), where the N x C x C tensor of the published code is quadratic in C. Score the
-network with the max link; without it its outputs mean little.
+network with the max link; without it its outputs mean little. A head without logits gives h itself:
+the logarithms of h and 1 - h are monotone in it, so the same maxima are taken of them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch.nn.functional import softplus
 
-from hierlearn.links import MaxLink
-from hierlearn.losses.loss import ElementwiseLoss, Reduction
+from hierlearn.losses.loss import ElementwiseLoss
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.hierarchy import Hierarchy
+    from hierlearn.links import HeadOutput
+
+
+def mcloss(
+    logits: Tensor, targets: Tensor, hierarchy: Hierarchy, mask: Tensor | None = None
+) -> Tensor:
+    """Return (N, C) the max constraint loss of every class.
+
+    Args:
+        logits: (N, C), read by a sigmoid.
+        targets: (N, C) of 0 and 1, closed under ancestors.
+        hierarchy: the taxonomy, tree or DAG.
+        mask: (N, C) bool, which entries are known; unknown ones are left out of the maxima.
+    """
+    positive = targets > 0.5
+    known = logits if mask is None else logits.masked_fill(~mask, -torch.inf)
+    best_positive = hierarchy.max_up(known.masked_fill(~positive, -torch.inf))
+    best = hierarchy.max_up(known)
+    # Minus infinity, where nothing is known below, must not meet the gradient of softplus.
+    margin = torch.where(positive, -best_positive, best)
+    usable = torch.isfinite(margin)
+    return torch.where(usable, softplus(torch.where(usable, margin, 0.0)), 0.0)
+
+
+def mcloss_of_pair(
+    output: HeadOutput, targets: Tensor, hierarchy: Hierarchy, mask: Tensor | None = None
+) -> Tensor:
+    """Return the same of a head without logits, from log h and log(1 - h)."""
+    positive = targets > 0.5
+    hidden = torch.zeros_like(positive) if mask is None else ~mask
+    log_h = output.log_p.masked_fill(~positive | hidden, -torch.inf)
+    log_rest = (-output.log_not_p).masked_fill(hidden, -torch.inf)
+    margin = torch.where(positive, -hierarchy.max_up(log_h), hierarchy.max_up(log_rest))
+    usable = torch.isfinite(margin)
+    return torch.where(usable, margin, 0.0)
 
 
 class MCLoss(ElementwiseLoss):
     """Max constraint loss; targets are 0 or 1 and closed under ancestors.
 
     Args:
-        hierarchy: the taxonomy, tree or DAG.
-        reduction: "mean" over known entries, "sum" or "none".
-        validate: check the values of targets at every call.
+        label_space: what can be predicted, or a Hierarchy; tree or DAG.
+        options: ``link``, ``reduction`` and ``validate``; see Loss.
     """
 
-    def __init__(
-        self, hierarchy: Hierarchy, *, reduction: Reduction = "mean", validate: bool = False
-    ) -> None:
-        super().__init__(hierarchy, reduction=reduction, validate=validate)
-        self.link = MaxLink(hierarchy)
+    function: ClassVar[Any] = staticmethod(mcloss)
+    reading_link = "max"
 
-    def losses(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the loss of every class; unknown entries are left out of the maxima."""
-        positive = targets > 0.5
-        known = logits if mask is None else logits.masked_fill(~mask, -torch.inf)
-        best_positive = self.hierarchy.max_up(known.masked_fill(~positive, -torch.inf))
-        best = self.hierarchy.max_up(known)
-        # Minus infinity, where nothing is known below, must not meet the gradient of softplus.
-        margin = torch.where(positive, -best_positive, best)
-        usable = torch.isfinite(margin)
-        return torch.where(usable, softplus(torch.where(usable, margin, 0.0)), 0.0)
+    def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the loss of every class."""
+        if output.logits is None:
+            return mcloss_of_pair(output, targets, self.hierarchy, mask)
+        return mcloss(output.float_logits, targets, self.hierarchy, mask)

@@ -1,4 +1,4 @@
-"""MixedLoss: a weighted sum of losses on the same logits.
+"""MixedLoss: a weighted sum of losses of the same output.
 
     l = sum over parts k of w_k l_k
 
@@ -8,72 +8,125 @@ teaches what the maximum over descendants will show. Read such logits through th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.losses.composed import make_link
-from hierlearn.losses.loss import Loss, Reduction, RowLoss
+from hierlearn.losses.loss import ElementwiseLoss, Loss, RowLoss
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from torch import Tensor
-
-    from hierlearn.hierarchy import Hierarchy
-    from hierlearn.links import Link
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.links import HeadOutput
 
 
-class MixedLoss(Loss):
+def mixed_loss(values: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """Return sum over k of w_k l_k."""
+    total = weights[0] * values[0]
+    for value, weight in zip(values[1:], weights[1:], strict=True):
+        total = total + weight * value
+    return total
+
+
+class Parts(nn.Module):
+    """What losses that are made of other losses have in common: the state of their parts."""
+
+    parts: nn.ModuleList
+
+    @property
+    def losses_of_parts(self) -> list[Loss]:
+        """The parts, as losses."""
+        return list(self.parts)  # type: ignore[arg-type]
+
+    def set_members(self, count: int) -> None:
+        """Make room for the state of ``count`` members in every part."""
+        for part in self.losses_of_parts:
+            part.set_members(count)
+
+    def set_progress(self, progress: float) -> None:
+        """Report the progress to every part."""
+        for part in self.losses_of_parts:
+            part.set_progress(progress)
+
+    def end_epoch(self) -> None:
+        """Close the epoch of every part."""
+        for part in self.losses_of_parts:
+            part.end_epoch()
+
+    @property
+    def selection(self) -> Tensor | None:
+        """What the first part that selects classes has selected."""
+        found = (part.selection for part in self.losses_of_parts)
+        return next((one for one in found if one is not None), None)
+
+    def epoch_state(self) -> dict[str, Tensor]:
+        """Return the state of every part, by number and name."""
+        return {
+            f"{number}.{name}": value
+            for number, part in enumerate(self.losses_of_parts)
+            for name, value in part.epoch_state().items()
+        }
+
+    def load_epoch_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restore the state of every part."""
+        for number, part in enumerate(self.losses_of_parts):
+            begin = f"{number}."
+            part.load_epoch_state(
+                {k.removeprefix(begin): v for k, v in state.items() if k.startswith(begin)}
+            )
+
+
+class MixedLoss(Parts, ElementwiseLoss):
     """A weighted sum of losses of every entry; "none" gives (N, C).
 
     Args:
-        hierarchy: the taxonomy.
+        label_space: what can be predicted, or a Hierarchy.
         parts: name of LOSSES -> weight; losses of whole rows (softmax losses) do not mix in.
-        link: how to read the logits: a name of LINKS or a Link.
-        reduction: "mean" over known entries, "sum" or "none".
-        validate: check the values of targets at every call.
+        options: ``link``, ``reduction`` and ``validate``; see Loss.
     """
+
+    function: ClassVar[Any] = staticmethod(mixed_loss)
+    reading_link = "max"
 
     def __init__(
         self,
-        hierarchy: Hierarchy,
+        label_space: LabelSpace | Hierarchy,
         *,
         parts: Mapping[str, float] | None = None,
-        link: str | Link = "max",
-        reduction: Reduction = "mean",
-        validate: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(hierarchy, reduction=reduction, validate=validate)
+        super().__init__(label_space, **options)
         from hierlearn.losses import LOSSES
 
         self.weights = dict(parts or {"bce": 0.5, "mcloss": 0.5})
-        self.link = make_link(hierarchy, link)
-        made = []
+        made: list[Loss] = []
         for name, weight in self.weights.items():
             if name not in LOSSES or name == "mixed":
                 known = [other for other in LOSSES if other != "mixed"]
                 raise HierlearnError(unknown_name("part of a mixed loss", name, known))
             if not weight > 0:
                 raise HierlearnError(f"the weight of {name!r} must be above 0, not {weight}")
-            part = LOSSES[name](hierarchy, reduction=reduction)
+            part = LOSSES[name](self.label_space, reduction=self.reduction)
             if isinstance(part, RowLoss):
                 raise HierlearnError(
                     f"{name!r} is a loss of whole rows and does not mix with losses of entries"
                 )
             made.append(part)
         self.parts = nn.ModuleList(made)
-        self.per_row = all(part.per_row for part in made)
 
-    def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
+    def compute(
+        self, output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+    ) -> Tensor:
         """Return the weighted sum of the parts."""
-        total: Tensor | None = None
-        for part, weight in zip(self.parts, self.weights.values(), strict=True):
-            value = weight * part.compute(logits, targets, mask)  # type: ignore[operator]
-            total = value if total is None else total + value
-        assert total is not None
-        return total
+        values = [part.compute(output, targets, mask, weight) for part in self.losses_of_parts]
+        return mixed_loss(values, list(self.weights.values()))
+
+    def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the weighted sum of the parts' losses of every entry."""
+        values = [part.losses(output, targets, mask) for part in self.losses_of_parts]
+        return mixed_loss(values, list(self.weights.values()))
 
     def extra_repr(self) -> str:
         """Name the parts when the module is printed."""

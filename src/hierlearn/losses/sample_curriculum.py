@@ -8,7 +8,7 @@ exchanged and without the constraint. Rows that are too hard for now are left ou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -18,51 +18,60 @@ from hierlearn.losses.bce import BCELoss
 from hierlearn.losses.hcl.curriculum import select_classes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
-    from hierlearn.links import Link
-    from hierlearn.losses.loss import Reduction
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.links import HeadOutput
+
+
+@torch.no_grad()
+def select_rows(losses: Tensor, errors: Tensor, floor: float = 0.0) -> Tensor:
+    """Return (N,) what each row weighs: 1 where it is selected, else the floor.
+
+    Args:
+        losses: (N, C) or (M, N, C), 0 where an entry is unknown.
+        errors: the 0-1 errors, of the same shape.
+        floor: what an unselected row keeps.
+    """
+    limit = losses.shape[-2] + errors.sum(dim=(-2, -1))
+    chosen = select_classes(losses.sum(dim=-1), limit)
+    return chosen.to(losses.dtype) * (1 - floor) + floor
 
 
 class SampleCurriculumLoss(BCELoss):
-    """Cross entropy over the rows of a batch that the curriculum selects.
+    """Binary cross entropy over the rows of a batch that the curriculum selects.
 
-    Under torch.distributed every process selects among its own rows.
+    Under torch.distributed every process selects among its own rows. The weight of a row scales
+    its loss; it does not make it several rows in the selection.
 
     Args:
-        hierarchy: the taxonomy.
+        label_space: what can be predicted, or a Hierarchy.
         floor: what an unselected row keeps, in [0, 1).
-        link: a name of LINKS or a Link.
-        reduction: "mean" over known entries, "sum" or "none".
-        validate: check the values of targets at every call.
+        options: ``link``, ``log_base``, ``reduction`` and ``validate``.
     """
 
-    per_row = False
+    function: ClassVar[Any] = staticmethod(select_rows)
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"floor": (0.0, 0.1, 0.3)}
 
     def __init__(
-        self,
-        hierarchy: Hierarchy,
-        *,
-        floor: float = 0.0,
-        link: str | Link = "sigmoid",
-        reduction: Reduction = "mean",
-        validate: bool = False,
+        self, label_space: LabelSpace | Hierarchy, *, floor: float = 0.0, **options: Any
     ) -> None:
-        super().__init__(hierarchy, link=link, reduction=reduction, validate=validate)
+        super().__init__(label_space, **options)
         if not 0 <= floor < 1:
             raise HierlearnError(f"floor must lie in [0, 1), not {floor}; 1 would select every row")
         self.floor = floor
 
-    def losses(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
-        """Return bce times the weight of its row."""
-        losses = super().losses(logits, targets, mask)
+    def compute(
+        self, output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+    ) -> Tensor:
+        """Select rows for each member, then reduce."""
+        losses = self.losses(output, targets, mask)  # elementwise: members need no flattening
         with torch.no_grad():
-            log_p, log_not_p = self.link(logits)
-            errors = zero_one(log_p, log_not_p, targets)
+            errors = zero_one(output.log_p, output.log_not_p, targets)
+            known = losses
             if mask is not None:
-                errors = torch.where(mask, errors, 0.0)
-            known = losses if mask is None else torch.where(mask, losses, 0.0)
-            chosen = select_classes(known.sum(dim=1), len(losses) + errors.sum())
-            weights = chosen.to(losses.dtype).mul_(1 - self.floor).add_(self.floor)
-        return losses * weights[:, None]
+                known, errors = (torch.where(mask, one, 0.0) for one in (losses, errors))
+            chosen = select_rows(known, errors, self.floor)
+        return self.reduce(losses * chosen[..., None], targets, mask, weight)

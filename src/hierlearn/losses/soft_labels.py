@@ -1,4 +1,4 @@
-"""Soft labels of Bertinetto et al. (2020): near classes are right to a degree (SoftLabelsLoss row).
+"""Soft labels of Bertinetto et al. (2020): near classes are right to a degree (the SoftLabels row).
 
     q(A | C) = exp(-beta d(A, C)) / sum over B of exp(-beta d(B, C)),    A, B terminal classes
     l(i)     = - sum over A of q(A | C) log p(A),                        p = softmax over them
@@ -19,79 +19,105 @@ which costs O(N * C) and no C x C table.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
+from torch import Tensor
 
 from hierlearn.errors import HierlearnError
-from hierlearn.losses.leaf_ce import SoftmaxRowLoss
+from hierlearn.losses.softmax_rows import SoftmaxRowLoss
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
-    from torch import Tensor
-
-    from hierlearn.hierarchy import Hierarchy
-    from hierlearn.hierarchy.nodes import Label
-    from hierlearn.losses.loss import Reduction
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
 
 
-class SoftLabelsLoss(SoftmaxRowLoss):
-    """Cross entropy with labels that are soft along the tree.
+class SoftWeights(NamedTuple):
+    """The weights of a label space for one beta, (C,) each.
 
-    Args:
-        hierarchy: the taxonomy, a tree.
-        beta: how hard the labels are.
-        terminals: inner classes that occur as a most specific label; the leaves always count.
-        reduction: "mean" over labeled rows, "sum" or "none".
-        validate: check the values of targets at every call.
+    Attributes:
+        rise: w(a) - w(parent(a)), by how much the weight rises from the parent to a.
+        itself: 1 - w(a) of a terminal class, which weighs 1 in its own label; 0 for the others.
+        total: the sum of the weights of all terminal classes, for each label.
+        below: how many terminal classes lie at or below each class.
+        root: w(root), as a tensor of one number.
     """
 
     rise: Tensor
     itself: Tensor
     total: Tensor
     below: Tensor
+    root: Tensor
+
+
+def soft_weights(label_space: LabelSpace, beta: float) -> SoftWeights:
+    """Return the weights exp(-beta d) along the hierarchy, in float64."""
+    hierarchy = label_space.hierarchy
+    root = torch.tensor(-beta, dtype=torch.float64).exp()
+    distances = torch.tensor(hierarchy.heights, dtype=torch.float64) / hierarchy.root_height
+    near = (-beta * distances).exp()  # w(a)
+    rise = near - root
+    child = torch.tensor(hierarchy.structure.edge_children)
+    parent = torch.tensor(hierarchy.structure.parent_ids)
+    rise[child] = near[child] - near[parent]
+    flags = torch.from_numpy(label_space.is_terminal.copy()).to(torch.float64)
+    below = hierarchy.sum_up(flags[None])[0]
+    itself = (1 - near) * flags
+    total = hierarchy.sum_down((below * rise)[None])[0] + root * flags.sum() + itself
+    return SoftWeights(rise, itself, total, below, root)
+
+
+def soft_labels_loss(
+    log_masses: Tensor,
+    labels: Tensor,
+    hierarchy: Hierarchy,
+    is_terminal: Tensor,
+    weights: SoftWeights,
+) -> Tensor:
+    """Return (N,) the cross entropy with the soft labels; trees.
+
+    Args:
+        log_masses: (N, C) the log mass of each terminal class, LOG_ZERO for the others.
+        labels: (N, C) the weight of each terminal label; a row sums to 1 or 0.
+        hierarchy: the taxonomy, a tree.
+        is_terminal: (C,) bool.
+        weights: what ``soft_weights`` returns.
+    """
+    rise, itself, total, below, root = (one.to(log_masses.dtype) for one in weights)
+    logs = torch.where(is_terminal, log_masses, 0.0)
+    weighted = hierarchy.sum_down(hierarchy.sum_up(logs) * rise)
+    weighted = weighted + root * logs.sum(dim=1, keepdim=True) + itself * logs
+    scores = weighted / total  # (N, C) sum over A of q(A | C) log p(A)
+    within = hierarchy.sum_up(torch.where(is_terminal, scores, 0.0)) / below
+    return -(labels * torch.where(is_terminal, scores, within)).sum(dim=1)
+
+
+class SoftLabelsLoss(SoftmaxRowLoss):
+    """Cross entropy with labels that are soft along the tree.
+
+    Args:
+        label_space: what can be predicted, or a Hierarchy; a tree.
+        beta: how hard the labels are.
+        options: ``link``, ``reduction`` and ``validate``; see Loss.
+    """
+
+    function: ClassVar[Any] = staticmethod(soft_labels_loss)
+    needs_tree = True
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"beta": (5.0, 10.0, 20.0)}
 
     def __init__(
-        self,
-        hierarchy: Hierarchy,
-        *,
-        beta: float = 20.0,
-        terminals: Iterable[Label] | None = None,
-        reduction: Reduction = "mean",
-        validate: bool = False,
+        self, label_space: LabelSpace | Hierarchy, *, beta: float = 20.0, **options: Any
     ) -> None:
-        super().__init__(hierarchy, terminals=terminals, reduction=reduction, validate=validate)
+        super().__init__(label_space, **options)
         if beta < 0:
             raise HierlearnError(f"beta must not be negative, but is {beta}")
         self.beta = beta
-        self.root_weight = float(torch.tensor(-beta, dtype=torch.float64).exp())
-        distances = torch.tensor(hierarchy.heights, dtype=torch.float64) / hierarchy.root_height
-        near = (-beta * distances).exp()  # w(a)
-        # w(a) - w(parent(a)): by how much the weight rises from the parent to a.
-        rise = near - self.root_weight
-        rise[self.child_ids] = near[self.child_ids] - near[self.parent_ids]
-        flags = self.is_terminal.to(torch.float64)
-        below = hierarchy.sum_up(flags[None])[0]
-        itself = (1 - near) * flags  # a terminal class weighs 1 in its own label, not w
-        total = hierarchy.sum_down((below * rise)[None])[0] + self.root_weight * flags.sum()
-        for name, values in (
-            ("rise", rise),
-            ("itself", itself),
-            ("total", total + itself),
-            ("below", below),
-        ):
+        for name, values in soft_weights(self.label_space, beta)._asdict().items():
             self.register_buffer(name, values, persistent=False)
 
-    def row_losses(self, logits: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:  # noqa: ARG002
+    def row_losses(self, log_masses: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:
         """Return the cross entropy with the soft labels."""
-        rise, itself, total, below = (
-            buffer.to(logits.dtype) for buffer in (self.rise, self.itself, self.total, self.below)
-        )
-        logs = torch.where(self.is_terminal, self.link.log_masses(logits), 0.0)
-        summed = self.hierarchy.sum_up(logs)
-        weighted = self.hierarchy.sum_down(summed * rise)
-        weighted = weighted + self.root_weight * logs.sum(dim=1, keepdim=True) + itself * logs
-        scores = weighted / total  # (N, C) sum over A of q(A | C) log p(A)
-        within = self.hierarchy.sum_up(torch.where(self.is_terminal, scores, 0.0)) / below
-        return -(labels * torch.where(self.is_terminal, scores, within)).sum(dim=1)
+        del mask
+        weights = SoftWeights(*(self.get_buffer(name) for name in SoftWeights._fields))
+        return soft_labels_loss(log_masses, labels, self.hierarchy, self.is_terminal, weights)

@@ -1,16 +1,40 @@
-"""Stage 7: networks that turn inputs into (N, C) logits."""
+"""Stage 7: networks, encoders with heads, from inputs to node log-probabilities.
+
+``NETWORKS`` maps a name to a factory ``(label_space, inputs, **options) -> nn.Module``. A network
+returns a ``HeadOutput``, several of them by name, or plain (N, C) logits.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hierlearn.networks.mlp import MLP, Linear
+from hierlearn.networks.heads import Head, LinearHead
+from hierlearn.networks.inputs import InputSpec
+from hierlearn.networks.linear import linear
+from hierlearn.networks.mlp import MLPEncoder, mlp
+from hierlearn.networks.network import Network, read_output
 from hierlearn.networks.sparse import SparseRows
-from hierlearn.networks.token_bag import TokenBag
+from hierlearn.networks.token_bag import TokenBagEncoder, token_bag
 
 if TYPE_CHECKING:
-    from hierlearn.networks.network import Network
+    from collections.abc import Callable
 
-NETWORKS: dict[str, type[Network]] = {"mlp": MLP, "token-bag": TokenBag, "linear": Linear}
+    from torch import nn
 
-__all__ = ["MLP", "NETWORKS", "Linear", "SparseRows", "TokenBag"]
+NETWORKS: dict[str, Callable[..., nn.Module]] = {
+    "mlp": mlp,
+    "token-bag": token_bag,
+    "linear": linear,
+}
+
+__all__ = [
+    "NETWORKS",
+    "Head",
+    "InputSpec",
+    "LinearHead",
+    "MLPEncoder",
+    "Network",
+    "SparseRows",
+    "TokenBagEncoder",
+    "read_output",
+]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from scipy.sparse import csr_array
 
-    from hierlearn.networks.network import Dense
+    from hierlearn.networks.layers import Dense
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,13 @@ class SparseRows:
         places = torch.arange(len(shift), device=flat.device) + shift
         members = len(rows) if rows.dim() == 2 else None
         return SparseRows(offsets, self.columns[places], self.values[places], self.width, members)
+
+    def member(self, number: int) -> SparseRows:
+        """Return the rows of one member."""
+        count = len(self) // (self.members or 1)
+        return self.take(
+            torch.arange(number * count, (number + 1) * count, device=self.offsets.device)
+        )
 
     def times(self, layer: Dense) -> Tensor:
         """Return the rows times the weights of a layer, plus its bias."""

@@ -1,56 +1,67 @@
-"""TokenBag: sparse text features through an embedding bag, then an MLP.
+"""TokenBag: sparse text features through an embedding bag, then hidden layers and a linear head.
 
 The first layer of an MLP on a bag of words, computed for the words that a text holds only.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import nn
 
-from hierlearn.networks.mlp import check_size
-from hierlearn.networks.network import Dense, Dropout, Network
+from hierlearn.networks.heads import LinearHead
+from hierlearn.networks.layers import Dense, Dropout, check_size
+from hierlearn.networks.network import Network
 from hierlearn.networks.sparse import SparseRows
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.links import Link
+    from hierlearn.networks.inputs import InputSpec
 
-class TokenBag(Network):
-    """An embedding a word, summed with its weight over the text; ReLU, dropout, hidden layers.
+
+class TokenBagEncoder(nn.Module):
+    """One embedding per word, summed with its weight over the text; ReLU, dropout, hidden layers.
 
     Args:
         inputs: D, the number of words.
-        outputs: C, the number of classes.
         width: units of the embedding and of every hidden layer.
         depth: hidden layers, the embedding included.
-        dropout: share of hidden units left out while training.
-        members: how many models are stacked.
+        dropout: fraction of hidden units left out while training.
     """
 
+    stackable: ClassVar[bool] = True
+
     def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        *,
-        width: int = 256,
-        depth: int = 1,
-        dropout: float = 0.25,
-        members: int | None = None,
+        self, inputs: int, *, width: int = 256, depth: int = 1, dropout: float = 0.25
     ) -> None:
-        super().__init__(inputs, outputs, members, width=width, depth=depth, dropout=dropout)
+        super().__init__()
         check_size(width=width, depth=depth)
         # Rows are of length 1, so a weight of size 1 keeps the sum of a text of that order.
-        self.words = Dense(inputs, width, members, bound=1.0)
+        self.words = Dense(inputs, width, bound=1.0)
         layers: list[nn.Module] = [nn.ReLU(), Dropout(dropout)]
         for _ in range(depth - 1):
-            layers += [Dense(width, width, members), nn.ReLU(), Dropout(dropout)]
+            layers += [Dense(width, width), nn.ReLU(), Dropout(dropout)]
         self.hidden = nn.Sequential(*layers)
-        self.head = Dense(width, outputs, members)
 
     def forward(self, x: Tensor | SparseRows) -> Tensor:
-        """Return the logits of sparse rows, or of the same rows made dense."""
+        """Return the features of sparse rows, or of the same rows made dense."""
         summed = x.times(self.words) if isinstance(x, SparseRows) else self.words(x)
-        logits: Tensor = self.head(self.hidden(summed))
-        return logits
+        features: Tensor = self.hidden(summed)
+        return features
+
+
+def token_bag(
+    label_space: LabelSpace | Hierarchy,
+    inputs: InputSpec,
+    *,
+    link: str | Link = "sigmoid",
+    width: int = 256,
+    depth: int = 1,
+    dropout: float = 0.25,
+) -> Network:
+    """Return an embedding bag and hidden layers, then a linear head; see TokenBagEncoder."""
+    encoder = TokenBagEncoder(inputs.width, width=width, depth=depth, dropout=dropout)
+    return Network(encoder, LinearHead(width, label_space, link))

@@ -1,7 +1,7 @@
-"""Stage 11: the trained pipeline: save, load, predict, evaluate, export."""
+"""Stage 11: the trained pipeline: train, save, load, predict, evaluate, export."""
 
 from hierlearn.pipeline.evaluate import evaluate
-from hierlearn.pipeline.pipeline import Pipeline
+from hierlearn.pipeline.pipeline import Pipeline, load
 from hierlearn.pipeline.train import train
 
-__all__ = ["Pipeline", "evaluate", "train"]
+__all__ = ["Pipeline", "evaluate", "load", "train"]

@@ -1,4 +1,4 @@
-"""Evaluate: the metrics of a model on some rows."""
+"""Evaluate: the metrics of a pipeline on some rows."""
 
 from __future__ import annotations
 
@@ -15,32 +15,30 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Pipeline, dataset: Dataset, metrics: Sequence[str] | None = None
+    pipeline: Pipeline, dataset: Dataset, metrics: Sequence[str] | None = None
 ) -> dict[str, float | list[float | None] | None]:
-    """Return the metrics of a model on the rows of a dataset.
+    """Return the metrics of a pipeline on the rows of a dataset.
 
     Args:
-        model: the model.
-        dataset: rows labeled by the model's hierarchy.
+        pipeline: a trained pipeline.
+        dataset: rows labeled by the pipeline's hierarchy.
         metrics: names of METRICS, refused where one is not defined for these rows; by default the
             usual ones, None where one is not defined.
     """
     from hierlearn.hierarchy.labels import Labels
 
-    check_hierarchy(model, dataset)
+    check_hierarchy(pipeline, dataset)
     if not len(dataset):
         raise HierlearnError("there are no rows to evaluate on")
-    targets = Labels(dataset.labels, model.hierarchy).targets()
-    return measure(
-        model.probabilities(dataset.inputs), targets, model.hierarchy, model.terminals, metrics
-    )
+    targets = Labels(dataset.labels, pipeline.hierarchy).targets()
+    return measure(pipeline.probabilities(dataset.inputs), targets, pipeline.label_space, metrics)
 
 
-def check_hierarchy(model: Pipeline, dataset: Dataset) -> None:
+def check_hierarchy(pipeline: Pipeline, dataset: Dataset) -> None:
     """Refuse rows that are labeled by another hierarchy than the model's."""
-    if dataset.hierarchy != model.hierarchy:
+    if dataset.hierarchy != pipeline.hierarchy:
         raise HierlearnError(
             f"the rows are labeled by another hierarchy ({dataset.hierarchy!r}, fingerprint "
-            f"{dataset.hierarchy.fingerprint[:12]}) than the model's ({model.hierarchy!r}, "
-            f"{model.hierarchy.fingerprint[:12]}); read them with the model's hierarchy.json"
+            f"{dataset.hierarchy.fingerprint[:12]}) than the model's ({pipeline.hierarchy!r}, "
+            f"{pipeline.hierarchy.fingerprint[:12]}); read them with the model's hierarchy.json"
         )

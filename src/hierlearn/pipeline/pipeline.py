@@ -1,20 +1,20 @@
 """Pipeline: preprocessing, network, link and decoder together, ready to predict, save and load.
 
-A model is a folder:
+A pipeline is saved as a folder:
 
     model.safetensors   the weights, and the arrays of the preprocessing
     hierarchy.json      the taxonomy
     config.json         what was trained and how; checksums of the other two
     README.md           a model card
 
-Nothing is ever unpickled. Where several models were trained, their probabilities are averaged.
+Nothing is ever unpickled. A network of code outside of hierlearn is made again only with consent
+(``trust=True``). Where the network is an ensemble, the members' probabilities are averaged.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,66 +25,111 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.decoding import make_decoder
-from hierlearn.errors import DataError, HierlearnError, unknown_name
-from hierlearn.features.preprocessing import Preprocessor, from_state
+from hierlearn.errors import DataError, HierlearnError
+from hierlearn.features import Preprocessor, from_state
 from hierlearn.files import atomic_write
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
-from hierlearn.hierarchy import Hierarchy
-from hierlearn.networks import NETWORKS
+from hierlearn.hierarchy import Hierarchy, LabelSpace
+from hierlearn.links import link_name, make_link
+from hierlearn.networks import read_output
+from hierlearn.networks.build import NetworkSpec, build_network, takes_option
 from hierlearn.pipeline.card import model_card
-from hierlearn.training.recipes import build_link, link_name
 from hierlearn.training.rows import as_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hierlearn.decoding import Decoder
-    from hierlearn.links import Link
+    from hierlearn.links import HeadOutput, Link
+    from hierlearn.training.prepare import Prepared
 
 FORMAT = "hierlearn.model"
-VERSION = 1
+VERSION = 2
 BATCH = 4096
 FILES = ("model.safetensors", "hierarchy.json", "config.json", "README.md")
-OURS = ("config.json", "checkpoints", "log.jsonl")  # by which a folder of a training is known
+OURS = ("config.json", "checkpoints", "log.jsonl")  # by which the folder of a training is known
+OWN_KEYS = (  # of config.json, beside what a training tells
+    *("format", "version", "fingerprint", "network", "link", "decoder", "terminals"),
+    *("preprocessing", "files"),
+)
 
 
 @dataclass
 class Pipeline:
-    """A trained model.
+    """A trained network with all that surrounds it.
 
     Attributes:
-        hierarchy: the taxonomy.
-        network: gives (N, C) logits, or (M, N, C) for several stacked models.
-        link: how to read the logits.
+        label_space: what can be predicted.
+        network: gives a HeadOutput, several by name, or (N, C) logits; with a leading axis for the
+            members of an ensemble.
+        link: how logits are read.
         preprocessor: what the inputs go through first; None for tensors as they are.
-        decoder: how a decision is made, by name, with its options.
-        terminals: the terminal classes of the training rows.
+        decoder: how a decision is made, by name.
+        decoder_options: the options of the decoder.
+        network_spec: how to make the network again; None where nobody can.
         config: everything else that was asked for and found, ready for JSON.
     """
 
-    hierarchy: Hierarchy
+    label_space: LabelSpace
     network: nn.Module
     link: Link
     preprocessor: Preprocessor[Any, Any] | None = None
     decoder: str = "leaf"
     decoder_options: dict[str, Any] = field(default_factory=dict)
-    terminals: tuple[int, ...] = ()
+    network_spec: NetworkSpec | None = None
     config: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_prepared(cls, prepared: Prepared) -> Pipeline:
+        """Return the pipeline of what was prepared, and perhaps trained."""
+        return cls(
+            label_space=prepared.label_space,
+            network=prepared.network,
+            link=prepared.link,
+            preprocessor=prepared.preprocessor,
+            decoder=prepared.decoder,
+            decoder_options=dict(prepared.plan.decoder_options),
+            network_spec=prepared.network_spec,
+        )
 
     # ------------------------------------------------------------------ predicting
 
     @property
+    def hierarchy(self) -> Hierarchy:
+        """The taxonomy."""
+        return self.label_space.hierarchy
+
+    @property
     def device(self) -> torch.device:
         """Where the network is."""
-        return next(self.network.parameters()).device
+        return next((one.device for one in self.network.parameters()), torch.device("cpu"))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The floating-point type of the weights."""
+        kinds = (one.dtype for one in self.network.parameters() if one.is_floating_point())
+        return next(kinds, torch.float32)
 
     def make_decoder(self, name: str | Decoder | None = None, **options: Any) -> Decoder:
-        """Return a decoder by name, by default the model's own; a decoder stays as it is."""
+        """Return a decoder by name, by default the pipeline's own; a decoder stays as it is."""
         if name is None:
             name, options = self.decoder, {**self.decoder_options, **options}
-        if name == "leaf" and self.terminals:
-            options.setdefault("terminals", self.terminals)
-        return make_decoder(self.hierarchy, name, **options)
+        return make_decoder(self.label_space, name, **options)
+
+    def predict(self, inputs: Any, decoder: str | Decoder | None = None, **options: Any) -> Any:
+        """Return the decision of every row as names: a path, or a list of paths for a set.
+
+        Args:
+            inputs: the raw rows.
+            decoder: a name of DECODERS or a Decoder, instead of the pipeline's own.
+            options: what a decoder given by name takes.
+        """
+        chosen = self.make_decoder(decoder, **options)
+        decided = chosen(self.probabilities(inputs))
+        if chosen.answers == "class":
+            names = (*self.hierarchy.names, "")  # the root has no name
+            return [names[number] for number in decided.tolist()]
+        return self.hierarchy.decode(decided)
 
     def probabilities(self, inputs: Any, *, batch: int = BATCH) -> Tensor:
         """Return (N, C) node probabilities of raw inputs, on the CPU."""
@@ -95,48 +140,46 @@ class Pipeline:
     def stream_probabilities(
         self, inputs: Any, *, batch: int = BATCH, log: bool = False
     ) -> Iterator[Tensor]:
-        """Give the probabilities of raw inputs a batch at a time; a row never sees another.
+        """Yield the probabilities of raw inputs one batch at a time; a row never sees another.
 
         Args:
             inputs: the rows.
             batch: how many at a time.
-            log: give their logarithms, which tell small probabilities apart.
+            log: yield their logarithms, which tell small probabilities apart.
         """
         self.network.eval()
         count = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
         for begin in range(0, count, batch):
-            part = inputs[begin : begin + batch]
-            logits = self.logits(part)
-            yield (self.read_log(logits) if log else self.read(logits)).cpu()
+            output = self.output(inputs[begin : begin + batch])
+            if log:
+                yield output.mean().log_p.cpu()
+            elif output.members is None:
+                yield output.probabilities.cpu()
+            else:
+                yield output.probabilities.mean(dim=0).cpu()
 
-    def logits(self, inputs: Any) -> Tensor:
-        """Return the logits of a batch of raw inputs."""
+    def output(self, inputs: Any) -> HeadOutput:
+        """Return the output of a batch of raw inputs, with the members of an ensemble apart."""
         if self.preprocessor is not None:
             inputs = self.preprocessor.transform(inputs)
-        rows = as_rows(inputs, self.device, next(self.network.parameters()).dtype)
-        wanted = getattr(self.network, "inputs", rows.shape[1])
-        if rows.shape[1] != wanted:
-            raise DataError(f"inputs have {rows.shape[1]} features but the model reads {wanted}")
-        found: Tensor = self.network(rows)
-        return found
+        rows = as_rows(inputs, self.device, self.dtype)
+        if self.network_spec is not None and rows.shape[1] != self.network_spec.inputs.width:
+            raise DataError(
+                f"inputs have {rows.shape[1]} features but the network reads "
+                f"{self.network_spec.inputs.width}"
+            )
+        return self.read(self.network(rows))
 
-    def read(self, logits: Tensor) -> Tensor:
-        """Return the probabilities of logits; those of several models averaged."""
-        if logits.dim() == 2:
-            return self.link.probabilities(logits)
-        return torch.stack([self.link.probabilities(one) for one in logits]).mean(dim=0)
-
-    def read_log(self, logits: Tensor) -> Tensor:
-        """Return the logarithms of what ``read`` returns, without taking them of it."""
-        if logits.dim() == 2:
-            return self.link.forward(logits)[0]
-        members = torch.stack([self.link.forward(one)[0] for one in logits])
-        return members.logsumexp(dim=0) - math.log(len(members))
+    def read(self, found: Any) -> HeadOutput:
+        """Return what the network gave as one output."""
+        spec = self.network_spec
+        rereads = spec is not None and takes_option(spec.name, "link")
+        return read_output(found, self.link, rereads=rereads)
 
     # ------------------------------------------------------------------ a folder
 
     def save(self, folder: Path | str, *, force: bool = False) -> Path:
-        """Write the model as a folder.
+        """Write the pipeline as a folder.
 
         Args:
             folder: where to; it must not exist, or be empty.
@@ -144,35 +187,35 @@ class Pipeline:
         """
         folder = Path(folder)
         check_free(folder, force, clear=False)
-        name = next((key for key, kind in NETWORKS.items() if type(self.network) is kind), None)
-        if name is None:
+        if self.network_spec is None:
             raise HierlearnError(
-                f"a {type(self.network).__name__} from elsewhere cannot be saved as a model "
-                f"folder; save its state_dict yourself, or use a network of NETWORKS"
+                f"a {type(self.network).__name__} that was handed in as a module cannot be saved "
+                f"as a model folder; name its factory, network='package.module:factory', or save "
+                f"its state_dict yourself"
             )
         tensors = {f"network/{k}": v for k, v in self.network.state_dict().items()}
         settings = None
         if self.preprocessor is not None:
             settings, arrays = self.preprocessor.state()
             tensors |= {f"preprocessing/{k}": torch.from_numpy(v) for k, v in arrays.items()}
-        check_plain({"decoder_options": self.decoder_options, **self.config})
+        network = self.network_spec.to_dict()
+        check_plain({"decoder_options": self.decoder_options, "network": network, **self.config})
+        config = {
+            "format": FORMAT,
+            "version": VERSION,
+            "fingerprint": self.hierarchy.fingerprint,
+            "network": network,
+            "link": link_name(self.link),
+            "decoder": {"name": self.decoder, "options": self.decoder_options},
+            "terminals": self.label_space.terminals.tolist(),
+            "preprocessing": settings,
+        }
         check_free(folder, force)  # an old model goes once this one is sure to be written
         folder.mkdir(parents=True, exist_ok=True)
         write_tensors(folder / FILES[0], tensors, {"format": FORMAT})
         with atomic_write(folder / FILES[1]) as file:
             file.write(self.hierarchy.to_json() + "\n")
-        config = {
-            "format": FORMAT,
-            "version": VERSION,
-            "fingerprint": self.hierarchy.fingerprint,
-            "network": {"name": name, "options": network_options(self.network)},
-            "link": link_name(self.link),
-            "decoder": {"name": self.decoder, "options": self.decoder_options},
-            "terminals": list(self.terminals),
-            "preprocessing": settings,
-            "files": {one: digest(folder / one) for one in FILES[:2]},
-            **self.config,
-        }
+        config |= {"files": {one: digest(folder / one) for one in FILES[:2]}, **self.config}
         with atomic_write(folder / FILES[2]) as file:
             file.write(json.dumps(config, indent=2, ensure_ascii=False) + "\n")
         with atomic_write(folder / FILES[3]) as file:
@@ -180,8 +223,17 @@ class Pipeline:
         return folder
 
     @classmethod
-    def load(cls, folder: Path | str, *, device: torch.device | str = "cpu") -> Pipeline:
-        """Read a model folder; missing, foreign, damaged or mixed-up files are named."""
+    def load(
+        cls, folder: Path | str, *, device: torch.device | str = "cpu", trust: bool = False
+    ) -> Pipeline:
+        """Read a model folder; missing, foreign, damaged or mixed-up files are named.
+
+        Args:
+            folder: the folder.
+            device: where to compute.
+            trust: whether a network factory outside of hierlearn that the folder names may be
+                imported and called.
+        """
         folder = Path(folder)
         config = read_config(folder)
         hierarchy = Hierarchy.read(folder / FILES[1])
@@ -190,31 +242,42 @@ class Pipeline:
                 f"{folder / FILES[1]} is not the hierarchy of this model: fingerprint "
                 f"{hierarchy.fingerprint[:12]}, the model has {config['fingerprint'][:12]}"
             )
+        label_space = LabelSpace(hierarchy, config["terminals"])
         tensors, _ = read_tensors(folder / FILES[0])
-        network = load_network(config["network"], tensors, folder)
+        spec = NetworkSpec.from_dict(config["network"])
+        if spec.is_foreign and not trust:
+            raise CheckpointError(
+                f"{folder} names the network {spec.name!r}, which is code outside of hierlearn; "
+                f"pass trust=True if you trust it to run"
+            )
+        network = build_network(spec, label_space)
+        network.load_state_dict(named(tensors, "network/"))
         preprocessor = None
         if config["preprocessing"] is not None:
-            arrays = {
-                name.partition("/")[2]: value.numpy()
-                for name, value in tensors.items()
-                if name.startswith("preprocessing/")
-            }
+            arrays = {k: v.numpy() for k, v in named(tensors, "preprocessing/").items()}
             preprocessor = from_state(config["preprocessing"], arrays)
-        link = build_link(config["link"], hierarchy, config["terminals"])
-        own = {
-            *("format", "version", "fingerprint", "network", "link", "decoder", "terminals"),
-            *("preprocessing", "files"),
-        }
         return cls(
-            hierarchy=hierarchy,
+            label_space=label_space,
             network=network.to(device).eval(),
-            link=link.to(device),
+            link=make_link(label_space, config["link"]).to(device),
             preprocessor=preprocessor,
             decoder=config["decoder"]["name"],
             decoder_options=config["decoder"]["options"],
-            terminals=tuple(config["terminals"]),
-            config={key: value for key, value in config.items() if key not in own},
+            network_spec=spec,
+            config={key: value for key, value in config.items() if key not in OWN_KEYS},
         )
+
+
+def load(
+    folder: Path | str, *, device: torch.device | str = "cpu", trust: bool = False
+) -> Pipeline:
+    """Read a model folder; see ``Pipeline.load``."""
+    return Pipeline.load(folder, device=device, trust=trust)
+
+
+def named(tensors: Mapping[str, Tensor], begin: str) -> dict[str, Tensor]:
+    """Return the tensors whose names begin so, without that beginning."""
+    return {k.removeprefix(begin): v for k, v in tensors.items() if k.startswith(begin)}
 
 
 def check_plain(values: Mapping[str, Any]) -> None:
@@ -279,26 +342,6 @@ def read_config(folder: Path) -> dict[str, Any]:
                 f"model; copy the whole folder again"
             )
     return config
-
-
-def load_network(spec: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> nn.Module:
-    """Make the network of a configuration and give it its weights."""
-    if spec["name"] not in NETWORKS:
-        raise CheckpointError(f"{folder}: {unknown_name('network', spec['name'], NETWORKS)}")
-    network = NETWORKS[spec["name"]](**spec["options"])
-    state = {
-        name.partition("/")[2]: value
-        for name, value in tensors.items()
-        if name.startswith("network/")
-    }
-    network.load_state_dict(state)
-    return network
-
-
-def network_options(network: nn.Module) -> dict[str, Any]:
-    """Return what a network of NETWORKS was made with."""
-    options: dict[str, Any] = network.options  # type: ignore[assignment]
-    return options
 
 
 def digest(path: Path) -> str:

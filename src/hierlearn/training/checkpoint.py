@@ -34,7 +34,7 @@ class Checkpoint:
 
     path: Path
     tensors: dict[str, Tensor]
-    facts: dict[str, Any]
+    metadata: dict[str, Any]
 
 
 class Checkpoints:
@@ -53,11 +53,11 @@ class Checkpoints:
         """Return the checkpoints in the folder, oldest first."""
         return sorted(self.folder.glob(f"step-*{ENDING}"))
 
-    def save(self, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Path:
+    def save(self, step: int, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> Path:
         """Write a checkpoint, then remove the oldest beyond ``keep``."""
         path = self.folder / f"step-{step:012d}{ENDING}"
         try:
-            write_tensors(path, tensors, {"format": FORMAT, **facts})
+            write_tensors(path, tensors, {"format": FORMAT, **metadata})
         except WriteError as error:
             paths = self.paths()
             before = f"{paths[-1].name} is whole; make" if paths else "make"
@@ -81,13 +81,13 @@ class Checkpoints:
         if not paths:
             return None
         try:
-            tensors, facts = read_tensors(paths[-1])
+            tensors, metadata = read_tensors(paths[-1])
         except CheckpointError as error:
             before = f"; remove it to go on from {paths[-2].name}" if len(paths) > 1 else ""
             raise CheckpointError(f"{error}{before}") from None
-        if facts.get("format") != FORMAT:
+        if metadata.get("format") != FORMAT:
             raise CheckpointError(f"{paths[-1]} is no checkpoint of a training")
-        return Checkpoint(paths[-1], tensors, facts)
+        return Checkpoint(paths[-1], tensors, metadata)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -1,6 +1,6 @@
-"""Best: the best weights of each model so far, by a metric, and which models have stopped.
+"""EarlyStopping: the best weights of each member so far, by a metric, and which have stopped.
 
-Stacked models are judged each by itself: one stops while the others go on, and keeps its best.
+Members of an ensemble are judged each by itself: one stops while the others go on.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.metrics import METRICS
-from hierlearn.networks.network import Network
+from hierlearn.networks.ensemble import member_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,31 +16,30 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-FACTS = ("value", "epoch", "peak", "stopped", "improved_last")
+STATE = ("value", "epoch", "peak", "stopped", "improved_last")
 
 
-class Best:
+class EarlyStopping:
     """What early stopping remembers.
 
     Args:
-        network: holds the models.
+        network: holds the members.
         members: how many there are.
         metric: a name of METRICS.
-        patience: epochs without a better metric after which a model stops; None: never, and
+        patience: epochs without a better metric after which a member stops; None: never, and
             nothing is remembered.
 
     Attributes:
-        value: the metric of the best weights of each model; None before there are any.
+        value: the metric of the best weights of each member; None before there are any.
         epoch: their epoch, from 1; 0 before there are any.
-        peak: the best metric of each model so far, with patience or without.
-        stopped: which models have stopped.
-        improved_last: which models were at their peak when they were judged last.
-        weights: the best weights by name; those of stacked models as they are stacked.
+        peak: the best metric of each member so far, with patience or without.
+        stopped: which members have stopped.
+        improved_last: which members were at their peak when they were judged last.
+        weights: the best weights of each member by name.
     """
 
     def __init__(self, network: nn.Module, members: int, metric: str, patience: int | None) -> None:
         self.network = network
-        self.stacked = isinstance(network, Network) and network.members is not None
         self.sign = 1 if METRICS[metric].direction == "up" else -1
         self.patience = patience
         self.value: list[float | None] = [None] * members
@@ -48,13 +47,13 @@ class Best:
         self.peak: list[float | None] = [None] * members
         self.stopped = [False] * members
         self.improved_last = [False] * members
-        self.weights: dict[str, Tensor] = {}
+        self.weights: dict[int, dict[str, Tensor]] = {}
 
     def judge(self, values: Sequence[float], epoch: int) -> None:
-        """Look at the metric of each model after an epoch; remember what is best, stop who stalls.
+        """Look at the metric of each member after an epoch; remember what is best, stop what stalls.
 
         Args:
-            values: a figure a model; NaN is never better.
+            values: one figure per member; NaN is never better.
             epoch: the number of the epoch, from 1.
         """
         for member, value in enumerate(values):
@@ -78,42 +77,45 @@ class Best:
                 self._remember(member)
 
     def of_running(self, values: Sequence[float]) -> list[float | None]:
-        """Return the figures of the models that have not stopped, None for the others."""
+        """Return the figures of the members that have not stopped, None for the others."""
         pairs = zip(values, self.stopped, strict=True)
         return [None if stopped else value for value, stopped in pairs]
 
     def _remember(self, member: int) -> None:
-        """Copy the weights of one model to the best ones."""
-        if not self.weights:
-            state = self.network.state_dict()
-            self.weights = {name: value.clone() for name, value in state.items()}
-        for best, value in zip(self._best_of(member), self.state_of(member), strict=True):
-            best.copy_(value)
+        """Copy the weights of one member to the best ones."""
+        self.weights[member] = {
+            name: value.clone() for name, value in self.state_of(member).items()
+        }
 
     def restore(self) -> None:
-        """Give the models their best weights; one without any keeps those that it has."""
-        for member, stopped in enumerate(self.stopped):
-            if stopped or self.epoch[member]:
-                for value, best in zip(self.state_of(member), self._best_of(member), strict=True):
-                    value.copy_(best)
+        """Give the members their best weights; one without any keeps those that it has."""
+        for member, best in self.weights.items():
+            for name, value in self.state_of(member).items():
+                value.copy_(best[name])
 
-    def state_of(self, member: int) -> list[Tensor]:
-        """Return the tensors of one model, to be read or written in place."""
-        state = self.network.state_dict().values()
-        return [value[member] if self.stacked else value for value in state]
+    def state_of(self, member: int) -> dict[str, Tensor]:
+        """Return the tensors of one member by name, to be read or written in place."""
+        return member_state(self.network, member)
 
-    def _best_of(self, member: int) -> list[Tensor]:
-        best = [self.weights[name] for name in self.network.state_dict()]
-        return [value[member] if self.stacked else value for value in best]
-
-    def facts(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Return all but the weights, ready for JSON."""
-        return {name: getattr(self, name) for name in FACTS}
+        return {name: getattr(self, name) for name in STATE}
 
-    def take_up(
-        self, facts: Mapping[str, Any], weights: Mapping[str, Tensor], device: torch.device
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the best weights by member and name."""
+        return {
+            f"{member}/{name}": value
+            for member, best in self.weights.items()
+            for name, value in best.items()
+        }
+
+    def load_state_dict(
+        self, state: Mapping[str, Any], tensors: Mapping[str, Tensor], device: torch.device
     ) -> None:
-        """Go on from what ``facts`` and ``weights`` told."""
-        for name in FACTS:
-            setattr(self, name, facts[name])
-        self.weights = {name: value.to(device) for name, value in weights.items()}
+        """Restore what ``state_dict`` and ``tensors`` returned."""
+        for name in STATE:
+            setattr(self, name, state[name])
+        self.weights = {}
+        for key, value in tensors.items():
+            member, _, name = key.partition("/")
+            self.weights.setdefault(int(member), {})[name] = value.to(device)

@@ -95,6 +95,11 @@ def decide(plan: Plan, labels: Labels) -> Decision:
         recipe = find_recipe(name)
     if plan.loss is not None:
         recipe = replace(recipe, loss=plan.loss, loss_options=plan.loss_options)
+    if plan.network is not None:
+        recipe = replace(recipe, network=plan.network, network_options=plan.network_options)
+    elif plan.network_options:
+        options = {**recipe.network_options, **plan.network_options}
+        recipe = replace(recipe, network_options=options)
     for choice in ("link", "decoder"):
         if getattr(plan, choice) is not None:
             recipe = replace(recipe, **{choice: getattr(plan, choice)})

@@ -10,40 +10,41 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.links import LINKS, SoftmaxLink
 from hierlearn.losses import LOSSES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy import LabelSpace
     from hierlearn.hierarchy.labels import Labels
-    from hierlearn.links import Link
     from hierlearn.losses import Loss
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A loss, how its logits are read, how a decision is made, and how to train.
+    """A network, a loss, how logits are read, how a decision is made, and how to train.
 
     Attributes:
         loss: a name of LOSSES.
         loss_options: its options.
+        network: a name of NETWORKS; None for the one that fits the inputs.
+        network_options: its options.
         link: how to read the logits when predicting; None for the loss's own link, or the max
             link where that is not coherent.
-        decoder: a name of DECODERS; None for the leaf of one path a row, the coherent set of many,
-            and stopping where rows may have none.
+        decoder: a name of DECODERS; None for the leaf of one path per row, the coherent set of
+            many, and stopping where rows may have none.
         settings: changes to the default settings.
-        about: one sentence.
+        description: one sentence.
     """
 
     loss: str
-    about: str
+    description: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
+    network: str | None = None
+    network_options: Mapping[str, Any] = field(default_factory=dict)
     link: str | None = None
     decoder: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -59,7 +60,7 @@ RECIPES: dict[str, Recipe] = {
     ),
     "hcl": Recipe(
         "hcl",
-        "HCL on a softmax over the terminal classes: for one path a row",
+        "HCL on a softmax over the terminal classes: for one path per row",
         loss_options={
             "link": "softmax",
             "scope": "ancestors",
@@ -101,36 +102,29 @@ def choose_recipe(labels: Labels) -> tuple[str, str]:
     return "hcl", f"every {'labeled ' * bool(without)}training row has one path"
 
 
-def build_loss(name: str, hierarchy: Hierarchy, terminals: Sequence[int], **options: Any) -> Loss:
-    """Make a loss of LOSSES; softmax losses learn which inner classes are terminal."""
+def build_loss(name: str, label_space: LabelSpace, **options: Any) -> Loss:
+    """Make a loss of LOSSES; refuse an option that it does not take."""
     if name not in LOSSES:
         raise HierlearnError(unknown_name("loss", name, LOSSES))
-    make = LOSSES[name]
+    entry = LOSSES[name]
     asked = ", ".join(f"{option}={value!r}" for option, value in options.items())
-    known = inspect.signature(make.func if isinstance(make, partial) else make).parameters
+    known = loss_options(name)
     for option in options:
-        if option not in known or option in ("hierarchy", "reduction", "validate"):
-            taken = [one for one in known if one not in ("hierarchy", "reduction", "validate")]
-            raise HierlearnError(unknown_name(f"option of {name}", option, taken))
-    if "terminals" in known:
-        options.setdefault("terminals", list(terminals))
-    if options.get("link") == "softmax":
-        options["link"] = SoftmaxLink(hierarchy, list(terminals))
+        if option not in known:
+            raise HierlearnError(unknown_name(f"option of {name}", option, known))
     try:
-        return make(hierarchy, **options)
+        return entry(label_space, **options)
     except TypeError:
         raise HierlearnError(f"loss {name} cannot be made with {asked}") from None
 
 
-def build_link(name: str, hierarchy: Hierarchy, terminals: Sequence[int]) -> Link:
-    """Make a link of LINKS."""
-    if name not in LINKS:
-        raise HierlearnError(unknown_name("link", name, LINKS))
-    if name == "softmax":
-        return SoftmaxLink(hierarchy, list(terminals))
-    return LINKS[name](hierarchy)
-
-
-def link_name(link: Link) -> str:
-    """Return the name under which a link stands in LINKS."""
-    return next(name for name, kind in LINKS.items() if type(link) is kind)
+def loss_options(name: str) -> list[str]:
+    """Return the options that a loss of LOSSES takes, its own first."""
+    entry: Any = LOSSES[name]
+    kind = getattr(entry, "loss", entry)  # a variant names its class
+    found: dict[str, None] = {}
+    for one in kind.__mro__:
+        if "__init__" in vars(one):
+            found |= dict.fromkeys(inspect.signature(one.__init__).parameters)
+    without = ("self", "label_space", "options", "args", "kwargs", "reduction", "validate")
+    return [option for option in found if option not in without]

@@ -76,7 +76,7 @@ class Rows:
         return epoch_order(seeds, len(self), epoch)
 
     @property
-    def at_hand(self) -> bool:
+    def in_memory(self) -> bool:
         """Whether inputs and targets live on the device as a whole."""
         return self._targets is not None
 

@@ -1,9 +1,9 @@
-"""Trainer: one training, from the first step to the last, that can stop and go on at any step.
+"""Trainer: one training, from the first step to the last, that can stop and resume at any step.
 
-Several models may train at once, stacked (see models/network.py). Each has its own loss object,
-its own order of rows and its own early stopping, so that the k-th of them ends as the model that is
-trained alone with its seed. All random numbers depend on the seed and the step alone
-(seeds.py); so a checkpoint needs no state of a generator to go on bit for bit on the CPU.
+The members of an ensemble train at once (see networks/ensemble.py). Each has its own order of rows
+and its own early stopping, so that the k-th of them ends as the network that is trained alone with
+its seed. All random numbers depend on the seed and the step alone (seeding.py); so a checkpoint
+needs no state of a generator to resume bit for bit on the CPU.
 """
 
 from __future__ import annotations
@@ -17,32 +17,33 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from hierlearn.errors import HierlearnError
+from hierlearn.links import HeadOutput
 from hierlearn.metrics.measure import compute
-from hierlearn.networks.network import Network
+from hierlearn.networks.ensemble import Noise, clip_grad_norm, members_of
+from hierlearn.networks.network import read_output
 from hierlearn.training.checkpoint import (
     Checkpoint,
     CheckpointError,
     optimizer_tensors,
     restore_optimizer,
 )
-from hierlearn.training.clip import clip_members
-from hierlearn.training.early_stopping import Best
-from hierlearn.training.epoch import Epoch, curricula
-from hierlearn.training.member_losses import MemberLosses
-from hierlearn.training.passes import member_probabilities
+from hierlearn.training.early_stopping import EarlyStopping
+from hierlearn.training.epoch import RunningEpoch
+from hierlearn.training.probabilities import member_probabilities
 from hierlearn.training.processes import Processes, is_loss, lost
 from hierlearn.training.seeding import derive
 from hierlearn.training.settings import learning_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from hierlearn.links import Link
     from hierlearn.losses import Loss
+    from hierlearn.losses.joint import JointLoss
     from hierlearn.training.rows import Rows
     from hierlearn.training.settings import Settings
 
-GLANCES = 50  # steps between two looks at the losses on a device that the host must wait for
+CHECK_EVERY = 50  # steps between two checks of the losses on a device that the host must wait for
+SMALLEST = 1e-12  # count of a batch that nobody has a part in
 
 
 class NonFiniteLossError(HierlearnError):
@@ -50,89 +51,80 @@ class NonFiniteLossError(HierlearnError):
 
 
 class Trainer:
-    """Train a network, or several stacked ones.
+    """Train a network, or the members of an ensemble.
 
     Args:
-        network: gives (N, C) logits, or (M, N, C) where M models are stacked.
-        losses: the loss of each model.
+        network: a network, or an ensemble of settings.ensemble_size members.
+        loss: takes what the network returns; members share the object, not its state.
         rows: the training rows.
         settings: how to train.
-        link: how to read the logits when validating.
         valid: the validation rows, if any.
-        terminals: the terminal classes, for metrics that ask for them.
+        read: turns what the network returns into one output when validating; by default as the
+            loss reads it.
         processes: which process this is of how many.
-        alike: whether the losses were made with the same options; one call then does for all.
+
+    Attributes:
         on_epoch: called after each epoch with its record.
         on_step: called after each step with the step's number from 1.
-        save: called with the step, tensors and facts whenever a checkpoint is due.
+        save: called with the step, tensors and metadata whenever a checkpoint is due.
     """
 
     def __init__(
         self,
         network: nn.Module,
-        losses: Sequence[Loss],
+        loss: Loss | JointLoss,
         rows: Rows,
         settings: Settings,
         *,
-        link: Link,
         valid: Rows | None = None,
-        terminals: Sequence[int] | None = None,
+        read: Callable[[Any], HeadOutput] | None = None,
         processes: Processes | None = None,
-        alike: bool = False,
-        on_epoch: Callable[[dict[str, Any]], None] | None = None,
-        on_step: Callable[[int], None] | None = None,
-        save: Callable[[int, dict[str, Tensor], dict[str, Any]], object] | None = None,
     ) -> None:
         if not len(rows):
             raise HierlearnError("there are no training rows")
         settings.check_validation(valid is not None)
-        members = network.members if isinstance(network, Network) else None
-        if len(losses) != (members or 1):
+        members = members_of(network)
+        if (members or 1) != settings.ensemble_size:
             raise HierlearnError(
-                f"{len(losses)} seeds need a network of {len(losses)} stacked models, but this "
-                f"{type(network).__name__} holds {members or 1}; use one of NETWORKS, or one seed"
+                f"ensemble_size is {settings.ensemble_size}, but this {type(network).__name__} "
+                f"holds {members or 1} network{'s' * ((members or 1) > 1)}"
             )
         self.processes = processes or Processes(0, 1, rows.device)
         self.network = network.to(rows.device)
-        self.losses = nn.ModuleList(losses).to(rows.device)
-        self._means = MemberLosses(losses, self.processes, alike=alike)
-        self._curricula = [one for loss in losses for one in curricula(loss)]
-        self._shown = [next(iter(curricula(loss)), None) for loss in losses]  # of a mixed loss one
-        self.rows = rows
-        self.valid = valid
-        self.settings = settings
-        self.link = link.to(rows.device)
-        self.terminals = terminals
-        self.on_epoch = on_epoch
-        self.on_step = on_step
-        self.save = save
-        self.seeds = [settings.seed + number for number in range(len(losses))]
-        self.steps_an_epoch = -(-len(rows) // settings.batch_size)
-        self.steps = settings.epochs * self.steps_an_epoch
+        self.is_ensemble = members is not None
+        self.loss = loss.to(rows.device)
+        if members is not None:
+            self.loss.set_members(members)
+        self.rows, self.valid, self.settings = rows, valid, settings
+        link = loss.link
+        self.read = read or (lambda found: read_output(found, link))
+        self.seeds = [settings.seed + number for number in range(members or 1)]
+        self.steps_per_epoch = -(-len(rows) // settings.batch_size)
+        self.steps = settings.epochs * self.steps_per_epoch
         self.step = 0  # steps done
-        self.best = Best(network, len(losses), settings.metric, settings.patience)
+        self.stopping = EarlyStopping(network, len(self.seeds), settings.metric, settings.patience)
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(),
             lr=settings.learning_rate,
             weight_decay=settings.weight_decay,
             fused=True,
         )
-        self._noise: list[torch.Generator] = []
-        if isinstance(network, Network):
-            self._noise = [torch.Generator(rows.device) for _ in self.seeds]
-            network.draw_noise_from(self._noise)
-        self._forward: nn.Module = network
+        self._noise = Noise(self.network, rows.device)
+        self._forward: nn.Module = self.network
         if self.processes.world > 1:
-            self._forward = DistributedDataParallel(network)
-        self.so_far = Epoch()
+            self._forward = DistributedDataParallel(self.network)
+        self.running = RunningEpoch()
         self.selections: list[Tensor] = []  # (C,) of each epoch, where a curriculum selects
+        self.on_epoch: Callable[[dict[str, Any]], None] | None = None
+        self.on_step: Callable[[int], None] | None = None
+        self.save: Callable[[int, dict[str, Tensor], dict[str, Any]], object] | None = None
 
     # ------------------------------------------------------------------ the loop
 
     @property
     def epoch(self) -> int:
         """The number of whole epochs done."""
-        return self.step // self.steps_an_epoch
+        return self.step // self.steps_per_epoch
 
     @property
     def finished(self) -> bool:
@@ -141,62 +133,53 @@ class Trainer:
 
     @property
     def stopped(self) -> list[bool]:
-        """Which models have stopped early."""
-        return self.best.stopped
+        """Which members have stopped early."""
+        return self.stopping.stopped
 
     @property
-    def best_value(self) -> list[float | None]:
-        """The metric of the best weights of each model, where early stopping was asked for."""
-        return self.best.value
-
-    @property
-    def best_epoch(self) -> list[int]:
-        """The epoch of the best weights of each model, from 1."""
-        return self.best.epoch
-
-    @property
-    def improved_last(self) -> list[bool]:
-        """Which models had their best metric so far when they were validated last."""
-        return self.best.improved_last
+    def uses_torch_generator(self) -> bool:
+        """Whether the network draws from torch's own generator, which the steps then seed."""
+        return self._noise.uses_torch
 
     def train(self) -> None:
         """Train to the end, and take the best weights if early stopping was asked for."""
         try:
-            while not self.finished:
-                self.train_epoch()
+            # A network from elsewhere draws from torch's own generators: leave them as they were.
+            with torch.random.fork_rng() if self.uses_torch_generator else nullcontext():
+                while not self.finished:
+                    self.train_epoch()
         except (RuntimeError, torch.distributed.DistError) as error:
             if self.processes.world == 1 or not is_loss(error):
                 raise
             raise lost(self.processes.rank, error, f" in epoch {self.epoch + 1}") from error
         self._forward = self.network  # nothing is left that holds the group of processes
-        self.best.restore()
+        self.stopping.restore()
 
     def train_epoch(self) -> None:
         """Go through the rows once, or through what is left of an epoch."""
         number = self.epoch
         order = self.rows.order(self.seeds, number)
-        if self.rows.at_hand:  # sent once, not a part a step
+        if self.rows.in_memory:  # sent once, not a part at each step
             order = order.to(self.rows.device)
-        if not self._is_stacked:
+        if not self.is_ensemble:
             order = order[0]
         self.network.train()
-        begun = time.perf_counter()
-        for place in range(self.step % self.steps_an_epoch, self.steps_an_epoch):
+        started = time.perf_counter()
+        for place in range(self.step % self.steps_per_epoch, self.steps_per_epoch):
             begin = place * self.settings.batch_size
             index = order[..., begin : begin + self.settings.batch_size]
             self.train_step(self.processes.share(index), number, place)
             if self.on_step is not None:
                 self.on_step(self.step)
             every = self.settings.checkpoint_every
-            if every is not None and self.step % every == 0 and place + 1 < self.steps_an_epoch:
-                self._look_at_losses(number)
+            if every is not None and self.step % every == 0 and place + 1 < self.steps_per_epoch:
+                self._check_finite(number)
                 self._checkpoint()
-        self._look_at_losses(number)
+        self._check_finite(number)
         self._check_weights()
-        for curriculum in self._curricula:
-            curriculum.end_epoch()
-        record = self._record(number, time.perf_counter() - begun)
-        self.so_far = Epoch()
+        self.loss.end_epoch()
+        record = self._record(number, time.perf_counter() - started)
+        self.running = RunningEpoch()
         if self.valid is not None and (
             (number + 1) % self.settings.validate_every == 0 or self.step == self.steps
         ):
@@ -206,86 +189,89 @@ class Trainer:
         self._checkpoint()
 
     def train_step(self, index: Tensor, epoch: int, place: int) -> None:
-        """Take one step on the rows ``index``: (n,), or (M, n) for stacked models."""
+        """Take one step on the rows ``index``: (n,), or (M, n) for the members of an ensemble."""
         rate = learning_rate(self.settings, self.step, self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self._seed_noise()
+        purpose = f"noise {self.processes.rank}"
+        self._noise.seed([derive(seed, purpose, self.step) for seed in self.seeds])
         x, targets, mask = self.rows.batch(index)
-        half = self.settings.precision == "bf16"
+        weight = self.rows.weights
+        if weight is not None:
+            weight = weight[index.to(self.rows.device)]
         kind = self.rows.device.type
+        half = self.settings.precision == "bf16"
         with torch.autocast(kind, torch.bfloat16) if half else nullcontext():
-            logits = self._forward(x)
-        if not self._is_stacked:
-            logits, targets = logits[None], targets[None]
-            mask, index = None if mask is None else mask[None], index[None]
-        for curriculum in self._curricula:
-            curriculum.set_progress(self.step / self.steps)
-        weights = self.rows.weights
-        if weights is not None:
-            weights = weights[index.to(self.rows.device)]
-        total = self._means(logits, targets, mask, weights, self.stopped)
+            output = self._forward(x, apart=True) if self.is_ensemble else self._forward(x)
+        self.loss.set_progress(self.step / self.steps)
+        total = self._losses(output, targets, mask, weight)
         if kind == "cpu" and not bool(total.isfinite().all()):
             self._refuse_loss(total.detach(), epoch, place)
         self.optimizer.zero_grad(set_to_none=True)
         total.sum().backward()  # type: ignore[no-untyped-call]
         if self.settings.max_grad_norm is not None:
-            self._clip(self.settings.max_grad_norm)
+            clip_grad_norm(self.network, self.settings.max_grad_norm)
         self.optimizer.step()
-        shown = [
-            one for one, over in zip(self._shown, self.stopped, strict=True) if one and not over
-        ]
-        self.so_far.add(total.detach(), shown)
+        self.running.add(total.detach(), self._running_selection())
         self.step += 1
-        if kind != "cpu" and self.step % GLANCES == 0:
-            self._look_at_losses(epoch)
+        if kind != "cpu" and self.step % CHECK_EVERY == 0:
+            self._check_finite(epoch)
 
-    @property
-    def _is_stacked(self) -> bool:
-        return isinstance(self.network, Network) and self.network.members is not None
+    def _losses(
+        self, output: Any, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+    ) -> Tensor:
+        """Return (M,) the loss of each member; 0 for one that has stopped, which then rests.
 
-    def _seed_noise(self) -> None:
-        """Let this step's dropout depend on the seed, the step and the process alone."""
-        purpose = f"noise {self.processes.rank}"
-        for seed, noise in zip(self.seeds, self._noise, strict=False):
-            noise.manual_seed(derive(seed, purpose, self.step))
-        if not self._noise:  # a network from elsewhere draws from torch's own generator
-            torch.manual_seed(derive(self.seeds[0], purpose, self.step))
+        Under several processes it is scaled so that their average is the mean of the global batch.
+        """
+        value: Tensor = self.loss(output, targets, mask, weight)
+        if self.processes.world > 1:
+            count = torch.as_tensor(self.loss.count(targets, mask, weight), dtype=torch.float64)
+            total = self.processes.total(count).clamp_min(SMALLEST)
+            scale = count.to(total.device) / total * self.processes.world
+            value = value * scale.to(value.dtype)
+        if not self.is_ensemble:
+            return value[None]
+        if any(self.stopped):
+            stopped = torch.tensor(self.stopped, device=value.device)
+            value = torch.where(stopped, 0.0, value)
+        return value
 
-    def _clip(self, limit: float) -> None:
-        """Scale down the gradient of each model whose norm exceeds the limit."""
-        if self._is_stacked:
-            clip_members(self.network.parameters(), limit)
-        else:
-            nn.utils.clip_grad_norm_(self.network.parameters(), limit)
+    def _running_selection(self) -> Tensor | None:
+        """Return (R, C) what a curriculum has selected for the members that still learn."""
+        found = self.loss.selection
+        if found is None:
+            return None
+        if not self.is_ensemble:
+            return found[None]
+        return found[[member for member, over in enumerate(self.stopped) if not over]]
 
-    # ------------------------------------------------------------------ what an epoch tells
+    # ------------------------------------------------------------------ records and checks
 
     def _record(self, number: int, seconds: float) -> dict[str, Any]:
-        """Return the facts of an epoch, ready for JSON."""
-        losses = self.processes.total(self.so_far.mean_loss()) / self.processes.world
+        """Return the record of an epoch, ready for JSON."""
+        losses = self.processes.total(self.running.mean_loss()) / self.processes.world
         record: dict[str, Any] = {
             "epoch": number + 1,
             "step": self.step,
             "learning_rate": self.optimizer.param_groups[0]["lr"],
-            "loss": self.best.of_running(losses.tolist()),
+            "loss": self.stopping.of_running(losses.tolist()),
             "seconds": round(seconds, 4),
         }
-        hierarchy: Any = self.link.hierarchy
-        selected = self.so_far.selected_share()
+        selected = self.running.selected_fraction()
         if selected is None:
             return record
         self.selections.append(selected)
-        levels = torch.split(selected, list(hierarchy.level_sizes))
+        levels = torch.split(selected, list(self.loss.label_space.hierarchy.level_sizes))
         by_level = [round(float(level.mean()), 6) for level in levels]
         return {**record, "selected_by_level": by_level}
 
-    def _look_at_losses(self, epoch: int) -> None:
+    def _check_finite(self, epoch: int) -> None:
         """Read back the losses of this epoch so far, and stop if one is not finite."""
-        first = None if self.rows.device.type == "cpu" else self.so_far.first_wrong()
+        first = None if self.rows.device.type == "cpu" else self.running.first_non_finite()
         if first is not None:
-            place = self.step % self.steps_an_epoch or self.steps_an_epoch
-            losses = self.so_far.losses
+            place = self.step % self.steps_per_epoch or self.steps_per_epoch
+            losses = self.running.losses
             self._refuse_loss(losses[first], epoch, place - len(losses) + first)
 
     def _refuse_loss(self, total: Tensor, epoch: int, place: int, what: str = "loss") -> None:
@@ -296,73 +282,72 @@ class Trainer:
         shown = ", ".join(map(str, rows[:8])) + (", ..." if len(rows) > 8 else "")
         raise NonFiniteLossError(
             f"the {what} became {float(total[member])} in epoch {epoch + 1}, batch {place + 1} of "
-            f"{self.steps_an_epoch} (seed {self.seeds[member]}, training rows {shown}); lower the "
+            f"{self.steps_per_epoch} (seed {self.seeds[member]}, training rows {shown}); lower the "
             f"learning rate or set max_grad_norm, and check those rows; the last checkpoint is "
             f"untouched"
         )
 
+    def _check_weights(self) -> None:
+        """Refuse weights from which no training can resume, before they are judged or kept."""
+        for member, stopped in enumerate(self.stopped):
+            state = self.stopping.state_of(member).values()
+            if not stopped and not all(bool(value.isfinite().all()) for value in state):
+                place = (self.step - 1) % self.steps_per_epoch
+                wrong = torch.zeros(len(self.seeds))
+                wrong[member] = float("nan")
+                self._refuse_loss(wrong, (self.step - 1) // self.steps_per_epoch, place, "weights")
+
     # ------------------------------------------------------------------ validation
 
     def _validate(self, number: int) -> dict[str, list[float | None]]:
-        """Return the metric of each model on the validation rows, and remember the best."""
+        """Return the metric of each member on the validation rows, and remember the best."""
         name = self.settings.metric
-        values = torch.zeros(len(self.losses), dtype=torch.float64, device=self.rows.device)
+        values = torch.zeros(len(self.seeds), dtype=torch.float64, device=self.rows.device)
         if self.processes.writes:
             assert self.valid is not None
             targets = self.valid.targets(torch.arange(len(self.valid), device=self.rows.device))
-            for member, p in enumerate(member_probabilities(self.network, self.valid, self.link)):
-                if self.stopped[member]:
-                    continue
-                values[member] = compute(name, p, targets, self.link.hierarchy, self.terminals).to(
-                    values.device
-                )
+            found = member_probabilities(self.network, self.valid, self.read)
+            for member, p in enumerate(found):
+                if not self.stopped[member]:
+                    value = compute(name, p, targets, self.loss.label_space)
+                    values[member] = value.to(values.device)
         if self.processes.world > 1:
             torch.distributed.broadcast(values, 0)
-        found = self.best.of_running(values.tolist())
-        self.best.judge(values.tolist(), number + 1)
-        return {name: found}
+        record = self.stopping.of_running(values.tolist())
+        self.stopping.judge(values.tolist(), number + 1)
+        return {name: record}
 
-    # ------------------------------------------------------------------ stopping and going on
+    # ------------------------------------------------------------------ checkpoints
 
     def _checkpoint(self) -> None:
         self._check_weights()
         if self.save is not None and self.processes.writes:
-            self.save(self.step, self.tensors(), self.facts())
+            self.save(self.step, self.tensors(), self.metadata())
         self.processes.wait()
 
-    def _check_weights(self) -> None:
-        """Refuse weights from which no training can go on, before they are judged or kept."""
-        for member, stopped in enumerate(self.stopped):
-            state = self.best.state_of(member)
-            if not stopped and not all(bool(value.isfinite().all()) for value in state):
-                place = (self.step - 1) % self.steps_an_epoch
-                wrong = torch.zeros(len(self.losses))
-                wrong[member] = float("nan")
-                self._refuse_loss(wrong, (self.step - 1) // self.steps_an_epoch, place, "weights")
-
     def tensors(self) -> dict[str, Tensor]:
-        """Return every tensor that the training needs to go on."""
+        """Return every tensor that the training needs to resume."""
         parts: dict[str, Mapping[str, Tensor]] = {
             "network": self.network.state_dict(),
-            "best": self.best.weights,
+            "best": self.stopping.tensors(),
             "optimizer": optimizer_tensors(self.optimizer),
-            "loss": self.losses.state_dict(),
+            "loss": self.loss.state_dict(),
         }
-        if self.step % self.steps_an_epoch:  # in the midst of an epoch
-            parts["epoch"] = self.so_far.tensors()
-            parts["ever"] = {str(k): one.ever_selected for k, one in enumerate(self._curricula)}
+        if self.step % self.steps_per_epoch:  # in the middle of an epoch
+            parts["epoch"] = self.running.state_dict()
+            parts["selected"] = self.loss.epoch_state()
         return {
             f"{part}/{name}": value.clone()
             for part, tensors in parts.items()
             for name, value in tensors.items()
         }
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Return where the training is, ready for JSON."""
-        return {"step": self.step, "epoch": self.epoch, "best": self.best.facts()}
+        return {"step": self.step, "epoch": self.epoch, "best": self.stopping.state_dict()}
 
-    def go_on(self, checkpoint: Checkpoint) -> None:
-        """Take up the training where a checkpoint left it."""
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Continue the training where a checkpoint left it."""
         parts: dict[str, dict[str, Tensor]] = {}
         for key, value in checkpoint.tensors.items():
             part, _, name = key.partition("/")
@@ -370,16 +355,17 @@ class Trainer:
         device = self.rows.device
         try:
             self.network.load_state_dict(parts["network"])
-            self.losses.load_state_dict(parts.get("loss", {}))
+            self.loss.load_state_dict(parts.get("loss", {}))
             restore_optimizer(self.optimizer, parts.get("optimizer", {}))
-            self.best.take_up(checkpoint.facts["best"], parts.get("best", {}), device)
-            self.step = checkpoint.facts["step"]
+            self.stopping.load_state_dict(
+                checkpoint.metadata["best"], parts.get("best", {}), device
+            )
+            self.step = checkpoint.metadata["step"]
         except (KeyError, RuntimeError, ValueError) as error:
             reason = str(error).splitlines()[-1].strip()
             raise CheckpointError(
                 f"{checkpoint.path} does not fit this network, its losses or its optimizer "
-                f"({reason}); train anew in another folder"
+                f"({reason}); train again in another folder"
             ) from None
-        self.so_far.take_up(parts.get("epoch", {}), device)
-        for number, seen in parts.get("ever", {}).items():
-            self._curricula[int(number)].ever_selected.copy_(seen)
+        self.running.load_state_dict(parts.get("epoch", {}), device)
+        self.loss.load_epoch_state(parts.get("selected", {}))

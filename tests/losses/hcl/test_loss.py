@@ -196,7 +196,7 @@ def test_bad_options_are_refused_at_construction(options, message):
 def test_a_link_of_another_hierarchy_is_refused():
     from hierlearn.links import MaxLink
 
-    with pytest.raises(HierlearnError, match="the link is of Hierarchy"):
+    with pytest.raises(HierlearnError, match="the link is of LabelSpace"):
         HCLLoss(TREE, link=MaxLink(Hierarchy.from_paths(["x"])))
     with pytest.raises(HierlearnError, match=r"floor must lie in \[0, 1\), not 1; 1 would select"):
         SampleCurriculumLoss(TREE, floor=1)

@@ -10,7 +10,9 @@ import torch
 from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.kernels import hcl_arrays
+from hierlearn.links import HeadOutput
 from hierlearn.losses import HCLLoss
+from hierlearn.losses.hcl.backends import PLAIN, SUMMED, choose_backend
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 X, Y = torch.zeros(2, len(TREE)), torch.zeros(2, len(TREE), dtype=torch.bool)
@@ -37,16 +39,32 @@ def test_tensors_that_the_kernels_do_not_take(monkeypatch):
     with pytest.raises(HierlearnError, match=message):
         loss(X.double(), Y)
     monkeypatch.setattr("hierlearn.kernels.hcl.has_triton", lambda: True)
-    with pytest.raises(HierlearnError, match="logits on cpu, but on a graphics processor only"):
+    with pytest.raises(HierlearnError, match="logits on cpu, but on a GPU only"):
         loss(X, Y)
     monkeypatch.setattr("hierlearn.kernels.hcl.has_triton", lambda: False)
     with pytest.raises(HierlearnError, match=r"without Triton; install hierlearn\[gpu\]"):
         loss(X, Y)
 
 
-def test_on_the_processor_the_plain_path_is_taken_unasked():
-    assert not HCLLoss(TREE).uses_kernels(X)
-    assert not HCLLoss(TREE, fused=False).uses_kernels(X)
+def test_on_the_cpu_the_kernels_are_not_taken_unasked():
+    for loss in (HCLLoss(TREE), HCLLoss(TREE, fused=False)):
+        assert choose_backend(loss, loss.read(X), None) is SUMMED
+
+
+def test_what_decides_the_backend():
+    loss = HCLLoss(TREE)
+    members = torch.zeros(3, *X.shape)
+    assert choose_backend(loss, loss.read(members), None) is SUMMED
+    assert choose_backend(loss, loss.read(X), torch.ones(2)) is PLAIN
+    pair = HeadOutput(*loss.link(X))
+    assert choose_backend(loss, pair, None) is PLAIN
+    for options in ({"scope": "ancestors"}, {"base": "focal"}, {"reduction": "none"}):
+        other = HCLLoss(TREE, **options)
+        assert choose_backend(other, other.read(X), None) is PLAIN
+    with pytest.raises(HierlearnError, match="cannot take weights of rows"):
+        HCLLoss(TREE, fused=True)(X, Y, weight=torch.ones(2))
+    with pytest.raises(HierlearnError, match="but the logits of a sigmoid link only"):
+        HCLLoss(TREE, fused=True)(pair, Y)
 
 
 def test_the_losses_need_no_triton():

@@ -1,8 +1,8 @@
-"""The hot path of HCL for torch.compile: the same sums as ``fused_hcl``, in functional form.
+"""The hot path of HCL for torch.compile: the same sums as ``manual_hcl``, in functional form.
 
 A compiler fuses pointwise steps and reductions by itself, if it is shown nothing else: no buffers,
-no chunks, no scatter. The gradient of the running maximum goes to one column a row, written as a
-comparison of column numbers.
+no chunks, no scatter. The gradient of the running maximum goes to one column of each row, written
+as a comparison of column numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def level_sums(
     logits: Tensor, targets: Tensor, mask: Tensor | None, sizes: tuple[int, ...]
 ) -> tuple[Tensor, Tensor]:
-    """Return (C,) the summed natural l_h of each class, and e_h; see ``fused_hcl``."""
+    """Return (C,) the summed natural l_h of each class, and e_h; see ``manual_hcl``."""
     found = _LevelSums.apply(logits, targets, mask, sizes)  # type: ignore[no-untyped-call]
     return found[0], found[1]
 

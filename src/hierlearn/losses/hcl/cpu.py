@@ -11,7 +11,7 @@ up the levels carries the weight owed to the running maximum until it meets the 
 
 Rows are taken a chunk at a time, so that what is in between stays in the processor's cache: no
 N x C tensor is made but the gradient, and none is saved but the caller's own logits and targets.
-Where one chunk holds the batch, the gradient is made at once, while z is at hand.
+Where one chunk holds the batch, the gradient is made at once, while z is in cache.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import softplus
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ CHUNK = 1 << 20  # entries at a time
 LINEAR = 40.0  # from here on softplus(z) is z, exactly in double precision
 
 
-def fused_hcl(
+def manual_hcl(
     logits: Tensor,
     targets: Tensor,
     mask: Tensor | None,
@@ -48,11 +47,11 @@ def fused_hcl(
         weigh: called once with the class sums L (C,) and e_h, returns the weights w (C,).
     """
     learns = torch.is_grad_enabled() and logits.requires_grad
-    total: Tensor = _FusedHCL.apply(logits, targets, mask, sizes, weigh, learns)  # type: ignore[no-untyped-call]
+    total: Tensor = _ManualHCL.apply(logits, targets, mask, sizes, weigh, learns)  # type: ignore[no-untyped-call]
     return total
 
 
-class _FusedHCL(torch.autograd.Function):
+class _ManualHCL(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -91,14 +90,16 @@ class _FusedHCL(torch.autograd.Function):
         if at_once:
             assert kept is not None
             ctx.gradient = ascend(z, y, known, sizes, kept, peaks, weights)
-        return (sums * weights).sum()  # a product of matrices would be of autocast's precision
+        return (sums * weights).sum()  # a matmul would be of autocast's precision
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         logits, targets, mask, weights = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph=True: the gradient must be differentiable
+            total = (class_sums(logits, targets, mask, ctx.sizes) * weights).sum()
+            return *torch.autograd.grad(total, logits, upstream, create_graph=True), *[None] * 5
         gradient, ctx.gradient = ctx.gradient, None
-        if gradient is not None:  # a second pass through a retained graph makes it anew
+        if gradient is not None:  # a second pass through a retained graph makes it again
             return gradient.mul_(upstream), *[None] * 5
         gradient = torch.empty_like(logits)
         weights = weights * upstream
@@ -113,16 +114,30 @@ class _FusedHCL(torch.autograd.Function):
 
 
 def row_chunks(logits: Tensor) -> list[slice]:
-    """Return the slices of rows to take at a time; a graphics processor takes all at once."""
+    """Return the slices of rows to take at a time; a GPU takes all at once."""
     rows, classes = logits.shape
     step = max(1, rows if logits.is_cuda else CHUNK // classes)
     return [slice(begin, begin + step) for begin in range(0, rows, step)]
 
 
+def class_sums(
+    logits: Tensor, targets: Tensor, mask: Tensor | None, sizes: tuple[int, ...]
+) -> Tensor:
+    """Return (C,) the class sums L by plain operations, which autograd differentiates twice."""
+    z = signed(logits, targets.to(logits.dtype), mask)
+    parts, peak = [], None
+    for level in torch.split(z, list(sizes), dim=1):
+        parts.append(level if peak is None else torch.where(level >= peak, level, peak))
+        best = level.max(dim=1, keepdim=True).values
+        peak = best if peak is None else torch.where(best > peak, best, peak)
+    losses = softplus(torch.cat(parts, dim=1), threshold=LINEAR)
+    return (losses if mask is None else torch.where(mask, losses, 0.0)).sum(dim=0)
+
+
 def signed(logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
     """Return z = (1 - 2y) x, minus infinity where an entry is unknown."""
     z = torch.addcmul(logits, logits, targets, value=-2)
-    return z if mask is None else z.masked_fill_(~mask, -torch.inf)
+    return z if mask is None else z.masked_fill(~mask, -torch.inf)
 
 
 def descend(

@@ -36,14 +36,14 @@ def select_classes(class_losses: Tensor, threshold: Tensor | float) -> Tensor:
     ordered, order = torch.sort(class_losses.detach(), stable=True)
     if isinstance(threshold, torch.Tensor) and threshold.dim() == 1:
         threshold = threshold[:, None]
-    # Sums of thousands of losses are compared with whole numbers: single precision is too coarse.
+    # Sums of thousands of losses are compared with integers: single precision is too coarse.
     positions = torch.arange(ordered.shape[-1], device=ordered.device)
-    kept = ordered.cumsum(-1, dtype=torch.float64).add_(positions) <= threshold
-    return torch.empty_like(kept).scatter_(-1, order, kept)
+    kept = ordered.cumsum(-1, dtype=torch.float64) + positions <= threshold
+    return torch.zeros_like(kept).scatter(-1, order, kept)
 
 
 def curriculum_value(class_losses: Tensor, errors: Tensor, weights: Tensor) -> Tensor:
-    """Return max(sum_j s_j L_j, C - sum_j s_j + e_h) for the weights s."""
+    """Return max(sum_j s_j L_j, C - sum_j s_j + e_h) for the weights s, of one or M models."""
     # 0 times the infinite loss of an unselected class is nothing.
     used = torch.where(weights > 0, weights * class_losses, torch.zeros_like(class_losses))
-    return torch.maximum(used.sum(), len(weights) - weights.sum() + errors)
+    return torch.maximum(used.sum(dim=-1), weights.shape[-1] - weights.sum(dim=-1) + errors)

@@ -3,7 +3,7 @@
     logits = inputs weight^T + bias,    loss = HCL(logits, targets)
 
 Rows are taken a chunk at a time: the logits of a chunk are made, used and dropped, and made again
-on the way back (a fourth product of matrices instead of three). The selection needs the class sums
+on the way back (a fourth matmul instead of three). The selection needs the class sums
 of all rows first; with ``selection="previous"`` it is that of the step before, and then one pass
 over the rows gives the loss and the gradients.
 
@@ -22,10 +22,12 @@ from torch.nn.functional import linear, softplus
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.kernels import hcl as kernels
-from hierlearn.losses.hcl import cpu as fused_hcl
-from hierlearn.losses.hcl.loss import HCLLoss, at_least_1
+from hierlearn.links import HeadOutput
+from hierlearn.losses.hcl import cpu
+from hierlearn.losses.hcl.backends import SUMMED, TRITON, choose_backend
+from hierlearn.losses.hcl.loss import HCLLoss
 from hierlearn.losses.hcl.triton import base_of
-from hierlearn.losses.loss import check_targets, check_values
+from hierlearn.losses.loss import at_least, check_targets, check_values
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
@@ -41,9 +43,9 @@ class LinearHCLLoss(nn.Module):
         features: the width of the inputs.
         bias: whether the layer has one.
         selection: "two-pass" (the batch's own, as HCLLoss) or "previous" (that of the step before;
-            all classes at first), which saves one product of matrices of four. Without a
+            all classes at first), which saves one matmul of four. Without a
             curriculum, or with that of epochs, there is one pass in any case.
-        chunk: the rows to take at a time; by default about 1 GiB of logits on a graphics processor
+        chunk: the rows to take at a time; by default about 1 GiB of logits on a GPU
             and 32 MiB elsewhere.
         options: the options of HCLLoss; its reduction is "mean" or "sum".
 
@@ -79,7 +81,7 @@ class LinearHCLLoss(nn.Module):
             )
         self.hierarchy, self.features = hierarchy, features
         self.selection, self.chunk = selection, chunk
-        self.kernels: tuple[tuple[Any, ...], TritonBackend] | None = None  # made at first use
+        self.kernels: tuple[tuple[Any, ...], TritonSweeps] | None = None  # made at first use
         classes = len(hierarchy)
         self.weight = nn.Parameter(torch.empty(classes, features))
         self.bias = nn.Parameter(torch.empty(classes)) if bias else None
@@ -109,8 +111,8 @@ class LinearHCLLoss(nn.Module):
         """
         if inputs.dim() != 2 or inputs.shape[1] != self.features:
             raise HierlearnError(f"inputs {tuple(inputs.shape)} must be (N, {self.features})")
-        logits = torch.empty(len(inputs), len(self.hierarchy), device="meta")  # only their shape
-        check_targets(logits, targets, mask)
+        shape = torch.empty(len(inputs), len(self.hierarchy), device="meta")  # of the logits
+        check_targets(HeadOutput.from_logits(shape, self.loss.link), targets, mask, None)
         if self.loss.validate:
             check_values(self.hierarchy, targets, mask)
         learns = torch.is_grad_enabled() and any(
@@ -132,14 +134,15 @@ class LinearHCLLoss(nn.Module):
         selected = self.previous if loss.curriculum == "batch" else loss.selected
         return loss.weights_of(selected, dtype)
 
-    def way(self, like: Tensor) -> Any:
+    def sweeps(self, like: Tensor) -> Any:
         """Return how the sums and gradients of a chunk are made: kernels, by hand, by autograd."""
         loss = self.loss
-        if not loss.uses_kernels(like):
-            return ManualBackend(loss, like) if loss.is_fast(like) else AutogradBackend(loss, like)
+        backend = choose_backend(loss, HeadOutput.from_logits(like, loss.link), None)
+        if backend is not TRITON:
+            return ManualSweeps(loss, like) if backend is SUMMED else AutogradSweeps(loss, like)
         options = (loss.base, loss.level_sizes)
         if self.kernels is None or self.kernels[0] != options:
-            self.kernels = (options, TritonBackend(loss))
+            self.kernels = (options, TritonSweeps(loss))
         return self.kernels[1]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -170,7 +173,7 @@ class Rows(NamedTuple):
 
 
 class Work:
-    """One batch: its chunks, its products of matrices, its gradients."""
+    """One batch: its chunks, its matmuls, its gradients."""
 
     def __init__(
         self, call: Call, inputs: Tensor, weight: Tensor, bias: Tensor | None, needs: Any
@@ -182,7 +185,7 @@ class Work:
             bias = None if bias is None else bias.to(call.half)
         self.inputs, self.weight, self.bias = inputs, weight, bias
         self.count, self.classes = len(inputs), len(weight)
-        self.way = call.layer.way(weight)
+        self.sweeps = call.layer.sweeps(weight)
         self.kept: list[Any] = []
 
     def chunks(self) -> list[Rows]:
@@ -204,8 +207,8 @@ class Work:
         if self.call.layer.loss.reduction == "sum":
             return 1.0
         mask = self.call.mask
-        known = self.count * self.classes if mask is None else mask.sum().to(self.way.dtype)
-        return 1 / at_least_1(known)
+        known = self.count * self.classes if mask is None else mask.sum().to(self.sweeps.dtype)
+        return 1 / at_least(known)
 
     def logits(self, rows: Rows) -> Tensor:
         """Return (n, C)."""
@@ -224,7 +227,7 @@ class Work:
         self, found: list[Tensor | None], rows: Rows, logits: Tensor, kept: Any, weights: Tensor
     ) -> None:
         """Add what a chunk says to the gradients."""
-        slope = self.way.up(logits, rows, kept, weights)  # (n, C)
+        slope = self.sweeps.up(logits, rows, kept, weights)  # (n, C)
         inputs, weight, bias = found
         with torch.autocast(self.inputs.device.type, enabled=False):
             if inputs is not None:
@@ -244,13 +247,13 @@ class _LinearHCL(torch.autograd.Function):
     ) -> Tensor:
         layer, needs = call.layer, ctx.needs_input_grad[1:]
         work = Work(call, inputs, weight, bias, needs)
-        share, weights = work.share(), layer.known_weights(work.way.dtype)
+        share, weights = work.share(), layer.known_weights(work.sweeps.dtype)
         gradients = work.gradients() if call.learns and weights is not None else None
-        sums = torch.zeros(work.classes, dtype=work.way.dtype, device=weight.device)
+        sums = torch.zeros(work.classes, dtype=work.sweeps.dtype, device=weight.device)
         errors = sums.new_zeros(())
         for rows in work.chunks():
             logits = work.logits(rows)
-            some, wrong, kept = work.way.down(logits, rows)
+            some, wrong, kept = work.sweeps.down(logits, rows)
             sums += some
             errors += wrong
             if gradients is not None and weights is not None:
@@ -261,8 +264,8 @@ class _LinearHCL(torch.autograd.Function):
         if weights is None:
             assert chosen is not None
             weights = chosen
-        elif layer.loss.selected_now is not None and layer.loss.curriculum == "batch":
-            layer.previous.copy_(layer.loss.selected_now)
+        elif layer.loss.selection is not None and layer.loss.curriculum == "batch":
+            layer.previous.copy_(layer.loss.selection)
         if call.learns:
             ctx.save_for_backward(inputs, weight, bias, call.targets, call.mask, weights * share)
             ctx.call, ctx.kept, ctx.gradients = call, work.kept, gradients
@@ -272,7 +275,7 @@ class _LinearHCL(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         gradients, ctx.gradients = ctx.gradients, None
-        if gradients is not None:  # a second pass through a retained graph makes them anew
+        if gradients is not None:  # a second pass through a retained graph makes them again
             return None, *[None if one is None else one.mul_(upstream) for one in gradients]
         inputs, weight, bias, targets, mask, weights = ctx.saved_tensors
         call = ctx.call._replace(targets=targets, mask=mask)
@@ -283,10 +286,10 @@ class _LinearHCL(torch.autograd.Function):
         return None, *gradients
 
 
-# ---------------------------------------------------------------------- ways
+# ---------------------------------------------------------------------- sweeps
 
 
-class TritonBackend:
+class TritonSweeps:
     """The Triton kernels."""
 
     dtype = torch.float32
@@ -310,7 +313,7 @@ class TritonBackend:
         )
 
 
-class ManualBackend:
+class ManualSweeps:
     """The pass of ``fused_hcl``."""
 
     def __init__(self, loss: HCLLoss, like: Tensor) -> None:
@@ -320,8 +323,8 @@ class ManualBackend:
     def down(self, logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Any]:
         """Return the class sums and e_h."""
         z = self.signed(logits, rows)
-        fused_hcl.descend(z, self.sizes, None)
-        losses, wrong = softplus(z, threshold=fused_hcl.LINEAR), z >= 0
+        cpu.descend(z, self.sizes, None)
+        losses, wrong = softplus(z, threshold=cpu.LINEAR), z >= 0
         if rows.mask is not None:
             losses, wrong = losses * rows.mask, wrong & rows.mask
         return losses.sum(dim=0) * self.scale, wrong.sum(), None
@@ -330,18 +333,18 @@ class ManualBackend:
         """Return the gradient."""
         z, y = self.signed(logits, rows), rows.targets.to(self.dtype)
         kept = torch.empty_like(z)
-        peaks = fused_hcl.descend(z, self.sizes, kept)
+        peaks = cpu.descend(z, self.sizes, kept)
         owed = weights.to(self.dtype) * self.scale
-        slope = fused_hcl.ascend(z, y, rows.mask, self.sizes, kept, peaks, owed)
+        slope = cpu.ascend(z, y, rows.mask, self.sizes, kept, peaks, owed)
         return slope.to(logits.dtype)
 
     def signed(self, logits: Tensor, rows: Rows) -> Tensor:
         """Return z."""
         wide = logits.to(self.dtype)
-        return fused_hcl.signed(wide, rows.targets.to(self.dtype), rows.mask)
+        return cpu.signed(wide, rows.targets.to(self.dtype), rows.mask)
 
 
-class AutogradBackend:
+class AutogradSweeps:
     """The composition of link, base and constraint."""
 
     def __init__(self, loss: HCLLoss, like: Tensor) -> None:
@@ -350,13 +353,17 @@ class AutogradBackend:
 
     def down(self, logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Any]:
         """Return the class sums and e_h."""
-        losses, errors = self.loss.constrained(logits.to(self.dtype), rows.targets, rows.mask)
+        losses, errors = self.loss.constrained(self.output(logits), rows.targets, rows.mask)
         return losses.sum(dim=0), errors.sum(), None
 
     def up(self, logits: Tensor, rows: Rows, _: Any, weights: Tensor) -> Tensor:
         """Return the gradient."""
         with torch.enable_grad():
             x = logits.detach().requires_grad_()
-            losses, _ = self.loss.constrained(x.to(self.dtype), rows.targets, rows.mask)
+            losses, _ = self.loss.constrained(self.output(x), rows.targets, rows.mask)
             total = (losses * weights.to(self.dtype)).sum()
         return torch.autograd.grad(total, x)[0]
+
+    def output(self, logits: Tensor) -> HeadOutput:
+        """Return logits of the working precision under the link of the loss."""
+        return HeadOutput.from_logits(logits.to(self.dtype), self.loss.link)

@@ -1,6 +1,6 @@
 """HCL: the hierarchical class-based curriculum loss of Goyal and Ghosh (2020).
 
-    l     = base(link(logits), targets)                                    (N, C)
+    l     = base(log p, log(1 - p), targets)                               (N, C)
     l_h   = max(l, max over shallower classes of l)                        Corollary 1
     s     = argmin of max(sum_j s_j L_j, C - sum_j s_j + e_h)              equation 12, Algorithm 1
     loss  = sum_ij w_j l_h(i, j),   w_j = 1 where s_j = 1, else floor
@@ -12,66 +12,111 @@ HCL-Hier, without the constraint HCL-CL; with floor 0 it is the paper's HCL to t
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from hierlearn.errors import HierlearnError, quoted, unknown_name
-from hierlearn.kernels.hcl import Found, has_triton
-from hierlearn.links import Link, SigmoidLink
-from hierlearn.links.link import check_logits
-from hierlearn.losses.bases import BCE, Base, make_base, zero_one
-from hierlearn.losses.composed import make_link
-from hierlearn.losses.hcl.compiled import level_sums
+from hierlearn.losses.bases import Base, make_base, zero_one
+from hierlearn.losses.hcl import triton
+from hierlearn.losses.hcl.backends import choose_backend, in_transform
 from hierlearn.losses.hcl.constraint import SCOPES, constrain
-from hierlearn.losses.hcl.cpu import fused_hcl
 from hierlearn.losses.hcl.curriculum import curriculum_value, select_classes
-from hierlearn.losses.hcl.triton import again, kernel_hcl, misfit, obstacle
-from hierlearn.losses.loss import Loss, Reduction, check_targets, check_values
+from hierlearn.losses.loss import ElementwiseLoss, flat_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from hierlearn.hierarchy import Hierarchy
-    from hierlearn.kernels.hcl import Kernels, Plan
-
-
-# What the kernels are made for, beside the hierarchy.
-OPTIONS = frozenset(
-    ("base", "curriculum", "floor", "fused", "link", "normalize", "reduction", "scope", "threshold")
-)
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.links import HeadOutput, Link
 
 
 class CollapseWarning(UserWarning):
-    """A class went a whole epoch without being selected, so nothing taught it."""
+    """A class was not selected for a whole epoch, so it learned nothing."""
 
 
-class HCLLoss(Loss):
-    """Hierarchical class-based curriculum loss.
-
-    Targets are 0 or 1. A mask leaves entries out: they neither contribute nor bind others.
+def hcl_loss(
+    log_p: Tensor,
+    log_not_p: Tensor,
+    targets: Tensor,
+    hierarchy: Hierarchy,
+    *,
+    base: str | Base = "bce",
+    scope: Literal["levels", "ancestors"] | None = "levels",
+    floor: float = 0.1,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Return (N, C) the weighted losses of HCL, selected by this batch; 0 where unknown.
 
     Args:
+        log_p: (N, C) node log-probabilities.
+        log_not_p: (N, C) log(1 - p).
+        targets: (N, C) of 0 and 1.
         hierarchy: the taxonomy.
-        base: "bce", "bce2", "focal", or a function of (log p, log(1 - p), targets).
-        link: "sigmoid", "softmax", "conditional", "max", or a Link.
+        base: a name of BASES, or a function of (log p, log(1 - p), targets).
+        scope: of the constraint: "levels", "ancestors" or None.
+        floor: what an unselected class keeps; 1 is HCL-Hier.
+        mask: (N, C) bool, which entries are known.
+    """
+    losses, errors = constrained(
+        make_base(base), scope, hierarchy, (log_p, log_not_p), targets, mask
+    )
+    with torch.no_grad():
+        selected = select_classes(losses.sum(dim=0), losses.shape[1] + errors.sum())
+    return losses * (selected.to(losses.dtype) * (1 - floor) + floor)
+
+
+def constrained(
+    base: Base,
+    scope: str | None,
+    hierarchy: Hierarchy,
+    pair: tuple[Tensor, Tensor],
+    targets: Tensor,
+    mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Return (N, C) l_h, and the errors that e_h sums; both 0 where unknown."""
+    losses = base(*pair, targets)
+    errors = zero_one(pair[0].detach(), pair[1].detach(), targets)
+    if scope is not None:
+        return (
+            constrain(losses, hierarchy, scope, mask),
+            constrain(errors, hierarchy, scope, mask),
+        )
+    if mask is None:
+        return losses, errors
+    return torch.where(mask, losses, 0.0), torch.where(mask, errors, 0.0)
+
+
+class HCLLoss(ElementwiseLoss):
+    """Hierarchical class-based curriculum loss.
+
+    Targets are 0 or 1. A mask leaves entries out: they neither contribute nor bind others. A row
+    of weight 2 is as good as two rows, in what the curriculum selects too.
+
+    Args:
+        label_space: what can be predicted, or a Hierarchy.
+        base: "bce", "bce2", "focal", a loss such as ``FocalLoss(h)``, or a function of
+            (log p, log(1 - p), targets).
+        link: how plain logits are read: "sigmoid", "softmax", "conditional", "max", or a Link.
         scope: what the constraint compares a class with: "levels" (the paper: every shallower
             class), "ancestors", or None for no constraint (HCL-CL).
         curriculum: "batch" (the paper: selected by this batch), "epoch" (by the epoch before; call
             ``end_epoch`` after each), or None for no selection (HCL-Hier).
-        floor: what an unselected class keeps, in [0, 1). 0 is the paper, under which classes can
-            die out; see docs/theory.md.
+        floor: what an unselected class keeps, in [0, 1). 0 is the paper, under which some classes
+            stop learning; see docs/theory.md.
         normalize: "sum" (the paper) or "mean": class losses and e_h as sums or means over rows.
         threshold: replaces C + e_h: a number, or a function of the training progress in [0, 1],
             which ``set_progress`` reports.
         reduction: "mean" over known entries, "sum" or "none".
         validate: check the values of targets at every call.
-        fused: whether Triton kernels do the work. By default they do on a graphics processor where
-            they can: link "sigmoid", base "bce", "bce2" or "focal", scope "levels" or None, a
-            reduced loss. True insists, False forbids.
+        fused: whether Triton kernels do the work. By default they do on a GPU where they can: link
+            "sigmoid", base "bce", "bce2" or "focal", scope "levels" or None, a reduced loss
+            without weights. True raises where they cannot, False forbids them.
     """
 
+    function: ClassVar[Any] = staticmethod(hcl_loss)
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"floor": (0.1, 0.3, 0.5)}
     fixed_threshold: Tensor
     selected: Tensor
     ever_selected: Tensor
@@ -81,20 +126,19 @@ class HCLLoss(Loss):
 
     def __init__(
         self,
-        hierarchy: Hierarchy,
+        label_space: LabelSpace | Hierarchy,
         *,
         base: str | Base = "bce",
-        link: str | Link = "sigmoid",
+        link: str | Link | None = None,
         scope: Literal["levels", "ancestors"] | None = "levels",
         curriculum: Literal["batch", "epoch"] | None = "batch",
         floor: float = 0.1,
         normalize: Literal["sum", "mean"] = "sum",
         threshold: float | Callable[[float], float] | None = None,
-        reduction: Reduction = "mean",
-        validate: bool = False,
         fused: bool | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(hierarchy, reduction=reduction, validate=validate)
+        super().__init__(label_space, link=link, **options)
         if scope is not None and scope not in SCOPES:
             raise HierlearnError(unknown_name("scope", str(scope), SCOPES))
         if curriculum not in (None, "batch", "epoch"):
@@ -105,29 +149,32 @@ class HCLLoss(Loss):
             raise HierlearnError(
                 f"floor must lie in [0, 1), not {floor}; for no selection pass curriculum=None"
             )
-        self.link = make_link(hierarchy, link)
         self.base = make_base(base)
         self.scope = scope
         self.curriculum = curriculum
-        self.per_row = curriculum is None
         self.floor = floor
         self.normalize = normalize
         self.threshold = threshold
-        self.level_sizes = hierarchy.level_sizes if scope == "levels" else (len(hierarchy),)
-        self.row_weights: Tensor | None = None  # (N,) how much the next rows count in a selection
+        one_level = (len(self.hierarchy),)
+        self.level_sizes = self.hierarchy.level_sizes if scope == "levels" else one_level
         self.fused = fused
-        self.kernels: tuple[bool, Kernels] | None = None  # made at first use
-        self.obstacle = obstacle(self)
-        if fused and self.obstacle is not None:
-            raise HierlearnError(f"fused=True cannot have {self.obstacle}; pass fused=None")
-        self._state: tuple[Any, ...] = ()
+        self.kernels: triton.CachedKernels | None = None  # made at first use
+        reason = triton.unsupported_options(self)
+        if fused and reason is not None:
+            raise HierlearnError(f"fused=True cannot have {reason}; pass fused=None")
+        self.kernels_apply = fused is not False and reason is None
+        self._records: dict[int | None, Any] = {}  # what the last call selected, by member
         self._warned = False
-        self._register_statistics(len(hierarchy))
+        zero = torch.zeros((), dtype=torch.float64)
+        self.register_buffer("fixed_threshold", zero, persistent=False)
+        self.set_members(None)
         self.set_progress(0.0)
 
-    def _register_statistics(self, count: int) -> None:
-        classes = torch.zeros(count, dtype=torch.bool)
-        number = torch.zeros((), dtype=torch.float64)
+    def set_members(self, count: int | None) -> None:
+        """Make room for the statistics of ``count`` members; None for a network alone."""
+        lead = () if count is None else (count,)
+        classes = torch.zeros(*lead, len(self.hierarchy), dtype=torch.bool)
+        number = torch.zeros(lead, dtype=torch.float64)
         # What the epoch curriculum has gathered is state of the training: it is saved.
         gathered = {
             "selected": ~classes,
@@ -135,164 +182,146 @@ class HCLLoss(Loss):
             "epoch_errors": number,
             "epoch_rows": number,
         }
+        device = self.fixed_threshold.device
         for name, values in gathered.items():
-            self.register_buffer(name, values.clone(), persistent=self.curriculum == "epoch")
-        self.register_buffer("ever_selected", classes, persistent=False)
-        self.register_buffer("fixed_threshold", number.clone(), persistent=False)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        if name in OPTIONS and "obstacle" in self.__dict__:  # an option is set anew
-            self.obstacle, self.kernels = obstacle(self), None
+            saved = self.curriculum == "epoch"
+            self.register_buffer(name, values.clone().to(device), persistent=saved)
+        self.register_buffer("ever_selected", classes.to(device), persistent=False)
 
     # ------------------------------------------------------------------ the loss
 
-    def forward(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        output: HeadOutput | Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        weight: Tensor | None = None,
+    ) -> Tensor:
         """Return the loss of a batch; see ``Loss.forward``."""
-        if self.kernels is not None and not (torch.compiler.is_compiling() or is_distributed()):
-            found = again(self, logits, targets, mask)
+        if self.kernels is not None and weight is None:
+            found = triton.replay(self, output, targets, mask)
             if found is not None:
                 return found
-        if not self.uses_kernels(logits):
-            return super().forward(logits, targets, mask)
-        check_logits(logits, len(self.hierarchy))  # the kernels read half precision as it is
-        check_targets(logits, targets, mask)
-        if self.validate:
-            check_values(self.hierarchy, targets, mask)
-        return kernel_hcl(self, logits, targets, mask, alone=not is_distributed())
+        return super().forward(output, targets, mask, weight)
 
-    @property
-    def may_use_kernels(self) -> bool:
-        """Whether the Triton kernels take logits on a graphics processor, of the usual types."""
-        return self.fused is not False and self.obstacle is None and has_triton()
-
-    def uses_kernels(self, logits: Tensor) -> bool:
-        """Whether the Triton kernels take these logits."""
-        if self.fused is False or not (self.fused or logits.is_cuda):
-            return False
-        if self.obstacle is not None or self.row_weights is not None:
-            return False
-        reason = misfit(logits)
-        if reason is not None and self.fused:
-            raise HierlearnError(f"fused=True cannot take {reason}; pass fused=None")
-        return reason is None and logits.numel() > 0
-
-    def compute(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
-        """Compose link, base, constraint, curriculum and reduction."""
-        if not self.is_fast(logits):
-            losses, errors = self.constrained(logits, targets, mask)
-            counted = losses.detach()
-            rows: int | Tensor = len(logits)
-            if self.row_weights is not None:
-                counted, errors = (one * self.row_weights[:, None] for one in (counted, errors))
-                rows = self.row_weights.sum()
-            weights = self.weigh(counted.sum(dim=0), errors.sum(), rows)
-            return self.reduce(losses if weights is None else losses * weights, mask)
-        scale = self.base.scale  # type: ignore[attr-defined]
-        if self.reduction == "sum":
-            share: float | Tensor = scale
-        else:
-            known = logits.numel() if mask is None else mask.sum().to(logits.dtype)
-            share = scale / at_least_1(known)
-
-        def weigh(sums: Tensor, errors: Tensor) -> Tensor:
-            class_losses = sums if scale == 1 else sums * scale
-            weights = self.weigh(class_losses, errors, len(logits))
-            return torch.ones_like(sums) * share if weights is None else weights * share
-
-        if torch.compiler.is_compiling():
-            sums, errors = level_sums(logits, targets, mask, self.level_sizes)
-            return (sums * weigh(sums.detach(), errors)).sum()
-        return fused_hcl(logits, targets, mask, self.level_sizes, weigh)
-
-    def is_fast(self, logits: Tensor) -> bool:
-        """Whether the hand-written pass does for this call.
-
-        A compiler on a graphics processor gets the plain composition: inductor of torch 2.11 fails
-        on the functional form, whose row and column reductions it fuses into one broken kernel.
-        """
-        return (
-            self.has_fast_form
-            and self.reduction != "none"
-            and not (logits.is_cuda and torch.compiler.is_compiling())
+    def compute(
+        self, output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+    ) -> Tensor:
+        """Let the backend that suits the output do the work, for one member or for all."""
+        backend = choose_backend(self, output, weight)
+        if self.curriculum is not None and self.selected.shape[:-1] != output.shape[:-2]:
+            self.set_members(output.members)  # an ensemble of another size begins
+        if output.members is None or backend.takes_members:
+            return backend.loss(self, output, targets, mask, weight, None)
+        return torch.stack(
+            [
+                backend.loss(
+                    self,
+                    output.member(number),
+                    targets[number],
+                    None if mask is None else mask[number],
+                    None if weight is None else weight[number],
+                    number,
+                )
+                for number in range(output.members)
+            ]
         )
 
-    @property
-    def has_fast_form(self) -> bool:
-        """Whether a hand-written pass covers these choices: sigmoid, bce, scope "levels"."""
-        return (
-            isinstance(self.link, SigmoidLink)
-            and isinstance(self.base, BCE)
-            and self.scope != "ancestors"
-        )
+    def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Return (N, C) l_h, before any selection."""
+        return self.constrained(output, targets, mask)[0]
 
     def constrained(
-        self, logits: Tensor, targets: Tensor, mask: Tensor | None
+        self, output: HeadOutput, targets: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return (N, C) l_h, and the errors that e_h sums."""
-        log_p, log_not_p = self.link(logits)
-        losses = self.base(log_p, log_not_p, targets)
-        errors = zero_one(log_p.detach(), log_not_p.detach(), targets)
-        if self.scope is not None:
-            losses = constrain(losses, self.hierarchy, self.scope, mask)
-            errors = constrain(errors, self.hierarchy, self.scope, mask)
-        elif mask is not None:
-            losses, errors = (torch.where(mask, one, 0.0) for one in (losses, errors))
-        return losses, errors
+        """Return l_h, and the errors that e_h sums, of the shape of the output."""
+        if output.members is not None:
+            flat = flat_rows(targets, mask)
+            losses, errors = self.constrained(output.flat(), *flat)
+            return losses.view(output.shape), errors.view(output.shape)
+        return constrained(self.base, self.scope, self.hierarchy, output.pair, targets, mask)
 
     # ------------------------------------------------------------------ the curriculum
 
-    def weigh(self, class_losses: Tensor, errors: Tensor, rows: int | Tensor) -> Tensor | None:
-        """Select classes and return their (C,) weights; None where there is no curriculum."""
+    def weigh(
+        self,
+        class_losses: Tensor,
+        errors: Tensor,
+        rows: int | Tensor,
+        member: int | None = None,
+    ) -> Tensor | None:
+        """Select classes and return their weights; None where there is no curriculum.
+
+        Args:
+            class_losses: (C,) the summed loss of each class, or (M, C) of all members at once.
+            errors: () or (M,), e_h.
+            rows: how many rows were summed, or their weights.
+            member: which member this is, where members are computed one after another.
+        """
         if self.curriculum is None:
             return None
+        records = torch.compiler.is_compiling() or not in_transform()
         with torch.no_grad():
             count: int | Tensor = rows
-            if is_distributed():
-                count = torch.as_tensor(rows).to(errors)
+            if triton.is_distributed():
+                count = torch.as_tensor(rows).to(errors).expand(errors.shape)
                 class_losses, errors, count = all_reduced(class_losses, errors, count)
             if self.curriculum == "epoch":
-                self.epoch_losses += class_losses
-                self.epoch_errors += errors
-                self.epoch_rows += count
-                selected = self.selected
+                if records:
+                    self._state("epoch_losses", member).add_(class_losses)
+                    self._state("epoch_errors", member).add_(errors)
+                    self._state("epoch_rows", member).add_(count)
+                selected = self._state("selected", member)
             else:
-                selected = self.choose(class_losses, errors, count)
+                selected = self.select(class_losses, errors, count)
             weights = self.weights_of(selected, class_losses.dtype)
-            self.note(selected, class_losses, errors, count, weights)
+            if records:
+                self.record((selected, class_losses, errors, count, weights), member)
         return weights
+
+    def _state(self, name: str, member: int | None) -> Tensor:
+        """Return a buffer, or the part of it that belongs to a member."""
+        buffer: Tensor = getattr(self, name)
+        return buffer if member is None else buffer[member]
 
     def weights_of(self, selected: Tensor, dtype: torch.dtype) -> Tensor:
         """Return what classes weigh: 1 where selected, else the floor."""
-        return selected.to(dtype).mul_(1 - self.floor).add_(self.floor)
+        return selected.to(dtype) * (1 - self.floor) + self.floor
 
-    def note(self, selected: Tensor, *others: Any) -> None:
-        """Remember a selection with its class losses, errors, rows and weights."""
+    def record(self, statistics: Any, member: int | None) -> None:
+        """Remember a selection: statistics, or what the kernels left of them."""
+        if member is None:
+            self.__dict__["_records"] = {None: statistics}  # a module is slow to set attributes
+        else:
+            self._records.pop(None, None)
+            self._records[member] = statistics
         if self.floor == 0:
-            self.ever_selected |= selected
-        self._state = (selected, *others)
+            selected = triton.statistics_of(statistics)[0]
+            self._state("ever_selected", member).logical_or_(selected)
 
-    def keep(self, plan: Plan, block: Tensor) -> None:
-        """Keep what the kernels selected, as they left it: most calls are never asked about."""
-        if self.floor == 0:
-            self.ever_selected |= Found(plan, block).array("selected")
-        self.__dict__["_state"] = (plan, block)  # a module is slow to set attributes
+    def statistics(self) -> tuple[Any, ...]:
+        """Return selected, class losses, errors, rows and weights of the last call, if any."""
+        known = [triton.statistics_of(self._records[key]) for key in sorted_keys(self._records)]
+        if len(known) < 2:
+            return known[0] if known else ()
+        rows = [torch.as_tensor(one[3]) for one in known]
+        stacked = [torch.stack([one[place] for one in known]) for place in (0, 1, 2, 4)]
+        return (*stacked[:3], torch.stack(rows).to(stacked[2]), stacked[3])
 
-    def _statistics(self) -> tuple[Any, ...]:
-        """Return what ``note`` was told, or would have been; nothing before the first call."""
-        if len(self._state) != 2:
-            return self._state
-        found = Found(*self._state)
-        names = ("selected", "sums", "weights")
-        selected, losses, weights = (found.array(name) for name in names)
-        return selected, losses, found.errors, found.plan.rows, weights
-
-    def choose(self, class_losses: Tensor, errors: Tensor, rows: int | Tensor) -> Tensor:
-        """Return the classes that Algorithm 1 selects for these statistics, of one or M models."""
+    def select(self, class_losses: Tensor, errors: Tensor, rows: int | Tensor) -> Tensor:
+        """Return the classes that Algorithm 1 selects for these statistics, (C,) or (M, C)."""
         if self.normalize == "mean":
-            class_losses, errors = class_losses / at_least_1(rows), errors / at_least_1(rows)
+            class_losses, errors = self.means(class_losses, errors, rows)
         limit = class_losses.shape[-1] + errors if self.threshold is None else self.fixed_threshold
         return select_classes(class_losses, limit)
+
+    @staticmethod
+    def means(class_losses: Tensor, errors: Tensor, rows: int | Tensor) -> tuple[Tensor, Tensor]:
+        """Return class losses and errors over rows."""
+        if isinstance(rows, int):
+            return class_losses / max(rows, 1), errors / max(rows, 1)
+        rows = rows.clamp_min(1)
+        return class_losses / (rows[..., None] if rows.dim() else rows), errors / rows
 
     def set_progress(self, progress: float) -> None:
         """Tell a threshold schedule how far the training is, from 0 to 1."""
@@ -301,7 +330,7 @@ class HCLLoss(Loss):
             self.fixed_threshold.fill_(float(value))
 
     def end_epoch(self) -> None:
-        """Close an epoch: the epoch curriculum selects anew, and classes left out are named.
+        """Close an epoch: the epoch curriculum selects again, and classes left out are named.
 
         The literal curriculum (floor 0) can leave a class without any gradient; a class that was
         selected in no batch of the epoch is named in a CollapseWarning, once.
@@ -309,28 +338,35 @@ class HCLLoss(Loss):
         if self.curriculum is None:
             return
         left_out = ~self.ever_selected
-        if self.curriculum == "epoch" and bool(self.epoch_rows > 0):
-            self.selected.copy_(self.choose(self.epoch_losses, self.epoch_errors, self.epoch_rows))
+        if self.curriculum == "epoch" and bool((self.epoch_rows > 0).any()):
+            self.selected.copy_(self.select(self.epoch_losses, self.epoch_errors, self.epoch_rows))
             for buffer in (self.epoch_losses, self.epoch_errors, self.epoch_rows):
                 buffer.zero_()
             left_out = ~self.selected
-        literal = self.floor == 0 and isinstance(self.link, SigmoidLink)
+        literal = self.floor == 0 and not self.link.coherent
         if literal and not self._warned and bool(left_out.any()):
-            self._warned = True
-            names = [self.hierarchy.names[int(c)] for c in left_out.nonzero().flatten()]
-            warnings.warn(
-                f"{len(names)} of {len(self.hierarchy)} classes were not selected for a whole "
-                f"epoch and learned nothing: {quoted(names, most=3)}; pass floor=0.1 or a "
-                f"coherent link such as 'softmax' to keep them alive",
-                CollapseWarning,
-                stacklevel=2,
-            )
+            self._warn(left_out)
         self.ever_selected.zero_()
 
+    def _warn(self, left_out: Tensor) -> None:
+        """Name the classes, (C,) or of the first of M members, that no batch selected."""
+        self._warned = True
+        if left_out.dim() == 2:
+            left_out = left_out[int(left_out.any(dim=1).nonzero()[0])]
+        names = [self.hierarchy.names[int(c)] for c in left_out.nonzero().flatten()]
+        warnings.warn(
+            f"{len(names)} of {len(self.hierarchy)} classes were not selected for a whole "
+            f"epoch and learned nothing: {quoted(names, most=3)}; pass floor=0.1 or a "
+            f"coherent link such as 'softmax' to keep them learning",
+            CollapseWarning,
+            stacklevel=3,
+        )
+
     @property
-    def selected_now(self) -> Tensor | None:
-        """The classes that the last call selected, (C,) bool; None where there is none."""
-        return self._statistics()[0] if self._state else None
+    def selection(self) -> Tensor | None:
+        """The classes that the last call selected, (C,) or (M, C) bool; None without selection."""
+        known = self.statistics()
+        return known[0] if known else None
 
     @property
     def last(self) -> dict[str, Tensor]:
@@ -339,24 +375,34 @@ class HCLLoss(Loss):
         selected (C,), selected_fraction, selected_by_level (L,), e_h and l_hc; empty before the
         first call and without a curriculum. l_hc is max(sum_j w_j L_j, C - sum_j w_j + e_h) for the
         weights w in {floor, 1}; e_h and l_hc are sums or means over rows as ``normalize`` says.
+        With members, every entry has a leading axis.
         """
-        if not self._state:
+        if not self._records:
             return {}
-        selected, losses, errors, rows, weights = self._statistics()
+        selected, losses, errors, rows, weights = self.statistics()
         if self.normalize == "mean":
-            losses, errors = losses / at_least_1(rows), errors / at_least_1(rows)
+            losses, errors = self.means(losses, errors, rows)
         chosen = selected.to(losses.dtype)
-        levels = torch.split(chosen, list(self.hierarchy.level_sizes))
+        levels = torch.split(chosen, list(self.hierarchy.level_sizes), dim=-1)
         return {
             "selected": selected,
-            "selected_fraction": chosen.mean(),
-            "selected_by_level": torch.stack([level.mean() for level in levels]),
+            "selected_fraction": chosen.mean(dim=-1),
+            "selected_by_level": torch.stack([level.mean(dim=-1) for level in levels], dim=-1),
             "e_h": errors,
             "l_hc": curriculum_value(losses, errors, weights),
         }
 
+    def epoch_state(self) -> dict[str, Tensor]:
+        """Return which classes were selected in the epoch so far."""
+        return {"ever_selected": self.ever_selected} if self.curriculum is not None else {}
+
+    def load_epoch_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what ``epoch_state`` returned."""
+        if "ever_selected" in state:
+            self.ever_selected.copy_(state["ever_selected"])
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_state": (), "kernels": None}
+        return {**self.__dict__, "_records": {}, "kernels": None}
 
     def extra_repr(self) -> str:
         """Name the choices when the module is printed."""
@@ -366,18 +412,13 @@ class HCLLoss(Loss):
         )
 
 
-def at_least_1(rows: int | Tensor) -> int | Tensor:
-    """Return the number of rows to divide by."""
-    return max(rows, 1) if isinstance(rows, int) else rows.clamp_min(1)
-
-
-def is_distributed() -> bool:
-    """Whether several processes train together."""
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
+def sorted_keys(records: Mapping[int | None, Any]) -> list[int | None]:
+    """Return the members in order; None, where all are in one record, alone."""
+    return sorted(records, key=lambda key: -1 if key is None else key)
 
 
 def all_reduced(class_losses: Tensor, errors: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
     """Sum over the processes of torch.distributed, so that the selection is the global batch's."""
-    together = torch.cat([class_losses, errors[None], rows[None]])
+    together = torch.cat([class_losses, errors[..., None], rows[..., None]], dim=-1)
     torch.distributed.all_reduce(together)
-    return together[:-2], together[-2], together[-1]
+    return together[..., :-2], together[..., -2], together[..., -1]

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
+from torch import Tensor
 
 from hierlearn.kernels import hcl as kernels
-from hierlearn.links import SigmoidLink
-from hierlearn.losses.bases import BCE, FocalBase
+from hierlearn.links import HeadOutput, SigmoidLink
+from hierlearn.losses.bases import BCE, Focal
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from hierlearn.losses.hcl.loss import HCLLoss
 
 
-def obstacle(loss: HCLLoss) -> str | None:
-    """Return what of a loss the kernels do not cover, or None."""
+class CachedKernels(NamedTuple):
+    """The kernels of a loss, made at their first use.
+
+    Attributes:
+        selects: whether they select the classes too.
+        run: the kernels with the plans of the shapes that they have met.
+    """
+
+    selects: bool
+    run: kernels.Kernels
+
+
+class KernelRecord(NamedTuple):
+    """What the kernels selected, as they left it: most calls are never asked about."""
+
+    plan: Any
+    block: Tensor
+
+
+def unsupported_options(loss: HCLLoss) -> str | None:
+    """Return which option of a loss the kernels do not cover, or None."""
     if not isinstance(loss.link, SigmoidLink):
         return f"link {type(loss.link).__name__}, but 'sigmoid' only"
-    if not isinstance(loss.base, (BCE, FocalBase)):
+    if not isinstance(loss.base, (BCE, Focal)):
         return f"base {loss.base!r}, but 'bce', 'bce2' and 'focal' only"
     if loss.scope == "ancestors":
         return "scope 'ancestors', but 'levels' and None only"
@@ -29,16 +47,21 @@ def obstacle(loss: HCLLoss) -> str | None:
     return None
 
 
-def misfit(logits: Tensor) -> str | None:
-    """Return what of the logits the kernels do not take, or None."""
+def unsupported_output(output: HeadOutput, weight: Tensor | None) -> str | None:
+    """Return what of an output the kernels do not take, or None."""
+    logits = output.logits
     if torch.compiler.is_compiling():
         return "logits inside torch.compile, which has no need of them"
+    if logits is None or not isinstance(output.link, SigmoidLink):
+        return f"{output!r}, but the logits of a sigmoid link only"
+    if weight is not None:
+        return "weights of rows"
     if logits.dtype not in kernels.LOGITS:
         return f"logits of {logits.dtype}, but of float32, bfloat16 and float16 only"
     if not kernels.has_triton():
-        return "a computer without Triton; install hierlearn[gpu]"
+        return "a machine without Triton; install hierlearn[gpu]"
     if not (logits.is_cuda or kernels.interpreted()):
-        return f"logits on {logits.device}, but on a graphics processor only"
+        return f"logits on {logits.device}, but on a GPU only"
     return None
 
 
@@ -60,38 +83,78 @@ def task_of(loss: HCLLoss, *, selects: bool) -> kernels.Task:
     return kernels.Task(loss.level_sizes, base_of(loss), loss.reduction == "mean", selection)
 
 
-def again(loss: HCLLoss, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor | None:
+def replay(
+    loss: HCLLoss, output: HeadOutput | Tensor, targets: Tensor, mask: Tensor | None
+) -> Tensor | None:
     """Return the loss of a batch like one before, at which all was checked; None if it is not."""
     made = loss.kernels
-    if made is None or not made[0] or loss.threshold is not None:
+    if made is None or not made.selects or loss.threshold is not None or loss.validate:
         return None
-    if loss.validate or loss.row_weights is not None:
+    if torch.compiler.is_compiling() or is_distributed():
         return None
-    plan = made[1].plans.get(kernels.key_of(logits, targets, mask))
-    return None if plan is None else kernels.step(plan, logits, targets, mask, None, loss.keep)
+    logits: Any = output
+    if isinstance(output, HeadOutput):
+        if not isinstance(output.link, SigmoidLink):
+            return None
+        logits = output.logits
+    if logits.dim() != 2 or torch._C._are_functorch_transforms_active():
+        return None
+    plan = made.run.plans.get(kernels.key_of(logits, targets, mask))
+    if plan is None:
+        return None
+    return kernels.step(plan, logits, targets, mask, None, recorder(loss, None))
 
 
-def kernel_hcl(
-    loss: HCLLoss, logits: Tensor, targets: Tensor, mask: Tensor | None, *, alone: bool
-) -> Tensor:
-    """Return the loss of a batch of at least one row.
+def recorder(loss: HCLLoss, member: int | None) -> Any:
+    """Return what keeps the selection of the kernels in a loss."""
+    return lambda plan, block: loss.record(KernelRecord(plan, block), member)
 
-    Args:
-        loss: whose options apply, and which is told what was selected.
-        logits: (N, C).
-        targets: (N, C).
-        mask: (N, C), or None.
-        alone: whether this process has the whole batch.
-    """
-    limit = None if loss.threshold is None else loss.fixed_threshold
-    selects = (
-        loss.curriculum == "batch" and alone and (limit is None or limit.device == logits.device)
-    )
-    made = loss.kernels
-    if made is None or made[0] is not selects:
-        made = (selects, kernels.Kernels(task_of(loss, selects=selects)))
-        loss.__dict__["kernels"] = made
-    if selects:
-        return made[1](logits, targets, mask, threshold=limit, tell=loss.keep)
-    rows = len(logits)
-    return made[1](logits, targets, mask, weigh=lambda sums, errors: loss.weigh(sums, errors, rows))
+
+def statistics_of(record: Any) -> tuple[Any, ...]:
+    """Return selected, class losses, errors, rows and weights of a record."""
+    if not isinstance(record, KernelRecord):
+        return tuple(record)
+    found = kernels.Found(*record)
+    selected, losses, weights = (found.array(name) for name in ("selected", "sums", "weights"))
+    return selected, losses, found.errors, found.plan.rows, weights
+
+
+class TritonBackend:
+    """The kernels, for logits of a sigmoid link on a GPU."""
+
+    takes_members: ClassVar[bool] = False
+
+    def loss(
+        self,
+        loss: HCLLoss,
+        output: HeadOutput,
+        targets: Tensor,
+        mask: Tensor | None,
+        weight: Tensor | None,
+        member: int | None,
+    ) -> Tensor:
+        """Return the loss of a batch of at least one row; half precision is read as it is."""
+        del weight
+        assert output.logits is not None
+        logits = output.logits
+        limit = None if loss.threshold is None else loss.fixed_threshold
+        selects = (
+            loss.curriculum == "batch"
+            and not is_distributed()
+            and (limit is None or limit.device == logits.device)
+        )
+        made = loss.kernels
+        if made is None or made.selects is not selects:
+            made = CachedKernels(selects, kernels.Kernels(task_of(loss, selects=selects)))
+            loss.__dict__["kernels"] = made
+        if selects:
+            return made.run(logits, targets, mask, threshold=limit, tell=recorder(loss, member))
+        rows = len(logits)
+        return made.run(
+            logits, targets, mask, weigh=lambda sums, errors: loss.weigh(sums, errors, rows, member)
+        )
+
+
+def is_distributed() -> bool:
+    """Whether several processes train together."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()

@@ -1,0 +1,152 @@
+"""Backends of HCL: the one definition, and faster forms of what is computed most.
+
+    PlainBackend    base, constraint and curriculum as they stand; takes everything
+    SummedBackend   sigmoid and bce: the class sums by one hand-written pass over the levels
+                    (cpu.py), or under torch.compile in functional form (compiled.py)
+    TritonBackend   the kernels, on a GPU (triton.py)
+
+All give the same loss and the same gradients; tests compare them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import torch
+
+from hierlearn.errors import HierlearnError
+from hierlearn.links import SigmoidLink
+from hierlearn.losses.bases import BCE
+from hierlearn.losses.hcl import triton
+from hierlearn.losses.hcl.compiled import level_sums
+from hierlearn.losses.hcl.cpu import manual_hcl
+from hierlearn.losses.loss import at_least
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hierlearn.links import HeadOutput
+    from hierlearn.losses.hcl.loss import HCLLoss
+
+FEW = 1 << 18  # logits of all members up to which kernel launches cost more than memory
+
+
+class Backend(Protocol):
+    """One way to compute the loss.
+
+    Attributes:
+        takes_members: whether it computes all members of an ensemble at once.
+    """
+
+    takes_members: ClassVar[bool]
+
+    def loss(
+        self,
+        loss: HCLLoss,
+        output: HeadOutput,
+        targets: Tensor,
+        mask: Tensor | None,
+        weight: Tensor | None,
+        member: int | None,
+    ) -> Tensor:
+        """Return the reduced loss."""
+        ...
+
+
+class PlainBackend:
+    """Base, constraint, curriculum and reduction one after another."""
+
+    takes_members: ClassVar[bool] = True
+
+    def loss(
+        self,
+        loss: HCLLoss,
+        output: HeadOutput,
+        targets: Tensor,
+        mask: Tensor | None,
+        weight: Tensor | None,
+        member: int | None,
+    ) -> Tensor:
+        """Return the loss of one member, or of all at once."""
+        losses, errors = loss.constrained(output, targets, mask)  # (..., N, C)
+        counted = losses.detach()
+        rows: int | Tensor = targets.shape[-2]
+        if weight is not None:
+            counted, errors = (one * weight[..., None] for one in (counted, errors))
+            rows = weight.sum(dim=-1)
+        weights = loss.weigh(counted.sum(dim=-2), errors.sum(dim=(-2, -1)), rows, member)
+        if weights is not None:
+            losses = losses * weights[..., None, :]
+        return loss.reduce(losses, targets, mask, weight)
+
+
+class SummedBackend:
+    """Class sums of natural bce over the levels, then their weights; by hand or for a compiler."""
+
+    takes_members: ClassVar[bool] = False
+
+    def loss(
+        self,
+        loss: HCLLoss,
+        output: HeadOutput,
+        targets: Tensor,
+        mask: Tensor | None,
+        weight: Tensor | None,
+        member: int | None,
+    ) -> Tensor:
+        """Return the loss of one member."""
+        del weight
+        logits, rows = output.float_logits, len(targets)
+        scale: float = loss.base.scale  # type: ignore[attr-defined]
+        if loss.reduction == "sum":
+            share: float | Tensor = scale
+        else:
+            known = logits.numel() if mask is None else mask.sum().to(logits.dtype)
+            share = scale / at_least(known)
+
+        def weigh(sums: Tensor, errors: Tensor) -> Tensor:
+            class_losses = sums if scale == 1 else sums * scale
+            weights = loss.weigh(class_losses, errors, rows, member)
+            return torch.ones_like(sums) * share if weights is None else weights * share
+
+        if torch.compiler.is_compiling():
+            sums, errors = level_sums(logits, targets, mask, loss.level_sizes)
+            return (sums * weigh(sums.detach(), errors)).sum()
+        return manual_hcl(logits, targets, mask, loss.level_sizes, weigh)
+
+
+PLAIN, SUMMED, TRITON = PlainBackend(), SummedBackend(), triton.TritonBackend()
+
+
+def choose_backend(loss: HCLLoss, output: HeadOutput, weight: Tensor | None) -> Backend:
+    """Return the fastest backend for an output.
+
+    Raises:
+        HierlearnError: where ``fused=True`` and the kernels do not take the output.
+    """
+    logits = output.logits
+    if loss.fused:
+        reason = triton.unsupported_output(output, weight)
+        if reason is not None:
+            raise HierlearnError(f"fused=True cannot take {reason}; pass fused=None")
+    if logits is None or not isinstance(output.link, SigmoidLink) or weight is not None:
+        return PLAIN
+    compiling = torch.compiler.is_compiling()
+    if not compiling and in_transform():
+        return PLAIN
+    usable = logits.is_cuda and loss.kernels_apply and logits.numel() > 0
+    if loss.fused or (usable and triton.unsupported_output(output, weight) is None):
+        if logits.numel() == 0:
+            return PLAIN
+        if output.members is None or loss.fused or logits.numel() > FEW:
+            return TRITON
+        return PLAIN  # so few that the number of launches is what costs
+    summed = isinstance(loss.base, BCE) and loss.scope != "ancestors" and loss.reduction != "none"
+    # inductor of torch 2.11 fails on the functional form on CUDA, whose row and column reductions
+    # it fuses into one broken kernel.
+    return SUMMED if summed and not (logits.is_cuda and compiling) else PLAIN
+
+
+def in_transform() -> bool:
+    """Whether torch.func (grad, vmap, ...) is at work, which sees through plain operations only."""
+    return bool(torch._C._are_functorch_transforms_active())

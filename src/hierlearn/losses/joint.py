@@ -1,0 +1,87 @@
+"""JointLoss: a network with several heads, a loss for each.
+
+l = sum over heads k of w_k l_k(output of head k)
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from hierlearn.errors import HierlearnError
+from hierlearn.losses.mixed import Parts, mixed_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hierlearn.hierarchy import LabelSpace
+    from hierlearn.links import HeadOutput, Link
+    from hierlearn.losses.loss import Loss
+
+
+class JointLoss(Parts):
+    """The weighted sum of the losses of several heads.
+
+    Args:
+        losses: the loss of each head, by its name.
+        weights: what each counts; by default all the same, 1 together.
+    """
+
+    def __init__(
+        self, losses: Mapping[str, Loss], weights: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__()
+        if not losses:
+            raise HierlearnError("a joint loss needs at least one head")
+        if weights is not None and set(weights) != set(losses):
+            raise HierlearnError(f"weights of {sorted(weights)} do not fit heads {sorted(losses)}")
+        self.names = list(losses)
+        self.parts = nn.ModuleList(losses.values())
+        equal = dict.fromkeys(losses, 1.0 / len(losses))
+        self.weights = dict(equal if weights is None else weights)
+
+    @property
+    def link(self) -> Link:
+        """How plain logits of the first head are read."""
+        return self.losses_of_parts[0].link
+
+    @property
+    def label_space(self) -> LabelSpace:
+        """What can be predicted."""
+        return self.losses_of_parts[0].label_space
+
+    @classmethod
+    def same_for_all(cls, loss: Loss, heads: Mapping[str, Any]) -> JointLoss:
+        """Return the loss for every head alike, each with a state of its own."""
+        return cls({name: loss if not k else copy.deepcopy(loss) for k, name in enumerate(heads)})
+
+    def forward(
+        self,
+        outputs: Mapping[str, HeadOutput],
+        targets: Tensor,
+        mask: Tensor | None = None,
+        weight: Tensor | None = None,
+    ) -> Tensor:
+        """Return the weighted sum over the heads.
+
+        Args:
+            outputs: what each head gives, by name.
+            targets: (N, C) closed multi-hot.
+            mask: (N, C) bool, which targets are known; by default all.
+            weight: (N,) how much each row counts; by default 1.
+        """
+        if set(outputs) != set(self.names):
+            raise HierlearnError(f"the network has heads {sorted(outputs)}, the loss {self.names}")
+        values = [
+            part(outputs[name], targets, mask, weight)
+            for name, part in zip(self.names, self.parts, strict=True)
+        ]
+        return mixed_loss(values, [self.weights[name] for name in self.names])
+
+    def count(
+        self, targets: Tensor, mask: Tensor | None = None, weight: Tensor | None = None
+    ) -> int | Tensor:
+        """Return what the mean of the first head's loss divides by."""
+        return self.losses_of_parts[0].count(targets, mask, weight)

@@ -1,0 +1,47 @@
+"""Variant: a loss with some of its options fixed, as an entry of LOSSES."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.losses.loss import Loss
+
+
+class Variant:
+    """A loss with other defaults; what it is, it says like a loss class.
+
+    Args:
+        loss: the class.
+        search_space: what is worth trying here, instead of the class's own.
+        options: the options that are fixed, unless the caller gives them.
+    """
+
+    def __init__(
+        self,
+        loss: type[Loss],
+        *,
+        search_space: Mapping[str, tuple[Any, ...]] | None = None,
+        **options: Any,
+    ) -> None:
+        self.loss = loss
+        self.options = options
+        self.search_space = loss.search_space if search_space is None else search_space
+        self.default_link = loss.default_link
+        self.reading_link = loss.reading_link
+        self.uses_hierarchy = loss.uses_hierarchy
+        self.needs_tree = loss.needs_tree
+        self.function = loss.function
+        self.__name__ = loss.__name__
+        self.__doc__ = loss.__doc__
+
+    def __call__(self, label_space: LabelSpace | Hierarchy, **options: Any) -> Loss:
+        """Make the loss."""
+        return self.loss(label_space, **{**self.options, **options})
+
+    def __repr__(self) -> str:
+        fixed = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"Variant({self.loss.__name__}, {fixed})"

@@ -1,0 +1,140 @@
+"""Build: a network by name, with its options, as a model folder can hold it.
+
+A name is one of NETWORKS, or ``package.module:factory`` of code that is importable. A factory gets
+the label space and what the network reads, and returns any ``nn.Module``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib import import_module
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.networks.ensemble import ensemble_of
+from hierlearn.networks.inputs import InputSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torch import nn
+
+    from hierlearn.hierarchy import LabelSpace
+
+GIVEN = ("label_space", "inputs")  # what a factory gets beside its options
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """How to make a network again, as plain values.
+
+    Attributes:
+        name: of NETWORKS, or ``package.module:factory``.
+        inputs: what it reads.
+        options: what the factory takes beside the label space and the inputs.
+        members: how many networks are stacked; None for one alone.
+    """
+
+    name: str
+    inputs: InputSpec
+    options: Mapping[str, Any] = field(default_factory=dict)
+    members: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "name": self.name,
+            "inputs": self.inputs.to_dict(),
+            "options": dict(self.options),
+            "members": self.members,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> NetworkSpec:
+        """Restore what ``to_dict`` returned."""
+        inputs = InputSpec.from_dict(values["inputs"])
+        return cls(values["name"], inputs, values["options"], values["members"])
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the factory is code outside of NETWORKS."""
+        from hierlearn.networks import NETWORKS
+
+        return self.name not in NETWORKS
+
+
+def find_factory(name: str) -> Callable[..., nn.Module]:
+    """Return a factory of NETWORKS, or import ``package.module:factory``."""
+    from hierlearn.networks import NETWORKS
+
+    if name in NETWORKS:
+        return NETWORKS[name]
+    module, colon, attribute = name.partition(":")
+    if not colon or not module or not attribute:
+        known = [*NETWORKS, "package.module:factory"]
+        raise HierlearnError(unknown_name("network", name, known))
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise HierlearnError(f"network {name!r} cannot be imported: {error}") from None
+    if not callable(found):
+        raise HierlearnError(f"network {name!r} is no factory: it cannot be called")
+    made: Callable[..., nn.Module] = found
+    return made
+
+
+def option_names(name: str) -> list[str] | None:
+    """Return the options that a factory takes; None where it takes any."""
+    taken = signature(find_factory(name)).parameters
+    if any(one.kind is Parameter.VAR_KEYWORD for one in taken.values()):
+        return None
+    return [one for one in taken if one not in GIVEN]
+
+
+def takes_option(name: str, option: str) -> bool:
+    """Whether a factory takes an option."""
+    taken = option_names(name)
+    return taken is None or option in taken
+
+
+def build_network(
+    spec: NetworkSpec, label_space: LabelSpace, seeds: Sequence[int] | None = None
+) -> nn.Module:
+    """Make a network, or an ensemble, and draw its weights.
+
+    Args:
+        spec: what to make.
+        label_space: what can be predicted.
+        seeds: of the weights, one per member; None leaves them as torch draws them.
+    """
+    taken = option_names(spec.name)
+    for option in spec.options:
+        if taken is not None and option not in taken:
+            raise HierlearnError(unknown_name(f"option of network {spec.name}", option, taken))
+    made = []
+    for number in range(spec.members or 1):
+        with torch.random.fork_rng(devices=[]):
+            if seeds is not None:
+                torch.manual_seed(seeds[number])
+            made.append(_build_one(spec, label_space))
+    return made[0] if spec.members is None else ensemble_of(made)
+
+
+def _build_one(spec: NetworkSpec, label_space: LabelSpace) -> nn.Module:
+    factory = find_factory(spec.name)
+    try:
+        network = factory(label_space, spec.inputs, **spec.options)
+    except TypeError as error:
+        asked = ", ".join(f"{option}={value!r}" for option, value in spec.options.items())
+        raise HierlearnError(
+            f"network {spec.name} cannot be made with {asked or 'no options'} ({error})"
+        ) from None
+    if not isinstance(network, torch.nn.Module):
+        raise HierlearnError(
+            f"network {spec.name} returned {type(network).__name__}, but a factory returns an "
+            f"nn.Module"
+        )
+    return network

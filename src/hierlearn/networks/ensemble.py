@@ -1,0 +1,254 @@
+"""Ensembles: M networks of the same kind that train at once and answer together.
+
+    StackedEnsemble   weights stacked along a first dimension: one batched matmul for all members
+    LoopedEnsemble    one member after another: for any module
+
+Networks that are made of stackable parts are stacked; all others loop. A member is in either case
+the network that is trained alone with its seed. The functions below serve a single network too.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from hierlearn.links import HeadOutput
+from hierlearn.networks.layers import Dropout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Modules of torch without weights that treat every number alone, so that a leading axis passes.
+ELEMENTWISE = (nn.Identity, nn.ReLU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid)
+CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+TINY = 1e-6  # torch's own, in clip_grad_norm_
+
+
+class Ensemble(nn.Module):
+    """Base of the ensembles: ``forward(x, apart=False)``.
+
+    By default all members read the same rows; with ``apart`` each reads rows of its own, and the
+    first axis of x is that of the members.
+
+    Attributes:
+        members: M.
+    """
+
+    members: int
+
+
+class StackedEnsemble(Ensemble):
+    """Members with stacked weights.
+
+    Args:
+        networks: the members; each must be stackable.
+    """
+
+    def __init__(self, networks: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.members = len(networks)
+        self.network = stacked(networks)
+
+    def forward(self, x: Any, *, apart: bool = False) -> Any:
+        """Return the outputs of all members, (M, N, C); see ``Ensemble``."""
+        del apart  # rows of the members apart have one more dimension, or say so
+        return self.network(x)
+
+
+class LoopedEnsemble(Ensemble):
+    """Members one after another.
+
+    Args:
+        networks: the members.
+
+    Attributes:
+        noise_seeds: seeds of torch's generator, one per member, set before a step.
+    """
+
+    noise_seeds: Sequence[int] | None
+
+    def __init__(self, networks: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.members = len(networks)
+        self.networks = nn.ModuleList(networks)
+        self.noise_seeds = None
+
+    def forward(self, x: Any, *, apart: bool = False) -> Any:
+        """Return the outputs of all members, (M, N, C); see ``Ensemble``."""
+        found = []
+        for number, network in enumerate(self.networks):
+            if self.training and self.noise_seeds is not None:
+                torch.manual_seed(self.noise_seeds[number])
+            found.append(network(rows_of(x, number) if apart else x))
+        return joined(found)
+
+
+def rows_of(x: Any, member: int) -> Any:
+    """Return the rows of one member."""
+    return x[member] if isinstance(x, Tensor) else x.member(member)
+
+
+def joined(outputs: Sequence[Any]) -> Any:
+    """Put what members returned along a first axis."""
+    first = outputs[0]
+    if isinstance(first, dict):
+        return {name: joined([one[name] for one in outputs]) for name in first}
+    if isinstance(first, Tensor):
+        return torch.stack(list(outputs))
+    return HeadOutput.stack(outputs)
+
+
+def ensemble_of(networks: Sequence[nn.Module]) -> Ensemble:
+    """Return the members as one module: stacked where they can be, else looped over."""
+    if all(is_stackable(network) for network in networks):
+        return StackedEnsemble(networks)
+    return LoopedEnsemble(networks)
+
+
+# ---------------------------------------------------------------------- stacking
+
+
+def is_stackable(module: nn.Module) -> bool:
+    """Whether a module and all its parts can be computed for M members at once."""
+    if hasattr(type(module), "stack") or type(module) in ELEMENTWISE:
+        return True
+    if not (getattr(module, "stackable", False) or type(module) in CONTAINERS):
+        return False
+    if any(True for _ in module.parameters(recurse=False)):
+        return False
+    return all(is_stackable(child) or is_shared(child) for child in module.children())
+
+
+def is_shared(module: nn.Module) -> bool:
+    """Whether a part has no weights, so that all members can use one, as they do a link."""
+    return not any(True for _ in module.parameters()) and not module.state_dict()
+
+
+def stacked(modules: Sequence[nn.Module]) -> nn.Module:
+    """Return one module that computes several at once; they are left as they are."""
+    first = modules[0]
+    own: Any = getattr(type(first), "stack", None)
+    if own is not None:
+        made: nn.Module = own(modules)
+        return made
+    if is_shared(first) and not any(isinstance(part, Dropout) for part in first.modules()):
+        return first
+    new = copy.copy(first)
+    new._modules = {
+        name: None if child is None else stacked([one._modules[name] for one in modules])  # type: ignore[misc]
+        for name, child in first._modules.items()
+    }
+    return new
+
+
+# ---------------------------------------------------------------------- one network or several
+
+
+def members_of(network: nn.Module) -> int | None:
+    """Return M of an ensemble; None for a network alone."""
+    return network.members if isinstance(network, Ensemble) else None
+
+
+def member_state(network: nn.Module, member: int) -> dict[str, Tensor]:
+    """Return the tensors of one member by name, to be read or written in place."""
+    if isinstance(network, LoopedEnsemble):
+        return dict(network.networks[member].state_dict())
+    state = network.state_dict()
+    if isinstance(network, StackedEnsemble):
+        return {name: value[member] for name, value in state.items()}
+    return dict(state)
+
+
+def clip_grad_norm(network: nn.Module, limit: float) -> None:
+    """Scale down the gradient of each member whose norm exceeds the limit.
+
+        g <- g min(1, limit / (|g| + 1e-6))
+
+    as torch's ``clip_grad_norm_`` does for a network alone; members are clipped apart.
+    """
+    if isinstance(network, LoopedEnsemble):
+        for one in network.networks:
+            nn.utils.clip_grad_norm_(one.parameters(), limit)
+        return
+    if not isinstance(network, StackedEnsemble):
+        nn.utils.clip_grad_norm_(network.parameters(), limit)
+        return
+    gradients = [p.grad for p in network.parameters() if p.grad is not None]
+    norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)  # (M,)
+    scale = (limit / (norms + TINY)).clamp_max(1.0)
+    for gradient in gradients:
+        gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
+
+
+def set_prior(network: nn.Module, counts: Tensor, terminal_counts: Tensor, rows: int) -> None:
+    """Let a network, or every member, begin with the class priors, where it can.
+
+    Args:
+        network: a network or an ensemble.
+        counts: (C,) the training rows of each class, ancestors counted.
+        terminal_counts: (C,) the rows that end at each class.
+        rows: how many rows there are.
+    """
+    alone: list[Any] = [network]
+    if isinstance(network, Ensemble):
+        stacked_one = isinstance(network, StackedEnsemble)
+        alone = [network.network] if stacked_one else list(network.networks)  # type: ignore[arg-type]
+    for one in alone:
+        if hasattr(one, "set_prior"):
+            one.set_prior(counts, terminal_counts, rows)
+
+
+def head_names(network: nn.Module) -> list[str]:
+    """Return the names of the heads of a network; empty where it does not say."""
+    inner: Any = network
+    if isinstance(network, Ensemble):
+        inner = network.network if isinstance(network, StackedEnsemble) else network.networks[0]  # type: ignore[index]
+    return list(getattr(inner, "heads", ()))
+
+
+class Noise:
+    """Where the dropout of a network draws from: generators of its members, seeded at every step.
+
+    A module from elsewhere draws from torch's own generator, which is then seeded instead.
+
+    Args:
+        network: a network or an ensemble.
+        device: where its noise is drawn.
+    """
+
+    def __init__(self, network: nn.Module, device: torch.device) -> None:
+        count = members_of(network) or 1
+        self.network = network
+        self.uses_torch = not is_native(network)
+        self.generators = [torch.Generator(device) for _ in range(count)]
+        if not isinstance(network, LoopedEnsemble):
+            set_generators(network, self.generators)
+            return
+        for one, generator in zip(network.networks, self.generators, strict=True):
+            set_generators(one, [generator])
+
+    def seed(self, seeds: Sequence[int]) -> None:
+        """Let the next step's noise depend on these seeds alone, one per member."""
+        for generator, seed in zip(self.generators, seeds, strict=True):
+            generator.manual_seed(seed)
+        if isinstance(self.network, LoopedEnsemble):
+            self.network.noise_seeds = list(seeds)
+        elif self.uses_torch:
+            torch.manual_seed(seeds[0])
+
+
+def is_native(network: nn.Module) -> bool:
+    """Whether all randomness of a network is that of our own Dropout."""
+    if isinstance(network, Ensemble):
+        return isinstance(network, StackedEnsemble)
+    return is_stackable(network)
+
+
+def set_generators(network: nn.Module, generators: Sequence[torch.Generator]) -> None:
+    """Let the dropout layers of a network draw from these generators."""
+    for layer in network.modules():
+        if isinstance(layer, Dropout):
+            layer.generators = generators

@@ -1,0 +1,291 @@
+"""Prepare: from a dataset and a plan to rows, a loss and a network that are ready to train."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hierlearn.datasets.row_groups import RowGroups
+from hierlearn.decoding import make_decoder
+from hierlearn.errors import DataError, HierlearnError
+from hierlearn.features import preprocessor_for
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.labels import Labels
+from hierlearn.links import LINKS, link_name, make_link
+from hierlearn.losses.joint import JointLoss
+from hierlearn.networks import InputSpec, read_output
+from hierlearn.networks.build import NetworkSpec, build_network, takes_option
+from hierlearn.networks.ensemble import head_names, set_prior
+from hierlearn.training.plan import Decision, Plan, decide
+from hierlearn.training.recipes import build_loss
+from hierlearn.training.rows import Rows
+from hierlearn.training.seeding import derive, generator
+from hierlearn.training.settings import Settings
+from hierlearn.training.stream import ParquetRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
+    from hierlearn.datasets.dataset import Dataset
+    from hierlearn.features.preprocessor import Preprocessor
+    from hierlearn.hierarchy.nodes import Label
+    from hierlearn.links import HeadOutput, Link
+    from hierlearn.losses import Loss
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan made definite by the data.
+
+    Attributes:
+        plan: what was asked for.
+        decision: the recipe, and why.
+        label_space: what can be predicted.
+        rows, valid: the training and the validation rows.
+        held_out: the numbers of the validation rows in the dataset.
+        preprocessor: fitted; None where the inputs go as they are.
+        network: with its weights drawn.
+        network_spec: how to make it again; None for a module that was handed in.
+        loss: for all members of an ensemble.
+        link: how logits are read when predicting.
+        decoder: the name of the decoder.
+    """
+
+    plan: Plan
+    decision: Decision
+    label_space: LabelSpace
+    rows: Rows
+    valid: Rows | None
+    held_out: Ints
+    preprocessor: Preprocessor[Any, Any] | None
+    network: nn.Module
+    network_spec: NetworkSpec | None
+    loss: Loss | JointLoss
+    link: Link
+    decoder: str
+
+    @property
+    def rereads(self) -> bool:
+        """Whether logits are read by ``link`` rather than as the network's heads say."""
+        spec = self.network_spec
+        return spec is not None and takes_option(spec.name, "link")
+
+    def read(self, found: Any) -> HeadOutput:
+        """Return what the network gave as one output, as it is read when predicting."""
+        return read_output(found, self.link, rereads=self.rereads)
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a caller may bring beside dataset and plan.
+
+    Attributes:
+        weights: (N,) how much each row of the dataset counts.
+        network: a module, instead of a network by name.
+        terminals: classes that may be terminal although no training row ends there.
+    """
+
+    weights: Floats | None = None
+    network: nn.Module | None = None
+    terminals: Iterable[Label] = field(default=())
+
+
+def prepare(
+    dataset: Dataset, plan: Plan, device: torch.device, extras: Extras | None = None
+) -> Prepared:
+    """Fit the preprocessing, choose what the plan leaves open, and make network and loss."""
+    extras = extras or Extras()
+    picked, held_out = split_rows(dataset, plan)
+    train_set = dataset.take(picked)
+    labels = Labels(
+        train_set.labels, dataset.hierarchy, unlabeled_descendants=plan.unlabeled_descendants
+    )
+    decision = decide(plan, labels)
+    recipe, settings = decision.recipe, decision.settings
+    settings.check_validation(len(held_out) > 0)
+    preprocessor = fitted_preprocessor(train_set, plan)
+    label_space = LabelSpace.from_labels(labels, extras.terminals)
+    loss: Loss | JointLoss = build_loss(recipe.loss, label_space, **dict(recipe.loss_options))
+    decoder = recipe.decoder or choose_decoder(labels)
+    make_decoder(label_space, decoder, **dict(plan.decoder_options))  # refused before the work
+    weights = row_weights(picked, extras.weights, len(dataset))
+    spec = None
+    network = extras.network
+    if network is None:
+        spec = network_spec(decision, input_spec(train_set, preprocessor), loss)
+        seeds = [settings.seed + number for number in range(settings.ensemble_size)]
+        network = build_network(spec, label_space, [derive(seed, "weights") for seed in seeds])
+        if settings.prior_bias:
+            set_prior(network, *class_counts(labels, weights))
+    if len(head_names(network)) > 1:
+        loss = JointLoss.same_for_all(loss, dict.fromkeys(head_names(network)))  # type: ignore[arg-type]
+    valid = None
+    if len(held_out):
+        held = dataset.take(held_out)
+        truth = Labels(held.labels, dataset.hierarchy)
+        valid = make_rows(held.inputs, preprocessor, truth, device)
+    return Prepared(
+        plan=plan,
+        decision=decision,
+        label_space=label_space,
+        rows=make_rows(train_set.inputs, preprocessor, labels, device, weights),
+        valid=valid,
+        held_out=held_out,
+        preprocessor=preprocessor,
+        network=network,
+        network_spec=spec,
+        loss=loss,
+        link=reading_link(recipe.link, loss, label_space).to(device),
+        decoder=decoder,
+    )
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def split_rows(dataset: Dataset, plan: Plan) -> tuple[Ints, Ints]:
+    """Return the training rows and the validation rows."""
+    splits = dataset.splits
+    held = [splits[name] for name in ("valid", "test") if name in splits]
+    if "train" in splits:
+        rows = splits["train"]
+    else:
+        rows = np.setdiff1d(np.arange(len(dataset)), np.concatenate(held) if held else [])
+    if "valid" in splits:
+        return rows, splits["valid"]
+    count = round(plan.valid_fraction * len(rows))
+    if plan.valid_fraction and not 0 < count < len(rows):
+        raise HierlearnError(
+            f"a fraction of {plan.valid_fraction} of {len(rows)} rows is {count} rows"
+        )
+    seed = Settings.from_dict(plan.settings).seed
+    shuffled = rows[torch.randperm(len(rows), generator=generator(seed, "valid")).numpy()]
+    return np.sort(shuffled[count:]), np.sort(shuffled[:count])
+
+
+def fitted_preprocessor(train_set: Dataset, plan: Plan) -> Preprocessor[Any, Any] | None:
+    """Return what the inputs go through, fitted on the training rows; None for as they are."""
+    preprocessor: Any = preprocessor_for(train_set, standardize=plan.standardize)
+    inputs: Any = train_set.inputs
+    if preprocessor is None:
+        return None
+    if isinstance(inputs, RowGroups):
+        preprocessor.fit_parts(inputs.parts)
+    else:
+        preprocessor.fit(inputs)
+    found: Preprocessor[Any, Any] = preprocessor
+    return found
+
+
+def make_rows(
+    inputs: Any,
+    preprocessor: Any,
+    labels: Labels,
+    device: torch.device,
+    weights: Floats | None = None,
+) -> Rows:
+    """Preprocess rows and make tensors of them, at once or as they are needed."""
+    if isinstance(inputs, RowGroups):
+        return ParquetRows(inputs, preprocessor, labels, device, weights)
+    ready = inputs if preprocessor is None else preprocessor.transform(inputs)
+    return Rows(ready, labels, device, weights)
+
+
+def row_weights(rows: Ints, weights: Floats | None, count: int) -> Floats | None:
+    """Return the weights of some of all rows; refuse what cannot weigh a row."""
+    if weights is None:
+        return None
+    found = np.asarray(weights, dtype=np.float64)
+    if found.shape != (count,):
+        raise DataError(f"weights {found.shape} must be ({count},), one per row")
+    wrong = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
+    if len(wrong):
+        raise DataError(
+            f"the weight of row {wrong[0]} is {found[wrong[0]]}; weights are finite, at least 0"
+        )
+    if not found[rows].any():
+        raise DataError("every training row has weight 0")
+    return found[rows]
+
+
+# ---------------------------------------------------------------------- the network and its link
+
+
+def input_spec(train_set: Dataset, preprocessor: Preprocessor[Any, Any] | None) -> InputSpec:
+    """Return what the network reads."""
+    inputs: Any = train_set.inputs
+    width = int(inputs.shape[1]) if preprocessor is None else preprocessor.columns
+    sparse = train_set.is_text or train_set.is_sparse
+    return InputSpec.sparse(width) if sparse else InputSpec.numbers(width)
+
+
+def network_spec(decision: Decision, inputs: InputSpec, loss: Loss | JointLoss) -> NetworkSpec:
+    """Return the network of a decision; its head reads logits as the loss does."""
+    recipe, size = decision.recipe, decision.settings.ensemble_size
+    name = recipe.network or ("token-bag" if inputs.kind == "sparse" else "mlp")
+    options = dict(recipe.network_options)
+    if takes_option(name, "link"):
+        options.setdefault("link", link_name(loss.link))
+    return NetworkSpec(name, inputs, options, size if size > 1 else None)
+
+
+def reading_link(wanted: str | None, loss: Loss | JointLoss, label_space: LabelSpace) -> Link:
+    """Return how logits are read when predicting.
+
+    Args:
+        wanted: a name of LINKS; "from-loss" for the loss's own; None for that where it is
+            coherent, else for the max link.
+        loss: what trains the logits.
+        label_space: what can be predicted.
+    """
+    own = getattr(loss, "reading_link", None)
+    if wanted is None:
+        coherent = LINKS[own].coherent if own is not None else loss.link.coherent
+        wanted = "from-loss" if coherent else "max"
+    if wanted != "from-loss":
+        return make_link(label_space, wanted)
+    return loss.link if own is None else make_link(label_space, own)
+
+
+def choose_decoder(labels: Labels) -> str:
+    """Return the name of the decoder that fits the labels of the training rows."""
+    ends = np.diff(labels.terminal[0])
+    if np.any(ends > 1):
+        return "coherent"
+    # A row without a label says that no class applies, which only a decoder that stops can answer.
+    empty = labels.unlabeled_descendants == "negative" and np.any(ends == 0)
+    return "stop" if empty else "leaf"
+
+
+def class_counts(labels: Labels, weights: Floats | None) -> tuple[Tensor, Tensor, int]:
+    """Return (C,) the rows of each class, (C,) those that end there, and N; rows as weighted."""
+    share = np.ones(len(labels)) if weights is None else weights / weights.mean()
+    counts = []
+    for offsets, numbers in (labels.closed, labels.terminal):
+        repeated = np.repeat(share, np.diff(offsets))
+        found = np.bincount(numbers, repeated, len(labels.hierarchy))
+        counts.append(torch.from_numpy(found).double())
+    return counts[0], counts[1], len(labels)
+
+
+def summary(prepared: Prepared) -> str:
+    """Say in a sentence what will be trained."""
+    decision, loss = prepared.decision, prepared.loss
+    settings = decision.settings
+    size, epochs = settings.ensemble_size, settings.epochs
+    return (
+        f"recipe {decision.name} ({decision.why}): {type(loss).__name__} on the "
+        f"{link_name(loss.link)} link, read by the {link_name(prepared.link)} link, decoder "
+        f"{prepared.decoder}; {len(prepared.rows):,} training rows, "
+        f"{len(prepared.valid or ()):,} for validation, {epochs} epoch{'s' * (epochs > 1)}, "
+        f"{size} network{'s' * (size > 1)} on {prepared.rows.device}"
+    )
