@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from hierlearn.errors import HierlearnError, quoted, unknown_name
-from hierlearn.kernels.hcl import Found, has_triton
+from hierlearn.kernels.hcl import Workspace, has_triton
 from hierlearn.links import Link, SigmoidLink
 from hierlearn.links.link import check_logits
 from hierlearn.losses.bases import BCE, Base, make_base, zero_one
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.kernels.hcl import Kernels, Plan
+    from hierlearn.kernels.hcl import Kernels, LaunchPlan
 
 
 # What the kernels are made for, beside the hierarchy.
@@ -272,17 +272,17 @@ class HCLLoss(Loss):
             self.ever_selected |= selected
         self._state = (selected, *others)
 
-    def keep(self, plan: Plan, block: Tensor) -> None:
+    def keep(self, plan: LaunchPlan, block: Tensor) -> None:
         """Keep what the kernels selected, as they left it: most calls are never asked about."""
         if self.floor == 0:
-            self.ever_selected |= Found(plan, block).array("selected")
+            self.ever_selected |= Workspace(plan, block).array("selected")
         self.__dict__["_state"] = (plan, block)  # a module is slow to set attributes
 
     def _statistics(self) -> tuple[Any, ...]:
         """Return what ``note`` was told, or would have been; nothing before the first call."""
         if len(self._state) != 2:
             return self._state
-        found = Found(*self._state)
+        found = Workspace(*self._state)
         names = ("selected", "sums", "weights")
         selected, losses, weights = (found.array(name) for name in names)
         return selected, losses, found.errors, found.plan.rows, weights

@@ -42,22 +42,22 @@ def misfit(logits: Tensor) -> str | None:
     return None
 
 
-def base_of(loss: HCLLoss) -> kernels.Base:
+def base_of(loss: HCLLoss) -> kernels.BaseOptions:
     """Return the base of a loss as the kernels take it."""
     base: Any = loss.base
     if isinstance(base, BCE):
-        return kernels.Base(scale=base.scale)
+        return kernels.BaseOptions(scale=base.scale)
     positive, negative = (1.0, 1.0) if base.alpha is None else (base.alpha, 1 - base.alpha)
-    return kernels.Base(1.0, True, positive, negative, base.gamma)
+    return kernels.BaseOptions(1.0, True, positive, negative, base.gamma)
 
 
-def task_of(loss: HCLLoss, *, selects: bool) -> kernels.Task:
+def task_of(loss: HCLLoss, *, selects: bool) -> kernels.KernelSpec:
     """Return what the kernels compute for a loss, with or without the selection."""
     selection = None
     if selects:
         fixed = loss.threshold is not None
-        selection = kernels.Selection(loss.floor, loss.normalize == "mean", fixed)
-    return kernels.Task(loss.level_sizes, base_of(loss), loss.reduction == "mean", selection)
+        selection = kernels.SelectionOptions(loss.floor, loss.normalize == "mean", fixed)
+    return kernels.KernelSpec(loss.level_sizes, base_of(loss), loss.reduction == "mean", selection)
 
 
 def again(loss: HCLLoss, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor | None:
@@ -92,6 +92,6 @@ def kernel_hcl(
         made = (selects, kernels.Kernels(task_of(loss, selects=selects)))
         loss.__dict__["kernels"] = made
     if selects:
-        return made[1](logits, targets, mask, threshold=limit, tell=loss.keep)
+        return made[1](logits, targets, mask, threshold=limit, on_result=loss.keep)
     rows = len(logits)
     return made[1](logits, targets, mask, weigh=lambda sums, errors: loss.weigh(sums, errors, rows))
