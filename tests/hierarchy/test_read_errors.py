@@ -54,8 +54,8 @@ def test_bytes_that_are_not_utf8(tmp_path, ending, raw, line, byte):
 @pytest.mark.parametrize("name", ["h", "h.xml", "h.json.gz", "json"])
 def test_unknown_endings(tmp_path, name):
     message = (
-        f"cannot tell the format from the ending {(tmp_path / name).suffix!r}; "
-        "known endings: .json, .csv, .tsv, .txt, .paths, .arff, .obo"
+        f"the extension {(tmp_path / name).suffix!r} names no known format; "
+        "use one of .json, .csv, .tsv, .txt, .paths, .arff, .obo"
     )
     refused(tmp_path, name, "a/b", message)
 

@@ -1,77 +1,139 @@
-"""The Triton kernels of HCL: under Triton's interpreter here, and on a graphics processor.
-
-Triton decides at its import whether it interprets, so the checks run in a process of their own.
-"""
-
-import importlib.util
-import os
-import subprocess
-import sys
-from pathlib import Path
+"""The Triton kernels of HCL against the plain path and against naive loops."""
 
 import pytest
 import torch
 
-CHECKS = Path(__file__).with_name("check_hcl.py")
-
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="Triton is not installed: hierlearn[gpu]"
-)
-
-
-def run_checks(**variables: str) -> None:
-    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(CHECKS)]
-    # NumPy, which interprets, minds the infinities that a device passes on.
-    done = subprocess.run(
-        [*command, "-W", "ignore::RuntimeWarning"],
-        cwd=CHECKS.parents[2],
-        env={**own, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-
-
-@pytest.mark.slow
-def test_under_the_interpreter():
-    run_checks(TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no graphics processor")
-def test_on_the_device():
-    run_checks(TRITON_INTERPRET="0")
-
-
-WORKER = """
-import sys, torch, torch.distributed as dist
 from hierlearn import Hierarchy
 from hierlearn.losses import HCLLoss
-rank, where = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group("gloo", init_method=f"file://{where}/store", rank=rank, world_size=2)
-h = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
-g = torch.Generator().manual_seed(0)
-logits = 2 * torch.randn(6, 8, generator=g)
-targets = h.encode([[int(c)] for c in torch.randint(0, 8, (6,), generator=g)])
-part = slice(0, 4) if rank == 0 else slice(4, 6)
-found = []
-for fused in (True, False):
-    x = logits[part].clone().requires_grad_()
-    loss = HCLLoss(h, floor=0.1, reduction="sum", fused=fused)
-    loss(x, targets[part]).backward()
-    found.append((x.grad, loss.last["selected"], loss.last["e_h"]))
-for one, other in zip(*found):
-    torch.testing.assert_close(one, other)
-dist.destroy_process_group()
-"""
+from kernels.kernel_cases import (
+    DEVICE,
+    INTERPRETED,
+    LAYOUTS,
+    assert_same_as_plain,
+    batch,
+    every_layout,
+    few_and_many,
+    nan_filled_memory,
+    on_device,
+    tree,
+)
+from reference.hcl import hcl as naive_hcl
+from tolerances import FLOAT32_SUMS
+
+SHAPES = [  # classes of each level, rows
+    ((1,), 1),
+    ((5,), 3),
+    ((3, 1, 2, 13), 5),
+    ((1, 1, 1, 1, 1, 1, 1), 4),
+    ((2, 17, 3), 9),
+    ((4, 28), 8),
+]
+OPTIONS = [
+    {},
+    {"floor": 0.0, "reduction": "sum", "base": "bce2"},
+    {"normalize": "mean", "base": "focal"},
+    {"threshold": 4.5, "floor": 0.3},
+    {"curriculum": None},
+    {"curriculum": "epoch", "scope": None},
+    {"scope": None, "base": "focal", "reduction": "sum"},
+]
 
 
-def test_two_processes_select_as_one_under_the_interpreter(tmp_path):
-    command = [sys.executable, "-c", WORKER]
-    variables = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    runs = [
-        subprocess.Popen([*command, str(rank), str(tmp_path)], env=variables) for rank in (0, 1)
-    ]
-    assert [run.wait(timeout=120) for run in runs] == [0, 0]
+def plain_cases():
+    """Every layout, option, shape and mask; on the interpreter, which is slow, each pair of them.
+
+    There every option meets every shape, and every shape every layout, but in one combination.
+    """
+    for option, options in enumerate(OPTIONS):
+        name = ", ".join(f"{key}={value}" for key, value in options.items()) or "defaults"
+        for number, layout in enumerate(LAYOUTS):
+            turn = option + number
+            for shape, (sizes, rows) in enumerate(SHAPES):
+                if INTERPRETED and (shape - turn) % 3:
+                    continue
+                for masked in [(turn + shape) % 2 == 0] if INTERPRETED else (False, True):
+                    levels = "/".join(map(str, sizes))
+                    yield pytest.param(
+                        *(layout, sizes, rows, masked, options, 10 * option + shape),
+                        id=f"{layout}-{levels}-{'masked-' if masked else ''}{name}",
+                    )
+
+
+@pytest.mark.parametrize(
+    ("layout", "sizes", "rows", "masked", "options", "seed"), [*plain_cases()], indirect=["layout"]
+)
+def test_the_kernels_agree_with_the_plain_path(layout, sizes, rows, masked, options, seed):
+    hierarchy = tree(sizes)
+    data = batch(hierarchy, rows, seed, masked=masked)
+    assert_same_as_plain(hierarchy, *data, **options)
+
+
+@every_layout
+@pytest.mark.parametrize(
+    ("sizes", "masked"), [((10, 50, 140), False), ((85, 310, 3), True)], ids=["known", "masked"]
+)
+def test_several_levels_with_more_classes_than_the_smallest_tile(sizes, masked, layout):
+    hierarchy = tree(sizes)
+    assert_same_as_plain(hierarchy, *batch(hierarchy, 2, masked=masked))
+
+
+@few_and_many
+def test_several_losses_on_slices_of_one_tensor_before_one_backward(layout):
+    hierarchy = tree((3, 5, 13))  # 3 x 21 entries per model: most slices are not aligned
+    members = 3 if INTERPRETED else 10
+    stacks = {fused: [HCLLoss(hierarchy, fused=fused) for _ in range(members)] for fused in (0, 1)}
+    generator = torch.Generator().manual_seed(0)
+    weight = {fused: torch.zeros(members, 4, 21, requires_grad=True) for fused in (0, 1)}
+    for turn, rows in enumerate((3, 3, 2)):  # the last batch is smaller
+        inputs = torch.randn(members, rows, 4, generator=generator)
+        targets = torch.stack([batch(hierarchy, rows, seed)[1] for seed in range(members)])
+        values = {}
+        for fused, device in ((0, "cpu"), (1, DEVICE)):
+            logits = (inputs @ weight[fused] + turn).to(device)
+            losses = [loss.to(device) for loss in stacks[fused]]
+            with nan_filled_memory():
+                calls = zip(losses, logits, targets.to(device), strict=True)
+                total = torch.stack([loss(one, labels) for loss, one, labels in calls])
+                weight[fused].grad = None
+                total.sum().backward()
+            values[fused] = total.detach().cpu()
+            with torch.no_grad():
+                weight[fused] -= 3 * weight[fused].grad
+        FLOAT32_SUMS.assert_close(values[1], values[0])
+        FLOAT32_SUMS.assert_close(weight[1].grad, weight[0].grad)
+
+
+@few_and_many
+@pytest.mark.parametrize("base", ["bce", "focal"])
+def test_the_kernels_agree_with_naive_loops(base, layout):
+    hierarchy = Hierarchy.from_edges(
+        [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c", "e"), ("d", "f"), (None, "g")]
+    )
+    parents = [list(hierarchy.parents(c)) for c in range(len(hierarchy))]
+    logits, targets, mask = batch(hierarchy, 5, seed=3, masked=True)
+    expected = naive_hcl(
+        logits.tolist(), targets.int().tolist(), parents, base=base, floor=0.1, mask=mask.tolist()
+    )
+    loss = HCLLoss(hierarchy, base=base, fused=True).to(DEVICE)
+    found = loss(*on_device(logits, targets, mask))
+    assert found.item() == FLOAT32_SUMS.approx(expected["loss"])
+    assert loss.last["selected"].tolist() == expected["selected"]
+    assert loss.last["e_h"].item() == expected["e_h"]
+    assert loss.last["l_hc"].item() == FLOAT32_SUMS.approx(expected["l_hc"])
+
+
+@every_layout
+@pytest.mark.parametrize("base", ["bce", "focal"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_ties_go_to_the_class_itself_then_to_the_first(seed, base, layout):
+    hierarchy = tree((3, 2, 13))
+    data = batch(hierarchy, 3, seed, ties=True)
+    assert_same_as_plain(hierarchy, *data, base=base, curriculum=None)
+
+
+@every_layout
+@pytest.mark.parametrize("base", ["bce", "focal"])
+def test_a_batch_in_which_all_entries_tie_and_are_errors(base, layout):
+    hierarchy = tree((3, 2, 13))
+    zeros = torch.zeros(2, len(hierarchy))
+    assert_same_as_plain(hierarchy, zeros, zeros, None, base=base)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,19 +52,11 @@ def outline(
     for name, value in (("depth", depth), ("breadth", breadth)):
         if value is not None and value < 1:
             raise HierlearnError(f"{name} must be at least 1, not {value}")
-    structure = hierarchy.structure
-    offsets, above = structure.closure
-    rows = np.repeat(np.arange(len(hierarchy)), np.diff(offsets))
-    below = np.bincount(above, minlength=len(hierarchy)) - 1  # a closure holds the class itself
-    numbers = below if counts is None else np.asarray(counts)
-    if numbers.shape != (len(hierarchy),):
-        raise HierlearnError(f"counts {numbers.shape} must be ({len(hierarchy)},)")
-    firsts = structure.first_parents
-    order = np.argsort(firsts, kind="stable")
-    bounds = np.searchsorted(firsts[order], np.arange(-1, len(hierarchy) + 1))
+    family = Family(hierarchy)
+    numbers = family.descendants if counts is None else checked_counts(hierarchy, counts)
     kind = "tree" if hierarchy.is_tree else "DAG"
-    lines: list[Line] = []
     root = Line(hierarchy.root, f"{len(hierarchy):,} classes, {hierarchy.depth} levels, {kind}", 0)
+    lines: list[Line] = []
     waiting = [root]
     while waiting:  # a stack, for hierarchies deeper than Python's own
         line = waiting.pop()
@@ -72,30 +64,62 @@ def outline(
         lines.append(line)
         if line.number < 0 and line is not root:
             continue
-        children = order[bounds[line.number + 1] : bounds[line.number + 2]].tolist()
+        children = family.children(line.number)
         if children and depth is not None and line.level >= depth:
             line.note = f"{line.note} …".strip()
             continue
-        kept = children if breadth is None else children[:breadth]
-        under = []
-        for child in kept:
-            shown = numbers[child]
-            note = "" if counts is None and not shown else f"{shown:,}"
-            under.append(Line(hierarchy.bare_names[child], note, line.level + 1, child, place))
-        if len(kept) < len(children):
-            rest = children[len(kept) :]
-            # In a DAG two children share descendants, which count once.
-            if hierarchy.is_tree:
-                inside = int(below[rest].sum()) + len(rest)
-            else:
-                inside = len(np.unique(rows[np.isin(above, rest)]))
-            more = f"{len(rest):,} more"
-            note = more if inside == len(rest) else f"{more} ({inside:,} classes)"
-            under.append(Line("…", note, line.level + 1, parent=place))
-        for child_line in under[:-1]:
+        shown = children if breadth is None else children[:breadth]
+        below = []
+        for child in shown:
+            note = f"{numbers[child]:,}" if counts is not None or numbers[child] else ""
+            below.append(Line(hierarchy.bare_names[child], note, line.level + 1, child, place))
+        if len(shown) < len(children):
+            note = family.folded_note(children[len(shown) :])
+            below.append(Line("…", note, line.level + 1, parent=place))
+        for child_line in below[:-1]:
             child_line.is_last = False
-        waiting.extend(reversed(under))
+        waiting.extend(reversed(below))
     return lines
+
+
+class Family:
+    """Who is drawn below whom: a class of a DAG below its first parent.
+
+    Attributes:
+        descendants: (C,) the number of descendants of each class.
+    """
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self.is_tree = hierarchy.is_tree
+        offsets, self.ancestors = hierarchy.structure.closure
+        self.classes = np.repeat(np.arange(len(hierarchy)), np.diff(offsets))
+        # A closure holds the class itself.
+        self.descendants = np.bincount(self.ancestors, minlength=len(hierarchy)) - 1
+        firsts = hierarchy.structure.first_parents
+        self.order = np.argsort(firsts, kind="stable")
+        self.bounds = np.searchsorted(firsts[self.order], np.arange(-1, len(hierarchy) + 1))
+
+    def children(self, number: int) -> list[int]:
+        """Return the classes drawn below a class, or below the root, whose number is -1."""
+        found: list[int] = self.order[self.bounds[number + 1] : self.bounds[number + 2]].tolist()
+        return found
+
+    def folded_note(self, classes: list[int]) -> str:
+        """Return how many siblings are not shown, and how many classes in all."""
+        if self.is_tree:
+            total = int(self.descendants[classes].sum()) + len(classes)
+        else:  # two classes of a DAG share descendants, which count once
+            total = len(np.unique(self.classes[np.isin(self.ancestors, classes)]))
+        more = f"{len(classes):,} more"
+        return more if total == len(classes) else f"{more} ({total:,} classes)"
+
+
+def checked_counts(hierarchy: Hierarchy, counts: ArrayLike) -> Any:
+    """Return counts as an array, or refuse another number of them."""
+    numbers = np.asarray(counts)
+    if numbers.shape != (len(hierarchy),):
+        raise HierlearnError(f"counts {numbers.shape} must be ({len(hierarchy)},)")
+    return numbers
 
 
 def as_text(
@@ -122,7 +146,7 @@ def as_svg(
     breadth: int | None,
     counts: ArrayLike | None,
 ) -> str:
-    """Draw from left to right, a column a level, readable on a light and on a dark page."""
+    """Draw from left to right, one column per level, readable on a light and on a dark page."""
     lines = outline(hierarchy, depth, breadth, counts)
     rows = lay_out(lines)
     columns = [0.0] * (max(line.level for line in lines) + 1)  # the widest text of each

@@ -13,17 +13,16 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import cached_property
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hierlearn.errors import HierarchyError, HierlearnError, LabelError
-from hierlearn.hierarchy import draw
+from hierlearn.hierarchy import draw, json_format
 from hierlearn.hierarchy.build import Builders
+from hierlearn.hierarchy.encoding import Encoding
 from hierlearn.hierarchy.lca import DagLCA, TreeLCA, lca
 from hierlearn.hierarchy.names import natural_ranks
-from hierlearn.hierarchy.nodes import L, Label, NamedBy, Nodes
 from hierlearn.hierarchy.structure import Cycle, arrange, expand_ranges
 
 if TYPE_CHECKING:
@@ -32,15 +31,13 @@ if TYPE_CHECKING:
 
     import networkx as nx
     from numpy.typing import ArrayLike
-    from scipy.sparse import csr_array
     from torch import Tensor
 
+    from hierlearn.hierarchy.nodes import L, Label, NamedBy
     from hierlearn.hierarchy.structure import Ints
 
-FORMAT = "hierlearn.hierarchy"
 
-
-class Hierarchy(Nodes, Builders):
+class Hierarchy(Encoding, Builders):
     """An immutable taxonomy of C classes in level order.
 
     Build one with ``from_paths``, ``from_edges``, ``from_parents``, ``from_nested``,
@@ -193,83 +190,6 @@ class Hierarchy(Nodes, Builders):
     def _heights_with_root(self) -> Ints:
         return np.append(self.heights, self.root_height)  # the root's number is -1
 
-    # ------------------------------------------------------------------ labels as matrices
-
-    def close(self, offsets: Ints, numbers: Ints) -> tuple[Ints, Ints]:
-        """Close CSR rows of class numbers under ancestors, without repeats, ascending."""
-        rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        closure_offsets, ids = self.structure.closure
-        positions, sizes = expand_ranges(closure_offsets, numbers)
-        keys = np.repeat(rows, sizes) * len(self) + ids[positions]
-        if len(keys) and not np.all(keys[1:] > keys[:-1]):  # one label a row is sorted already
-            keys = np.unique(keys)
-        closed = np.searchsorted(keys, np.arange(len(offsets)) * len(self))
-        return closed, keys % len(self)
-
-    @overload
-    def encode(self, rows: Iterable[Label | Iterable[Label] | None]) -> Tensor: ...
-    @overload
-    def encode(
-        self, rows: Iterable[Label | Iterable[Label] | None], *, sparse: Literal[True]
-    ) -> csr_array: ...
-    def encode(
-        self, rows: Iterable[Label | Iterable[Label] | None], *, sparse: bool = False
-    ) -> Any:
-        """Return the closed multi-hot targets of rows of labels.
-
-        Args:
-            rows: a label, an iterable of labels or None a row; a label is a path, an unambiguous
-                bare name or a class number, at any level.
-            sparse: return a SciPy CSR array, for when N x C does not fit.
-
-        Returns:
-            (N, C) bool, closed under ancestors.
-        """
-        offsets, numbers = self.close(*self.look_up(rows))
-        shape = (len(offsets) - 1, len(self))
-        if sparse:
-            from scipy.sparse import csr_array
-
-            return csr_array((np.ones(len(numbers), dtype=bool), numbers, offsets), shape=shape)
-        import torch
-
-        targets = torch.zeros(shape, dtype=torch.bool)
-        flat = np.repeat(np.arange(shape[0]) * shape[1], np.diff(offsets)) + numbers
-        return targets.view(-1).index_fill_(0, torch.from_numpy(flat), True).view(shape)
-
-    def decode(self, targets: Tensor | csr_array, *, terminal: bool = True) -> list[list[str]]:
-        """Return the labels of each row of targets.
-
-        Args:
-            targets: (N, C) bool tensor, or a SciPy sparse array.
-            terminal: name the most specific classes only; otherwise every positive class.
-        """
-        if tuple(targets.shape[1:]) != (len(self),):
-            raise HierlearnError(f"targets {tuple(targets.shape)} must be (N, {len(self)})")
-        import torch
-
-        if isinstance(targets, torch.Tensor):
-            rows, numbers = (part.numpy() for part in torch.where(targets.cpu() != 0))
-        else:
-            # SciPy's nonzero leaves out stored zeros; its indices may be unsorted and of 32 bits.
-            rows, numbers = (part.astype(np.int64) for part in targets.nonzero())
-            order = np.lexsort((numbers, rows))
-            rows, numbers = rows[order], numbers[order]
-        if terminal:
-            keep = self.most_specific(rows, numbers)
-            rows, numbers = rows[keep], numbers[keep]
-        labels: list[list[str]] = [[] for _ in range(targets.shape[0])]
-        for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
-            labels[row].append(self.names[number])
-        return labels
-
-    def most_specific(self, rows: Ints, numbers: Ints) -> Any:
-        """Tell which positive entries (row, class) have no positive child in their row."""
-        offsets = self.structure.parent_offsets
-        edges, fan_in = expand_ranges(offsets, numbers)
-        covered = np.repeat(rows, fan_in) * len(self) + self.structure.parent_ids[edges]
-        return ~np.isin(rows * len(self) + numbers, covered)
-
     # ------------------------------------------------------------------ along the hierarchy
 
     def max_up(self, x: Tensor) -> Tensor:
@@ -341,12 +261,8 @@ class Hierarchy(Nodes, Builders):
     @cached_property
     def fingerprint(self) -> str:
         """The sha256 of the canonical form: equal taxonomies, equal fingerprints."""
-        form = [self.named_by, self.sep, self.bare_names, self._parent_lists()]
+        form = [self.named_by, self.sep, self.bare_names, json_format.parent_lists(self.structure)]
         return hashlib.sha256(json.dumps(form, separators=(",", ":")).encode()).hexdigest()
-
-    def _parent_lists(self) -> list[list[int]]:
-        flat, offsets = self.structure.parent_ids.tolist(), self.structure.parent_offsets.tolist()
-        return [flat[a:b] for a, b in pairwise(offsets)]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Hierarchy):
@@ -367,16 +283,7 @@ class Hierarchy(Nodes, Builders):
 
     def to_json(self) -> str:
         """Return the hierarchy as JSON text that ``from_json`` and ``read`` take."""
-        form = {
-            "format": FORMAT,
-            "version": 1,
-            "named_by": self.named_by,
-            "sep": self.sep,
-            "root": self.root,
-            "names": self.bare_names,
-            "parents": self._parent_lists(),
-        }
-        return json.dumps(form, ensure_ascii=False)
+        return json_format.to_json(self)
 
     def to_networkx(self) -> nx.DiGraph[str]:
         """Return a networkx DiGraph, edges from parent to child, classes named by ``names``."""

@@ -1,10 +1,10 @@
-"""Reading a hierarchy from a file; the ending tells the format, ``form`` what is left open.
+"""Reading a hierarchy from a file: its extension determines the format, ``form`` the rest.
 
-| ending | holds |
+| extension | content |
 |---|---|
 | .json | what ``to_json`` writes; nested objects; a parent map; a list of edges or of paths |
-| .csv .tsv | columns parent and child: edges; one column path: paths; else a column a level |
-| .txt .paths | a path a line; blank lines and lines that begin with # are skipped |
+| .csv .tsv | columns parent and child: edges; one column path: paths; else one column per level |
+| .txt .paths | one path per line; blank lines and lines that begin with # are skipped |
 | .arff | the hierarchical attribute of a Clus header |
 | .obo | terms with is_a and part_of; obsolete terms are skipped |
 """
@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import HierarchyError, place, unknown_name
 from hierlearn.files import read_rows, read_text
 from hierlearn.hierarchy.clus import hierarchy_of, read_header
-from hierlearn.hierarchy.hierarchy import FORMAT, Hierarchy
+from hierlearn.hierarchy.hierarchy import Hierarchy
+from hierlearn.hierarchy.json_format import FORMAT
 from hierlearn.hierarchy.names import level_path, split_path
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def read_hierarchy(
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise HierarchyError(
-            f"{path}: cannot tell the format from the ending {path.suffix!r}; "
-            f"known endings: {', '.join(READERS)}"
+            f"{path}: the extension {path.suffix!r} names no known format; "
+            f"use one of {', '.join(READERS)}"
         )
     if form is not None and form not in reader.forms:
         known = f"use {', '.join(reader.forms)}" if reader.forms else "it has one form only"
@@ -98,31 +99,39 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
-        again = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise HierarchyError(f"duplicate path: the key {again!r} occurs twice in one object")
+        repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise HierarchyError(f"duplicate path: the key {repeated!r} occurs twice in one object")
     return found
 
 
 def json_form(value: Any) -> str:
-    """Tell which form a JSON value has, or ask where it could be two."""
+    """Return the form of a JSON value; raise where it could have two."""
     if isinstance(value, list):
-        if all(isinstance(one, str) for one in value):
-            return "paths"
-        if all(isinstance(one, list) and len(one) == 2 for one in value):
-            return "edges"
-        if all(isinstance(one, dict) and {"parent", "child"} <= set(one) for one in value):
-            return "edges"
-        return "nested"
-    if not isinstance(value, dict):
-        raise HierarchyError(f"the JSON is {value!r}, not an object or a list")
+        return list_form(value)
+    if isinstance(value, dict):
+        return object_form(value)
+    raise HierarchyError(f"the JSON is {value!r}, not an object or a list")
+
+
+def list_form(entries: list[Any]) -> str:
+    """Return the form of a JSON list."""
+    if all(isinstance(one, str) for one in entries):
+        return "paths"
+    if all(isinstance(one, list) and len(one) == 2 for one in entries):
+        return "edges"
+    if all(isinstance(one, dict) and {"parent", "child"} <= set(one) for one in entries):
+        return "edges"
+    return "nested"
+
+
+def object_form(value: dict[str, Any]) -> str:
+    """Return the form of a JSON object."""
     if isinstance(value.get("name"), str) and set(value) <= {"name", "children"}:
         return "nested"
-    below = list(value.values())
-    if any(isinstance(one, str) for one in below):
+    kinds = {type(one) for one in value.values()}
+    if str in kinds:
         return "parents"
-    if any(isinstance(one, list) and one for one in below) and not any(
-        isinstance(one, dict) for one in below
-    ):
+    if dict not in kinds and any(isinstance(one, list) and one for one in value.values()):
         raise HierarchyError(
             "an object of lists could list children or parents; "
             "say which with form='nested' or form='parents'"
@@ -158,7 +167,7 @@ def read_table(path: Path, form: str | None, sep: str, root: str | None) -> Hier
 
 
 def level_paths(path: Path, table: list[tuple[int, list[str]]], sep: str) -> dict[str, None]:
-    """Return the distinct paths of rows with a column a level."""
+    """Return the distinct paths of rows with one column per level."""
     found: dict[str, None] = {}
     for line, row in table:
         try:
@@ -169,7 +178,7 @@ def level_paths(path: Path, table: list[tuple[int, list[str]]], sep: str) -> dic
 
 
 def read_paths(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:  # noqa: ARG001
-    """Read a text file with a path a line."""
+    """Read a text file with one path per line."""
     lines = enumerate((line.strip() for line in read_text(path).split("\n")), start=1)
     entries = [(number, line) for number, line in lines if line and not line.startswith("#")]
     return Hierarchy.from_paths(distinct_paths(path, entries, sep), sep=sep)
@@ -227,25 +236,17 @@ OBO_TERM = re.compile(r"^\[Term\][^\S\n]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DO
 def read_obo(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:  # noqa: ARG001
     """Read the terms of an OBO file; is_a and part_of lead to the parents."""
     text = read_text(path)
-    terms: dict[str, list[tuple[int, str]]] = {}
+    terms: dict[str, list[tuple[int, str]]] = {}  # the parents of each, with their lines
     first, scanned = 1, 0  # the line of the stanza, counted on from the one before
     for stanza in OBO_TERM.finditer(text):
         first += text.count("\n", scanned, stanza.start())
         scanned = stanza.start()
-        term, obsolete = "", False
-        parents: list[tuple[int, str]] = []
-        for offset, line in enumerate(stanza[1].split("\n")):
-            if line.startswith("id:"):
-                term = next(iter(line[3:].split()), "")  # a modifier or a comment may follow
-            elif line.startswith("is_obsolete:"):
-                obsolete = line[12:].strip().lower().startswith("true")
-            elif match := OBO_PARENT.match(line):
-                parents.append((first + offset, match[1]))
+        term, parents, is_obsolete = obo_term(stanza[1], first)
         if not term:
             raise HierarchyError(f"{place(path, first)}: a [Term] without an id")
         if term in terms:
             raise HierarchyError(f"{place(path, first)}: duplicate term {term!r}")
-        if not obsolete:
+        if not is_obsolete:
             terms[term] = parents
     for term, parents in terms.items():
         for line_number, parent in parents:
@@ -257,6 +258,20 @@ def read_obo(path: Path, form: str | None, sep: str, root: str | None) -> Hierar
     # A term may be both is_a and part_of the same parent: that is one edge.
     above = {term: sorted({parent for _, parent in parents}) for term, parents in terms.items()}
     return Hierarchy.from_parents(above, sep=sep, root=root, named_by="id")
+
+
+def obo_term(stanza: str, first: int) -> tuple[str, list[tuple[int, str]], bool]:
+    """Return the id of a [Term], its parents with their lines, and whether it is obsolete."""
+    term, is_obsolete = "", False
+    parents: list[tuple[int, str]] = []
+    for offset, line in enumerate(stanza.split("\n")):
+        if line.startswith("id:"):
+            term = next(iter(line[3:].split()), "")  # a modifier or a comment may follow
+        elif line.startswith("is_obsolete:"):
+            is_obsolete = line[12:].strip().lower().startswith("true")
+        elif match := OBO_PARENT.match(line):
+            parents.append((first + offset, match[1]))
+    return term, parents, is_obsolete
 
 
 @dataclass(frozen=True)

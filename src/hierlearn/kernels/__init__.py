@@ -1,1 +1,1 @@
-"""Kernels: Triton twins of hot losses. They import no stage and are optional, as Triton is."""
+"""Kernels: Triton versions of hot losses. They import no stage and are optional, as Triton is."""

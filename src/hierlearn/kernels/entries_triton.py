@@ -3,21 +3,21 @@
 
 With y in {0, 1} and z = (1 - 2y) x, the value v that the constraint compares is z for bce, whose
 loss softplus(z) grows with z, and the loss itself for focal. Functions that are FAST use single
-instructions of NVIDIA's; the plain forms beside them are for everything else.
+instructions of NVIDIA GPUs; the plain forms are for everything else.
 """
 
 import triton
 import triton.language as tl
 
-NOWHERE = tl.constexpr(float("-inf"))  # z of an entry that is unknown or not there
-LOWEST = tl.constexpr(-1e30)  # the same where infinity would make no number of a sum or product
+MINUS_INF = tl.constexpr(float("-inf"))  # z of an entry that is masked or out of bounds
+LOWEST = tl.constexpr(-1e30)  # the same where an infinity would turn a sum or product into NaN
 
 
 @triton.jit
 def exp(x, FAST: tl.constexpr):
-    """The exponential function; where it is FAST, below the smallest normal number it is 0."""
+    """The exponential function; if FAST, results below the smallest normal number are 0."""
     LOG2_E: tl.constexpr = 1.4426950408889634
-    if FAST:  # the plain one spends three instructions more on those results
+    if FAST:  # handling subnormal results takes three more instructions
         power = tl.inline_asm_elementwise(
             "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x * LOG2_E], tl.float32, is_pure=True, pack=1
         )
@@ -55,7 +55,7 @@ def inverse(x, FAST: tl.constexpr):
 @triton.jit
 def is_wrong(z, FAST: tl.constexpr):
     """1.0 where z >= 0, else 0.0."""
-    if FAST:  # in the pipe that has time, z 2^126 + 1 cut off at 0 and 1
+    if FAST:  # one multiply-add, which is cheaper here: z 2^126 + 1, clamped to [0, 1]
         found = tl.inline_asm_elementwise(
             "fma.rn.sat.f32 $0, $1, 0f7E800000, 0f3F800000;",
             "=f,f", [z], tl.float32, is_pure=True, pack=1,
@@ -91,7 +91,7 @@ def signed(x, y, FAST: tl.constexpr):
     """Return z = (1 - 2y) x, and 1 - 2y."""
     sign = sign_of(y, FAST)
     if FAST and x.dtype == tl.bfloat16 and y.dtype == tl.uint8:
-        # Two at a time: the labels become sign bits, the halves are set into upper halves.
+        # Two at a time: labels become sign bits, bfloat16 the upper half of float32.
         z = tl.inline_asm_elementwise(
             """
             {
@@ -116,7 +116,7 @@ def signed(x, y, FAST: tl.constexpr):
 
 
 @triton.jit
-def both(a, b):
+def product_minus_1(a, b):
     """(1 + a)(1 + b) - 1, accurate for small a and b."""
     return a + b + a * b
 
@@ -129,13 +129,13 @@ def log1p(x):
     return tl.where(exact, x, tl.log(u) * (x / tl.where(exact, 1.0, u - 1.0)))
 
 
-# All arrays must lie over the threads alike, VEC columns for each, whatever their width: else they
-# are rearranged through shared memory. The hint must stand where the addresses are made.
+# All arrays must be laid out alike over the threads, VEC columns each, whatever their dtype: else
+# Triton converts layouts through shared memory. The hint belongs where the pointers are computed.
 
 
 @triton.jit
-def down(array, row, stride, cols, R: tl.constexpr, VEC: tl.constexpr):
-    """Return the addresses of R rows from ``row`` on, for a loop over rows."""
+def row_pointers(array, row, stride, cols, R: tl.constexpr, VEC: tl.constexpr):
+    """Return the pointers of R rows from ``row`` on, for a loop over rows."""
     size: tl.constexpr = array.dtype.element_ty.primitive_bitwidth // 8
     begin = array + tl.cast(row, tl.int64) * stride
     at = begin + ((tl.arange(0, R) * stride)[:, None] + cols[None, :])
@@ -143,16 +143,16 @@ def down(array, row, stride, cols, R: tl.constexpr, VEC: tl.constexpr):
 
 
 @triton.jit
-def along(array, rows, stride, cols, VEC: tl.constexpr):
-    """Return the addresses of rows, for a loop over columns."""
+def column_pointers(array, rows, stride, cols, VEC: tl.constexpr):
+    """Return the pointers of rows, for a loop over columns."""
     size: tl.constexpr = array.dtype.element_ty.primitive_bitwidth // 8
     at = (array + rows.to(tl.int64) * stride)[:, None] + cols[None, :]
     return tl.multiple_of(at, (1, VEC * size))
 
 
 @triton.jit
-def columns_of(tile, C, B: tl.constexpr, EVEN: tl.constexpr):
-    """Return the columns of a tile; where tiles are EVEN the last one moves left, into the row."""
+def tile_columns(tile, C, B: tl.constexpr, EVEN: tl.constexpr):
+    """Return the columns of a tile; if EVEN, the last tile is shifted left to end at C."""
     begin = tile * B
     if EVEN:
         begin = tl.minimum(begin, C - B)
@@ -160,26 +160,26 @@ def columns_of(tile, C, B: tl.constexpr, EVEN: tl.constexpr):
 
 
 @triton.jit
-def read(
-    x_at, y_at, m_at, here, cols, C,
+def load_tile(
+    x_ptr, y_ptr, m_ptr, here, cols, C,
     MASKED: tl.constexpr, FAST: tl.constexpr, VEC: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """Return z, its sign 1 - 2y, and what is known of a tile; unknown entries are NOWHERE.
+    """Return z, its sign 1 - 2y, and the mask of a tile; z of a masked entry is MINUS_INF.
 
-    Where tiles are EVEN all their entries are there, and nobody has to ask.
+    If EVEN, all entries are in bounds and loads need no check.
     """
-    # C is a multiple of VEC: asked in this way, the answer is visibly the same for VEC neighbors.
+    # C is a multiple of VEC: written so, the compiler sees one answer per VEC neighbors.
     known = here[:, None] & (cols // VEC < C // VEC)[None, :]
     if EVEN:
-        x = tl.load(x_at)
-        y = tl.load(y_at)
+        x = tl.load(x_ptr)
+        y = tl.load(y_ptr)
     else:
-        x = tl.load(x_at, mask=known, other=NOWHERE)
-        y = tl.load(y_at, mask=known, other=0)
+        x = tl.load(x_ptr, mask=known, other=MINUS_INF)
+        y = tl.load(y_ptr, mask=known, other=0)
     z, sign = signed(x, y, FAST)
     if MASKED:
-        known = (tl.load(m_at) if EVEN else tl.load(m_at, mask=known, other=0)) != 0
-        z = tl.where(known, z, NOWHERE)
+        known = (tl.load(m_ptr) if EVEN else tl.load(m_ptr, mask=known, other=0)) != 0
+        z = tl.where(known, z, MINUS_INF)
     return z, sign, known
 
 
@@ -193,12 +193,12 @@ def focal_parts(z, sign, positive, negative, gamma, FAST: tl.constexpr):
 
 
 @triton.jit
-def value_of(
+def compared_value(
     z, sign, known, positive, negative, gamma, FOCAL: tl.constexpr, FAST: tl.constexpr
 ):  # fmt: skip
     """Return v: what the constraint compares."""
     v = z
     if FOCAL:
         soft, rate = focal_parts(z, sign, positive, negative, gamma, FAST)
-        v = tl.where(known, soft * rate, NOWHERE)
+        v = tl.where(known, soft * rate, MINUS_INF)
     return v

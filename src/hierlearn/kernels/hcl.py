@@ -1,9 +1,9 @@
 """HCL at the speed of the memory bus: the Triton kernels of ``hcl_triton`` under autograd.
 
-Forward: the running maxima of all levels but the deepest, then the class sums, 5 bytes an entry
+Forward: the running maxima of all levels but the deepest, then the class sums, 5 bytes per entry
 (float32 logits, bool targets), then the selection and the loss. Backward: one sweep up the levels,
-9 bytes an entry. Beyond logits and targets there is one N x C tensor, the gradient; what is kept in
-between is O(N * L + C).
+9 bytes per entry. Besides logits and targets there is one N x C tensor, the gradient; what is kept
+between the passes is O(N * L + C).
 
 The host never waits for the device, so a step can be captured in a CUDA graph.
 """
@@ -15,27 +15,37 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.autograd.function import once_differentiable
 
-from hierlearn.kernels.hcl_arrays import FLOAT, one_on
-from hierlearn.kernels.hcl_plan import Plan
-from hierlearn.kernels.hcl_task import Base, Selection, Task, has_triton, interpreted
+from hierlearn.kernels.hcl_arrays import FLOAT, scalar_one
+from hierlearn.kernels.hcl_plan import LaunchPlan
+from hierlearn.kernels.hcl_spec import (
+    BaseOptions,
+    KernelSpec,
+    SelectionOptions,
+    has_triton,
+    interpreted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
 
+    OnResult = Callable[[LaunchPlan, Tensor], None]
+    Weigh = Callable[[Tensor, Tensor], Tensor | None]
+    Differentiable = Callable[[Tensor, Tensor, Tensor | None, Tensor], Tensor]
+
 __all__ = [
     "LOGITS",
-    "Base",
-    "Found",
+    "BaseOptions",
+    "KernelSpec",
     "Kernels",
-    "Plan",
-    "Selection",
-    "Task",
+    "LaunchPlan",
+    "SelectionOptions",
+    "Workspace",
     "has_triton",
     "interpreted",
     "key_of",
-    "one_on",
+    "scalar_one",
     "step",
     "sweep_down",
     "sweep_up",
@@ -43,12 +53,13 @@ __all__ = [
 
 LOGITS = (torch.float32, torch.bfloat16, torch.float16)
 LABELS = (torch.bool, torch.uint8, torch.float32, torch.bfloat16, torch.float16)
+MAX_PLANS = 64
 
 
-class Found(NamedTuple):
-    """What the kernels selected, to be looked at when somebody asks."""
+class Workspace(NamedTuple):
+    """The memory of one call, with the arrays that the kernels wrote there."""
 
-    plan: Plan
+    plan: LaunchPlan
     block: Tensor
 
     def array(self, name: str) -> Tensor:
@@ -62,15 +73,15 @@ class Found(NamedTuple):
 
 
 class Kernels:
-    """The kernels of one task, with the plans of the shapes that they have met.
+    """The kernels of one spec, with a launch plan for each shape met so far.
 
     Args:
-        task: what is computed of every batch.
+        spec: what is computed for every batch.
     """
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        self.plans: dict[tuple[Any, ...], Plan] = {}
+    def __init__(self, spec: KernelSpec) -> None:
+        self.spec = spec
+        self.plans: dict[tuple[Any, ...], LaunchPlan] = {}
 
     def __call__(
         self,
@@ -79,45 +90,46 @@ class Kernels:
         mask: Tensor | None,
         *,
         threshold: Tensor | None = None,
-        tell: Callable[[Plan, Tensor], None] | None = None,
-        weigh: Callable[[Tensor, Tensor], Tensor | None] | None = None,
+        on_result: OnResult | None = None,
+        weigh: Weigh | None = None,
+        differentiable: Differentiable | None = None,
     ) -> Tensor:
-        """Return the loss of at least one row.
+        """Return the loss of a batch of at least one row.
 
         Args:
             logits: (N, C) in level order, float32, bfloat16 or float16.
             targets: (N, C) of 0 and 1.
             mask: (N, C) bool, which entries are known.
             threshold: float64 scalar on the device, if the selection has a fixed one.
-            tell: called with the parts of a ``Found``, if the kernels select.
+            on_result: called with the parts of a ``Workspace``, if the kernels select.
             weigh: called with the class sums (C,) and e_h if they do not; returns the weights (C,),
                 or None for weights of 1.
+            differentiable: the same loss as a differentiable function of logits, targets, mask and
+                weights (C,), reduction included; computes the gradient under ``create_graph=True``,
+                so that it can be differentiated again. Without it the gradient is a constant.
         """
         x, y, m, plan = self.prepare(logits, targets, mask)
-        return step(plan, x, y, m, threshold, tell, weigh)
+        return step(plan, x, y, m, threshold, on_result, weigh, differentiable)
 
     def prepare(
         self, x: Tensor, y: Tensor, m: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor | None, Plan]:
+    ) -> tuple[Tensor, Tensor, Tensor | None, LaunchPlan]:
         """Return logits, targets and mask as the kernels read them, and the plan for them."""
         plan = self.plans.get(key_of(x, y, m))
         if plan is None:  # the first such tensors, or tensors that the kernels do not read
-            x, y = readable(x), readable(as_labels(y))
-            m = None if m is None else readable(m)
+            x, y = with_contiguous_columns(x), with_contiguous_columns(as_labels(y))
+            m = None if m is None else with_contiguous_columns(m)
             key = key_of(x, y, m)
             plan = self.plans.get(key)
             if plan is None:
-                if len(self.plans) >= PLANS:  # batches of ever new sizes
+                if len(self.plans) >= MAX_PLANS:  # the batch size changes all the time
                     self.plans.clear()
-                plan = self.plans[key] = Plan(self.task, x, y, m)
+                plan = self.plans[key] = LaunchPlan(self.spec, x, y, m)
         return x, y, m, plan
 
 
-PLANS = 64
-
-
 def key_of(x: Tensor, y: Tensor, m: Tensor | None) -> tuple[Any, ...]:
-    """Return what a plan takes for granted: sizes, types, steps and alignment of every array."""
+    """Return what a plan depends on: shape, strides, dtype, alignment and device of each array."""
     key = (
         *(x.shape, x.stride(), x.dtype, x.data_ptr() % 32, x.get_device()),
         *(y.shape, y.stride(), y.dtype, y.data_ptr() % 32, y.get_device()),
@@ -128,105 +140,139 @@ def key_of(x: Tensor, y: Tensor, m: Tensor | None) -> tuple[Any, ...]:
 
 
 def step(
-    plan: Plan,
+    plan: LaunchPlan,
     x: Tensor,
     y: Tensor,
     m: Tensor | None,
     threshold: Tensor | None = None,
-    tell: Callable[[Plan, Tensor], None] | None = None,
-    weigh: Callable[[Tensor, Tensor], Tensor | None] | None = None,
+    on_result: OnResult | None = None,
+    weigh: Weigh | None = None,
+    differentiable: Differentiable | None = None,
 ) -> Tensor:
-    """Return the loss of tensors that a plan is for; see ``Kernels``."""
-    learns = torch.is_grad_enabled() and x.requires_grad  # inside the function gradients are off
-    loss: Tensor = _apply((plan, threshold, tell, weigh, learns), x, y, m)
+    """Return the loss of tensors that fit a plan; see ``Kernels``."""
+    # Asked here, because gradients are disabled inside the function.
+    needs_grad = torch.is_grad_enabled() and x.requires_grad
+    options = (plan, threshold, on_result, weigh, differentiable, needs_grad)
+    loss: Tensor = _apply(options, x, y, m)
     return loss
 
 
 class _HCL(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, call: tuple[Any, ...], x: Tensor, y: Tensor, m: Tensor | None) -> Tensor:
-        plan, threshold, tell, weigh, learns = call
+    def forward(
+        ctx: Any, options: tuple[Any, ...], x: Tensor, y: Tensor, m: Tensor | None
+    ) -> Tensor:
+        plan, threshold, on_result, weigh, differentiable, needs_grad = options
         weights = None
-        if weigh is None and learns and plan.is_small:
+        if weigh is None and needs_grad and plan.is_small:
             # A launch costs less here than in autograd's own thread.
-            block, loss, ctx.gradient = at_once(plan, x, y, m, threshold)
-            # Only a second pass needs these, and autograd's way to keep them takes as long as a
-            # launch.
+            block, loss, ctx.gradient = full_step(plan, x, y, m, threshold)
+            # Only a second pass needs these, and save_for_backward takes as long as a launch.
             versions = x._version, y._version, None if m is None else m._version
-            ctx.kept = (plan, x, y, m, block, versions)
+            ctx.saved = (x, y, m, block, versions)
         else:
             if weigh is None:
                 block, loss = select(plan, x, y, m, threshold)
             else:
                 block = sweep_down(plan, x, y, m)
                 loss, weights = weighted(plan, block, weigh)
-            if learns:
+            if needs_grad:
                 ctx.save_for_backward(x, y, m, block, weights)
-                ctx.plan, ctx.gradient, ctx.kept = plan, None, None
-        if tell is not None:
-            tell(plan, block)
+                ctx.gradient = ctx.saved = None
+        if needs_grad:
+            ctx.plan, ctx.differentiable = plan, differentiable
+        if on_result is not None:
+            on_result(plan, block)
         return loss
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # somebody may want to differentiate the gradient
+        if not torch.is_grad_enabled():
+            return _gradient(ctx, upstream)
+        if ctx.differentiable is None:
             return _gradient_once(ctx, upstream)
-        return _gradient(ctx, upstream)
+        return _differentiable_gradient(ctx, upstream)
 
 
-# Function.apply without what it does for functorch, whose tensors have no addresses anyway.
+# Function.apply without its support of functorch, whose tensors have no addresses anyway.
 _apply: Any = super(torch.autograd.Function, _HCL).apply
 
 
 def _gradient(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+    """Return the gradient by the kernels."""
     gradient = ctx.gradient
     if gradient is not None:
-        ctx.gradient = None
-        if not _keeps_graph():
-            ctx.kept = ()
+        _release(ctx)
         return None, gradient.mul_(upstream), None, None
-    if ctx.kept is None:
-        x, y, m, block, weights = ctx.saved_tensors
-        return None, sweep_up(ctx.plan, x, y, m, block, upstream, weights), None, None
-    if not ctx.kept:
-        raise RuntimeError("a second backward pass needs retain_graph=True in the first")
-    plan, x, y, m, block, versions = ctx.kept
-    if versions != (x._version, y._version, None if m is None else m._version):
-        raise RuntimeError("logits, targets or mask were changed in place between backward passes")
-    return None, sweep_up(plan, x, y, m, block, upstream), None, None
+    x, y, m, block, weights = _saved(ctx)
+    arrays = {} if weights is None else {"weights": weights}
+    gradient = sweep_up(ctx.plan, x, y, m, block, upstream, **arrays)
+    _release(ctx)
+    return None, gradient, None, None
 
 
 _gradient_once = once_differentiable(_gradient)
 
 
-def _unsure() -> bool:
+def _differentiable_gradient(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+    """Return a gradient that can be differentiated, by the caller's function of the same loss."""
+    x, y, m, block, weights = _saved(ctx)
+    if weights is None:
+        # A view of the workspace, whose memory lives as long as the graph of the gradient.
+        weights = Workspace(ctx.plan, block).array("weights")
+    loss = ctx.differentiable(x, y, m, weights)
+    (gradient,) = torch.autograd.grad(loss, x, upstream.to(loss.dtype), create_graph=True)
+    _release(ctx)
+    return None, gradient, None, None
+
+
+def _saved(ctx: Any) -> tuple[Any, ...]:
+    """Return logits, targets, mask, block and weights as the forward pass left them."""
+    if ctx.saved is None:
+        return tuple(ctx.saved_tensors)
+    if not ctx.saved:
+        raise RuntimeError("a second backward pass needs retain_graph=True in the first")
+    x, y, m, block, versions = ctx.saved
+    if versions != (x._version, y._version, None if m is None else m._version):
+        raise RuntimeError("logits, targets or mask were changed in place between backward passes")
+    return x, y, m, block, None
+
+
+def _release(ctx: Any) -> None:
+    """Drop the gradient of the forward pass, and without retain_graph all that was saved."""
+    ctx.gradient = None
+    if ctx.saved is not None and not _keeps_graph():
+        ctx.saved = ()
+
+
+def _assume_kept() -> bool:
     return True
 
 
-# Whether the pass that is under way retains its graph.
+# Whether the backward pass in progress retains its graph.
 _keeps_graph: Callable[[], bool] = getattr(
-    torch._C._autograd, "_get_current_graph_task_keep_graph", _unsure
+    torch._C._autograd, "_get_current_graph_task_keep_graph", _assume_kept
 )
 
 
 # ---------------------------------------------------------------------- steps
 
-# The tensors of each part of a plan, which is named first.
+# The name of a part of a plan, then its tensors.
 DOWN = ("down", "x", "y", "m")
 SELECT = ("forward", "x", "y", "m", "threshold", "loss")
-AT_ONCE = ("step", "x", "y", "m", "threshold", "loss", "upstream", "out")
+FULL_STEP = ("step", "x", "y", "m", "threshold", "loss", "upstream", "out")
 UP = ("up", "x", "y", "m", "upstream", "out")
 
 
-def sweep_down(plan: Plan, x: Tensor, y: Tensor, m: Tensor | None) -> Tensor:
-    """Sweep the levels from the top and add the class sums up; return the block of memory."""
+def sweep_down(plan: LaunchPlan, x: Tensor, y: Tensor, m: Tensor | None) -> Tensor:
+    """Sweep the levels from the top and compute the class sums; return the block of memory."""
     block = plan.new_block()
     plan.run(DOWN, block, (x, y, y if m is None else m))
     return block
 
 
 def select(
-    plan: Plan, x: Tensor, y: Tensor, m: Tensor | None, threshold: Tensor | None
+    plan: LaunchPlan, x: Tensor, y: Tensor, m: Tensor | None, threshold: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Sweep the levels from the top, select and weigh; return the block of memory and the loss."""
     block, loss = plan.new_block(), torch.empty_like(plan.one)
@@ -235,81 +281,78 @@ def select(
     return block, loss
 
 
-def at_once(
-    plan: Plan, x: Tensor, y: Tensor, m: Tensor | None, threshold: Tensor | None
+def full_step(
+    plan: LaunchPlan, x: Tensor, y: Tensor, m: Tensor | None, threshold: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Do all of a step; return the block of memory, the loss and its gradient."""
+    """Do forward and backward at once; return the block of memory, the loss and its gradient."""
     one = plan.one
     block, loss = plan.new_block(), torch.empty_like(one)
     gradient = torch.empty_like(x, memory_format=torch.contiguous_format)
     limit = one if threshold is None else aligned(threshold)
-    plan.run(AT_ONCE, block, (x, y, y if m is None else m, limit, loss, one, gradient))
+    plan.run(FULL_STEP, block, (x, y, y if m is None else m, limit, loss, one, gradient))
     return block, loss, gradient
 
 
 def weighted(
-    plan: Plan, block: Tensor, weigh: Callable[[Tensor, Tensor], Tensor | None]
+    plan: LaunchPlan, block: Tensor, weigh: Callable[[Tensor, Tensor], Tensor | None]
 ) -> tuple[Tensor, Tensor]:
-    """Let the caller weigh the classes; return the loss and the weights."""
-    found = Found(plan, block)
-    sums = found.array("sums")
-    weights = weigh(sums, found.errors)
+    """Ask the caller for the class weights; return the loss and the weights."""
+    workspace = Workspace(plan, block)
+    sums = workspace.array("sums")
+    weights = weigh(sums, workspace.errors)
     if weights is None:
         weights = torch.ones_like(sums)
-    # Not a product of matrices, which would be of autocast's precision.
-    return (sums * weights).sum() * found.array("stats")[1], weights
+    # Not a matmul, which autocast would compute in half precision.
+    return (sums * weights).sum() * workspace.array("stats")[1], weights
 
 
 def sweep_up(
-    plan: Plan,
+    plan: LaunchPlan,
     x: Tensor,
     y: Tensor,
     m: Tensor | None,
     block: Tensor | None,
     upstream: Tensor,
-    weights: Tensor | None = None,
     out: Tensor | None = None,
-    **kept: Tensor,
+    **arrays: Tensor,
 ) -> Tensor:
     """Sweep the levels from the deepest; return the gradient (N, C).
 
     Args:
-        plan: of such a batch.
+        plan: the plan of this batch.
         x: (N, C) logits, whose memory may be that of ``out``.
         y: (N, C) targets.
-        m: (N, C) what is known, or None.
-        block: what the way down left; None where ``kept`` and ``weights`` say it all.
-        upstream: float32 scalar, multiplied in.
-        weights: (C,) float32; by default those that the kernels chose.
-        out: (N, C) contiguous, of the type of x.
-        kept: the arrays "peaks" and "places" of a way down whose block is gone.
+        m: (N, C) mask, or None.
+        block: what ``sweep_down`` returned; None where ``arrays`` holds all that is needed.
+        upstream: float32 scalar, the upstream gradient.
+        out: (N, C) contiguous, of the dtype of x.
+        arrays: "weights" (C,) float32, by default those that the kernels selected; "peaks" and
+            "places" of a sweep down whose block is gone.
     """
     if block is None:
         block = plan.new_block()
-        kept["stats"] = torch.ones(2, dtype=FLOAT, device=x.device)
+        arrays["stats"] = torch.ones(2, dtype=FLOAT, device=x.device)
     if out is None:
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    if weights is not None:
-        kept["weights"] = weights
-    more = [aligned(one) for one in kept.values()]
+    more = [aligned(array) for array in arrays.values()]
     tensors = (x, y, y if m is None else m, aligned(upstream), out, *more)
-    plan.run((*UP, *kept), block, tensors)
+    plan.run((*UP, *arrays), block, tensors)
     return out
 
 
 # ---------------------------------------------------------------------- tensors
 
 
-def readable(array: Tensor) -> Tensor:
-    """Return the array with neighboring columns side by side."""
+def with_contiguous_columns(array: Tensor) -> Tensor:
+    """Return the array with a column stride of 1."""
     return array if array.stride(1) == 1 or array.shape[1] == 1 else array.contiguous()
 
 
 def as_labels(targets: Tensor) -> Tensor:
-    """Return targets of a type that the kernels read."""
+    """Return targets of a dtype that the kernels read."""
     return targets if targets.dtype in LABELS else targets > 0.5
 
 
 def aligned(array: Tensor) -> Tensor:
-    """Return the array at an address that the compiled kernels expect."""
+    """Return the array aligned to 16 bytes, as the compiled kernels expect."""
     return array.clone() if array.data_ptr() % 16 else array

@@ -1,7 +1,7 @@
-"""Plan: how the kernels of HCL take batches of one shape, and the memory they need for it.
+"""LaunchPlan: how the kernels of HCL process batches of one shape, and the memory they need.
 
-Everything that depends on shapes, types and alignment alone is settled once: tiles, grids, the
-places of what is kept in between. A call is then two allocations and a few launches.
+Whatever depends on shapes, dtypes and alignment alone is computed once: tiles, grids, the offsets
+of intermediate arrays. A call is then two allocations and a few launches.
 """
 
 from __future__ import annotations
@@ -16,117 +16,117 @@ from hierlearn.kernels.hcl_arrays import (
     DOUBLE,
     FLOAT,
     INT,
-    Memory,
-    bounds_on,
+    MemoryLayout,
+    ceil_div,
     current_device,
     current_stream,
-    on,
-    one_on,
-    parts_of,
-    processors,
-    tiles_on,
-    up_to_power,
+    device_context,
+    level_bounds,
+    level_tiles,
+    multiprocessors,
+    next_power_of_2,
+    scalar_one,
 )
-from hierlearn.kernels.hcl_task import Task, interpreted
+from hierlearn.kernels.hcl_spec import KernelSpec, interpreted
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.kernels.launch import Launch
 
-SMALL = 1 << 21  # entries up to which the gradient is made on the way forward
-ROW = 1024  # classes up to which a tile holds whole rows, for batches up to
-ROWS = 8192
-FEW = 1024  # classes up to which one program adds the partial sums up and selects
-CHUNKS, GROUP = (32, 64), 32  # how programs share the selection beyond: classes, and trials
-CROWD = 20000  # classes from which the second number of chunks holds
-ROUNDS = 16  # programs of the class sums, for every multiprocessor
-TURNS, TRIALS, LEFT = 5, 128, 16  # of their search; the last turn needs fewer trials
-PAIRS = 2  # programs a multiprocessor, of those that select and write the gradient in one
-LOOSE = 4  # rows that a program takes at least where classes are few
+SMALL_ENTRIES = 1 << 21  # up to this many entries the forward pass computes the gradient too
+WHOLE_ROW_CLASSES = 1024  # up to this many classes a tile holds whole rows, if there are at most
+WHOLE_ROW_ROWS = 8192
+FEW_CLASSES = 1024  # up to this many classes one program adds the partial sums up and selects
+SEARCH_CHUNKS = (32, 64)  # with more, chunks of classes among which the search is divided, and
+TRIALS_PER_PROGRAM = 32  # trials of each program
+MANY_CLASSES = 20000  # with more classes, the second number of chunks
+SEARCH_ROUNDS, TRIALS, LAST_TRIALS = 5, 128, 16  # of the search; the last round needs fewer trials
+SUM_PROGRAMS = 16  # programs per multiprocessor that compute class sums
+STEP_PROGRAMS = 2  # programs per multiprocessor that select and write the gradient in one launch
+MIN_ROWS = 4  # rows per program, at least, where classes are few
 WARPS = {"num_warps": 4}
 
 
-class Cut(NamedTuple):
-    """How a kernel takes a batch: rows and columns of a tile, columns a thread, warps, stages."""
+class Tiling(NamedTuple):
+    """How a kernel divides a batch into tiles."""
 
-    rows: int
-    columns: int
-    together: int
+    rows: int  # per tile
+    columns: int  # per tile
+    vector: int  # neighboring columns per thread
     warps: int
     stages: int = 1  # tiles in flight
-    registers: int = 255  # a thread, at most
+    registers: int = 255  # per thread, at most
 
 
-# By kernel and bytes of a logit; found by trial on an H200. Long rows and few of them want more
-# threads a row.
-CUTS = {
-    ("few", 4): Cut(8, ROW, 4, 4),
-    ("few", 2): Cut(8, ROW, 4, 4),
-    ("few gradient", 4): Cut(2, ROW, 4, 4),
-    ("few gradient", 2): Cut(2, ROW, 4, 4),
-    ("few step", 4): Cut(4, ROW, 4, 8),
-    ("peaks", 4): Cut(4, 128, 4, 1),
-    ("peaks", 2): Cut(8, 128, 4, 1),
-    ("wide peaks", 4): Cut(4, 512, 4, 4),
-    ("wide peaks", 2): Cut(4, 512, 4, 4),
-    ("sums", 4): Cut(16, 512, 4, 4, 1, 128),
-    ("sums", 2): Cut(8, 512, 8, 2, 1, 128),
-    ("gradient", 4): Cut(4, 512, 4, 4, 3),
-    ("gradient", 2): Cut(4, 256, 4, 2, 4),
-    ("wide gradient", 4): Cut(2, 1024, 4, 8, 3),
-    ("wide gradient", 2): Cut(4, 256, 4, 2, 4),
+# By kernel and bytes per logit; tuned on an H200. Few and long rows want more threads per row.
+TILINGS = {
+    ("few", 4): Tiling(8, WHOLE_ROW_CLASSES, 4, 4),
+    ("few", 2): Tiling(8, WHOLE_ROW_CLASSES, 4, 4),
+    ("few gradient", 4): Tiling(2, WHOLE_ROW_CLASSES, 4, 4),
+    ("few gradient", 2): Tiling(2, WHOLE_ROW_CLASSES, 4, 4),
+    ("few step", 4): Tiling(4, WHOLE_ROW_CLASSES, 4, 8),
+    ("peaks", 4): Tiling(4, 128, 4, 1),
+    ("peaks", 2): Tiling(8, 128, 4, 1),
+    ("wide peaks", 4): Tiling(4, 512, 4, 4),
+    ("wide peaks", 2): Tiling(4, 512, 4, 4),
+    ("sums", 4): Tiling(16, 512, 4, 4, 1, 128),
+    ("sums", 2): Tiling(8, 512, 8, 2, 1, 128),
+    ("gradient", 4): Tiling(4, 512, 4, 4, 3),
+    ("gradient", 2): Tiling(4, 256, 4, 2, 4),
+    ("wide gradient", 4): Tiling(2, 1024, 4, 8, 3),
+    ("wide gradient", 2): Tiling(4, 256, 4, 2, 4),
 }
 
 
-class Plan:
-    """The launches of one task for batches of one shape.
+class LaunchPlan:
+    """The launches of one spec for batches of one shape.
 
     Args:
-        task: what is computed.
-        x: (N, C) logits of the first such batch, neighboring columns side by side.
+        spec: what is computed.
+        x: (N, C) logits of the first such batch; the columns are contiguous.
         y: (N, C) targets, likewise.
-        m: (N, C) what is known, or None.
+        m: (N, C) mask, or None.
     """
 
-    def __init__(self, task: Task, x: Tensor, y: Tensor, m: Tensor | None) -> None:
-        self.task, self.device = task, x.device
+    def __init__(self, spec: KernelSpec, x: Tensor, y: Tensor, m: Tensor | None) -> None:
+        self.spec, self.device = spec, x.device
         self.rows, self.classes = x.shape
         known = y if m is None else m
         self.strides = (x.stride(0), y.stride(0), known.stride(0))
         fast = x.device.type == "cuda" and torch.version.hip is None and not interpreted()
-        # What is left of such a gradient is a product, for which float16 has too narrow a range.
-        self.is_small = x.dtype == FLOAT and x.numel() <= SMALL
-        self.one = one_on(self.device)
-        self.flags = {"MASKED": m is not None, "FOCAL": task.base.focal, "FAST": fast}
-        self.bounds = bounds_on(task.sizes, self.device)
-        above = (len(task.sizes) - 1) * self.rows
+        # The gradient is scaled by the upstream gradient later, for which float16 is too narrow.
+        self.is_small = x.dtype == FLOAT and x.numel() <= SMALL_ENTRIES
+        self.one = scalar_one(self.device)
+        self.flags = {"MASKED": m is not None, "FOCAL": spec.base.focal, "FAST": fast}
+        self.bounds = level_bounds(spec.sizes, self.device)
+        above = (len(spec.sizes) - 1) * self.rows
         self.sweeps = self.plan_sweeps(x, y, known)
-        self.chunks = CHUNKS[self.classes > CROWD]
-        searched = 2 * self.chunks * TRIALS if self.classes > FEW else 0
-        self.memory = Memory(
+        self.chunks = SEARCH_CHUNKS[self.classes > MANY_CLASSES]
+        searched = 2 * self.chunks * TRIALS if self.classes > FEW_CLASSES else 0
+        self.memory = MemoryLayout(
             sums=(FLOAT, self.classes),
             weights=(FLOAT, self.classes),
-            stats=(FLOAT, 2),  # e_h, and 1 over what the reduction divides by
+            stats=(FLOAT, 2),  # e_h, and 1 over the divisor of the reduction
             selected=(torch.bool, self.classes),
             partials=(FLOAT, self.parts * self.classes),
             counts=(INT, 2 * self.programs),
             peaks=(FLOAT, above),
             places=(INT, above),
-            worst=(FLOAT, above if task.base.focal else 0),
+            worst=(FLOAT, above if spec.base.focal else 0),
             amounts=(DOUBLE, searched),
             numbers=(INT, searched),
             totals=(DOUBLE, self.chunks),
-            bits=(INT, TURNS),
+            bits=(INT, SEARCH_ROUNDS),
         )
         self.reduce = self.plan_reduction()
-        self.selection = self.plan_selection() if task.selection is not None else []
+        self.selection = self.plan_selection() if spec.selection is not None else []
         self.gradient = self.plan_gradient(x, y, known)
         forward = [*self.sweeps, *self.selection]
         step = [*forward, self.gradient]
         if self.is_small and self.is_few and self.selection:
-            step = [*self.sweeps, self.plan_rest(x, y, known)]
-        self.parts_of_it = {
+            step = [*self.sweeps, self.plan_select_and_sweep_up(x, y, known)]
+        self.launches = {
             "down": [*self.sweeps, self.reduce],
             "select": self.selection,
             "forward": forward,
@@ -134,14 +134,14 @@ class Plan:
             "up": [self.gradient],
         }
         with torch.inference_mode(False):
-            # Cheaper to make another one like it than to say what it is like; holds one byte.
+            # empty_like is cheaper than empty with its arguments; this holds one byte.
             self.blank = torch.empty(1, dtype=BYTE, device=self.device).expand(self.memory.size)
         self.addresses = [self.bounds.data_ptr(), self.tiles.data_ptr()]
-        # By names of part and tensors: the places of arrays in the block, and for each launch which
-        # of tensors, places and addresses are its pointers.
-        self.recipes: dict[tuple[str, ...], tuple[list[int], list[tuple[Any, Any]]]] = {}
+        # By names of part and tensors: the offsets of arrays in the block, and for each launch how
+        # to pick its pointers among tensors, arrays and addresses.
+        self.replays: dict[tuple[str, ...], tuple[list[int], list[tuple[Any, Any]]]] = {}
 
-    # ------------------------------------------------------------------ a call
+    # ------------------------------------------------------------------ calls
 
     def new_block(self) -> Tensor:
         """Return memory for the arrays of one call."""
@@ -152,78 +152,78 @@ class Plan:
 
         Args:
             names: of the part ("down", "select", "forward", "step", "up"), then of the tensors.
-            block: where all arrays lie that are not among the tensors.
-            tensors: in the order of their names, at addresses that are multiples of 16 but for
-                logits, targets and mask, and out where that is the memory of the logits.
+            block: the memory of all arrays that are not among the tensors.
+            tensors: in the order of their names, aligned to 16 bytes except logits, targets and
+                mask, and ``out`` where it is the memory of the logits.
         """
-        recipe = self.recipes.get(names)
-        if recipe is None:
-            with on(self.device):
+        replay = self.replays.get(names)
+        if replay is None:
+            with device_context(self.device):
                 self.run_first(names, block, tensors)
             return
-        begin, (places, launches) = block.data_ptr(), recipe
+        begin, (offsets, launches) = block.data_ptr(), replay
         values = [tensor.data_ptr() for tensor in tensors]
-        values += [begin + place for place in places]
+        values += [begin + offset for offset in offsets]
         values += self.addresses
         index = self.device.index
         stream = current_stream(index)
         if index == current_device():
-            for fire, pick in launches:
-                fire(stream, pick(values))
+            for launch, pick in launches:
+                launch(stream, pick(values))
         else:
             with torch.cuda.device(index):
-                for fire, pick in launches:
-                    fire(stream, pick(values))
+                for launch, pick in launches:
+                    launch(stream, pick(values))
 
     def run_first(self, names: tuple[str, ...], block: Tensor, tensors: tuple[Tensor, ...]) -> None:
-        """Do the work of ``run`` with tensors, and write down how addresses replace them."""
-        launches = self.parts_of_it[names[0]]
+        """Run with tensors, and record how to replay the launches with their addresses."""
+        launches = self.launches[names[0]]
         at = {**self.memory.arrays(block), "bounds": self.bounds, "tiles": self.tiles}
         for name, tensor in zip(names[1:], tensors, strict=True):
             at[name] = tensor.view(BYTE) if tensor.dtype == torch.bool else tensor
-        compiled = [launch.first(at) for launch in launches]
+        compiled = [launch.compile_and_run(at) for launch in launches]
         if None in compiled:
             return
         used = {name for launch in launches for name in launch.names} - {*names[1:]}
-        own = {name: place[0] for name, place in self.memory.places.items() if name in used}
+        own = {name: entry[0] for name, entry in self.memory.entries.items() if name in used}
         order = [*names[1:], *own, "bounds", "tiles"]
         picks = [itemgetter(*map(order.index, launch.names)) for launch in launches]
-        self.recipes[names] = (list(own.values()), list(zip(compiled, picks, strict=True)))
+        self.replays[names] = (list(own.values()), list(zip(compiled, picks, strict=True)))
 
     # ------------------------------------------------------------------ tiles
 
-    def cut(self, kernel: str, x: Tensor, y: Tensor, known: Tensor) -> Cut:
+    def tiling(self, kernel: str, x: Tensor, y: Tensor, known: Tensor) -> Tiling:
         """Choose the tiles of a kernel, smaller ones for a small batch."""
-        rows, columns, together, warps, *more = CUTS[kernel, x.element_size()]
-        # Where rows may begin anywhere, a thread reads one column at a time.
+        rows, columns, vector, warps, *more = TILINGS[kernel, x.element_size()]
+        # Where rows are not aligned, a thread reads one column at a time.
         for array in (x, y, known):
-            while together > 1 and (
-                array.data_ptr() % (together * array.element_size())
-                or array.stride(0) % together
-                or self.classes % together
+            while vector > 1 and (
+                array.data_ptr() % (vector * array.element_size())
+                or array.stride(0) % vector
+                or self.classes % vector
             ):
-                together //= 2
+                vector //= 2
         if "few" in kernel:  # a tile holds all classes, whatever their levels
-            columns = max(16, up_to_power(self.classes))
+            columns = max(16, next_power_of_2(self.classes))
         else:
-            rows = max(1, rows // 2) if together == 1 else rows
-            # A tile that two levels share is read twice: levels that are small want small tiles.
+            rows = max(1, rows // 2) if vector == 1 else rows
+            # A tile that two levels share is read twice: small levels want small tiles.
             while columns > 128 and self.covered(columns) > 1.2 * self.classes:
                 columns, warps = columns // 2, max(1, warps // 2)
-            columns = max(16, min(columns, up_to_power(self.classes)))
-        warps = min(warps, max(1, columns // (32 * together)))
+            columns = max(16, min(columns, next_power_of_2(self.classes)))
+        warps = min(warps, max(1, columns // (32 * vector)))
         if kernel == "sums":
-            return Cut(min(rows, up_to_power(self.rows)), columns, together, warps, *more)
-        # Programs enough to fill the device come first, rows enough a program second.
-        least = LOOSE if kernel == "few" else 1
-        while rows > least and self.rows < 2 * processors(self.device) * rows:
+            return Tiling(min(rows, next_power_of_2(self.rows)), columns, vector, warps, *more)
+        # First enough programs to fill the device, then enough rows per program.
+        least = MIN_ROWS if kernel == "few" else 1
+        while rows > least and self.rows < 2 * multiprocessors(self.device) * rows:
             rows //= 2
-        return Cut(rows, columns, together, warps, *more)
+        return Tiling(rows, columns, vector, warps, *more)
 
     def covered(self, columns: int) -> int:
         """Return the columns of all tiles of all levels."""
         begin = total = 0
-        for size in self.task.sizes:
+        for size in self.spec.sizes:
             total += (begin + size - 1) // columns - begin // columns + 1
             begin += size
         return total * columns
@@ -234,94 +234,97 @@ class Plan:
         grid: tuple[int, ...],
         names: str,
         numbers: Any,
-        cut: Cut,
+        tiling: Tiling,
         **constants: Any,
     ) -> Launch:
         """Return the launch of a kernel that reads the batch in tiles."""
         from hierlearn.kernels.launch import Launch
 
-        base = self.task.base
-        # Only full tiles: nobody has to ask whether an entry is there.
-        even = self.classes >= cut.columns and self.rows % cut.rows == 0 and not base.focal
+        base = self.spec.base
+        # Only full tiles: loads need no bounds check.
+        even = self.classes >= tiling.columns and self.rows % tiling.rows == 0 and not base.focal
         constants = {
             **self.flags,
-            "R": cut.rows,
-            "B": cut.columns,
-            "VEC": cut.together,
+            "R": tiling.rows,
+            "B": tiling.columns,
+            "VEC": tiling.vector,
             "EVEN": even,
-            "STAGES": cut.stages,
+            "STAGES": tiling.stages,
             **constants,
         }
         numbers = (self.rows, self.classes, *numbers, *self.strides)
         numbers += (base.positive, base.negative, base.gamma)
-        options = {"num_warps": cut.warps}
-        if self.flags["FAST"] and cut.registers < 255:
-            options["maxnreg"] = cut.registers
+        options = {"num_warps": tiling.warps}
+        if self.flags["FAST"] and tiling.registers < 255:
+            options["maxnreg"] = tiling.registers
         names = f"x y m bounds {names}"
         return Launch(kernel, grid, names, numbers, constants, options)
 
     def plan_sweeps(self, x: Tensor, y: Tensor, known: Tensor) -> list[Launch]:
-        """Plan the way down: how rows and classes are divided among programs."""
+        """Plan the sweep down: how rows and classes are divided among programs."""
         from hierlearn.kernels import hcl_triton as kernels
 
-        sizes, count = self.task.sizes, processors(self.device)
-        self.is_few = self.classes <= ROW and self.rows <= ROWS
+        sizes, count = self.spec.sizes, multiprocessors(self.device)
+        self.is_few = self.classes <= WHOLE_ROW_CLASSES and self.rows <= WHOLE_ROW_ROWS
         if self.is_few:
-            cut = self.cut("few", x, y, known)
-            height = cut.rows * parts_of(self.rows, cut.rows * count)
-            self.parts = self.programs = parts_of(self.rows, height)
+            tiling = self.tiling("few", x, y, known)
+            height = tiling.rows * ceil_div(self.rows, tiling.rows * count)
+            self.parts = self.programs = ceil_div(self.rows, height)
             self.tiles = self.bounds
             names = "peaks places partials counts"
             numbers = (height, len(sizes))
-            return [self.tiled(kernels.sweep_few, (self.parts,), names, numbers, cut)]
-        cut = self.cut("sums", x, y, known)
-        self.tiles = tiles_on(sizes, cut.columns, self.device)
-        # Programs enough for a few rounds over the device, each with rows enough to be worth it.
-        parts = min(parts_of(ROUNDS * count, len(self.tiles)), parts_of(self.rows, 2 * cut.rows))
-        height = cut.rows * parts_of(self.rows, cut.rows * parts)
-        self.parts = parts_of(self.rows, height)
+            return [self.tiled(kernels.sweep_few, (self.parts,), names, numbers, tiling)]
+        tiling = self.tiling("sums", x, y, known)
+        self.tiles = level_tiles(sizes, tiling.columns, self.device)
+        # Enough programs for a few rounds over the device, each with enough rows to be worth it.
+        parts = min(
+            ceil_div(SUM_PROGRAMS * count, len(self.tiles)), ceil_div(self.rows, 2 * tiling.rows)
+        )
+        height = tiling.rows * ceil_div(self.rows, tiling.rows * parts)
+        self.parts = ceil_div(self.rows, height)
         self.programs = self.parts * len(self.tiles)
         grid = (len(self.tiles), self.parts)
         names = "tiles peaks worst partials counts"
-        launches = [self.tiled(kernels.sum_classes, grid, names, (height,), cut)]
+        launches = [self.tiled(kernels.sum_classes, grid, names, (height,), tiling)]
         if len(sizes) > 1:
             wide = "wide peaks" if max(sizes[:-1]) > 4096 else "peaks"
-            cut = self.cut(wide, x, y, known)
-            grid = (parts_of(self.rows, cut.rows), 1)
+            tiling = self.tiling(wide, x, y, known)
+            grid = (ceil_div(self.rows, tiling.rows), 1)
             names = "peaks places worst"
-            launches.insert(0, self.tiled(kernels.find_peaks, grid, names, (len(sizes),), cut))
+            launches.insert(0, self.tiled(kernels.find_peaks, grid, names, (len(sizes),), tiling))
         return launches
 
     def plan_gradient(self, x: Tensor, y: Tensor, known: Tensor) -> Launch:
-        """Plan the way up."""
+        """Plan the sweep up, which writes the gradient."""
         from hierlearn.kernels import hcl_triton as kernels
 
         kernel, name = kernels.sweep_up, "gradient"
-        if self.classes <= ROW:
+        if self.classes <= WHOLE_ROW_CLASSES:
             kernel, name = kernels.sweep_up_few, "few gradient"
-        elif self.rows < 48 * processors(self.device):
+        elif self.rows < 48 * multiprocessors(self.device):
             name = "wide gradient"
-        cut = self.cut(name, x, y, known)
+        tiling = self.tiling(name, x, y, known)
         names = "peaks places weights stats upstream out"
-        numbers = (len(self.task.sizes), self.task.base.scale)
-        return self.tiled(kernel, (parts_of(self.rows, cut.rows),), names, numbers, cut)
+        numbers = (len(self.spec.sizes), self.spec.base.scale)
+        return self.tiled(kernel, (ceil_div(self.rows, tiling.rows),), names, numbers, tiling)
 
-    def plan_rest(self, x: Tensor, y: Tensor, known: Tensor) -> Launch:
-        """Plan the selection and the way up in one, for few classes."""
+    def plan_select_and_sweep_up(self, x: Tensor, y: Tensor, known: Tensor) -> Launch:
+        """Plan the selection and the sweep up as one launch, for few classes."""
         from hierlearn.kernels import hcl_triton as kernels
 
-        selection, base = self.task.selection, self.task.base
+        selection, base = self.spec.selection, self.spec.base
         assert selection is not None
-        cut = self.cut("few step", x, y, known)
-        height = cut.rows * parts_of(self.rows, cut.rows * PAIRS * processors(self.device))
+        tiling = self.tiling("few step", x, y, known)
+        programs = STEP_PROGRAMS * multiprocessors(self.device)
+        height = tiling.rows * ceil_div(self.rows, tiling.rows * programs)
         names = "peaks places out partials counts threshold sums selected weights stats loss"
         entries = float(self.rows * self.classes)
-        numbers: tuple[float, ...] = (len(self.task.sizes), height, self.parts, float(self.rows))
+        numbers: tuple[float, ...] = (len(self.spec.sizes), height, self.parts, float(self.rows))
         numbers += (base.scale, selection.floor, entries)
         kind = {"BY_ROWS": selection.by_rows, "FIXED": selection.fixed}
-        more = {"MEAN": self.task.mean, **kind, "BG": min(32, up_to_power(self.parts))}
-        grid = (parts_of(self.rows, height),)
-        return self.tiled(kernels.settle_and_rise, grid, names, numbers, cut, **more)
+        more = {"MEAN": self.spec.mean, **kind, "BG": min(32, next_power_of_2(self.parts))}
+        grid = (ceil_div(self.rows, height),)
+        return self.tiled(kernels.select_and_sweep_up_few, grid, names, numbers, tiling, **more)
 
     # ------------------------------------------------------------------ the selection
 
@@ -331,11 +334,11 @@ class Plan:
         from hierlearn.kernels.select_triton import reduce_sums
 
         size = (self.parts, self.programs, self.classes)
-        numbers = (*size, self.task.base.scale, float(self.rows * self.classes))
-        shape = {"BG": min(64, up_to_power(self.parts)), "BC": 64}
-        constants = {"MASKED": self.flags["MASKED"], "MEAN": self.task.mean, **shape}
+        numbers = (*size, self.spec.base.scale, float(self.rows * self.classes))
+        shape = {"BG": min(64, next_power_of_2(self.parts)), "BC": 64}
+        constants = {"MASKED": self.flags["MASKED"], "MEAN": self.spec.mean, **shape}
         names = "partials counts sums stats"
-        grid = (parts_of(self.classes, 64),)
+        grid = (ceil_div(self.classes, 64),)
         return Launch(reduce_sums, grid, names, numbers, constants, WARPS)
 
     def plan_selection(self) -> list[Launch]:
@@ -343,35 +346,35 @@ class Plan:
         from hierlearn.kernels import select_triton as kernels
         from hierlearn.kernels.launch import Launch
 
-        selection, rows = self.task.selection, float(self.rows)
+        selection, rows = self.spec.selection, float(self.rows)
         assert selection is not None
         kind = {"BY_ROWS": selection.by_rows, "FIXED": selection.fixed}
-        if self.classes <= FEW:
-            columns = max(32, up_to_power(self.classes))
+        if self.classes <= FEW_CLASSES:
+            columns = max(32, next_power_of_2(self.classes))
             size: tuple[float, ...] = (self.parts, self.programs, self.classes, rows)
             entries = float(self.rows * self.classes)
             numbers: tuple[float, ...]
-            numbers = (*size, self.task.base.scale, selection.floor, entries)
-            flags = {"MASKED": self.flags["MASKED"], "MEAN": self.task.mean}
-            shape = {"BG": min(32, up_to_power(self.parts)), "BC": columns}
+            numbers = (*size, self.spec.base.scale, selection.floor, entries)
+            flags = {"MASKED": self.flags["MASKED"], "MEAN": self.spec.mean}
+            shape = {"BG": min(32, next_power_of_2(self.parts)), "BC": columns}
             constants = {**flags, **kind, **shape}
             names = "partials counts threshold sums selected weights stats loss"
-            return [Launch(kernels.settle, (1,), names, numbers, constants, WARPS)]
+            return [Launch(kernels.select_few, (1,), names, numbers, constants, WARPS)]
         search = "sums stats threshold amounts numbers bits totals"
-        size = (self.classes, parts_of(self.classes, self.chunks), rows)
+        size = (self.classes, ceil_div(self.classes, self.chunks), rows)
         shape = {**kind, "CHUNKS": self.chunks, "BK": 256}
-        group = {False: min(GROUP, TRIALS), True: LEFT}
-        probes = [
+        group = {False: min(TRIALS_PER_PROGRAM, TRIALS), True: LAST_TRIALS}
+        rounds = [
             Launch(
-                kernels.probe,
+                kernels.search_round,
                 (self.chunks, 1 if final else TRIALS // group[final]),
                 search,
-                (turn, *size),
+                (number, *size),
                 {**shape, "GROUP": group[final], "FINAL": final},
                 WARPS,
             )
-            for turn, final in enumerate([False] * (TURNS - 1) + [True])
+            for number, final in enumerate([False] * (SEARCH_ROUNDS - 1) + [True])
         ]
         names, numbers = f"{search} selected weights loss", (*size, selection.floor)
-        last = Launch(kernels.finish, (self.chunks,), names, numbers, shape, WARPS)
-        return [self.reduce, *probes, last]
+        last = Launch(kernels.finish_search, (self.chunks,), names, numbers, shape, WARPS)
+        return [self.reduce, *rounds, last]

@@ -1,13 +1,14 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
 """The Triton kernels of HCL; ``hcl`` launches them.
 
-Down the levels goes the running maximum of v (``entries_triton``) and the class that set it: peak
-and place. Once they are known, the tiles of a batch are independent of each other and class sums
-stay in registers. Up the levels goes the weight that bound entries owe to the running maximum.
+The sweep down carries the running maximum of v (``entries_triton``) and its argmax from level to
+level: peak and place. Given those, the tiles of a batch are independent of each other and class
+sums stay in registers. The sweep up carries the weight of the entries whose loss is the running
+maximum, which belongs to the argmax.
 
 A tile is R rows of B columns and begins at a multiple of B, so that loads stay aligned; one that
 two levels share is read for each of them. No kernel uses atomics: partial sums are added up in a
-fixed order, so that every run gives the same bits.
+fixed order, so that every run is bitwise the same.
 """
 
 import triton
@@ -15,20 +16,20 @@ import triton.language as tl
 
 from hierlearn.kernels.entries_triton import (
     LOWEST,
-    NOWHERE,
-    along,
-    both,
-    columns_of,
-    down,
+    MINUS_INF,
+    column_pointers,
+    compared_value,
     exp_minus,
     focal_parts,
     inverse,
     is_wrong,
+    load_tile,
     log1p,
-    read,
-    value_of,
+    product_minus_1,
+    row_pointers,
+    tile_columns,
 )
-from hierlearn.kernels.select_triton import settle_few
+from hierlearn.kernels.select_triton import select_and_weigh
 
 
 @triton.jit
@@ -39,35 +40,35 @@ def find_peaks(
     R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr, EVEN: tl.constexpr,
     STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Sweep all levels but the deepest, R rows a program.
+    """Sweep all levels but the deepest, R rows per program.
 
     Writes, (L - 1, N) each, the running maximum of v after each level, the first class that attains
     it, and for focal the running maximum of z, which says whether an error binds.
     """
     rows = tl.program_id(0) * R + tl.arange(0, R)
     here = rows < N
-    peak = tl.full([R], NOWHERE, tl.float32)
-    worst_z = tl.full([R], NOWHERE, tl.float32)
+    peak = tl.full([R], MINUS_INF, tl.float32)
+    worst_z = tl.full([R], MINUS_INF, tl.float32)
     place = tl.zeros([R], tl.int32)
     for level in range(L - 1):
         begin = tl.load(bounds + level)
         end = tl.load(bounds + level + 1)
-        best = tl.full([R, B], NOWHERE, tl.float32)
-        best_z = tl.full([R, B], NOWHERE, tl.float32)
+        best = tl.full([R, B], MINUS_INF, tl.float32)
+        best_z = tl.full([R, B], MINUS_INF, tl.float32)
         which = tl.zeros([R, B], tl.int32)
         for tile in tl.range(begin // B, tl.cdiv(end, B), num_stages=STAGES):
-            cols = columns_of(tile, C, B, EVEN)
+            cols = tile_columns(tile, C, B, EVEN)
             inside = ((cols >= begin) & (cols < end))[None, :]
-            x_at = along(logits, rows, x_row, cols, VEC)
-            y_at = along(targets, rows, y_row, cols, VEC)
-            m_at = along(mask, rows, m_row, cols, VEC)
-            z, sign, known = read(x_at, y_at, m_at, here, cols, C, MASKED, FAST, VEC, EVEN)
-            v = value_of(z, sign, known, positive, negative, gamma, FOCAL, FAST)
+            x_ptr = column_pointers(logits, rows, x_row, cols, VEC)
+            y_ptr = column_pointers(targets, rows, y_row, cols, VEC)
+            m_ptr = column_pointers(mask, rows, m_row, cols, VEC)
+            z, sign, known = load_tile(x_ptr, y_ptr, m_ptr, here, cols, C, MASKED, FAST, VEC, EVEN)
+            v = compared_value(z, sign, known, positive, negative, gamma, FOCAL, FAST)
             higher = inside & (v > best)
             best = tl.where(higher, v, best)
             which = tl.where(higher, cols[None, :], which)
             if FOCAL:
-                best_z = tl.maximum(best_z, tl.where(inside, z, NOWHERE))
+                best_z = tl.maximum(best_z, tl.where(inside, z, MINUS_INF))
         top = tl.max(best, axis=1)
         first = tl.min(tl.where(best == top[:, None], which, C), axis=1)
         rose = top > peak
@@ -92,7 +93,7 @@ def add_up(
     greater of z and its limit, softplus(b) = (b + |b|) / 2 + log(1 + exp(-|b|)), and the logarithms
     of several rows are one logarithm of a product.
     """
-    # A maximum that lets NaN through, so that a broken network shows in the loss.
+    # A maximum that propagates NaN, so that a diverged network shows in the loss.
     bound = tl.maximum(v, limit, propagate_nan=tl.PropagateNan.ALL)
     if FOCAL:
         losses = tl.sum(tl.where(known, bound, 0.0), axis=0)
@@ -103,7 +104,7 @@ def add_up(
         if MASKED:
             bound = tl.where(known, bound, LOWEST)
         losses = 0.5 * tl.sum(bound + tl.abs(bound), axis=0)
-        grown = tl.reduce(exp_minus(tl.abs(bound), FAST), 0, both)
+        grown = tl.reduce(exp_minus(tl.abs(bound), FAST), 0, product_minus_1)
         errors = tl.sum(is_wrong(bound, FAST), axis=0)
     return losses, grown, errors
 
@@ -124,11 +125,11 @@ def sum_classes(
     begin = tl.load(bounds + level)
     end = tl.load(bounds + level + 1)
     tile = tl.load(tiles + 2 * tl.program_id(0) + 1)
-    cols = columns_of(tile, C, B, EVEN)
+    cols = tile_columns(tile, C, B, EVEN)
     inside = (cols >= tl.maximum(begin, tile * B)) & (cols < end)
     part = tl.program_id(1)
     losses = tl.zeros([B], tl.float32)
-    errors = tl.zeros([B], tl.float32)  # whole numbers, exact up to 2^24 rows
+    errors = tl.zeros([B], tl.float32)  # integers, exact up to 2^24 rows
     seen = tl.zeros([B], tl.int32)
     end_row = tl.minimum(part * height + height, N)
     for start in range(part * height, end_row, 64):
@@ -136,22 +137,22 @@ def sum_classes(
         for row in tl.range(start, tl.minimum(start + 64, end_row), R, num_stages=STAGES):
             rows = row + tl.arange(0, R)
             here = rows < N
-            x_at = down(logits, row, x_row, cols, R, VEC)
-            y_at = down(targets, row, y_row, cols, R, VEC)
-            m_at = down(mask, row, m_row, cols, R, VEC)
-            z, sign, known = read(x_at, y_at, m_at, here, cols, C, MASKED, FAST, VEC, EVEN)
-            v = value_of(z, sign, known, positive, negative, gamma, FOCAL, FAST)
+            x_ptr = row_pointers(logits, row, x_row, cols, R, VEC)
+            y_ptr = row_pointers(targets, row, y_row, cols, R, VEC)
+            m_ptr = row_pointers(mask, row, m_row, cols, R, VEC)
+            z, sign, known = load_tile(x_ptr, y_ptr, m_ptr, here, cols, C, MASKED, FAST, VEC, EVEN)
+            v = compared_value(z, sign, known, positive, negative, gamma, FOCAL, FAST)
             at = (level - 1) * N + rows
             peak = tl.load(peaks + at, mask=here & (level > 0), other=LOWEST)
             peak = tl.maximum(peak, LOWEST)
             above = peak
             if FOCAL:
-                above = tl.load(worst + at, mask=here & (level > 0), other=NOWHERE)
+                above = tl.load(worst + at, mask=here & (level > 0), other=MINUS_INF)
             more, growth, wrong = add_up(
                 v, z, known, peak[:, None], above[:, None], MASKED, FOCAL, FAST
             )
             losses += more
-            grown = both(grown, growth)
+            grown = product_minus_1(grown, growth)
             errors += wrong
             if MASKED:
                 seen += tl.sum(known.to(tl.int32), axis=0)
@@ -179,21 +180,21 @@ def sweep_few(
     for row in range(part * height, tl.minimum(part * height + height, N), R):
         rows = row + tl.arange(0, R)
         here = rows < N
-        x_at = down(logits, row, x_row, cols, R, VEC)
-        y_at = down(targets, row, y_row, cols, R, VEC)
-        m_at = down(mask, row, m_row, cols, R, VEC)
-        z, sign, known = read(x_at, y_at, m_at, here, cols, C, MASKED, FAST, VEC, False)
-        v = value_of(z, sign, known, positive, negative, gamma, FOCAL, FAST)
-        peak = tl.full([R], NOWHERE, tl.float32)
-        worst = tl.full([R], NOWHERE, tl.float32)
+        x_ptr = row_pointers(logits, row, x_row, cols, R, VEC)
+        y_ptr = row_pointers(targets, row, y_row, cols, R, VEC)
+        m_ptr = row_pointers(mask, row, m_row, cols, R, VEC)
+        z, sign, known = load_tile(x_ptr, y_ptr, m_ptr, here, cols, C, MASKED, FAST, VEC, False)
+        v = compared_value(z, sign, known, positive, negative, gamma, FOCAL, FAST)
+        peak = tl.full([R], MINUS_INF, tl.float32)
+        worst = tl.full([R], MINUS_INF, tl.float32)
         place = tl.zeros([R], tl.int32)
         limit = tl.full([R, B], LOWEST, tl.float32)  # the running maximum above each entry
-        above = tl.full([R, B], NOWHERE, tl.float32)
+        above = tl.full([R, B], MINUS_INF, tl.float32)
         for level in range(L - 1):
             begin = tl.load(bounds + level)
             end = tl.load(bounds + level + 1)
             inside = ((cols >= begin) & (cols < end))[None, :]
-            own = tl.where(inside, v, NOWHERE)
+            own = tl.where(inside, v, MINUS_INF)
             top = tl.max(own, axis=1)
             leader = tl.min(tl.where(own == top[:, None], cols[None, :], C), axis=1)
             rose = top > peak
@@ -205,7 +206,7 @@ def sweep_few(
             deeper = (cols >= end)[None, :]
             limit = tl.where(deeper, tl.maximum(peak, LOWEST)[:, None], limit)
             if FOCAL:
-                worst = tl.maximum(worst, tl.max(tl.where(inside, z, NOWHERE), axis=1))
+                worst = tl.maximum(worst, tl.max(tl.where(inside, z, MINUS_INF), axis=1))
                 above = tl.where(deeper, worst[:, None], above)
         more, growth, wrong = add_up(v, z, known, limit, above, MASKED, FOCAL, FAST)
         losses += more + log1p(growth)
@@ -226,12 +227,12 @@ def backward_tile(
     R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr, FAST: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of a tile; return the weight of its bound entries, added to ``bound``."""
-    cols = columns_of(tile, C, B, EVEN)
+    cols = tile_columns(tile, C, B, EVEN)
     inside = (cols >= tl.maximum(begin, tile * B)) & (cols < end)
-    x_at = along(logits, rows, x_row, cols, VEC)
-    y_at = along(targets, rows, y_row, cols, VEC)
-    m_at = along(mask, rows, m_row, cols, VEC)
-    z, sign, known = read(x_at, y_at, m_at, here, cols, C, MASKED, FAST, VEC, EVEN)
+    x_ptr = column_pointers(logits, rows, x_row, cols, VEC)
+    y_ptr = column_pointers(targets, rows, y_row, cols, VEC)
+    m_ptr = column_pointers(mask, rows, m_row, cols, VEC)
+    z, sign, known = load_tile(x_ptr, y_ptr, m_ptr, here, cols, C, MASKED, FAST, VEC, EVEN)
     at = tl.multiple_of(weights + cols, 4 * VEC)
     there = cols // VEC < C // VEC
     weight = tl.load(at) if EVEN else tl.load(at, mask=there, other=0.0)
@@ -239,7 +240,7 @@ def backward_tile(
     own = tl.broadcast_to(weight[None, :], [R, B])
     if MASKED:
         own = tl.where(known, own, 0.0)
-    v = value_of(z, sign, known, positive, negative, gamma, FOCAL, FAST)
+    v = compared_value(z, sign, known, positive, negative, gamma, FOCAL, FAST)
     kept = tl.where(v < peak[:, None], 0.0, own)
     bound += own - kept
     own = kept
@@ -250,8 +251,8 @@ def backward_tile(
         soft, rate = focal_parts(z, sign, positive, negative, gamma, FAST)
         slope = rate * (gamma * (1.0 - slope) * tl.minimum(soft, -LOWEST) + slope)
     slope *= own * sign
-    at = along(gradient, rows, C, cols, VEC)
-    # Only a tile that lies whole in its level may be stored without asking for every column.
+    at = column_pointers(gradient, rows, C, cols, VEC)
+    # Only a tile that lies inside its level may be stored without a check of every column.
     if (tile * B >= begin) & (tile * B + B <= end):
         if EVEN:
             tl.store(at, slope)
@@ -275,7 +276,7 @@ def sweep_up(
     here = rows < N
     factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
     begin = tl.load(bounds + L - 1)
-    peak = tl.load(peaks + (L - 2) * N + rows, mask=here & (L > 1), other=NOWHERE)
+    peak = tl.load(peaks + (L - 2) * N + rows, mask=here & (L > 1), other=MINUS_INF)
     place = tl.zeros([R], tl.int32)
     owed = tl.zeros([R], tl.float32)
     bound = tl.zeros([R, B], tl.float32)
@@ -292,7 +293,7 @@ def sweep_up(
         end = tl.load(bounds + level + 1)
         at = level * N + rows
         place = tl.load(places + at, mask=here, other=C)
-        peak = tl.load(peaks + at - N, mask=here & (level > 0), other=NOWHERE)
+        peak = tl.load(peaks + at - N, mask=here & (level > 0), other=MINUS_INF)
         bound = tl.zeros([R, B], tl.float32)
         for tile in tl.range(begin // B, tl.cdiv(end, B), num_stages=STAGES):
             bound = backward_tile(
@@ -300,34 +301,34 @@ def sweep_up(
                 owed, factor, bound, C, x_row, y_row, m_row, positive, negative, gamma,
                 MASKED, FOCAL, False, R, B, VEC, FAST, EVEN,
             )  # fmt: skip
-        # What this level's own maximizer answered for is paid; the rest goes further up.
+        # An argmax in this level has received its weight; the rest goes further up.
         owed = tl.where(place >= begin, 0.0, owed) + tl.sum(bound, axis=1)
 
 
 @triton.jit
-def rise_few(
+def write_gradient_few(
     logits, targets, mask, bounds, peaks, places, gradient, weight, rows,
     N, C, L, x_row, y_row, m_row, positive, negative, gamma,
     MASKED: tl.constexpr, FOCAL: tl.constexpr, FAST: tl.constexpr,
     R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of some rows, of which a tile holds all classes, given (B,) weights."""
+    """Write the gradient of rows whose classes fit one tile, given (B,) weights."""
     here = rows < N
     cols = tl.arange(0, B)
-    x_at = along(logits, rows, x_row, cols, VEC)
-    y_at = along(targets, rows, y_row, cols, VEC)
-    m_at = along(mask, rows, m_row, cols, VEC)
-    z, sign, known = read(x_at, y_at, m_at, here, cols, C, MASKED, FAST, VEC, False)
-    v = value_of(z, sign, known, positive, negative, gamma, FOCAL, FAST)
+    x_ptr = column_pointers(logits, rows, x_row, cols, VEC)
+    y_ptr = column_pointers(targets, rows, y_row, cols, VEC)
+    m_ptr = column_pointers(mask, rows, m_row, cols, VEC)
+    z, sign, known = load_tile(x_ptr, y_ptr, m_ptr, here, cols, C, MASKED, FAST, VEC, False)
+    v = compared_value(z, sign, known, positive, negative, gamma, FOCAL, FAST)
     owed = tl.zeros([R], tl.float32)
-    due = tl.zeros([R, B], tl.float32)  # what each entry answers for
+    due = tl.zeros([R, B], tl.float32)  # the weight that each entry receives
     for above in range(L):
         level = L - 1 - above
         begin = tl.load(bounds + level)
         end = tl.load(bounds + level + 1)
         at = level * N + rows
         place = tl.load(places + at, mask=here & (above > 0), other=C)
-        peak = tl.load(peaks + at - N, mask=here & (level > 0), other=NOWHERE)
+        peak = tl.load(peaks + at - N, mask=here & (level > 0), other=MINUS_INF)
         inside = ((cols >= begin) & (cols < end))[None, :]
         own = tl.where(inside & known, weight[None, :], 0.0)
         kept = tl.where(v < peak[:, None], 0.0, own)
@@ -338,7 +339,7 @@ def rise_few(
     if FOCAL:
         soft, rate = focal_parts(z, sign, positive, negative, gamma, FAST)
         slope = rate * (gamma * (1.0 - slope) * tl.minimum(soft, -LOWEST) + slope)
-    at = along(gradient, rows, C, cols, VEC)
+    at = column_pointers(gradient, rows, C, cols, VEC)
     tl.store(at, slope * due * sign, mask=here[:, None] & (cols // VEC < C // VEC)[None, :])
 
 
@@ -350,12 +351,12 @@ def sweep_up_few(
     R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
     EVEN: tl.constexpr, STAGES: tl.constexpr,  # noqa: ARG001
 ):  # fmt: skip
-    """``sweep_up`` where a tile holds all classes of a row: it is read once."""
+    """``sweep_up`` where one tile holds all classes of a row, which is read once."""
     rows = tl.program_id(0) * R + tl.arange(0, R)
     cols = tl.arange(0, B)
     factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
     weight = tl.load(weights + cols, mask=cols < C, other=0.0) * factor
-    rise_few(
+    write_gradient_few(
         logits, targets, mask, bounds, peaks, places, gradient, weight, rows,
         N, C, L, x_row, y_row, m_row, positive, negative, gamma,
         MASKED, FOCAL, FAST, R, B, VEC,
@@ -363,7 +364,7 @@ def sweep_up_few(
 
 
 @triton.jit
-def settle_and_rise(
+def select_and_sweep_up_few(
     logits, targets, mask, bounds, peaks, places, gradient,
     partials, counts, threshold, sums, selected, weights, stats, loss,
     N, C, L, height, parts, row_count, scale, floor, entries, x_row, y_row, m_row,
@@ -373,19 +374,19 @@ def settle_and_rise(
     EVEN: tl.constexpr, STAGES: tl.constexpr,  # noqa: ARG001
     MEAN: tl.constexpr, BY_ROWS: tl.constexpr, FIXED: tl.constexpr, BG: tl.constexpr,
 ):  # fmt: skip
-    """The selection and the gradient in one: every program selects, for the rows it writes.
+    """The selection and the gradient in one: every program selects, then writes its rows.
 
-    To do the same everywhere takes no longer than to do it once, and saves a launch.
+    Selecting in every program takes no longer than selecting once, and saves a launch.
     """
     program = tl.program_id(0)
-    weight, share = settle_few(
+    weight, share = select_and_weigh(
         partials, counts, threshold, sums, selected, weights, stats, loss,
         parts, parts, C, row_count, scale, floor, entries, program == 0,
         MASKED, MEAN, BY_ROWS, FIXED, BG, B,
     )  # fmt: skip
     weight *= share * scale
     for row in range(program * height, tl.minimum(program * height + height, N), R):
-        rise_few(
+        write_gradient_few(
             logits, targets, mask, bounds, peaks, places, gradient, weight, row + tl.arange(0, R),
             N, C, L, x_row, y_row, m_row, positive, negative, gamma,
             MASKED, FOCAL, FAST, R, B, VEC,

@@ -1,24 +1,24 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
 """The Triton kernels of the curriculum: class sums, Algorithm 1, weights and loss.
 
-The selection is a prefix of the ascending order of the class losses, so it needs no sort: the bits
-of a loss, which is not negative, are ordered as the losses are, and the least bits that are left
-out (``bound``) are found a few at a time, by the sum and the number of the losses below each of
-several trials. Of the losses that tie at the bound the first few in class order are taken, as a
-stable sort would. Sums of thousands of losses are compared with whole numbers, for which single
-precision is too coarse: they are double.
+The selection is a prefix of the class losses in ascending order, and needs no sort: losses are not
+negative, so their bits are ordered as they are, and the smallest bits that are not selected
+(``bound``) are found a few at a time, from the sum and the number of the losses below each of
+several trials. Of the losses that tie at the bound the first in class order are taken, as a stable
+sort would. Sums of thousands of losses are compared with integers, for which single precision is
+too coarse: they are double.
 """
 
 import triton
 import triton.language as tl
 
-TRIALS = tl.constexpr(128)  # of a round of ``probe``, which settles 7 bits
-LAST = tl.constexpr(4)  # its last round, which has 3 bits left
-LEFT = tl.constexpr(8)
+TRIALS = tl.constexpr(128)  # per round of the search, which settles 7 bits
+LAST = tl.constexpr(4)  # the number of its last round, which settles 3 bits
+LAST_TRIALS = tl.constexpr(8)  # of that round
 
 
 @triton.jit
-def count_up(counts, G, which: tl.constexpr):
+def sum_counts(counts, G, which: tl.constexpr):
     """Return the sum over the programs of the errors (0) or of the known entries (1)."""
     total = tl.zeros([1024], tl.int64)
     for first in range(0, G, 1024):
@@ -28,13 +28,13 @@ def count_up(counts, G, which: tl.constexpr):
 
 
 @triton.jit
-def share_of(counts, G, entries, MASKED: tl.constexpr, MEAN: tl.constexpr):
-    """Return 1 over what the reduction divides by."""
+def reduction_factor(counts, G, entries, MASKED: tl.constexpr, MEAN: tl.constexpr):
+    """Return 1 over the divisor of the reduction."""
     share = 1.0
     if MEAN:
         known = entries
         if MASKED:
-            known = count_up(counts, G, 1).to(tl.float32)
+            known = sum_counts(counts, G, 1).to(tl.float32)
         share = 1.0 / tl.maximum(known, 1.0)
     return share
 
@@ -52,7 +52,7 @@ def limit_of(errors, threshold, C, rows, BY_ROWS: tl.constexpr, FIXED: tl.conste
 
 
 @triton.jit
-def value_of(sums, inside, rows, BY_ROWS: tl.constexpr):
+def class_values(sums, inside, rows, BY_ROWS: tl.constexpr):
     """Return the losses that are compared, in double precision, and their bits."""
     value = sums
     if BY_ROWS:
@@ -66,7 +66,7 @@ def reduce_sums(
     partials, counts, sums, stats, parts, G, C, scale, entries,
     MASKED: tl.constexpr, MEAN: tl.constexpr, BG: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Add the partial class sums up; stats gets e_h and 1 over what the reduction divides by."""
+    """Add the partial class sums up; write e_h and 1 over the divisor of the reduction to stats."""
     cols = tl.program_id(0) * BC + tl.arange(0, BC)
     total = tl.zeros([BG, BC], tl.float32)
     for first in range(0, parts, BG):
@@ -76,21 +76,21 @@ def reduce_sums(
         total += tl.load(partials + at, mask=ok, other=0.0)
     tl.store(sums + cols, tl.sum(total, axis=0) * scale, mask=cols < C)
     if tl.program_id(0) == 0:
-        tl.store(stats, count_up(counts, G, 0).to(tl.float32))
-        tl.store(stats + 1, share_of(counts, G, entries, MASKED, MEAN))
+        tl.store(stats, sum_counts(counts, G, 0).to(tl.float32))
+        tl.store(stats + 1, reduction_factor(counts, G, entries, MASKED, MEAN))
 
 
 @triton.jit
-def settle_few(
+def select_and_weigh(
     partials, counts, threshold, sums, selected, weights, stats, loss,
     parts, G, C, rows, scale, floor, entries, writes,
     MASKED: tl.constexpr, MEAN: tl.constexpr, BY_ROWS: tl.constexpr, FIXED: tl.constexpr,
     BG: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Sums, e_h, selection, weights and loss of few classes, the bound 3 bits a turn.
+    """Sums, e_h, selection, weights and loss of few classes, 3 bits of the bound per iteration.
 
-    All programs may do this at once, if one of them ``writes``. Returns the weights (BC,) and 1
-    over what the reduction divides by.
+    Several programs may do the same, if only one of them ``writes``. Returns the weights (BC,) and
+    1 over the divisor of the reduction.
     """
     cols = tl.arange(0, BC)
     inside = cols < C
@@ -101,15 +101,15 @@ def settle_few(
         part = tl.load(partials + numbers[:, None] * C + cols[None, :], mask=ok, other=0.0)
         total += tl.sum(part, axis=0)
     total *= scale
-    errors = count_up(counts, G, 0).to(tl.float32)
-    share = share_of(counts, G, entries, MASKED, MEAN)
+    errors = sum_counts(counts, G, 0).to(tl.float32)
+    share = reduction_factor(counts, G, entries, MASKED, MEAN)
     limit = limit_of(errors, threshold, C, rows, BY_ROWS, FIXED)
-    value, bits = value_of(total, inside, rows, BY_ROWS)
+    value, bits = class_values(total, inside, rows, BY_ROWS)
     counted = value + 1.0  # the sum of the losses and their number together
     bound = 0
     for step in range(11):
         trials = bound + (tl.arange(0, 8) << tl.maximum(28 - 3 * step, 0))
-        # Trials side by side: a thread adds most of the losses up on its own.
+        # One column per trial: a thread adds up most of the losses on its own.
         low = bits[:, None] < trials[None, :]
         amounts = tl.sum(tl.where(low, counted[:, None], 0.0), axis=0)
         bound = tl.max(tl.where((amounts <= limit + 1.0) | (amounts == 0.0), trials, bound), axis=0)
@@ -123,7 +123,7 @@ def settle_few(
     chosen = inside & (low | (ties & (reached <= limit)))
     weight = tl.where(chosen, 1.0, floor)
     if writes:
-        # 0 times the infinite loss of an unselected class is nothing; NaN shows in any case.
+        # 0 times the infinite loss of an unselected class is 0; NaN always shows.
         used = tl.where((weight > 0) | (total != total), total, 0.0).to(tl.float64) * weight
         tl.store(sums + cols, total, mask=inside)
         tl.store(selected + cols, chosen, mask=inside)
@@ -135,14 +135,14 @@ def settle_few(
 
 
 @triton.jit
-def settle(
+def select_few(
     partials, counts, threshold, sums, selected, weights, stats, loss,
     parts, G, C, rows, scale, floor, entries,
     MASKED: tl.constexpr, MEAN: tl.constexpr, BY_ROWS: tl.constexpr, FIXED: tl.constexpr,
     BG: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """``settle_few`` by one program."""
-    settle_few(
+    """``select_and_weigh`` as a kernel of one program."""
+    select_and_weigh(
         partials, counts, threshold, sums, selected, weights, stats, loss,
         parts, G, C, rows, scale, floor, entries, True,
         MASKED, MEAN, BY_ROWS, FIXED, BG, BC,
@@ -150,41 +150,41 @@ def settle(
 
 
 @triton.jit
-def shift_of(turn):
-    """Return where the bits of a round begin."""
-    return tl.maximum(24 - 7 * turn, 0)
+def shift_of(round_number):
+    """Return the lowest bit of a round."""
+    return tl.maximum(24 - 7 * round_number, 0)
 
 
 @triton.jit
-def look_back(
-    amounts, numbers, bounds, turn, limit, CHUNKS: tl.constexpr, FINAL: tl.constexpr
+def round_result(
+    amounts, numbers, bounds, round_number, limit, CHUNKS: tl.constexpr, FINAL: tl.constexpr
 ):  # fmt: skip
-    """Return the bound after a round of ``probe``, and which of its trials that is.
+    """Return the bound after a round of the search, and its trial.
 
-    After the FINAL round also sum and number of the losses below the bound.
+    After the FINAL round, also the sum and the number of the losses below the bound.
     """
     at = tl.arange(0, CHUNKS)[:, None] * TRIALS + tl.arange(0, TRIALS)[None, :]
     trial = tl.arange(0, TRIALS)
     number = tl.zeros([TRIALS], tl.int32)
     if FINAL:
-        tried = (trial <= LEFT)[None, :]
+        tried = (trial <= LAST_TRIALS)[None, :]
         amount = tl.sum(tl.load(amounts + at, mask=tried, other=0.0), axis=0)
         number = tl.sum(tl.load(numbers + at, mask=tried, other=0), axis=0)
-        fits = ((number == 0) | (amount + (number - 1) <= limit)) & (trial < LEFT)
+        fits = ((number == 0) | (amount + (number - 1) <= limit)) & (trial < LAST_TRIALS)
     else:
-        at += (turn % 2) * CHUNKS * TRIALS
+        at += (round_number % 2) * CHUNKS * TRIALS
         amount = tl.sum(tl.load(amounts + at), axis=0)
         fits = (amount == 0.0) | (amount <= limit + 1.0)
     best = tl.max(tl.where(fits, trial, 0), axis=0)
-    bound = tl.load(bounds + turn) + (best << shift_of(turn))
+    bound = tl.load(bounds + round_number) + (best << shift_of(round_number))
     amount = tl.sum(tl.where(trial == best, amount, 0.0), axis=0)
     number = tl.sum(tl.where(trial == best, number, 0), axis=0)
     return bound, best, amount, number
 
 
-@triton.jit(do_not_specialize=["turn"])
-def probe(
-    sums, stats, threshold, amounts, numbers, bounds, totals, turn, C, chunk, rows,
+@triton.jit(do_not_specialize=["round_number"])
+def search_round(
+    sums, stats, threshold, amounts, numbers, bounds, totals, round_number, C, chunk, rows,
     BY_ROWS: tl.constexpr, FIXED: tl.constexpr, CHUNKS: tl.constexpr,
     BK: tl.constexpr, GROUP: tl.constexpr, FINAL: tl.constexpr,
 ):  # fmt: skip
@@ -194,13 +194,13 @@ def probe(
     """
     limit = limit_of(tl.load(stats), threshold, C, rows, BY_ROWS, FIXED)
     bound = 0
-    if turn > 0:
-        bound, _best, _amount, _number = look_back(
-            amounts, numbers, bounds, turn - 1, limit, CHUNKS, False
+    if round_number > 0:
+        bound, _best, _amount, _number = round_result(
+            amounts, numbers, bounds, round_number - 1, limit, CHUNKS, False
         )
     program = tl.program_id(0)
     mine = tl.program_id(1) * GROUP + tl.arange(0, GROUP)
-    trials = bound + (mine << shift_of(turn))
+    trials = bound + (mine << shift_of(round_number))
     amount = tl.zeros([BK, GROUP], tl.float64)
     number = tl.zeros([BK, GROUP], tl.int32)
     total = tl.zeros([BK], tl.float64)
@@ -208,7 +208,7 @@ def probe(
     for first in range(program * chunk, end, BK):
         cols = first + tl.arange(0, BK)
         loss = tl.load(sums + cols, mask=cols < end, other=0.0)
-        value, bits = value_of(loss, cols < end, rows, BY_ROWS)
+        value, bits = class_values(loss, cols < end, rows, BY_ROWS)
         low = bits[:, None] < trials[None, :]
         if FINAL:
             total += loss.to(tl.float64)
@@ -216,26 +216,26 @@ def probe(
         else:
             value += 1.0
         amount += tl.where(low, value[:, None], 0.0)
-    at = ((turn % 2) * CHUNKS + program) * TRIALS + mine
+    at = ((round_number % 2) * CHUNKS + program) * TRIALS + mine
     tl.store(amounts + at, tl.sum(amount, axis=0))
     if FINAL:
         tl.store(numbers + program * TRIALS + mine, tl.sum(number, axis=0))
         tl.store(totals + program, tl.sum(total, axis=0))
     if (tl.program_id(1) == 0) & (program == 0):
-        tl.store(bounds + turn, bound)
+        tl.store(bounds + round_number, bound)
 
 
 @triton.jit
-def finish(
+def finish_search(
     sums, stats, threshold, amounts, numbers, bounds, totals, selected, weights, loss,
     C, chunk, rows, floor,
     BY_ROWS: tl.constexpr, FIXED: tl.constexpr, CHUNKS: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Select and weigh after the last round of ``probe``; the first program writes the loss."""
+    """Select and weigh after the last round of the search; the first program writes the loss."""
     limit = limit_of(tl.load(stats), threshold, C, rows, BY_ROWS, FIXED)
-    bound, best, amount, number = look_back(amounts, numbers, bounds, LAST, limit, CHUNKS, True)
+    bound, best, amount, number = round_result(amounts, numbers, bounds, LAST, limit, CHUNKS, True)
     program = tl.program_id(0)
-    # The last turn tried neighboring bits: the ties of a chunk lie between two of its trials.
+    # The last round tried neighboring bits: the ties of a chunk lie between two of its trials.
     chunks = tl.arange(0, CHUNKS)
     at = chunks * TRIALS + best
     ties = tl.maximum(tl.load(numbers + at + 1) - tl.load(numbers + at), 0)
@@ -244,7 +244,9 @@ def finish(
     for first in range(program * chunk, end, BK):
         cols = first + tl.arange(0, BK)
         inside = cols < end
-        value, bits = value_of(tl.load(sums + cols, mask=inside, other=0.0), inside, rows, BY_ROWS)
+        value, bits = class_values(
+            tl.load(sums + cols, mask=inside, other=0.0), inside, rows, BY_ROWS
+        )
         tied = bits == bound
         place = rank + tl.cumsum(tied.to(tl.int32), axis=0)
         value = tl.where(tied, value, 0.0)
@@ -267,7 +269,7 @@ def finish(
         if BY_ROWS:
             chosen_sum *= rows
         total = tl.sum(tl.load(totals + chunks), axis=0)
-        # 0 times the infinite loss of an unselected class is nothing; NaN shows in any case.
+        # 0 times the infinite loss of an unselected class is 0; NaN always shows.
         total = tl.where((floor > 0) | (total != total), total, 0.0)
         used = chosen_sum * (1.0 - floor) + total * floor
         tl.store(loss, (used * tl.load(stats + 1)).to(tl.float32))

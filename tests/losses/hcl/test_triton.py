@@ -9,7 +9,6 @@ import torch
 
 from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
-from hierlearn.kernels import hcl_arrays
 from hierlearn.links import HeadOutput
 from hierlearn.losses import HCLLoss
 from hierlearn.losses.hcl.backends import PLAIN, SUMMED, choose_backend
@@ -76,16 +75,3 @@ def test_the_losses_need_no_triton():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "done\n"
-
-
-def test_tiles_cover_every_class_once_in_its_level():
-    for sizes in ((1,), (5, 1, 30), (16, 16), (3, 50, 2)):
-        pairs = hcl_arrays.tiles_on(sizes, 16, torch.device("cpu")).tolist()
-        begins = [sum(sizes[:level]) for level in range(len(sizes) + 1)]
-        covered = [
-            column
-            for level, tile in pairs
-            for column in range(16 * tile, 16 * tile + 16)
-            if begins[level] <= column < begins[level + 1]
-        ]
-        assert covered == list(range(sum(sizes)))

@@ -295,13 +295,13 @@ class TritonSweeps:
     dtype = torch.float32
 
     def __init__(self, loss: HCLLoss) -> None:
-        task = kernels.Task(loss.level_sizes, base_of(loss), mean=False, selection=None)
+        task = kernels.KernelSpec(loss.level_sizes, base_of(loss), mean=False, selection=None)
         self.run = kernels.Kernels(task)
 
     def down(self, logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Any]:
         """Return the class sums, e_h, and what the way up needs."""
         x, y, m, plan = self.run.prepare(logits, rows.targets, rows.mask)
-        found = kernels.Found(plan, kernels.sweep_down(plan, x, y, m))
+        found = kernels.Workspace(plan, kernels.sweep_down(plan, x, y, m))
         kept = {name: found.array(name).clone() for name in ("peaks", "places")}
         return found.array("sums"), found.errors, kept
 
@@ -309,7 +309,7 @@ class TritonSweeps:
         """Return the gradient, in the memory of the logits."""
         x, y, m, plan = self.run.prepare(logits, rows.targets, rows.mask)
         return kernels.sweep_up(
-            plan, x, y, m, None, kernels.one_on(x.device), weights.float(), x, **kept
+            plan, x, y, m, None, kernels.scalar_one(x.device), x, weights=weights.float(), **kept
         )
 
 

@@ -65,22 +65,22 @@ def unsupported_output(output: HeadOutput, weight: Tensor | None) -> str | None:
     return None
 
 
-def base_of(loss: HCLLoss) -> kernels.Base:
+def base_of(loss: HCLLoss) -> kernels.BaseOptions:
     """Return the base of a loss as the kernels take it."""
     base: Any = loss.base
     if isinstance(base, BCE):
-        return kernels.Base(scale=base.scale)
+        return kernels.BaseOptions(scale=base.scale)
     positive, negative = (1.0, 1.0) if base.alpha is None else (base.alpha, 1 - base.alpha)
-    return kernels.Base(1.0, True, positive, negative, base.gamma)
+    return kernels.BaseOptions(1.0, True, positive, negative, base.gamma)
 
 
-def task_of(loss: HCLLoss, *, selects: bool) -> kernels.Task:
+def spec_of(loss: HCLLoss, *, selects: bool) -> kernels.KernelSpec:
     """Return what the kernels compute for a loss, with or without the selection."""
     selection = None
     if selects:
         fixed = loss.threshold is not None
-        selection = kernels.Selection(loss.floor, loss.normalize == "mean", fixed)
-    return kernels.Task(loss.level_sizes, base_of(loss), loss.reduction == "mean", selection)
+        selection = kernels.SelectionOptions(loss.floor, loss.normalize == "mean", fixed)
+    return kernels.KernelSpec(loss.level_sizes, base_of(loss), loss.reduction == "mean", selection)
 
 
 def replay(
@@ -102,7 +102,8 @@ def replay(
     plan = made.run.plans.get(kernels.key_of(logits, targets, mask))
     if plan is None:
         return None
-    return kernels.step(plan, logits, targets, mask, None, recorder(loss, None))
+    record, again = recorder(loss, None), differentiable(loss)
+    return kernels.step(plan, logits, targets, mask, None, record, None, again)
 
 
 def recorder(loss: HCLLoss, member: int | None) -> Any:
@@ -110,11 +111,22 @@ def recorder(loss: HCLLoss, member: int | None) -> Any:
     return lambda plan, block: loss.record(KernelRecord(plan, block), member)
 
 
+def differentiable(loss: HCLLoss) -> Any:
+    """Return the loss by plain operations, for a gradient that is differentiated again."""
+
+    def total(logits: Tensor, targets: Tensor, mask: Tensor | None, weights: Tensor) -> Tensor:
+        output = HeadOutput.from_logits(logits, loss.link)
+        losses = loss.constrained(output, targets, mask)[0]
+        return loss.reduce(losses * weights.to(losses.dtype), targets, mask, None)
+
+    return total
+
+
 def statistics_of(record: Any) -> tuple[Any, ...]:
     """Return selected, class losses, errors, rows and weights of a record."""
     if not isinstance(record, KernelRecord):
         return tuple(record)
-    found = kernels.Found(*record)
+    found = kernels.Workspace(*record)
     selected, losses, weights = (found.array(name) for name in ("selected", "sums", "weights"))
     return selected, losses, found.errors, found.plan.rows, weights
 
@@ -145,13 +157,25 @@ class TritonBackend:
         )
         made = loss.kernels
         if made is None or made.selects is not selects:
-            made = CachedKernels(selects, kernels.Kernels(task_of(loss, selects=selects)))
+            made = CachedKernels(selects, kernels.Kernels(spec_of(loss, selects=selects)))
             loss.__dict__["kernels"] = made
         if selects:
-            return made.run(logits, targets, mask, threshold=limit, tell=recorder(loss, member))
+            record = recorder(loss, member)
+            return made.run(
+                logits,
+                targets,
+                mask,
+                threshold=limit,
+                on_result=record,
+                differentiable=differentiable(loss),
+            )
         rows = len(logits)
         return made.run(
-            logits, targets, mask, weigh=lambda sums, errors: loss.weigh(sums, errors, rows, member)
+            logits,
+            targets,
+            mask,
+            weigh=lambda sums, errors: loss.weigh(sums, errors, rows, member),
+            differentiable=differentiable(loss),
         )
 
 

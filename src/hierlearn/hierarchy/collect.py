@@ -1,0 +1,174 @@
+"""Collecting nodes and edges: the steps of the builders before a Hierarchy is assembled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hierlearn.errors import HierarchyError, did_you_mean, quoted
+from hierlearn.hierarchy.names import as_text, is_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hierlearn.hierarchy.structure import Ints
+
+    Edge = tuple[str | None, str]  # parent, None at the top, and child
+
+
+class NodeCollector:
+    """Collects nodes by key, and the edges between them."""
+
+    def __init__(self) -> None:
+        self.number: dict[Any, int] = {}
+        self.bare: list[str] = []
+        self.child: list[int] = []
+        self.parent: list[int] = []
+
+    def add(self, key: Any, bare: str) -> int:
+        """Add a node unless its key is known; return its number."""
+        number = self.number.setdefault(key, len(self.bare))
+        if number == len(self.bare):
+            self.bare.append(bare)
+        return number
+
+    def add_path(self, parts: Sequence[str]) -> bool:
+        """Add a path and its prefixes; return whether its last node is new."""
+        above: int | None = None
+        new = False
+        for end in range(1, len(parts) + 1):
+            key = tuple(parts[:end])
+            new = key not in self.number
+            node = self.add(key, parts[end - 1])
+            if new and above is not None:
+                self.link(above, node)
+            above = node
+        return new
+
+    def link(self, parent: int, child: int) -> None:
+        """Add an edge."""
+        self.parent.append(parent)
+        self.child.append(child)
+
+    def edges(self) -> tuple[Ints, Ints]:
+        """Return the children and the parents of all edges."""
+        return np.asarray(self.child, dtype=np.int64), np.asarray(self.parent, dtype=np.int64)
+
+
+# ---------------------------------------------------------------------- edges
+
+
+def nodes_from_edges(edges: Iterable[tuple[Any, Any]], root: str | None) -> NodeCollector:
+    """Collect the nodes of (parent, child) pairs of ids."""
+    nodes = NodeCollector()
+    seen: dict[Edge, int] = {}
+    tops: set[str] = set()  # an empty parent says that they are at the top
+    for entry, edge in enumerate(edges):
+        above, below = edge_ends(entry, edge, root)
+        if above is None:
+            tops.add(below)
+        above = None if above == root else above
+        if (above, below) in seen:
+            raise HierarchyError(
+                f"duplicate edge {above!r} -> {below!r}: entries {seen[above, below]} and {entry}"
+            )
+        seen[above, below] = entry
+        node = nodes.add(below, below)
+        if above is not None:
+            nodes.link(nodes.add(above, above), node)
+    for above, below in seen:
+        if above is not None and below in tops:
+            raise HierarchyError(f"class {below!r} stands at the top and below {above!r}")
+    return nodes
+
+
+def edge_ends(entry: int, edge: Any, root: str | None) -> Edge:
+    """Return the parent, or None, and the child of an edge; refuse what is no edge."""
+    if isinstance(edge, (str, bytes)) or not hasattr(edge, "__len__") or len(edge) != 2:
+        raise HierarchyError(f"edge {entry} is {edge!r}; an edge is (parent, child)")
+    above, below = (None if is_missing(end) else as_text(end) for end in edge)
+    if below is None:
+        raise HierarchyError(f"edge {entry} is {edge!r}; its child is empty")
+    if root is not None and below == root:
+        raise HierarchyError(f"edge {entry} makes the root {root!r} a child of {above!r}")
+    return above, below
+
+
+# ---------------------------------------------------------------------- parent maps
+
+
+def nodes_from_parents(parents: Mapping[Any, Any], root: str | None) -> NodeCollector:
+    """Collect the nodes of a mapping from ids to a parent id, a list of them, or None."""
+    lists = parent_lists(parents, root)
+    nodes = NodeCollector()
+    for name in lists:
+        if name != root:
+            nodes.add(name, name)
+    for name, above in lists.items():
+        for place, one in enumerate(above):
+            if one not in nodes.number:
+                hint = did_you_mean(one, nodes.number)
+                raise HierarchyError(
+                    f"class {name!r} has the unknown parent {one!r}"
+                    f"{hint or '; list it too, with parent None if it is at the top'}"
+                )
+            if one in above[:place]:
+                raise HierarchyError(f"duplicate edge {one!r} -> {name!r}")
+            nodes.link(nodes.number[one], nodes.number[name])
+    return nodes
+
+
+def parent_lists(parents: Mapping[Any, Any], root: str | None) -> dict[str, list[str]]:
+    """Return the parents of each id as texts, without the root."""
+    lists: dict[str, list[str]] = {}
+    for key, above in parents.items():
+        name = as_text(key)
+        if name in lists:
+            raise HierarchyError(f"duplicate class: {key!r} and {name!r} are one id")
+        several = isinstance(above, (list, tuple, set, frozenset))
+        found = [as_text(one) for one in (above if several else [above]) if not is_missing(one)]
+        lists[name] = [one for one in found if one != root]
+        if name == root and lists[name]:
+            raise HierarchyError(f"the root {root!r} has the parent {lists[name][0]!r}")
+    return lists
+
+
+# ---------------------------------------------------------------------- names and nesting
+
+
+def strip_parents(ids: list[str], child: Ints, parent: Ints, sep: str) -> list[str]:
+    """Turn ids that are paths (parent's id, separator, name) into bare names."""
+    bare = list(ids)
+    for below, above in zip(child.tolist(), parent.tolist(), strict=True):
+        prefix = ids[above] + sep
+        if ids[below].startswith(prefix):
+            bare[below] = ids[below][len(prefix) :]
+    return bare
+
+
+def nested_items(content: Any, above: tuple[str, ...], sep: str) -> list[tuple[str, Any]]:
+    """Return the (name, content) pairs that a nested value lists."""
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [(content, None)]
+    if isinstance(content, Mapping):
+        if isinstance(content.get("name"), str):
+            foreign = [key for key in content if key not in ("name", "children")]
+            if foreign:
+                raise HierarchyError(
+                    f"the object of {content['name']!r} has keys beside name and children: "
+                    f"{quoted(foreign)}; remove them"
+                )
+            return [(content["name"], content.get("children"))]
+        return list(content.items())
+    if isinstance(content, (list, tuple)):
+        if any(isinstance(item, (list, tuple)) for item in content):
+            raise HierarchyError(f"a list inside a list, {content!r:.60}, names no parent")
+        return [pair for item in content for pair in nested_items(item, above, sep)]
+    where = f"under {sep.join(above)!r}" if above else "at the top"
+    raise HierarchyError(
+        f"{where}: {content!r} ({type(content).__name__}) is neither a name nor a dict or list"
+    )

@@ -1,0 +1,89 @@
+"""The JSON form of a hierarchy, as ``to_json`` writes it and ``from_json`` reads it."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hierlearn.errors import HierarchyError
+from hierlearn.hierarchy.names import NAMINGS, checked, checked_sep
+
+if TYPE_CHECKING:
+    from hierlearn.hierarchy.nodes import NamedBy, Nodes
+    from hierlearn.hierarchy.structure import Structure
+
+FORMAT = "hierlearn.hierarchy"
+VERSION = 1
+
+
+class JsonForm(NamedTuple):
+    """The content of the JSON, checked."""
+
+    names: list[str]  # bare
+    parents: list[list[int]]  # the numbers of each class's parents
+    sep: str
+    root: str
+    named_by: NamedBy
+
+
+def to_json(hierarchy: Nodes) -> str:
+    """Return a hierarchy as JSON text."""
+    form = {
+        "format": FORMAT,
+        "version": VERSION,
+        "named_by": hierarchy.named_by,
+        "sep": hierarchy.sep,
+        "root": hierarchy.root,
+        "names": hierarchy.bare_names,
+        "parents": parent_lists(hierarchy.structure),
+    }
+    return json.dumps(form, ensure_ascii=False)
+
+
+def parent_lists(structure: Structure) -> list[list[int]]:
+    """Return the numbers of each class's parents."""
+    flat, offsets = structure.parent_ids.tolist(), structure.parent_offsets.tolist()
+    return [flat[a:b] for a, b in pairwise(offsets)]
+
+
+def parse_json(text: str) -> JsonForm:
+    """Return the content of ``to_json``'s text, or refuse it."""
+    try:
+        form = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise HierarchyError(f"not JSON: {error}") from None
+    if not isinstance(form, dict) or form.get("format") != FORMAT:
+        raise HierarchyError(f"not a hierarchy: the JSON has no 'format': {FORMAT!r}")
+    if form.get("version") != VERSION:
+        raise HierarchyError(
+            f"hierarchy version {form.get('version')!r} is not {VERSION}; "
+            f"it was written by another version of hierlearn"
+        )
+    try:
+        return checked_form(form)
+    except HierarchyError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise HierarchyError(f"the JSON of a hierarchy is damaged: {error}") from None
+
+
+def checked_form(form: dict[str, Any]) -> JsonForm:
+    """Check names, parents and their numbers."""
+    names, lists = form["names"], form["parents"]
+    if not isinstance(names, list) or not isinstance(lists, list):
+        raise TypeError("names and parents must be lists")
+    if form["named_by"] not in NAMINGS or len(lists) != len(names):
+        raise ValueError("names, parents and named_by do not fit")
+    names = [checked(name, checked_sep(form["sep"])) for name in names]
+    parents = [[parent_number(one, len(names)) for one in above] for above in lists]
+    if any(len(set(above)) < len(above) for above in parents):
+        raise ValueError("a class has the same parent twice")
+    return JsonForm(names, parents, form["sep"], str(form.get("root", "root")), form["named_by"])
+
+
+def parent_number(value: object, count: int) -> int:
+    """Return a parent's number, or refuse it."""
+    if type(value) is not int or not 0 <= value < count:
+        raise ValueError(f"{value!r} is no class number of 0..{count - 1}")
+    return value

@@ -1,0 +1,97 @@
+"""HCLLoss and LinearHCLLoss on the kernels: copies, changed options, chunks of rows, processes."""
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from hierlearn.losses import HCLLoss, LinearHCLLoss
+from kernels.kernel_cases import DEVICE, batch, few_and_many, on_device, tree
+from tolerances import FLOAT32_MATMUL, FLOAT32_SUMS
+
+
+def pickled(loss):
+    return pickle.loads(pickle.dumps(loss))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
+def test_copies_are_made_without_the_kernels(copied):
+    hierarchy = tree((2, 3))
+    logits, targets, _ = on_device(*batch(hierarchy, 2))
+    loss = HCLLoss(hierarchy, fused=True).to(DEVICE)
+    expected = loss(logits, targets)
+    twin = copied(loss)
+    assert twin.last == {}
+    assert twin(logits, targets) == expected
+
+
+def test_options_may_change_between_calls():
+    hierarchy = tree((2, 3))
+    logits, targets, _ = on_device(*batch(hierarchy, 4))
+    loss = HCLLoss(hierarchy, fused=True, floor=0.0, reduction="sum").to(DEVICE)
+    total = loss(logits, targets)
+    loss.reduction = "mean"
+    FLOAT32_SUMS.assert_close(loss(logits, targets), total / logits.numel())
+    assert loss.ever_selected.tolist() == loss.last["selected"].tolist()
+
+
+def test_host_tensors_take_the_plain_path_unless_asked(monkeypatch):
+    hierarchy = tree((2, 3))
+    logits, targets, _ = batch(hierarchy, 4)
+    monkeypatch.setattr("hierlearn.kernels.hcl.LaunchPlan.run", None)  # a kernel would fail
+    assert HCLLoss(hierarchy)(logits, targets) > 0
+
+
+@few_and_many
+def test_the_linear_layer_in_chunks(layout):
+    hierarchy = tree((2, 3, 12))
+    _, targets, mask = on_device(*batch(hierarchy, 5, masked=True))
+    torch.manual_seed(0)
+    layer = LinearHCLLoss(hierarchy, 4, chunk=2, fused=True).to(DEVICE)
+    inputs = torch.randn(5, 4).to(DEVICE)
+    plain = HCLLoss(hierarchy, fused=False).to(DEVICE)
+    results = []
+    for loss in (layer, lambda x, y, m: plain(layer.logits(x), y, m)):
+        layer.zero_grad()
+        x = inputs.clone().requires_grad_()
+        value = loss(x, targets, mask)
+        (3 * value).backward()
+        results.append([value.detach(), x.grad, layer.weight.grad, layer.bias.grad])
+    FLOAT32_MATMUL.assert_close(*results)
+    assert layer.loss.last["selected"].tolist() == plain.last["selected"].tolist()
+
+
+WORKER = """
+import sys, torch, torch.distributed as dist
+from hierlearn import Hierarchy
+from hierlearn.losses import HCLLoss
+rank, where = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method=f"file://{where}/store", rank=rank, world_size=2)
+h = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
+g = torch.Generator().manual_seed(0)
+logits = 2 * torch.randn(6, 8, generator=g)
+targets = h.encode([[int(c)] for c in torch.randint(0, 8, (6,), generator=g)])
+part = slice(0, 4) if rank == 0 else slice(4, 6)
+found = []
+for fused in (True, False):
+    x = logits[part].clone().requires_grad_()
+    loss = HCLLoss(h, floor=0.1, reduction="sum", fused=fused)
+    loss(x, targets[part]).backward()
+    found.append((x.grad, loss.last["selected"], loss.last["e_h"]))
+for one, other in zip(*found):
+    torch.testing.assert_close(one, other)
+dist.destroy_process_group()
+"""
+
+
+def test_two_processes_select_as_one(tmp_path):
+    variables = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", WORKER]
+    runs = [
+        subprocess.Popen([*command, str(rank), str(tmp_path)], env=variables) for rank in (0, 1)
+    ]
+    assert [run.wait(timeout=120) for run in runs] == [0, 0]
