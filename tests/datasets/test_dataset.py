@@ -75,7 +75,7 @@ def test_describe_counts_what_is_there():
     assert json.loads(json.dumps(facts)) == facts
     assert facts["rows"] == 4
     assert facts["splits"] == {"train": 2, "test": 2}
-    assert facts["inputs"] == {"kind": "numeric", "features": 2, "missing_share": 1 / 8}
+    assert facts["inputs"] == {"kind": "numbers", "features": 2, "missing_fraction": 1 / 8}
     assert facts["hierarchy"]["classes_by_level"] == [2, 2, 1]
     assert facts["hierarchy"]["inner_terminal_classes"] == 1
     assert facts["labels"] == {
@@ -124,9 +124,9 @@ def test_options_of_synthetic_match_the_function():
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("synthetic", {"rows": 10.5}, "option rows of dataset 'synthetic' must be a whole number"),
-        ("synthetic", {"rows": None}, "must be a whole number, not None"),
-        ("synthetic", {"rows": True}, "must be a whole number, not True"),
+        ("synthetic", {"rows": 10.5}, "option rows of dataset 'synthetic' must be an integer"),
+        ("synthetic", {"rows": None}, "must be an integer, not None"),
+        ("synthetic", {"rows": True}, "must be an integer, not True"),
         ("synthetic", {"decay": "x"}, "option decay .* must be a finite number, not 'x'"),
         ("synthetic", {"decay": float("nan")}, "must be a finite number, not nan"),
         ("synthetic", {"seed": -1}, "seed must be at least 0, not -1"),
@@ -146,5 +146,5 @@ def test_options_are_read_from_texts_by_their_type():
     assert DATASETS["diatoms"].parse("trust", "True") is True
     assert DATASETS["icd10cm"].parse("size", "small") == "small"
     for text in ("1e3", "1_000", "", "null", "１"):
-        with pytest.raises(DataError, match="must be a whole number"):
+        with pytest.raises(DataError, match="must be an integer"):
             entry.parse("rows", text)

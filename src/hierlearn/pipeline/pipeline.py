@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from hierlearn.decoding import make_decoder
 from hierlearn.errors import DataError, HierlearnError, unknown_name
-from hierlearn.features.preprocessing import Preprocessor, from_state
+from hierlearn.features import Preprocessor, from_state
 from hierlearn.files import atomic_write
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.hierarchy import Hierarchy

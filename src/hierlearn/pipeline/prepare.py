@@ -11,7 +11,7 @@ import torch
 
 from hierlearn.datasets.row_groups import RowGroups
 from hierlearn.errors import DataError, HierlearnError, unknown_name
-from hierlearn.features.preprocessing import NumericPreprocessor, TextPreprocessor
+from hierlearn.features import preprocessor_for
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.networks import NETWORKS
 from hierlearn.pipeline.pipeline import Pipeline
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from hierlearn.datasets.dataset import Dataset
-    from hierlearn.features.preprocessing import Preprocessor
+    from hierlearn.features import Preprocessor
     from hierlearn.hierarchy.nodes import Label
     from hierlearn.losses import Loss
     from hierlearn.networks.network import Network
@@ -137,11 +137,7 @@ def make_rows(
 
 def make_preprocessor(dataset: Dataset, plan: Plan) -> Preprocessor[Any, Any] | None:
     """Return what the inputs go through; None for sparse rows, which go as they are."""
-    if dataset.is_sparse:
-        return None
-    if dataset.is_text:
-        return TextPreprocessor()
-    return NumericPreprocessor(standardize=plan.standardize)
+    return preprocessor_for(dataset, standardize=plan.standardize)
 
 
 def terminal_classes(labels: Labels, ends: Iterable[Label] = ()) -> list[int]:
