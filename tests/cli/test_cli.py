@@ -193,7 +193,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(files, place):
         ("data describe rows.csv --levels ,", "levels names no column; name at least one"),
         ("data describe icd10cm --set size=[", "unknown size of icd10cm '['; known: full, small"),
         ("data describe icd10cm --set size=", "option size of dataset 'icd10cm' must be a text"),
-        ("data describe synthetic --set rows=1e3", "rows of dataset 'synthetic' must be a whole"),
+        ("data describe synthetic --set rows=1e3", "rows of dataset 'synthetic' must be an int"),
         ("data describe synthetic --set rows=null", "must be an integer, not 'null'"),
         ("data describe synthetic --set seed=-1", "seed must be at least 0, not -1"),
         ("data describe synthetic --set decay=x", "must be a finite number, not 'x'"),

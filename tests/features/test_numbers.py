@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -193,6 +194,37 @@ def test_numbers_in_parts_give_what_they_give_at_once(sizes, monkeypatch):
     ours = NumericPreprocessor().fit_parts(lambda: iter(parts))
     for name, array in whole.state()[1].items():
         np.testing.assert_array_equal(ours.state()[1][name], array)
+
+
+def test_the_first_value_missing_as_never_in_training_is_found():
+    fitted = NumericPreprocessor().fit([[1.0, NAN, 2.0], [2.0, 3.0, 4.0]])
+    assert fitted.first_missing(np.array([[1.0, NAN, 2.0]])) is None
+    assert fitted.first_missing(np.array([[1.0, NAN, 2.0], [3.0, 1.0, NAN]])) == (1, 2)
+    assert fitted.first_missing(np.array([[0.0, NAN, NAN], [NAN, 1.0, 2.0]])) == (0, 2)
+    assert fitted.first_missing(np.array([[1, 2, 3]])) is None
+    assert fitted.first_missing(np.full((1, 2), NAN)) is None  # transform refuses the width
+    with pytest.raises(DataError, match="is not fitted yet"):
+        NumericPreprocessor().first_missing(np.zeros((1, 3)))
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+def test_the_module_computes_what_transform_does(standardize):
+    train, other = (some_numbers(*size).astype(np.float32) for size in ((200, 0), (50, 1)))
+    train[:, 3] = NAN  # never observed
+    fitted = NumericPreprocessor(standardize=standardize).fit(train)
+    module = fitted.as_module()
+    found = module(torch.from_numpy(other))
+    assert found.dtype == torch.float32
+    np.testing.assert_array_equal(found.numpy(), fitted.transform(other))
+    if standardize:
+        noise = np.random.default_rng(0).standard_normal((20, 5)).astype(np.float32)
+        back = fitted.transform(module.inverse(torch.from_numpy(noise)).numpy())
+        known = [0, 2, 4]  # column 1 has a mean of 1e6, so float32 keeps few digits of it
+        np.testing.assert_allclose(back[:, known], noise[:, known], atol=1e-3)
+    fitted.fit(other)
+    assert not np.array_equal(module.mean.numpy(), fitted.state()[1]["mean"])  # a copy
+    with pytest.raises(DataError, match="is not fitted yet"):
+        NumericPreprocessor().as_module()
 
 
 def test_what_was_missing_in_training_is_known_and_kept():
