@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from hierlearn.datasets.icd10cm import load_icd10cm
-from hierlearn.features.preprocessing import TextPreprocessor
+from hierlearn.features import TextPreprocessor
 from machine import write
 
 CHUNK = 256  # test rows compared at a time; 256 x 98,186 similarities take 100 MB

@@ -130,7 +130,7 @@ def test_an_entry_of_the_table(name):
     yeast = name.endswith(("_fun", "_go"))
     assert list(one.files) == (["train", "valid", "test"] if yeast else ["train", "test"])
     assert one.has_checksum == (name in WITH_CHECKSUM)
-    assert re.fullmatch(r"[^\n]{10,100}", one.about)
+    assert re.fullmatch(r"[^\n]{10,100}", one.description)
     for split, file in one.files.items():
         assert split in file.name.lower()
         assert file.path.endswith("/" + file.name)

@@ -4,10 +4,17 @@ import json
 
 import numpy as np
 import pytest
+from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 
 import hierlearn
 from hierlearn import DATASETS, Dataset, Hierarchy, load_dataset
-from hierlearn.datasets import describe
+from hierlearn.datasets import (
+    describe,
+    read_table,
+    stream_table,
+    with_hierarchy_noise,
+    with_label_noise,
+)
 from hierlearn.errors import DataError
 
 H = Hierarchy.from_paths(["animal/dog/pug", "animal/cat", "plant"])
@@ -75,7 +82,7 @@ def test_describe_counts_what_is_there():
     assert json.loads(json.dumps(facts)) == facts
     assert facts["rows"] == 4
     assert facts["splits"] == {"train": 2, "test": 2}
-    assert facts["inputs"] == {"kind": "numeric", "features": 2, "missing_share": 1 / 8}
+    assert facts["inputs"] == {"kind": "numbers", "features": 2, "missing_fraction": 1 / 8}
     assert facts["hierarchy"]["classes_by_level"] == [2, 2, 1]
     assert facts["hierarchy"]["inner_terminal_classes"] == 1
     assert facts["labels"] == {
@@ -94,6 +101,71 @@ def test_describe_counts_what_is_there():
         "empty": 0,
     }
     assert describe(Dataset(["a b", "c"], [[], []], H))["inputs"]["words_per_row"] == 1.5
+
+
+SPARSE = Dataset(
+    csr_array(np.float32([[0, 1, 0], [2, 0, 0], [0, 0, 0], [0, 3, 4]])),
+    DATA.labels,
+    H,
+    splits=DATA.splits,
+    ids=["p", "q", "r", "s"],
+)
+
+
+def test_sparse_rows_are_described():
+    facts = describe(SPARSE)
+    assert json.loads(json.dumps(facts)) == facts
+    assert facts["inputs"] == {"kind": "sparse", "features": 3, "density": 4 / 12}
+    stored_zero = csr_array((np.float32([0, 5]), ([0, 0], [1, 2])), shape=(1, 4))
+    assert describe(Dataset(stored_zero, [[]], H))["inputs"]["density"] == 1 / 4
+    empty = describe(Dataset(csr_array((0, 3), dtype=np.float32), [], H))
+    assert empty["inputs"] == {"kind": "sparse", "features": 3, "density": 0.0}
+
+
+@pytest.mark.parametrize("form", [csr_matrix, csc_array, coo_array])
+def test_sparse_rows_of_any_form_are_taken_and_split(form):
+    data = Dataset(form(SPARSE.inputs), DATA.labels, H, splits=DATA.splits)
+    assert data.inputs.format == "csr"
+    test = data.split("test")
+    assert test.inputs.toarray().tolist() == [[0, 3, 4], [0, 0, 0]]
+    assert test.labels == [["animal/cat"], []]
+    assert data.take([False, True, False, False]).inputs.toarray().tolist() == [[2, 0, 0]]
+    assert data.take([]).inputs.shape == (0, 3)
+
+
+@pytest.mark.parametrize("add_noise", [with_label_noise, with_hierarchy_noise])
+def test_noise_leaves_sparse_rows_as_they_are(add_noise):
+    noisy = add_noise(SPARSE, 1.0)
+    assert noisy.labels != SPARSE.labels
+    assert noisy.kind == "sparse"
+    np.testing.assert_array_equal(noisy.inputs.toarray(), SPARSE.inputs.toarray())
+    assert list(noisy.ids) == ["p", "q", "r", "s"]
+
+
+def test_the_kind_of_the_inputs():
+    assert DATA.kind == "numbers"
+    assert SPARSE.kind == "sparse"
+    assert Dataset(["a"], [[]], H).kind == "texts"
+    assert (SPARSE.is_sparse, SPARSE.is_text, DATA.is_sparse) == (True, False, False)
+
+
+def test_ids_go_with_their_rows():
+    assert list(SPARSE.split("test").ids) == ["s", "r"]
+    assert list(SPARSE.take([2, 2]).ids) == ["r", "r"]
+    assert DATA.take([0]).ids is None
+    with pytest.raises(DataError, match="inputs have 1 rows but ids have 2; give one id per row"):
+        Dataset(["a"], [[]], H, ids=["1", "2"])
+
+
+@pytest.mark.parametrize("columns", [{"features": ["x"]}, {"text": "t"}])
+def test_rows_in_a_file_are_described_as_in_memory(tmp_path, columns):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    cells = {"x": [1.0, None, 3.0], "t": ["a b", "", "c"], "y": ["k", "m", "k"]}
+    pq.write_table(pa.table(cells), tmp_path / "rows.parquet", row_group_size=2)
+    path = tmp_path / "rows.parquet"
+    held, streamed = (read(path, label="y", **columns) for read in (read_table, stream_table))
+    assert describe(streamed) == describe(held)
 
 
 def test_registry_names_everything_the_docs_promise():
@@ -124,9 +196,9 @@ def test_options_of_synthetic_match_the_function():
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("synthetic", {"rows": 10.5}, "option rows of dataset 'synthetic' must be a whole number"),
-        ("synthetic", {"rows": None}, "must be a whole number, not None"),
-        ("synthetic", {"rows": True}, "must be a whole number, not True"),
+        ("synthetic", {"rows": 10.5}, "option rows of dataset 'synthetic' must be an integer"),
+        ("synthetic", {"rows": None}, "must be an integer, not None"),
+        ("synthetic", {"rows": True}, "must be an integer, not True"),
         ("synthetic", {"decay": "x"}, "option decay .* must be a finite number, not 'x'"),
         ("synthetic", {"decay": float("nan")}, "must be a finite number, not nan"),
         ("synthetic", {"seed": -1}, "seed must be at least 0, not -1"),
@@ -146,5 +218,5 @@ def test_options_are_read_from_texts_by_their_type():
     assert DATASETS["diatoms"].parse("trust", "True") is True
     assert DATASETS["icd10cm"].parse("size", "small") == "small"
     for text in ("1e3", "1_000", "", "null", "１"):
-        with pytest.raises(DataError, match="must be a whole number"):
+        with pytest.raises(DataError, match="must be an integer"):
             entry.parse("rows", text)

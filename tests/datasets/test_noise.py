@@ -1,4 +1,4 @@
-"""Spoiled taxonomies: which clean class each of their classes is."""
+"""Corrupted taxonomies: which clean class each of their classes is."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from hierlearn.hierarchy.labels import Labels
 
 @pytest.mark.parametrize("dag", [0.0, 0.4])
 @pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
-def test_every_spoiled_class_leads_back_to_its_own(dag, rate):
+def test_every_corrupted_class_leads_back_to_its_own(dag, rate):
     clean = make_synthetic(rows=60, fan_out=4, dag=dag, labels_per_row=3)
     noisy, numbers = corrupt_hierarchy(clean, rate, seed=3)
     assert sorted(numbers.tolist()) == list(range(len(clean.hierarchy)))
@@ -36,7 +36,7 @@ def test_rows_lead_back_to_their_own_class_where_names_repeat():
     assert numbers_moved  # so that the map is not the identity by luck
 
 
-def test_where_names_repeat_the_whole_share_moves_and_siblings_differ():
+def test_where_names_repeat_the_whole_fraction_moves_and_siblings_differ():
     """As in ImCLEF07D, whose classes are called 0, 1, 2, ... under every parent."""
     h = Hierarchy.from_paths([f"{top}/{name}" for top in "abc" for name in "012"])
     data = Dataset(np.zeros((len(h), 1), np.float32), [[name] for name in h.names], h)

@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hierlearn import Hierarchy
-from hierlearn.datasets import read_table
-from hierlearn.datasets.row_groups import RowGroups, Source, stream_table
+from hierlearn.datasets import open_table, read_table, stream_table
+from hierlearn.datasets.row_groups import RowGroups, Source
 from hierlearn.errors import DataError, HierlearnError
 
 
@@ -33,12 +33,12 @@ def test_a_streamed_table_is_the_table(path):
         assert streamed.labels == held.labels
         assert streamed.hierarchy == held.hierarchy
         assert streamed.feature_names == held.feature_names
-        assert (streamed.is_text, len(streamed)) == (held.is_text, len(held))
+        assert (streamed.kind, len(streamed)) == (held.kind, len(held))
         assert {k: v.tolist() for k, v in streamed.splits.items()} == {
             k: v.tolist() for k, v in held.splits.items()
         }
         test, wanted = streamed.split("test").inputs, held.split("test").inputs
-        if held.is_text:
+        if held.kind == "texts":
             assert list(test) == wanted
         else:
             np.testing.assert_array_equal(np.asarray(test), wanted)
@@ -51,8 +51,8 @@ def test_every_other_column_is_a_feature(tmp_path):
 
 @pytest.mark.parametrize("picked", [[3], [0, 6, 16], [16, 2, 2, 9], [], slice(4, 11), slice(None)])
 def test_views_read_the_rows_they_name_in_their_order(path, picked):
-    numbers = RowGroups(Source(path, ["x", "z"], is_text=False))
-    texts = RowGroups(Source(path, ["t"], is_text=True))
+    numbers = RowGroups(Source(open_table(path), ["x", "z"], "numbers"))
+    texts = RowGroups(Source(open_table(path), ["t"], "texts"))
     wanted = np.stack([np.arange(17), np.arange(17) / 7], axis=1).astype(np.float32)
     wanted[4, 1] = np.nan
     np.testing.assert_array_equal(np.asarray(numbers[picked]), wanted[picked])
@@ -65,7 +65,7 @@ def test_views_read_the_rows_they_name_in_their_order(path, picked):
 
 
 def test_parts_are_row_groups_and_the_last_is_remembered(path, monkeypatch):
-    inputs = RowGroups(Source(path, ["x"], is_text=False))
+    inputs = RowGroups(Source(open_table(path), ["x"], "numbers"))
     parts = [part[:, 0].tolist() for part in inputs[[0, 3, 4, 11, 12, 16]].parts()]
     assert parts == [[0, 3, 4], [11, 12], [16]]
     reads = []

@@ -190,7 +190,7 @@ def test_parquet_that_is_none_or_holds_nan(tmp_path):
             "x,y,s\n1,a,\n",
             {"label": "y", "split": "s"},
             DataError,
-            r"line 2, column 's': a row with",
+            r"line 2, column 's': the row has no split; write",
         ),
     ],
 )

@@ -49,11 +49,11 @@ def test_rows_keep_their_line_numbers_over_quoted_breaks(tmp_path):
     assert read_rows(path) == (["a", "b"], [(3, ["x\ny", "1"]), (5, ["2", "3"])])
 
 
-def test_empty_rows_are_skipped_unless_asked_for(tmp_path):
+def test_empty_rows_are_skipped_unless_streamed(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("a,b\n1,2\n,\n\n ,\n")
     assert read_rows(path)[1] == [(2, ["1", "2"])]
-    assert read_rows(path, skip_empty=False)[1] == [(2, ["1", "2"]), (3, ["", ""]), (5, ["", ""])]
+    assert list(stream_rows(path)[1]) == [(2, ["1", "2"]), (3, ["", ""]), (5, [" ", ""])]
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,13 @@ def test_a_write_makes_folders_and_honours_the_umask(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o666 & ~umask
 
 
-def test_rows_are_streamed_as_they_are_read_whole(tmp_path):
+def test_streamed_rows_are_the_rows_as_written(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_bytes(b'\xef\xbb\xbfa\t b\r\n"x\ty"\t1 \r\n\t\r\n\r\n2\t3')
     header, rows = stream_rows(path)
-    assert (header, list(rows)) == read_rows(path, skip_empty=False)
     assert header == ["a", "b"]
+    assert list(rows) == [(2, ["x\ty", "1 "]), (3, ["", ""]), (5, ["2", "3"])]
+    assert read_rows(path) == (header, [(2, ["x\ty", "1"]), (5, ["2", "3"])])
 
 
 def test_a_streamed_file_that_cannot_be_read_is_named(tmp_path):

@@ -11,7 +11,7 @@ import torch
 
 from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
-from hierlearn.features.preprocessing import NumericPreprocessor, TextPreprocessor
+from hierlearn.features import NumericPreprocessor, TextPreprocessor
 from hierlearn.links import LINKS
 from hierlearn.networks import MLP, Linear, TokenBag
 from hierlearn.pipeline import Pipeline

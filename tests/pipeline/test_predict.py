@@ -10,7 +10,7 @@ from hierlearn import Hierarchy
 from hierlearn.datasets.streaming import Chunk
 from hierlearn.decoding import make_decoder
 from hierlearn.errors import DataError
-from hierlearn.features.preprocessing import NumericPreprocessor
+from hierlearn.features import NumericPreprocessor
 from hierlearn.links import SigmoidLink
 from hierlearn.networks import Linear
 from hierlearn.pipeline import Pipeline

@@ -10,7 +10,7 @@ from torch import nn
 
 from hierlearn import Dataset
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.features.preprocessing import NumericPreprocessor, TextPreprocessor
+from hierlearn.features import NumericPreprocessor, TextPreprocessor
 from hierlearn.links import LINKS
 from hierlearn.networks import MLP, Linear, SparseRows, TokenBag
 from hierlearn.pipeline.prepare import prepare, split_rows, summary

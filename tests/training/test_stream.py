@@ -6,8 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from hierlearn.datasets import read_table
-from hierlearn.datasets.row_groups import stream_table
+from hierlearn.datasets import read_table, stream_table
 from hierlearn.networks import SparseRows
 from hierlearn.pipeline.prepare import prepare
 from hierlearn.pipeline.train import check_identity, run_identity, train

@@ -41,7 +41,7 @@ def list_datasets(data_dir: shared.DataDir = None) -> None:
             size = "" if one.size is None else f"{one.size / 1e6:.1f} MB, "
             download = size + ("verified" if one.has_checksum else "needs --trust")
         name = f"{entry.name} (default)" if entry.name == DEFAULT else entry.name
-        table.add_row(name, entry.about, at_hand, download)
+        table.add_row(name, entry.description, at_hand, download)
     Console().print(table)
 
 

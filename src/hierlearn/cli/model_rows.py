@@ -17,18 +17,16 @@ if TYPE_CHECKING:
 
 def is_table(source: str) -> bool:
     """Whether a source is a CSV, TSV or Parquet file rather than a dataset's name or ARFF."""
-    from hierlearn.datasets import DATASETS
-    from hierlearn.datasets.streaming import STREAMS
+    from hierlearn.datasets import DATASETS, READERS
 
-    return source not in DATASETS and Path(source).suffix.lower() in STREAMS
+    return source not in DATASETS and Path(source).suffix.lower() in READERS
 
 
 def input_columns(model: Pipeline, words: Mapping[str, Any]) -> dict[str, Any]:
     """Return which columns the model reads: ``features`` or ``text``, given or as in training."""
     from hierlearn.cli.sources import split_names
-    from hierlearn.features.preprocessing import TextPreprocessor
 
-    if isinstance(model.preprocessor, TextPreprocessor):
+    if model.preprocessor is not None and model.preprocessor.reads == "texts":
         if words.get("features") is not None:
             raise HierlearnError("the model reads texts and does not take --features; leave it out")
         text = words.get("text") or model.config.get("columns", {}).get("text")
@@ -87,14 +85,9 @@ def open_labeled(
 
 def header(source: str) -> list[str]:
     """Return the columns of a table."""
-    from hierlearn.datasets.parquet import opened_parquet
-    from hierlearn.files import stream_rows
+    from hierlearn.datasets import open_table
 
-    if Path(source).suffix.lower() != ".parquet":
-        return stream_rows(source)[0]
-    with opened_parquet(Path(source)) as file:
-        names: list[str] = file.schema_arrow.names
-    return names
+    return list(open_table(source).columns)
 
 
 def pick_rows(dataset: Dataset, rows: str | None, option: str = "--rows") -> tuple[Dataset, str]:

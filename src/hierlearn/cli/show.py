@@ -61,10 +61,12 @@ def print_facts(console: Console, facts: dict[str, Any]) -> None:
     hierarchy, labels, inputs = facts["hierarchy"], facts["labels"], facts["inputs"]
     ends = labels["terminal_per_row"]
     splits = ", ".join(f"{name} {count:,}" for name, count in facts["splits"].items())
-    if inputs["kind"] == "text":
+    if inputs["kind"] == "texts":
         told = f"texts of {inputs['words_per_row']:.1f} words"
+    elif inputs["kind"] == "sparse":
+        told = f"{inputs['features']:,} sparse numbers, {inputs['density']:.2%} not zero"
     else:
-        told = f"{inputs['features']:,} numbers, {inputs['missing_share']:.1%} missing"
+        told = f"{inputs['features']:,} numbers, {inputs['missing_fraction']:.1%} missing"
     rows = {
         "source": facts["source"],
         "rows": f"{facts['rows']:,}" + (f" ({splits})" if splits else ""),

@@ -123,9 +123,7 @@ def open_dataset(
         window: how many rows are then shuffled together.
         columns: the options of ``read_table``, None where they were not given.
     """
-    from hierlearn.datasets import DATASETS, read_arff, read_table
-    from hierlearn.datasets.row_groups import stream_table
-    from hierlearn.datasets.tables import READERS
+    from hierlearn.datasets import DATASETS, READERS, read_arff, read_table, stream_table
 
     columns = {name: value for name, value in columns.items() if value is not None}
     path = Path(source)

@@ -2,8 +2,8 @@
 
 One attribute of the type ``hierarchical`` spells out the taxonomy (see ``hierarchy.clus``); in the
 rows its value lists labels joined by ``@``: paths in the tree form, bare names in the DAG form.
-Numeric attributes become one column, nominal ones a column a value; ``?`` is a missing value, NaN
-in every column it covers. Rows may be sparse, ``{0 1.5, 7 a/b@c}``; what they omit is 0, or the
+Numeric attributes become one column, nominal ones one column per value; ``?`` is a missing value,
+NaN in all of its columns. Rows may be sparse, ``{0 1.5, 7 a/b@c}``; what they omit is 0, or the
 first value of a nominal attribute.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from hierlearn.datasets.columns import name_labels, numeric_column
+from hierlearn.datasets.cells import name_labels, numeric_column
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.errors import DataError, did_you_mean, place, quoted
 from hierlearn.files import read_text
@@ -93,7 +93,7 @@ def read_arff(path: Path | str, *, sep: str = "/") -> Dataset:
 
 
 def split_row(line: str, attributes: tuple[Attribute, ...]) -> list[str]:
-    """Return one cell an attribute, or raise ValueError with the reason."""
+    """Return one cell per attribute, or raise ValueError with the reason."""
     if line.startswith("{"):
         return split_sparse(line, attributes)
     cells = [cell.strip() for cell in split_quoted(line)]
@@ -128,7 +128,7 @@ def split_sparse(line: str, attributes: tuple[Attribute, ...]) -> list[str]:
 def nominal_columns(
     path: Path, attribute: Attribute, cells: tuple[str, ...], lines: list[int]
 ) -> NDArray[np.float32]:
-    """Turn cells into a column a value."""
+    """Turn cells into one column per value."""
     places = {value: number for number, value in enumerate(attribute.values)}
     found = [-1 if cell == MISSING else places.get(unquote(cell), -2) for cell in cells]
     codes = np.array(found, dtype=np.int64)

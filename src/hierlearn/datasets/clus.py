@@ -6,7 +6,7 @@ read from there at one pinned commit.
 
 The SHA-256 is known for four sets only: diatoms, imclef07d, cellcycle_fun and cellcycle_go. Their
 downloads are verified. Of the other sets nothing but the sizes is known (and for the training files
-of expr not even those), so they are downloaded only on the caller's word: ``trust=True``.
+of expr not even those), so they are downloaded only with ``trust=True``.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _YEAST_SIZES: dict[str, tuple[int | None, int, int]] = {  # train, valid, test
     "spo_FUN": (648_397, 343_575, 515_774),
     "spo_GO": (788_785, 471_412, 651_582),
 }
-_ABOUT = {
+_DESCRIPTIONS = {
     "diatoms": "microscope images of diatoms, by taxon",
     "imclef07a": "X-ray images, by the part of the body",
     "imclef07d": "X-ray images, by the direction of the view",
@@ -114,7 +114,7 @@ class ClusSet:
     """A named set: its files by split."""
 
     name: str
-    about: str
+    description: str
     files: Mapping[str, ClusFile]
 
     @property
@@ -135,7 +135,7 @@ def _file(folder: str, name: str, size: int | None) -> ClusFile:
 
 def _other_set(name: str, sizes: Mapping[str, int]) -> ClusSet:
     files = [_file("others", file, size) for file, size in sizes.items()]
-    return ClusSet(name, _ABOUT[name], dict(zip(("train", "test"), files, strict=True)))
+    return ClusSet(name, _DESCRIPTIONS[name], dict(zip(("train", "test"), files, strict=True)))
 
 
 def _yeast_set(stem: str, sizes: tuple[int | None, int, int]) -> ClusSet:
@@ -145,7 +145,7 @@ def _yeast_set(stem: str, sizes: tuple[int | None, int, int]) -> ClusSet:
         split: _file(folder, f"{stem}.{split}.arff", size)
         for split, size in zip(("train", "valid", "test"), sizes, strict=True)
     }
-    return ClusSet(stem.lower(), f"{_ABOUT[data]}; {_ABOUT[ontology]}", files)
+    return ClusSet(stem.lower(), f"{_DESCRIPTIONS[data]}; {_DESCRIPTIONS[ontology]}", files)
 
 
 CLUS_SETS: dict[str, ClusSet] = {
@@ -190,7 +190,7 @@ def load_clus(
     clus_set = _known(name)
     folders = own_folders(data_dir)
     for origin, folder in folders.items():
-        if not folder.is_dir():  # a misspelt one must not end in a download
+        if not folder.is_dir():  # a misspelled one must not start a download
             raise DataError(no_folder(origin, folder))
     paths = locate_clus(name, data_dir)
     if paths is None and download:
@@ -243,7 +243,7 @@ def own_folders(data_dir: Path | str | None = None) -> dict[str, Path]:
 
 
 def no_folder(origin: str, folder: Path) -> str:
-    """Word a folder that is not there."""
+    """Return the message of a folder that does not exist."""
     return f"{origin} names {folder}, which is no folder; correct it or leave it out"
 
 

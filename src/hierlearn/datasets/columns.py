@@ -1,91 +1,112 @@
-"""Turning text cells into numbers and classes, with errors that name the line and the column."""
+"""Columns: which column of a table plays which role."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from hierlearn.errors import DataError, LabelError, place
+from hierlearn.errors import DataError, quoted
+from hierlearn.hierarchy import Hierarchy
+from hierlearn.hierarchy.names import checked_sep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
-    from numpy.typing import NDArray
+    from hierlearn.datasets.table_file import TableFile
 
-    from hierlearn.hierarchy import Hierarchy
-
-LARGEST = float(np.finfo(np.float32).max)
+ROLES = ("label", "levels", "features", "text", "split")
 
 
-def numeric_column(
-    cells: Sequence[object],
-    *,
-    path: Path | str,
-    lines: Sequence[int],
-    column: str,
-    missing: str,
-    remedy: str,
-) -> NDArray[np.float32]:
-    """Turn cells into (N,) float32; NaN where a cell is None or the ``missing`` mark.
+@dataclass(frozen=True)
+class Columns:
+    """The roles of a table's columns, and how its labels are written; checks itself.
 
-    Args:
-        cells: texts or numbers.
-        path: the file, for errors.
-        lines: the line of each cell, for errors.
-        column: the column's name, for errors.
-        missing: the text that stands for a missing value.
-        remedy: what to do about a value that is no finite number.
+    Attributes:
+        label: the column of labels, or
+        levels: the columns of labels, one column per level, top level first.
+        features: the numeric feature columns; None for every column without another role.
+        text: the column of texts, instead of features.
+        split: a column that names each row's split.
+        hierarchy: the taxonomy, or a file of it; None to infer it from the labels' paths.
+        label_sep: what joins several labels in one cell.
+        sep: what joins the names of a path; a given hierarchy's own separator replaces it.
     """
-    known = np.array([cell is not None and cell != missing for cell in cells], dtype=bool)
-    filled = [cell if is_known else "nan" for cell, is_known in zip(cells, known, strict=True)]
-    try:
-        if not all(is_plain(cell) for cell in filled if isinstance(cell, str)):
-            raise ValueError
-        values = np.array(filled, dtype=np.str_).astype(np.float64)
-    except ValueError:
-        values = np.array([parse_number(str(cell)) for cell in filled])
-    with np.errstate(over="ignore"):  # what float32 cannot hold is refused below
-        narrow = values.astype(np.float32)
-    bad = np.flatnonzero(known & ~np.isfinite(narrow))
-    if len(bad):
-        cell, where = cells[bad[0]], place(path, lines[bad[0]], column)
-        if np.isfinite(values[bad[0]]):
+
+    label: str | None = None
+    levels: Sequence[str] | None = None
+    features: Sequence[str] | None = None
+    text: str | None = None
+    split: str | None = None
+    hierarchy: Hierarchy | Path | str | None = None
+    label_sep: str = ";"
+    sep: str = "/"
+
+    def __post_init__(self) -> None:
+        if (self.label is None) == (self.levels is None):
+            raise DataError("name either the label column (label=) or the level columns (levels=)")
+        if self.text is not None and self.features is not None:
+            raise DataError("name either feature columns (features=) or a text column (text=)")
+        self._check_roles()
+        checked_sep(self.sep)
+        if isinstance(self.hierarchy, Hierarchy):
+            object.__setattr__(self, "sep", self.hierarchy.sep)
+        if self.label is not None and not isinstance(self.hierarchy, (str, Path)):
+            check_label_sep(self.label_sep, self.sep)
+
+    def _check_roles(self) -> None:
+        """Refuse a column with two roles: a label among the features would give itself away."""
+        seen: dict[str, str] = {}
+        for role in ROLES:
+            named = getattr(self, role)
+            if named is None:
+                continue
+            if not named:
+                raise DataError(f"{role} names no column; name at least one")
+            for name in [named] if isinstance(named, str) else named:
+                if name in seen:
+                    raise DataError(
+                        f"column {name!r} is named twice, as {seen[name]} and as {role}; "
+                        f"give each column one role"
+                    )
+                seen[name] = role
+
+    @property
+    def annotations(self) -> tuple[str, ...]:
+        """The columns of labels and splits."""
+        labels = () if self.label is None else (self.label,)
+        split = () if self.split is None else (self.split,)
+        return (*labels, *(self.levels or ()), *split)
+
+    def inputs_of(self, file: TableFile) -> tuple[str, ...]:
+        """Return the text column, or the feature columns, of a file that has all columns named."""
+        file.check_columns(self.annotations)
+        if self.text is not None:
+            names: tuple[str, ...] = (self.text,)
+        elif self.features is not None:
+            names = tuple(self.features)
+        else:
+            names = tuple(name for name in file.columns if name not in self.annotations)
+        if not names:
+            known = quoted(file.columns, most=10)
             raise DataError(
-                f"{where}: {cell!r} does not fit into float32, which ends at {LARGEST:.1e}; "
-                f"scale the column"
+                f"{file.path} has no feature column; it has {known}: add one, or name a text "
+                f"column (text=)"
             )
-        raise DataError(f"{where}: {cell!r} is not a finite number; {remedy}")
-    return narrow
+        file.check_columns(names)
+        return names
+
+    def with_hierarchy_read(self) -> Columns:
+        """Return these columns with the hierarchy itself where a file of it was named."""
+        if not isinstance(self.hierarchy, (str, Path)):
+            return self
+        return replace(self, hierarchy=Hierarchy.read(self.hierarchy, sep=self.sep))
 
 
-def is_plain(text: str) -> bool:
-    """Whether a text is free of what only Python takes for a number: 1_000, other scripts."""
-    return "_" not in text and text.isascii()
-
-
-def parse_number(text: str) -> float:
-    """Return the number in a text, NaN where there is none."""
-    try:
-        return float(text) if is_plain(text) else float("nan")
-    except ValueError:
-        return float("nan")
-
-
-def name_labels(
-    raw: Sequence[Sequence[str]],
-    hierarchy: Hierarchy,
-    *,
-    path: Path | str,
-    lines: Sequence[int],
-    exact: bool = False,
-) -> list[list[str]]:
-    """Give each label of each row the name of its class; ``exact`` refuses bare names."""
-    rows: list[list[str]] = []
-    for labels, line in zip(raw, lines, strict=True):
-        try:
-            rows.append([hierarchy.names[hierarchy.index(one, exact=exact)] for one in labels])
-        except LabelError as error:
-            raise LabelError(f"{place(path, line)}: {error}") from None
-    return rows
+def check_label_sep(label_sep: str, sep: str) -> None:
+    """Refuse what would not tell several labels from the names of one path."""
+    if not label_sep or label_sep in sep or sep in label_sep:
+        raise DataError(
+            f"label_sep {label_sep!r} joins labels and sep {sep!r} the names of a path; "
+            f"neither may be empty or part of the other"
+        )

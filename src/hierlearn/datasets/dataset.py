@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
+from hierlearn.datasets.digest import digest_of
 from hierlearn.errors import DataError, unknown_name
 from hierlearn.hierarchy.labels import row_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -17,21 +18,26 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.labels import Rows
 
+Kind = Literal["numbers", "texts", "sparse"]
+
 
 @dataclass(frozen=True)
 class Dataset:
     """Rows, their labels and the taxonomy.
 
     Attributes:
-        inputs: (N, D) float32 with NaN where a value is missing, a SciPy CSR array of them, or
-            a list of N texts.
+        inputs: (N, D) float32 with NaN where a value is missing; or a SciPy sparse array of that
+            shape, which is converted to CSR; or a list of N texts; or rows that stay in their
+            file, see ``stream_table``.
         labels: the annotated labels of each row, as class names; a row may have none or several.
+            Rows may share one list, so do not change them in place.
         hierarchy: the taxonomy the labels belong to.
         splits: row numbers by split name, usually "train", "valid" and "test"; a boolean mask of
-            the rows is turned into numbers.
-        name: how people call the dataset.
-        feature_names: D names, empty for texts.
+            the rows is converted to numbers.
+        name: the name of the dataset.
+        feature_names: D names; empty for texts, or where the columns have no names.
         source: where the rows come from, in one sentence.
+        ids: N identifiers, such as the key of each row in a database; None where there are none.
     """
 
     inputs: NDArray[np.float32] | list[str]
@@ -41,11 +47,22 @@ class Dataset:
     name: str = ""
     feature_names: Sequence[str] = ()
     source: str = ""
+    ids: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        rows = self.inputs.shape[0] if hasattr(self.inputs, "shape") else len(self.inputs)
+        inputs: Any = self.inputs
+        if hasattr(inputs, "tocsr"):
+            object.__setattr__(self, "inputs", inputs.tocsr())
+        rows = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
         if rows != len(self.labels):
-            raise DataError(f"inputs have {rows} rows but labels have {len(self.labels)}")
+            raise DataError(
+                f"inputs have {rows} rows but labels have {len(self.labels)}; give one list of "
+                f"labels per row"
+            )
+        if self.ids is not None and len(self.ids) != rows:
+            raise DataError(
+                f"inputs have {rows} rows but ids have {len(self.ids)}; give one id per row"
+            )
         splits = {
             name: row_numbers(rows, len(self), f"split {name!r}")
             for name, rows in self.splits.items()
@@ -56,14 +73,32 @@ class Dataset:
         return len(self.labels)
 
     @property
+    def kind(self) -> Kind:
+        """What the inputs are: "numbers", "texts" or "sparse"."""
+        if isinstance(self.inputs, list):
+            return "texts"
+        if hasattr(self.inputs, "tocsr"):
+            return "sparse"
+        found: Kind = getattr(self.inputs, "kind", "numbers")  # rows in a file know it
+        return found
+
+    @property
     def is_sparse(self) -> bool:
         """Whether the inputs are a sparse matrix."""
-        return hasattr(self.inputs, "tocsr")
+        return self.kind == "sparse"
 
     @property
     def is_text(self) -> bool:
-        """Whether the inputs are texts rather than numbers."""
-        return isinstance(self.inputs, list) or getattr(self.inputs, "is_text", False)
+        """Whether the inputs are texts."""
+        return self.kind == "texts"
+
+    def input_parts(self) -> Iterator[Any]:
+        """Yield the inputs in order: in one part, or in several where they stay in their file."""
+        inputs: Any = self.inputs
+        if hasattr(inputs, "parts"):
+            yield from inputs.parts()
+        else:
+            yield inputs
 
     def take(self, rows: Rows) -> Dataset:
         """Return the dataset of the given rows, in that order, without splits.
@@ -71,18 +106,17 @@ class Dataset:
         Args:
             rows: row numbers, a slice, or a boolean mask of all rows.
         """
-        picked = row_numbers(rows, len(self))
+        selected = row_numbers(rows, len(self))
         if isinstance(self.inputs, list):
-            inputs: Any = [self.inputs[row] for row in picked]
+            inputs: Any = [self.inputs[row] for row in selected]
         else:
-            inputs = self.inputs[picked]
-        return Dataset(
+            inputs = self.inputs[selected]
+        return replace(
+            self,
             inputs=inputs,
-            labels=[self.labels[row] for row in picked],
-            hierarchy=self.hierarchy,
-            name=self.name,
-            feature_names=self.feature_names,
-            source=self.source,
+            labels=[self.labels[row] for row in selected],
+            splits={},
+            ids=None if self.ids is None else [self.ids[row] for row in selected],
         )
 
     def split(self, name: str) -> Dataset:
@@ -90,3 +124,11 @@ class Dataset:
         if name not in self.splits:
             raise DataError(unknown_name("split", name, self.splits))
         return self.take(self.splits[name])
+
+    def digest(self) -> str:
+        """Return the sha256 of inputs, labels and splits: equal for equal data.
+
+        Rows that stay in their file have the digest of the same rows in memory, and sparse rows
+        have one digest, however they are stored.
+        """
+        return digest_of(self)

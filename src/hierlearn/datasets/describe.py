@@ -1,4 +1,4 @@
-"""The facts of a dataset that decide how to learn from it, as plain numbers."""
+"""The facts of a dataset that decide how to learn from it, ready for JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     """Return the facts of a dataset, ready for JSON."""
     hierarchy = dataset.hierarchy
     labels = Labels(dataset.labels, hierarchy)
-    ends = np.diff(labels.terminal[0])
+    terminals = np.diff(labels.terminal[0])  # (N,) terminal labels per row
     inner = np.setdiff1d(labels.terminal_classes, hierarchy.leaves)
     facts: dict[str, Any] = {
         "name": dataset.name,
@@ -36,15 +36,15 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         },
         "labels": {
             "terminal_per_row": {
-                "min": int(ends.min()) if len(ends) else 0,
-                "mean": float(ends.mean()) if len(ends) else 0.0,
-                "max": int(ends.max()) if len(ends) else 0,
+                "min": int(terminals.min()) if len(terminals) else 0,
+                "mean": float(terminals.mean()) if len(terminals) else 0.0,
+                "max": int(terminals.max()) if len(terminals) else 0,
             },
             "single_path": labels.single_path,
-            "rows_without_label": int(np.sum(ends == 0)),
+            "rows_without_label": int(np.sum(terminals == 0)),
             "rows_ending_above_a_leaf": rows_above_leaf(labels),
         },
-        "rows_per_class": by_level(labels),
+        "rows_per_class": spread_by_level(labels),
     }
     if "train" in dataset.splits:
         train = Labels([dataset.labels[row] for row in dataset.splits["train"]], hierarchy)
@@ -54,11 +54,16 @@ def describe(dataset: Dataset) -> dict[str, Any]:
 
 def describe_inputs(dataset: Dataset) -> dict[str, Any]:
     """Return what the inputs are."""
-    if isinstance(dataset.inputs, list):
-        words = [len(text.split()) for text in dataset.inputs]
-        return {"kind": "text", "words_per_row": float(np.mean(words)) if words else 0.0}
-    missing = float(np.mean(np.isnan(dataset.inputs))) if dataset.inputs.size else 0.0
-    return {"kind": "numeric", "features": dataset.inputs.shape[1], "missing_share": missing}
+    inputs: Any = dataset.inputs
+    if dataset.kind == "texts":
+        words = sum(len(text.split()) for part in dataset.input_parts() for text in part)
+        return {"kind": "texts", "words_per_row": words / max(1, len(dataset))}
+    cells = max(1, inputs.shape[0] * inputs.shape[1])
+    facts: dict[str, Any] = {"kind": dataset.kind, "features": inputs.shape[1]}
+    if dataset.kind == "sparse":
+        return {**facts, "density": int(inputs.count_nonzero()) / cells}
+    missing = sum(int(np.isnan(part).sum()) for part in dataset.input_parts())
+    return {**facts, "missing_fraction": missing / cells}
 
 
 def rows_above_leaf(labels: Labels) -> int:
@@ -68,7 +73,7 @@ def rows_above_leaf(labels: Labels) -> int:
     return len(np.unique(rows[labels.hierarchy.heights[numbers] > 0]))
 
 
-def by_level(labels: Labels) -> list[dict[str, Any]]:
+def spread_by_level(labels: Labels) -> list[dict[str, Any]]:
     """Return the spread of rows over the classes of each level."""
     found = []
     for level, columns in enumerate(labels.hierarchy.level_slices, start=1):

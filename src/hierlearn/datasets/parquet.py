@@ -1,14 +1,15 @@
-"""Parquet files through pyarrow: opened with errors that name the file, columns as float32."""
+"""Parquet files through pyarrow; the line of a row is its number from 1."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hierlearn.datasets.columns import numeric_column
-from hierlearn.errors import DataError, HierlearnError, place
+from hierlearn.datasets.table_file import PartitionedTableFile, TableChunk
+from hierlearn.errors import DataError, HierlearnError
+from hierlearn.files import refuse_duplicates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,13 +17,71 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-REMEDY = "leave the cell empty if it is missing, or choose the columns with features"
 BUFFER = 1 << 20  # bytes read ahead of a column, instead of a whole row group of it
+
+
+class ArrowChunk(TableChunk):
+    """Rows whose columns are Arrow arrays; numbers need no detour over Python objects."""
+
+    def cells(self, name: str) -> list[Any]:
+        """Return the cells of a column as Python values, None where one is missing."""
+        found: list[Any] = self.columns[name].to_pylist()
+        return found
+
+    def number_column(self, name: str) -> NDArray[np.float32]:
+        """Return (n,) float32 of one column, NaN where a value is missing."""
+        values = plain_numbers(self.columns[name])
+        # Texts, decimals, and values that must be refused with their line.
+        return super().number_column(name) if values is None else values
+
+
+class ParquetFile(PartitionedTableFile):
+    """A Parquet file; its groups are the row groups."""
+
+    format_name: ClassVar[str] = "Parquet"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with opened_parquet(path) as file:
+            metadata = file.metadata
+            self.columns = tuple(file.schema_arrow.names)
+            groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+            counts = [group.num_rows for group in groups]
+            self.group_bytes = [group.total_byte_size for group in groups]
+            self.num_rows = metadata.num_rows
+        refuse_duplicates(self.columns, str(path))
+        self.group_offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def chunks(
+        self, columns: Sequence[str], rows_per_chunk: int | None = None
+    ) -> Iterator[TableChunk]:
+        """Yield the rows in order."""
+        begin = 0
+        with opened_parquet(self.path) as file:
+            parts = (
+                [file.read(columns=list(columns))]
+                if rows_per_chunk is None
+                else file.iter_batches(rows_per_chunk, columns=list(columns), use_threads=False)
+            )
+            for part in parts:
+                if part.num_rows:
+                    yield self._chunk(part, columns, begin)
+                    begin += part.num_rows
+
+    def read_group(self, group: int, columns: Sequence[str]) -> TableChunk:
+        """Return the rows of a row group."""
+        with opened_parquet(self.path) as file:
+            part = file.read_row_group(group, columns=list(columns))
+        return self._chunk(part, columns, int(self.group_offsets[group]))
+
+    def _chunk(self, part: Any, columns: Sequence[str], begin: int) -> TableChunk:
+        lines = range(begin + 1, begin + part.num_rows + 1)
+        return ArrowChunk(self.path, {name: part.column(name) for name in columns}, lines)
 
 
 @contextmanager
 def opened_parquet(path: Path) -> Iterator[Any]:
-    """Open a Parquet file for reading; what cannot be read is worded."""
+    """Open a Parquet file for reading; failures become errors that name the file."""
     try:
         import pyarrow.parquet as pq
         from pyarrow import ArrowException
@@ -33,7 +92,7 @@ def opened_parquet(path: Path) -> Iterator[Any]:
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     try:
-        # Buffered ahead, what was read of a file would stay in memory until it is closed.
+        # With pre_buffer, whatever was read would stay in memory until the file is closed.
         with pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
             yield file
     except HierlearnError:
@@ -42,44 +101,14 @@ def opened_parquet(path: Path) -> Iterator[Any]:
         raise DataError(f"{path} is not a Parquet file: {str(error).splitlines()[0]}") from None
 
 
-def arrow_numbers(
-    columns: Sequence[Any], names: Sequence[str], *, path: Path, lines: Sequence[int]
-) -> NDArray[np.float32]:
-    """Return (n, D) float32 of Arrow columns; NaN where a value is missing."""
-    found = np.empty((len(lines), len(names)), dtype=np.float32)
-    for number, (name, column) in enumerate(zip(names, columns, strict=True)):
-        values = plain_numbers(column)
-        if values is None:  # texts, decimals, or a value that must be refused with its line
-            values = numeric_column(
-                column.to_pylist(),
-                path=path,
-                lines=lines,
-                column=name,
-                missing="",
-                remedy=REMEDY,
-            )
-        found[:, number] = values
-    return found
-
-
 def plain_numbers(column: Any) -> NDArray[np.float32] | None:
-    """Return a column of numbers as float32, None where it needs a closer look."""
+    """Return an Arrow column as float32, None where its values must be parsed one by one."""
     from pyarrow import types
 
     if not (types.is_floating(column.type) or types.is_integer(column.type)):
         return None
     values = column.to_numpy(zero_copy_only=False)
-    with np.errstate(over="ignore"):  # what float32 cannot hold is refused by the closer look
+    with np.errstate(over="ignore"):  # parsing one by one refuses values beyond float32
         narrow = np.asarray(values, dtype=np.float64).astype(np.float32)
     known = np.count_nonzero(np.isfinite(narrow))
     return narrow if known == len(narrow) - column.null_count else None
-
-
-def arrow_texts(column: Any, name: str, *, path: Path, lines: Sequence[int]) -> list[str]:
-    """Return a column of texts; a missing one is an empty text."""
-    texts: list[str] = []
-    for line, cell in zip(lines, column.to_pylist(), strict=True):
-        if cell is not None and not isinstance(cell, str):
-            raise DataError(f"{place(path, line, name)}: {cell!r} is not text")
-        texts.append(cell or "")
-    return texts

@@ -9,8 +9,8 @@ from inspect import signature
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
+from hierlearn.datasets.cells import is_plain
 from hierlearn.datasets.clus import CLUS_SETS, load_clus
-from hierlearn.datasets.columns import is_plain
 from hierlearn.datasets.icd10cm import load_icd10cm
 from hierlearn.datasets.synthetic import make_synthetic
 from hierlearn.errors import DataError, unknown_name
@@ -21,33 +21,40 @@ if TYPE_CHECKING:
     from hierlearn.datasets.dataset import Dataset
 
 DEFAULT = "icd10cm"
-KINDS = {int: "a whole number", float: "a finite number", bool: "true or false", str: "a text"}
+KINDS = {int: "an integer", float: "a finite number", bool: "true or false", str: "a text"}
 
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """A named dataset: call it to load it."""
+    """A named dataset: call it to load it.
+
+    Attributes:
+        name: its key in ``DATASETS``.
+        description: what it is, in one line.
+        origin: "embedded", "files" or "generated".
+        load: the function that loads it.
+    """
 
     name: str
-    about: str
-    origin: str  # "embedded", "files" or "generated"
+    description: str
+    origin: str
     load: Callable[..., Dataset]
 
     @cached_property
     def options(self) -> dict[str, Any]:
-        """What ``load`` takes, with the defaults; the type of a default is that of the option."""
+        """The options of ``load`` with their defaults; an option has the type of its default."""
         return {name: one.default for name, one in signature(self.load).parameters.items()}
 
     def __call__(self, **options: Any) -> Dataset:
-        """Load the dataset; refuse an option that it does not take, or of another type."""
+        """Load the dataset; refuse unknown options, and values of the wrong type."""
         for name, value in options.items():
             kind = self._kind(name)
             if kind in KINDS and not is_of(kind, value):
-                raise self._wrong(name, kind, value)
+                raise self._type_error(name, kind, value)
         return self.load(**options)
 
     def parse(self, name: str, text: str) -> Any:
-        """Return the value that a text gives to an option."""
+        """Return a text as the value of an option, by the type of the option."""
         kind = self._kind(name)
         try:
             if kind is bool:
@@ -58,7 +65,7 @@ class DatasetEntry:
             pass
         if kind is str and text:
             return text
-        raise self._wrong(name, kind, text)
+        raise self._type_error(name, kind, text)
 
     def _kind(self, name: str) -> type:
         if name not in self.options:
@@ -67,14 +74,14 @@ class DatasetEntry:
             )
         return type(self.options[name])
 
-    def _wrong(self, name: str, kind: type, value: object) -> DataError:
+    def _type_error(self, name: str, kind: type, value: object) -> DataError:
         return DataError(
             f"option {name} of dataset {self.name!r} must be {KINDS[kind]}, not {value!r}"
         )
 
 
 def is_of(kind: type, value: object) -> bool:
-    """Whether a value is of the type of an option; whole numbers are numbers, truth is none."""
+    """Whether a value has the type of an option; an integer is a number, a boolean is not."""
     if kind is int or kind is float:
         wide = Integral if kind is int else Real
         return type(value) is not bool and isinstance(value, wide) and math.isfinite(value)
@@ -91,7 +98,7 @@ DATASETS: dict[str, DatasetEntry] = {
             load_icd10cm,
         ),
         *(
-            DatasetEntry(one.name, one.about, "files", partial(load_clus, one.name))
+            DatasetEntry(one.name, one.description, "files", partial(load_clus, one.name))
             for one in CLUS_SETS.values()
         ),
         DatasetEntry(

@@ -26,9 +26,10 @@ def random_hierarchy(
     Args:
         depth: the number of levels.
         fan_out: the children of every inner class, and the number of top classes.
-        rng: the source of chance.
-        ragged: the share of classes above the last level that stay leaves, one a level excepted.
-        dag: the share of classes below level 1 that get a second parent.
+        rng: the random generator.
+        ragged: the fraction of classes above the last level that stay leaves; at least one class
+            per level does not.
+        dag: the fraction of classes below level 1 that get a second parent.
     """
     levels = [[f"c{number}" for number in range(fan_out)]]
     parents: dict[str, list[str]] = {name: [] for name in levels[0]}
@@ -68,13 +69,13 @@ def make_synthetic(
         features: D.
         depth: the number of levels.
         fan_out: the children of every inner class.
-        ragged: the share of inner classes that are leaves instead.
-        dag: the share of classes with a second parent.
+        ragged: the fraction of inner classes that are leaves instead.
+        dag: the fraction of classes with a second parent.
         labels_per_row: the most terminal classes of a row; each row has between 1 and this many.
-        decay: how much smaller the offsets get at each level; small values make siblings alike.
+        decay: the factor by which offsets shrink per level; small values make siblings similar.
         spread: the standard deviation of a row around its center.
-        label_noise: the share of training and validation rows with a wrong label.
-        hierarchy_noise: the share of edges that lead to a wrong parent.
+        label_noise: the fraction of training and validation rows with a wrong label.
+        hierarchy_noise: the fraction of edges that lead to a wrong parent.
         seed: the same seed gives the same data.
     """
     counts = {"rows": rows, "features": features, "depth": depth, "fan_out": fan_out}

@@ -1,35 +1,38 @@
-"""Writing a table of any size: CSV, TSV or Parquet, some rows at a time, whole or not at all."""
+"""Writing a table of any size: CSV, TSV or Parquet, some rows at a time, complete or not at all.
+
+A format is one context manager, registered under its file ending in ``WRITERS``.
+"""
 
 from __future__ import annotations
 
 import csv
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import DataError
-from hierlearn.files import atomic_write
+from hierlearn.files import atomic_write, delimiter_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    Columns = Mapping[str, Sequence[Any]]
+    Append = Callable[[Mapping[str, Sequence[Any]]], None]
 
-ENDINGS = (".csv", ".tsv", ".parquet")
 ROWS = 1 << 16  # rows of a row group
 
 
 def check_ending(path: Path) -> None:
-    """Refuse a file that could not be written for its ending."""
-    if path.suffix.lower() not in ENDINGS:
+    """Refuse a file whose ending is not that of a known format."""
+    if path.suffix.lower() not in WRITERS:
         raise DataError(
-            f"{path}: cannot write the ending {path.suffix!r}; known: {', '.join(ENDINGS)}"
+            f"{path}: cannot write the ending {path.suffix!r}; known: {', '.join(WRITERS)}"
         )
 
 
-@contextmanager
-def table_writer(path: Path | str, names: Sequence[str]) -> Iterator[Callable[[Columns], None]]:
-    """Give a function that appends rows, as columns by name; the file appears at the end.
+def table_writer(path: Path | str, names: Sequence[str]) -> AbstractContextManager[Append]:
+    """Return a context that gives a function to append rows, as columns by name.
+
+    The file appears when the context ends without an error.
 
     Args:
         path: the file; its ending tells the format.
@@ -37,25 +40,26 @@ def table_writer(path: Path | str, names: Sequence[str]) -> Iterator[Callable[[C
     """
     path = Path(path)
     check_ending(path)
-    if path.suffix.lower() == ".parquet":
-        with parquet_writer(path, names) as append:
-            yield append
-        return
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    with atomic_write(path) as file:
-        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-        writer.writerow(names)
-
-        def append_rows(columns: Columns) -> None:
-            cells = [written(columns[name]) for name in names]
-            writer.writerows(zip(*cells, strict=True))
-
-        yield append_rows
+    return WRITERS[path.suffix.lower()](path, names)
 
 
 @contextmanager
-def parquet_writer(path: Path, names: Sequence[str]) -> Iterator[Callable[[Columns], None]]:
-    """Write Parquet by row groups; the first rows tell the types."""
+def delimited_writer(path: Path, names: Sequence[str]) -> Iterator[Append]:
+    """Write CSV, or TSV by the ending."""
+    with atomic_write(path) as file:
+        writer = csv.writer(file, delimiter=delimiter_of(path), lineterminator="\n")
+        writer.writerow(names)
+
+        def append(columns: Mapping[str, Sequence[Any]]) -> None:
+            cells = [formatted(columns[name]) for name in names]
+            writer.writerows(zip(*cells, strict=True))
+
+        yield append
+
+
+@contextmanager
+def parquet_writer(path: Path, names: Sequence[str]) -> Iterator[Append]:
+    """Write Parquet by row groups; the first rows determine the types."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -75,7 +79,7 @@ def parquet_writer(path: Path, names: Sequence[str]) -> Iterator[Callable[[Colum
             writer.write_table(table, row_group_size=ROWS)
             waiting.clear()
 
-        def append(columns: Columns) -> None:
+        def append(columns: Mapping[str, Sequence[Any]]) -> None:
             waiting.append(pa.table({name: columns[name] for name in names}))
             if sum(map(len, waiting)) >= ROWS:
                 write()
@@ -87,8 +91,15 @@ def parquet_writer(path: Path, names: Sequence[str]) -> Iterator[Callable[[Colum
             writer.close()
 
 
-def written(cells: Sequence[Any]) -> Sequence[Any]:
-    """Return a column as CSV has it: truth values in lower case, six digits of a fraction."""
+WRITERS: dict[str, Callable[[Path, Sequence[str]], AbstractContextManager[Append]]] = {
+    ".csv": delimited_writer,
+    ".tsv": delimited_writer,
+    ".parquet": parquet_writer,
+}
+
+
+def formatted(cells: Sequence[Any]) -> Sequence[Any]:
+    """Return a column as CSV has it: booleans in lower case, floats with six digits."""
     if not cells or not isinstance(cells[0], (bool, float)):
         return cells
     if isinstance(cells[0], bool):

@@ -33,7 +33,6 @@ from hierlearn.estimator.inputs import (
 from hierlearn.estimator.label_format import LabelFormat, ParsedLabels, read_labels
 from hierlearn.estimator.parameters import plan_of, storable
 from hierlearn.estimator.score import exact_share, pooled_f1
-from hierlearn.features.preprocessing import TextPreprocessor
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.pipeline.pipeline import Pipeline
@@ -371,7 +370,7 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         else:
             sets = model.make_decoder().answers != "class"
             form = LabelFormat(model.hierarchy, "several" if sets else "one", dtype="str")
-        new._is_text = isinstance(model.preprocessor, TextPreprocessor)
+        new._is_text = model.preprocessor is not None and model.preprocessor.reads == "texts"
         if not new._is_text:
             new.n_features_in_ = model.network.inputs
         if model.config.get("feature_names"):

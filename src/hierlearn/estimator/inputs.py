@@ -13,14 +13,13 @@ import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.features.preprocessing import NumericPreprocessor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from hierlearn.features.preprocessing import Preprocessor
+    from hierlearn.features import Preprocessor
     from hierlearn.hierarchy import Hierarchy
 
 NUMERIC = "biufc"  # kinds of NumPy's numbers
@@ -58,11 +57,13 @@ def refuse_missing(
     """Refuse a missing number in a column that had none in training, naming row and column."""
     if X.dtype.kind != "f":
         return
-    missing = np.isnan(X)
-    if isinstance(preprocessor, NumericPreprocessor):
-        missing &= preprocessor.missing == 0
-    if missing.any():
-        row, column = np.argwhere(missing)[0].tolist()
+    if preprocessor is None:
+        missing = np.argwhere(np.isnan(X))
+        found = tuple(missing[0].tolist()) if len(missing) else None
+    else:
+        found = preprocessor.first_missing(X)
+    if found is not None:
+        row, column = found
         name = "" if names is None else f" {names[column]!r}"
         raise DataError(
             f"row {row}, column {column}{name} (counted from 0): the value is missing (NaN), but "

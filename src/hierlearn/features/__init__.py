@@ -1,5 +1,21 @@
 """Stage 3: preprocessing that is fitted on the training rows."""
 
-from hierlearn.features.preprocessing import NumericPreprocessor, TextPreprocessor
+from hierlearn.features.numbers import NumericPreprocessor
+from hierlearn.features.preprocessor import Preprocessor
+from hierlearn.features.registry import (
+    FEATURES,
+    from_state,
+    make_preprocessor,
+    preprocessor_for,
+)
+from hierlearn.features.texts import TextPreprocessor
 
-__all__ = ["NumericPreprocessor", "TextPreprocessor"]
+__all__ = [
+    "FEATURES",
+    "NumericPreprocessor",
+    "Preprocessor",
+    "TextPreprocessor",
+    "from_state",
+    "make_preprocessor",
+    "preprocessor_for",
+]

@@ -1,10 +1,10 @@
-"""Moments: the mean and the deviation of columns, in two passes over rows that come in parts.
+"""Moments: the mean and standard deviation of columns, in two passes over rows in parts.
 
     mean = sum of x / count,    deviation = sqrt(sum of (x - mean)^2 / N)
 
 over the known values x of a column; count is how many are known, N the number of rows, so that a
 missing value counts as the mean. The sums are taken over blocks of fixed size, so the result does
-not depend on how the rows were cut into parts: a file read by pieces gives bit for bit what the
+not depend on how the rows are divided into parts: a file read in parts gives bit for bit what the
 same rows give in memory.
 """
 
@@ -49,7 +49,7 @@ class Moments:
 
 
 def find_moments(parts: Parts) -> Moments:
-    """Return the moments of the rows that ``parts`` gives, the same at every call."""
+    """Return the moments of the rows that ``parts`` returns, the same at every call."""
     rows, columns = 0, None
     with np.errstate(over="ignore", invalid="ignore"):  # the result is checked below
         for block in blocks(parts()):
@@ -73,12 +73,14 @@ def find_moments(parts: Parts) -> Moments:
         deviation = np.sqrt(squares / rows)
     if not np.isfinite(deviation).all():
         column = int(np.argmin(np.isfinite(deviation)))
-        raise DataError(f"column {column} (counted from 0) holds numbers too large to square")
+        raise DataError(
+            f"column {column} (counted from 0) holds numbers too large to square; scale it"
+        )
     return Moments(rows, count, mean, deviation, low, high)
 
 
 def blocks(parts: Iterable[NDArray[Any]]) -> Iterator[NDArray[np.float64]]:
-    """Cut the rows of (n, D) parts anew, into float64 blocks of the size that CHUNK allows."""
+    """Divide the rows of (n, D) parts again, into float64 blocks of the size that CHUNK allows."""
     waiting: list[NDArray[Any]] = []
     held = 0
     for part in parts:

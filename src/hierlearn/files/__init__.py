@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from hierlearn.errors import DataError, HierlearnError, place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 LONGEST_CELL = 2**31 - 1  # the most that csv takes on every system; texts exceed its default
 
@@ -39,62 +39,75 @@ def read_text(path: Path | str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def read_rows(
-    path: Path | str, *, skip_empty: bool = True
-) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def read_rows(path: Path | str) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Read a CSV file, or TSV by its ending: the header, and each row with its line number.
 
-    Args:
-        path: the file.
-        skip_empty: leave out rows whose cells are all empty, not only blank lines.
+    Cells are stripped; rows whose cells are all empty are left out.
     """
     path = Path(path)
-    header, rows = parse_rows(path, io.StringIO(read_text(path)), skip_empty=skip_empty)
-    return header, list(rows)
+    header, rows = parse_rows(path, io.StringIO(read_text(path)))
+    stripped = ((line, [cell.strip() for cell in row]) for line, row in rows)
+    return header, [(line, row) for line, row in stripped if any(row)]
 
 
 def stream_rows(path: Path | str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """Read the same a row at a time, for a file of any size; a row of empty cells is a row."""
+    """Read CSV or TSV one row at a time, for a file of any size.
+
+    Cells are as they are written, not stripped. A row of empty cells is a row, a blank line is not.
+    """
     path = Path(path)
-    header, rows = parse_rows(path, text_lines(path), skip_empty=False)
+    header, rows = parse_rows(path, text_lines(path))
     if not any(header):
-        raise DataError(f"{path} is empty")
+        raise DataError(
+            f"{path} is empty or begins with an empty line; write the column names into line 1"
+        )
     return header, rows
 
 
+def delimiter_of(path: Path) -> str:
+    """Return what separates the cells of a row: a tab in ``.tsv``, else a comma."""
+    return "\t" if path.suffix.lower() == ".tsv" else ","
+
+
 def parse_rows(
-    path: Path, lines: Iterable[str], *, skip_empty: bool
+    path: Path, lines: Iterable[str]
 ) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """Return the header of CSV or TSV lines, and the rows as they come, each with its line."""
+    """Return the header of CSV or TSV lines, and an iterator of (line number, row)."""
     csv.field_size_limit(LONGEST_CELL)
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    reader = csv.reader(lines, delimiter=delimiter_of(path), strict=True)
 
     def rows() -> Iterator[list[str]]:
         try:
             yield from reader
         except csv.Error as error:
-            raise DataError(f"{place(path, reader.line_num)}: {error}") from None
+            raise DataError(
+                f"{place(path, reader.line_num)}: {error}; check the quotes of this row"
+            ) from None
 
     cells = rows()
     header = [name.strip() for name in next(cells, [])]
-    if len(set(header)) < len(header):
-        again = next(name for name in header if header.count(name) > 1)
-        raise DataError(f"{place(path, 1)}: two columns have the name {again!r}")
+    refuse_duplicates(header, place(path, 1))
 
     def table() -> Iterator[tuple[int, list[str]]]:
-        for raw in cells:
-            row = [cell.strip() for cell in raw]
-            if not any(row) and (skip_empty or len(row) < 2):
+        width = len(header)
+        for row in cells:
+            if len(row) < 2 and not any(cell.strip() for cell in row):
                 continue
-            if len(row) != len(header):
+            if len(row) != width:
                 raise DataError(
-                    f"{place(path, reader.line_num)}: {len(row)} cells, "
-                    f"but the header has {len(header)}"
+                    f"{place(path, reader.line_num)}: {len(row)} cells, but the header has "
+                    f"{width}; complete the row, or quote the cell that holds the delimiter"
                 )
             yield reader.line_num, row
 
     return header, table()
+
+
+def refuse_duplicates(columns: Sequence[str], where: str) -> None:
+    """Refuse two columns with the same name."""
+    if len(set(columns)) < len(columns):
+        twice = next(name for name in columns if columns.count(name) > 1)
+        raise DataError(f"{where}: two columns have the name {twice!r}; rename one of them")
 
 
 def text_lines(path: Path) -> Iterator[str]:

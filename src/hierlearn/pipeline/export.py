@@ -23,7 +23,6 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
-from hierlearn.features.preprocessing import NumericPreprocessor
 from hierlearn.files import atomic_write
 from hierlearn.training.recipes import build_link, link_name
 
@@ -42,38 +41,26 @@ ROWS = 13  # of the example that is traced: a number that is no width of a layer
 class Graph(nn.Module):
     """What is exported: preprocessing of numbers, network, link, mean over the models."""
 
-    mean: Tensor
-    scale: Tensor
-    observed: Tensor
-
     def __init__(self, model: Pipeline) -> None:
         super().__init__()
         self.network = deepcopy(model.network).cpu()
         self.link = build_link(link_name(model.link), model.hierarchy, model.terminals)
         self.dtype = next(model.network.parameters()).dtype
-        self.standardizes = self.fills = False
-        if isinstance(model.preprocessor, NumericPreprocessor):
-            settings, arrays = model.preprocessor.state()
-            self.fills, self.standardizes = True, bool(settings["standardize"])
-            for name in ("mean", "scale", "observed"):
-                self.register_buffer(name, torch.from_numpy(arrays[name]))
+        self.preprocessing = preprocessing_of(model)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return (N, C) probabilities."""
-        x = self.preprocessed(inputs) if self.fills else inputs
+        x = inputs if self.preprocessing is None else self.preprocessing(inputs)
         logits = self.network(x.to(self.dtype))
         if logits.dim() == 2:
             return self.link.probabilities(logits).float()
         members = [self.link.probabilities(one) for one in logits.unbind(0)]
         return torch.stack(members).mean(dim=0).float()
 
-    def preprocessed(self, inputs: Tensor) -> Tensor:
-        """Fill in and standardize in double precision, as the preprocessing does."""
-        x = inputs.double()
-        x = torch.where(x.isnan(), self.mean, x)
-        if self.standardizes:
-            x = (x - self.mean) / self.scale
-        return torch.where(self.observed, x, 0.0).float()
+
+def preprocessing_of(model: Pipeline) -> nn.Module | None:
+    """Return the preprocessing as a module, None where rows are preprocessed outside the graph."""
+    return None if model.preprocessor is None else model.preprocessor.as_module()
 
 
 def export(model: Pipeline, path: Path | str) -> tuple[Path, ...]:
@@ -114,7 +101,7 @@ def columns_of(model: Pipeline) -> int:
 def describe(model: Pipeline) -> dict[str, Any]:
     """Return the preprocessing as plain values, and what the graph takes and gives."""
     settings, arrays = ({}, {}) if model.preprocessor is None else model.preprocessor.state()
-    inside = isinstance(model.preprocessor, NumericPreprocessor)
+    inside = preprocessing_of(model) is not None
     return {
         "inputs": "raw numbers, NaN where one is missing" if inside else "preprocessed rows",
         "in_graph": inside,
@@ -192,8 +179,9 @@ def check_equal(graph: Graph, data: bytes, width: int) -> None:
     draw = np.random.default_rng(0)
     for rows in (1, 64):
         x = draw.standard_normal((rows, width)).astype(np.float32)
-        if graph.fills:
-            x = (x * graph.scale.numpy() + graph.mean.numpy()).astype(np.float32)
+        inverse: Any = getattr(graph.preprocessing, "inverse", None)
+        if inverse is not None:
+            x = inverse(torch.from_numpy(x)).numpy()
         given = session.run(["probabilities"], {"inputs": x})[0]
         apart = float(np.abs(given - graph(torch.from_numpy(x)).numpy()).max())
         if not apart <= WITHIN:

@@ -16,7 +16,6 @@ import numpy as np
 from hierlearn.decoding.conformal import ConformalSets
 from hierlearn.decoding.edges import most_specific, topmost
 from hierlearn.errors import DataError, place
-from hierlearn.features.preprocessing import NumericPreprocessor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -58,17 +57,12 @@ def predict_chunks(
 
 def refuse_missing(model: Pipeline, chunk: Chunk, path: Path) -> None:
     """Refuse a missing value in a column that had none in training."""
-    if not isinstance(model.preprocessor, NumericPreprocessor):
+    preprocessor = model.preprocessor
+    found = None if preprocessor is None else preprocessor.first_missing(chunk.inputs)
+    if found is None:
         return
-    whole = model.preprocessor.missing == 0  # (D,)
-    values = np.asarray(chunk.inputs)
-    if values.shape[1:] != whole.shape:
-        return  # which the preprocessing refuses, naming both widths
-    wrong = np.isnan(values) & whole
-    if not wrong.any():
-        return
-    row, column = np.argwhere(wrong)[0].tolist()
-    names = model.config.get("feature_names") or range(len(whole))
+    row, column = found
+    names = model.config.get("feature_names") or range(column + 1)
     raise DataError(
         f"{place(path, chunk.lines[row], str(names[column]))}: the value is missing, but none was "
         f"in training, so the model cannot know what that means; fill it in"

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from hierlearn.datasets.describe import describe
-from hierlearn.datasets.noise import corrupt_hierarchy, most_specific, with_label_noise
+from hierlearn.datasets.noise import corrupt_hierarchy, with_label_noise, with_terminal_labels
 from hierlearn.errors import HierlearnError, quoted, unknown_name
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics.choices import terminal_mask
@@ -89,7 +89,7 @@ def noise_study(
     """
     rates = check_rates(rates)
     kinds = check_kinds(kinds)
-    dataset = most_specific(with_training_rows(dataset))
+    dataset = with_terminal_labels(with_training_rows(dataset))
     out = Path(out)
     check_folder(out)
     judge = CleanJudge(dataset)

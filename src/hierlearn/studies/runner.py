@@ -140,9 +140,11 @@ def judge(
 ) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
     """Return the runs of an entry, a dictionary a seed, and its decisions on the test rows."""
     model = prepared.model
-    assert model.preprocessor is not None
     labels = Labels(test.labels, model.hierarchy)
-    ready = Rows(model.preprocessor.transform(test.inputs), labels, prepared.rows.device)
+    inputs: Any = test.inputs
+    if model.preprocessor is not None:  # sparse rows go as they are
+        inputs = model.preprocessor.transform(inputs)
+    ready = Rows(inputs, labels, prepared.rows.device)
     targets = ready.targets(torch.arange(len(ready)))
     runs: list[dict[str, Any]] = []
     rows: dict[str, list[NDArray[Any]]] = {}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hierlearn.datasets.row_groups import RowGroups
-    from hierlearn.features.preprocessing import Preprocessor
+    from hierlearn.features import Preprocessor
     from hierlearn.hierarchy.labels import Labels
 
 

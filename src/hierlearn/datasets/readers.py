@@ -1,0 +1,45 @@
+"""READERS: the formats of tables by the ending of the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hierlearn.datasets.delimited import DelimitedFile
+from hierlearn.datasets.parquet import ParquetFile
+from hierlearn.datasets.table_file import PartitionedTableFile, TableFile
+from hierlearn.errors import DataError
+
+READERS: dict[str, type[TableFile]] = {
+    ".csv": DelimitedFile,
+    ".tsv": DelimitedFile,
+    ".parquet": ParquetFile,
+}
+
+
+def open_table(path: Path | str) -> TableFile:
+    """Open a table by its ending; only the header is read.
+
+    Raises:
+        DataError: naming the known endings, or what is wrong with the file.
+    """
+    path = Path(path)
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise DataError(
+            f"{path}: cannot read the ending {path.suffix!r}; known: {', '.join(READERS)}"
+        )
+    return reader(path)
+
+
+def open_partitioned(path: Path | str) -> PartitionedTableFile:
+    """Open a table whose rows can be read in any order, for training that streams them."""
+    file = open_table(path)
+    if not isinstance(file, PartitionedTableFile):
+        names = [
+            one.format_name for one in READERS.values() if issubclass(one, PartitionedTableFile)
+        ]
+        raise DataError(
+            f"{path}: only {' or '.join(dict.fromkeys(names))} files can be streamed into "
+            f"training; convert the file, or train without streaming"
+        )
+    return file

@@ -1,0 +1,142 @@
+"""TableFile: what every table format offers, whether it is read whole or in chunks.
+
+A format is one class, registered under its file endings in ``readers.READERS``. It names its
+columns and yields its rows in chunks; a chunk returns cells, and numbers and texts made of them.
+Formats that can read any group of rows alone are ``PartitionedTableFile``s: training can stream
+from them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from hierlearn.datasets.cells import numeric_column
+from hierlearn.errors import DataError, place, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+REMEDY = "leave the cell empty if it is missing, or choose the columns with features"
+
+
+class TableChunk:
+    """Some consecutive rows of a table.
+
+    Args:
+        path: the file, for errors.
+        columns: the cells of each column that was asked for.
+        lines: the line of each row in the file, or its number from 1 where there are no lines.
+    """
+
+    def __init__(self, path: Path, columns: Mapping[str, Any], lines: Sequence[int]) -> None:
+        self.path = path
+        self.columns = columns
+        self.lines = lines
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def cells(self, name: str) -> Sequence[Any]:
+        """Return the cells of a column as Python values, None or "" where one is missing."""
+        found: Sequence[Any] = self.columns[name]
+        return found
+
+    def numbers(self, names: Sequence[str]) -> NDArray[np.float32]:
+        """Return (n, D) float32 of some columns, NaN where a value is missing."""
+        found = np.empty((len(self), len(names)), dtype=np.float32)
+        for position, name in enumerate(names):
+            found[:, position] = self.number_column(name)
+        return found
+
+    def number_column(self, name: str) -> NDArray[np.float32]:
+        """Return (n,) float32 of one column; a format that stores numbers overrides this."""
+        return numeric_column(
+            self.cells(name),
+            path=self.path,
+            lines=self.lines,
+            column=name,
+            missing="",
+            remedy=REMEDY,
+        )
+
+    def texts(self, name: str) -> list[str]:
+        """Return n texts, empty where one is missing."""
+        texts: list[str] = []
+        for line, cell in zip(self.lines, self.cells(name), strict=True):
+            if cell is not None and not isinstance(cell, str):
+                raise DataError(
+                    f"{place(self.path, line, name)}: {cell!r} is not text; name a column of texts"
+                )
+            texts.append(cell or "")
+        return texts
+
+
+class TableFile(ABC):
+    """A table in a file. Opening it reads the header alone; nothing stays open.
+
+    Args:
+        path: the file.
+
+    Attributes:
+        path: the file.
+        columns: the names of its columns, in order.
+        num_rows: how many rows there are, None where only reading would tell.
+    """
+
+    format_name: ClassVar[str]
+    path: Path
+    columns: tuple[str, ...]
+    num_rows: int | None = None
+
+    @abstractmethod
+    def __init__(self, path: Path) -> None: ...
+
+    @abstractmethod
+    def chunks(
+        self, columns: Sequence[str], rows_per_chunk: int | None = None
+    ) -> Iterator[TableChunk]:
+        """Yield the rows in order, without empty chunks.
+
+        Args:
+            columns: the columns to read, each a column of the file.
+            rows_per_chunk: the most rows of a chunk; None for all rows in one.
+        """
+
+    def read(self, columns: Sequence[str]) -> TableChunk:
+        """Return all rows as one chunk, or refuse a table without rows."""
+        for chunk in self.chunks(columns):
+            return chunk
+        raise self.no_rows()
+
+    def check_columns(self, names: Iterable[str]) -> None:
+        """Refuse a name that is not a column of the file."""
+        for name in names:
+            if name not in self.columns:
+                raise DataError(f"{self.path}: {unknown_name('column', name, self.columns)}")
+
+    def no_rows(self) -> DataError:
+        """Return the error of a table without rows."""
+        return DataError(f"{self.path} has a header but no rows")
+
+
+class PartitionedTableFile(TableFile):
+    """A table whose rows are stored in groups, each of which can be read alone.
+
+    Attributes:
+        group_offsets: (G + 1,) the number of the first row of each group, and the number of rows.
+        group_bytes: the size of each group in the file, by which a file is told from another.
+    """
+
+    group_offsets: NDArray[np.int64]
+    group_bytes: list[int]
+    num_rows: int
+
+    @abstractmethod
+    def read_group(self, group: int, columns: Sequence[str]) -> TableChunk:
+        """Return the rows of a group."""

@@ -1,0 +1,193 @@
+"""Numbers: missing values filled in, columns standardized.
+
+    (x - mean) / deviation,    a missing x being the mean
+
+with x the value of a column, and its mean and standard deviation taken over the training rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from hierlearn.errors import DataError, HierlearnError, unknown_name
+from hierlearn.features.moments import CHUNK, find_moments
+from hierlearn.features.preprocessor import Preprocessor, stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import ArrayLike, NDArray
+    from torch import nn
+    from typing_extensions import Self
+
+    from hierlearn.datasets.dataset import Kind
+    from hierlearn.features.moments import Parts
+
+
+class NumericPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
+    """Fill in missing numbers, then scale every column to mean 0 and standard deviation 1.
+
+    NaN means missing; infinity is refused. A column that is constant over the training rows is only
+    centered. A column without any training value becomes 0 for all rows, because no model can have
+    learned from it.
+
+    Args:
+        impute: what a missing number becomes; "mean" is the mean of the column's training values.
+        standardize: whether to center and scale; otherwise numbers only become float32.
+    """
+
+    name: ClassVar[str] = "numeric"
+    reads: ClassVar[Kind] = "numbers"
+    output: ClassVar[Literal["dense", "sparse"]] = "dense"
+
+    def __init__(self, *, impute: Literal["mean"] = "mean", standardize: bool = True) -> None:
+        if impute != "mean":
+            raise HierlearnError(unknown_name("impute", impute, ["mean"]))
+        self.impute = impute
+        self.standardize = standardize
+        self._mean: NDArray[np.float64] | None = None  # (D,)
+        self._scale = np.ones(0)  # (D,)
+        self._observed = np.ones(0, dtype=bool)  # (D,) whether any training value was there
+        self._missing = np.zeros(0, dtype=np.int64)  # (D,) training values that were missing
+
+    @property
+    def columns(self) -> int:
+        """D, the number of columns."""
+        if self._mean is None:
+            raise self._not_fitted()
+        return len(self._mean)
+
+    def fit(self, inputs: ArrayLike) -> Self:
+        """Learn the mean and the standard deviation of each column of (N, D) training rows."""
+        values = _checked_numbers(inputs)
+        return self.fit_parts(lambda: [values])
+
+    def fit_parts(self, parts: Parts) -> Self:
+        """Learn from training rows that do not fit into memory.
+
+        Args:
+            parts: returns the rows as (n, D) arrays, one after another; it is called twice.
+        """
+        found = find_moments(parts)
+        # By extremes, because rounding of the mean leaves a constant column a tiny deviation.
+        constant = (found.low == found.high) | (found.deviation == 0)
+        self._missing = found.rows - found.count
+        self._observed = found.count > 0
+        self._mean = np.where(found.low == found.high, found.low, found.mean)
+        self._scale = np.where(constant, 1.0, found.deviation)
+        return self
+
+    @property
+    def missing(self) -> NDArray[np.int64]:
+        """(D,) how many training values of each column were missing."""
+        if self._mean is None:
+            raise self._not_fitted()
+        return self._missing.copy()
+
+    def first_missing(self, inputs: ArrayLike) -> tuple[int, int] | None:
+        """Return row and column of the first NaN in a column that had none in training."""
+        values = np.asarray(inputs)
+        complete = self.missing == 0  # (D,)
+        if values.dtype.kind != "f" or values.shape[1:] != complete.shape:
+            return None
+        wrong = np.isnan(values) & complete
+        if not wrong.any():
+            return None
+        row, column = np.argwhere(wrong)[0].tolist()
+        return row, column
+
+    def transform(self, inputs: ArrayLike) -> NDArray[np.float32]:
+        """Return (N, D) rows with nothing missing."""
+        if self._mean is None:
+            raise self._not_fitted()
+        values = _checked_numbers(inputs)
+        if values.shape[1] != self.columns:
+            raise DataError(
+                f"inputs have {values.shape[1]} columns but {self.columns} were fitted; "
+                f"give the columns of the training rows"
+            )
+        result = np.empty(values.shape, dtype=np.float32)
+        with np.errstate(over="ignore"):  # the result is checked below
+            for rows, chunk in _chunks(values):
+                filled = np.where(np.isnan(chunk), self._mean, chunk)
+                if self.standardize:
+                    filled = (filled - self._mean) / self._scale
+                result[rows] = filled
+        result[:, ~self._observed] = 0
+        _refuse(~np.isfinite(result), values, "does not fit float32 when transformed")
+        return result
+
+    def as_module(self) -> nn.Module:
+        """Return the fitted transform as a torch module, for export."""
+        from hierlearn.features.standardize import Standardize
+
+        if self._mean is None:
+            raise self._not_fitted()
+        return Standardize(self._mean, self._scale, self._observed, scaled=self.standardize)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the settings, and the arrays mean, scale, observed and missing, each (D,)."""
+        if self._mean is None:
+            raise self._not_fitted()
+        settings = {"name": self.name, "impute": self.impute, "standardize": self.standardize}
+        arrays = {
+            "mean": self._mean,
+            "scale": self._scale,
+            "observed": self._observed,
+            "missing": self._missing,
+        }
+        return settings, {key: array.copy() for key, array in arrays.items()}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Restore a fitted preprocessor."""
+        new = cls(
+            impute=stored(settings, "impute"), standardize=bool(stored(settings, "standardize"))
+        )
+        keys = ("mean", "scale", "observed", "missing")
+        mean, scale, observed, missing = (stored(arrays, key) for key in keys)
+        if not mean.shape == scale.shape == observed.shape == missing.shape == (mean.size,):
+            raise DataError(
+                f"the stored preprocessor is damaged: mean {mean.shape}, scale {scale.shape}, "
+                f"observed {observed.shape} and missing {missing.shape} must have the same length"
+            )
+        new._mean = mean.astype(np.float64)
+        new._scale = scale.astype(np.float64)
+        new._observed = observed.astype(bool)
+        new._missing = missing.astype(np.int64)
+        return new
+
+
+def _checked_numbers(inputs: ArrayLike) -> NDArray[Any]:
+    """Return inputs as an (N, D) array of real numbers without infinities, in their own dtype."""
+    values = np.asarray(inputs)
+    if values.ndim != 2:
+        raise DataError(
+            f"inputs {values.shape} must be (N, D): one row per example, one column per value"
+        )
+    if values.dtype.kind not in "fiub":
+        raise DataError(
+            f"inputs are of dtype {values.dtype}, not numbers; mark missing values with NaN"
+        )
+    if values.dtype.kind == "f":
+        _refuse(np.isinf(values), values, "is not a finite number; mark missing values with NaN")
+    return values
+
+
+def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], reason: str) -> None:
+    """Raise an error that names the first wrong value, if there is one."""
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0].tolist()
+        raise DataError(
+            f"row {row}, column {column} (counted from 0): {values[row, column].item()} {reason}"
+        )
+
+
+def _chunks(values: NDArray[Any]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """Yield slices of rows, and the rows as float64: the whole at once might not fit."""
+    step = max(1, CHUNK // max(1, values.shape[1]))
+    for begin in range(0, len(values), step):
+        rows = slice(begin, begin + step)
+        yield rows, values[rows].astype(np.float64)

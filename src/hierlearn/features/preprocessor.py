@@ -1,0 +1,119 @@
+"""Preprocessor: what turns the inputs of a dataset into the numbers a network reads.
+
+``fit`` sees the training rows; ``transform`` applies what it learned to any rows. ``state`` gives
+that as JSON and arrays, which a model folder stores without pickle, and ``from_state`` restores a
+preprocessor that transforms bit for bit as the original does.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+
+import numpy as np
+
+from hierlearn.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from numpy.typing import NDArray
+    from torch import nn
+    from typing_extensions import Self
+
+    from hierlearn.datasets.dataset import Dataset, Kind
+
+Inputs = TypeVar("Inputs", contravariant=True)
+Outputs = TypeVar("Outputs", covariant=True)
+
+
+class Preprocessor(ABC, Generic[Inputs, Outputs]):
+    """A preprocessing step; register a class in ``FEATURES`` to use it by name.
+
+    Attributes:
+        name: the key of the class in ``FEATURES``; ``state`` stores it.
+        reads: the kind of inputs it takes, as ``Dataset.kind`` names them.
+        output: whether ``transform`` returns a dense array or SciPy CSR rows.
+    """
+
+    name: ClassVar[str]
+    reads: ClassVar[Kind]
+    output: ClassVar[Literal["dense", "sparse"]]
+
+    @classmethod
+    def accepts(cls, dataset: Dataset) -> bool:
+        """Whether it can preprocess a dataset, by default judged by the kind of its inputs."""
+        return dataset.kind == cls.reads
+
+    @classmethod
+    def options(cls) -> tuple[str, ...]:
+        """Return the names of the arguments it is made with."""
+        return tuple(signature(cls).parameters)
+
+    @property
+    @abstractmethod
+    def columns(self) -> int:
+        """The number of columns that ``transform`` returns."""
+
+    @abstractmethod
+    def fit(self, inputs: Inputs) -> Self:
+        """Learn from the training rows; whatever was learned before is forgotten."""
+
+    def fit_parts(self, parts: Callable[[], Iterable[Any]]) -> Self:
+        """Learn from training rows that come in parts, as from a file.
+
+        By default the parts are joined in memory; override this to learn from larger data.
+
+        Args:
+            parts: returns the rows, one part after another; it may be called several times.
+        """
+        found: Any = list(parts())
+        if self.reads == "texts":
+            return self.fit([text for part in found for text in part])  # type: ignore[arg-type]
+        return self.fit(np.concatenate(found))  # type: ignore[arg-type]
+
+    @abstractmethod
+    def transform(self, inputs: Inputs) -> Outputs:
+        """Return the rows as numbers; the preprocessor does not change."""
+
+    def fit_transform(self, inputs: Inputs) -> Outputs:
+        """Learn from the training rows and return them transformed."""
+        return self.fit(inputs).transform(inputs)
+
+    def first_missing(self, inputs: Inputs) -> tuple[int, int] | None:
+        """Return row and column of the first value that is missing but never was in training.
+
+        None where there is no such value, or where values cannot be missing. Inputs of another
+        width than the fitted one also give None: ``transform`` refuses them.
+        """
+        del inputs
+        return None
+
+    def as_module(self) -> nn.Module | None:
+        """Return the fitted transform as a torch module, or None where it cannot be one.
+
+        The module maps raw (N, D) float32 rows to what ``transform`` returns, so that an exported
+        graph can contain it. Its method ``inverse``, if it has one, maps preprocessed rows to raw
+        ones; the check of an exported graph draws its examples with it.
+        """
+        return None
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the settings, ready for JSON and including ``name``, and the arrays."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Restore a preprocessor from what ``state`` returned."""
+
+    def _not_fitted(self) -> DataError:
+        return DataError(f"this {type(self).__name__} is not fitted yet; call fit(training rows)")
+
+
+def stored(mapping: Mapping[str, Any], key: str) -> Any:
+    """Return a value of a stored state, or refuse a state that lacks it."""
+    if key not in mapping:
+        raise DataError(f"the stored preprocessor is damaged: it lacks {key!r}")
+    return mapping[key]

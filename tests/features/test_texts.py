@@ -1,0 +1,196 @@
+"""Preprocessing of texts against scikit-learn's own vectorizers."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
+
+from features.cases import NAN, TEXTS, restored, same_sparse
+from hierlearn.errors import DataError, HierlearnError
+from hierlearn.features import TextPreprocessor
+
+
+@pytest.mark.parametrize("ngrams", [1, 2])
+def test_tfidf_is_that_of_scikit_learn(ngrams):
+    oracle = TfidfVectorizer(
+        token_pattern=r"(?u)\b\w+\b",
+        strip_accents="unicode",
+        sublinear_tf=True,
+        ngram_range=(1, ngrams),
+        dtype=np.float32,
+    ).fit(TEXTS)
+    ours = TextPreprocessor(ngrams=ngrams).fit(TEXTS)
+    for texts in (TEXTS, ["cholera cholera hepatitis", "unseen"]):
+        result = ours.transform(texts)
+        assert isinstance(result, csr_array)
+        assert result.dtype == np.float32
+        same_sparse(result, csr_array(oracle.transform(texts)))
+    assert ours.columns == len(oracle.vocabulary_)
+
+
+def test_tfidf_is_the_documented_formula():
+    """Naive loops over the words, in double precision."""
+    tokens = [
+        re.findall(r"\w+", text.lower().replace("é", "e").replace("è", "e")) for text in TEXTS
+    ]
+    words = sorted({word for row in tokens for word in row})
+    expected = np.zeros((len(TEXTS), len(words)))
+    for number, row in enumerate(tokens):
+        for word in row:
+            df = sum(word in other for other in tokens)
+            tf = row.count(word)
+            expected[number, words.index(word)] = (1 + np.log(tf)) * (
+                1 + np.log((1 + len(TEXTS)) / (1 + df))
+            )
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    ours = TextPreprocessor().fit(TEXTS)
+    np.testing.assert_allclose(ours.transform(TEXTS).toarray(), expected, rtol=1e-6)
+    assert ours.state()[0]["words"] == words
+
+
+def test_hashed_is_that_of_scikit_learn_and_needs_no_fit():
+    oracle = HashingVectorizer(
+        token_pattern=r"(?u)\b\w+\b", strip_accents="unicode", n_features=2**10, dtype=np.float32
+    )
+    ours = TextPreprocessor("hashed", bits=10)
+    assert ours.columns == 1024
+    result = ours.transform(TEXTS)
+    assert isinstance(result, csr_array)
+    same_sparse(result, csr_array(oracle.transform(TEXTS)))
+    same_sparse(result, ours.fit(TEXTS[:1]).transform(TEXTS))
+
+
+@pytest.mark.parametrize("kind", ["tfidf", "hashed"])
+def test_rows_have_length_1_and_single_letters_and_case_and_accents_are_read_well(kind):
+    ours = TextPreprocessor(kind).fit(TEXTS)
+    rows = ours.transform(TEXTS).toarray()
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-6)
+    assert (rows[1] != rows[2]).any()
+    same_sparse(ours.transform(["MENIERE'S disease, LEFT ear"]), ours.transform([TEXTS[3]]))
+
+
+def test_accents_may_count():
+    ours = TextPreprocessor(strip_accents=False).fit(TEXTS)
+    assert ours.transform(["Ménière"]).nnz == 1
+    assert ours.transform(["Meniere"]).nnz == 0
+
+
+@pytest.mark.parametrize("kind", ["tfidf", "hashed"])
+def test_texts_without_known_words_are_empty_rows(kind):
+    ours = TextPreprocessor(kind).fit(TEXTS)
+    result = ours.transform(["", "  ,;- "])
+    assert result.shape == (2, ours.columns)
+    assert result.nnz == 0
+    assert ours.transform([]).shape == (0, ours.columns)
+    assert ours.transform([]).dtype == np.float32
+    if kind == "tfidf":
+        assert ours.transform(["quokka wombat"]).nnz == 0
+
+
+def test_the_words_come_from_the_training_texts_alone():
+    ours = TextPreprocessor().fit(TEXTS[:2])
+    before = ours.transform(TEXTS)
+    assert ours.transform(["disease"]).nnz == 0
+    ours.transform(["disease", "disease hepatitis"])
+    same_sparse(ours.transform(TEXTS), before)
+    assert "disease" not in ours.state()[0]["words"]
+
+
+def test_min_df_drops_rare_words():
+    ours = TextPreprocessor(min_df=2).fit(TEXTS)
+    assert ours.state()[0]["words"] == ["acute", "hepatitis"]
+
+
+def test_texts_may_come_as_an_array_or_a_stream():
+    ours = TextPreprocessor().fit(np.array(TEXTS))
+    same_sparse(ours.transform(iter(TEXTS)), ours.transform(TEXTS))
+
+
+@pytest.mark.parametrize(
+    "preprocessor",
+    [
+        TextPreprocessor(),
+        TextPreprocessor(ngrams=2, min_df=2),
+        TextPreprocessor(strip_accents=False),
+        TextPreprocessor("hashed"),
+        TextPreprocessor("hashed", ngrams=3, bits=8, strip_accents=False),
+    ],
+    ids=["tfidf", "pairs", "accents", "hashed", "hashed triples"],
+)
+def test_texts_restored_are_equal_bit_for_bit(preprocessor):
+    ours = preprocessor.fit(TEXTS)
+    theirs = restored(ours)
+    texts = [*TEXTS, "acute cholera cholera, left", "", "zebra"]
+    same_sparse(ours.transform(texts), theirs.transform(texts))
+    assert theirs.columns == ours.columns
+    assert theirs.state()[0] == ours.state()[0]
+
+
+@pytest.mark.parametrize("kind", ["tfidf", "hashed"])
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [(None, "None (NoneType)"), (NAN, "nan (float)"), (3, "3 (int)"), (b"a", "b'a' (bytes)")],
+)
+def test_what_is_no_text_is_refused_with_its_row(kind, wrong, words):
+    fitted = TextPreprocessor(kind).fit(TEXTS)
+    for call in (TextPreprocessor(kind).fit, fitted.transform):
+        with pytest.raises(DataError, match=re.escape(f"row 1 (counted from 0) is {words}, not")):
+            call(["cholera", wrong])
+
+
+def test_a_single_text_is_refused():
+    with pytest.raises(DataError, match="a single text; give a list of texts"):
+        TextPreprocessor().fit("cholera")
+
+
+@pytest.mark.parametrize(
+    ("texts", "min_df", "message"),
+    [
+        ([], 1, "cannot fit on 0 texts"),
+        (["", " - "], 1, "no word occurs in at least min_df=1 of the 2 texts"),
+        (["a", "b"], 2, "no word occurs in at least min_df=2 of the 2 texts"),
+        (["a", "a"], 3, "no word occurs in at least min_df=3 of the 2 texts"),
+    ],
+)
+def test_texts_without_words_cannot_be_fitted(texts, min_df, message):
+    with pytest.raises(DataError, match=message):
+        TextPreprocessor(min_df=min_df).fit(texts)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "tf-idf"}, "unknown kind of text preprocessing 'tf-idf'; did you mean 'tfidf'"),
+        ({"ngrams": 0}, "ngrams must be an integer from 1 to 10, not 0"),
+        ({"ngrams": True}, "ngrams must be an integer from 1 to 10, not True"),
+        ({"min_df": 0.5}, "min_df must be an integer from 1 to 2147483647, not 0.5"),
+        ({"kind": "hashed", "bits": 31}, "bits must be an integer from 1 to 30, not 31"),
+        ({"kind": "hashed", "min_df": 1}, "min_df is for kind 'tfidf'"),
+        ({"bits": 10}, "bits is for kind 'hashed'"),
+    ],
+)
+def test_bad_settings_are_refused_at_once(arguments, message):
+    with pytest.raises(HierlearnError, match=re.escape(message)):
+        TextPreprocessor(**arguments)
+
+
+def test_scikit_learn_is_imported_only_where_it_is_used():
+    program = (
+        "import sys; from hierlearn.features import TextPreprocessor; "
+        "TextPreprocessor('hashed'); assert 'sklearn' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"ngrams": 2}, {"min_df": 2}, {"strip_accents": False}])
+def test_texts_in_parts_give_what_they_give_at_once(options):
+    texts = [*TEXTS, *(f"case {number} of hepatitis {number % 7}" for number in range(60))]
+    whole = TextPreprocessor(**options).fit(texts)
+    ours = TextPreprocessor(**options).fit_parts(lambda: [texts[:5], [], texts[5:]])
+    assert ours.state()[0] == whole.state()[0]
+    np.testing.assert_array_equal(ours.state()[1]["idf"], whole.state()[1]["idf"])
+    same_sparse(ours.transform(texts), whole.transform(texts))
