@@ -9,7 +9,7 @@ from scipy import sparse
 
 from hierlearn.errors import HierlearnError
 from hierlearn.networks import SparseRows
-from hierlearn.networks.network import Dense
+from hierlearn.networks.layers import Dense
 
 
 def matrix(rows=7, columns=5, density=0.4, seed=0, form="csr"):
@@ -54,7 +54,7 @@ def test_times_is_the_product_with_the_dense_matrix(density, seed):
     rows = SparseRows.from_scipy(matrix(density=density, seed=seed))
     layer = Dense(5, 3)
     torch.testing.assert_close(rows.times(layer), layer(rows.dense()))
-    stacked = Dense(5, 3, members=2)
+    stacked = Dense.stack([Dense(5, 3) for _ in range(2)])
     torch.testing.assert_close(rows.times(stacked), stacked(rows.dense()))
     apart = rows.take(torch.tensor([[0, 1, 2], [4, 4, 0]]))
     torch.testing.assert_close(apart.times(stacked), stacked(apart.dense()))
@@ -65,7 +65,7 @@ def test_the_gradient_of_times_is_that_of_the_product(members):
     rows = SparseRows.from_scipy(matrix())
     if members:
         rows = rows.take(torch.tensor([[0, 1, 2], [4, 4, 0]]))
-    layer = Dense(5, 3, members=members)
+    layer = Dense.stack([Dense(5, 3) for _ in range(members)]) if members else Dense(5, 3)
     torch.manual_seed(0)
     upstream = torch.randn_like(rows.times(layer))
     found = torch.autograd.grad(rows.times(layer), (layer.weight, layer.bias), upstream)
@@ -94,7 +94,7 @@ def test_rows_without_entries_and_no_rows():
 def test_rows_of_other_members_are_refused():
     rows = SparseRows.from_scipy(matrix()).take(torch.tensor([[0, 1], [2, 3]]))
     with pytest.raises(HierlearnError, match="rows of 2 members meet weights of 3"):
-        rows.times(Dense(5, 4, members=3))
+        rows.times(Dense.stack([Dense(5, 4) for _ in range(3)]))
 
 
 def test_to_a_device_keeps_the_members():

@@ -14,8 +14,9 @@ import torch
 
 from hierlearn import Dataset, Hierarchy
 from hierlearn.datasets import make_synthetic
-from hierlearn.pipeline.prepare import prepare
+from hierlearn.networks.ensemble import member_state, members_of
 from hierlearn.training import Plan
+from hierlearn.training.prepare import Extras, prepare
 from hierlearn.training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -69,25 +70,42 @@ def plan(
     )
 
 
-def trainer_of(dataset, chosen, weights=None, network=None, **options):
-    """Return a trainer that is ready to begin."""
-    ready = prepare(dataset, chosen, CPU, weights, network)
-    return Trainer(
-        ready.model.network,
-        ready.losses,
+def trainer_of(dataset, chosen, weights=None, network=None, processes=None, **callbacks):
+    """Return a trainer that is ready to begin; callbacks are on_epoch, on_step and save."""
+    ready = prepare(dataset, chosen, CPU, Extras(weights=weights, network=network))
+    trainer = Trainer(
+        ready.network,
+        ready.loss,
         ready.rows,
         ready.decision.settings,
-        link=ready.model.link,
         valid=ready.valid,
-        terminals=ready.model.terminals,
-        **options,
+        read=ready.read,
+        processes=processes,
     )
+    for name, callback in callbacks.items():
+        assert name in ("on_epoch", "on_step", "save")
+        setattr(trainer, name, callback)
+    return trainer
 
 
-def state(trainer_or_network):
-    """Return a copy of the weights."""
-    network = getattr(trainer_or_network, "network", trainer_or_network)
-    return {name: value.clone() for name, value in network.state_dict().items()}
+def state(trainer_or_network, member=None):
+    """Return a copy of the weights, or of those of one member named as in a network alone."""
+    network = getattr(trainer_or_network, "loss", None) and trainer_or_network.network
+    network = network or trainer_or_network
+    found = network.state_dict() if member is None else member_state(network, member)
+    return {name: value.clone() for name, value in found.items()}
+
+
+def last_layer(network):
+    """Return the linear layer of the head."""
+    inner = network if members_of(network) is None else network.network
+    return inner.heads["main"].linear
+
+
+def first_layer(network):
+    """Return the first layer of the encoder."""
+    inner = network if members_of(network) is None else network.network
+    return inner.encoder.hidden[0]
 
 
 def assert_identical(first, second):

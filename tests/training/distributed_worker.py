@@ -1,6 +1,6 @@
 """Trainings that several processes share. A script for torchrun.
 
-    python -m torch.distributed.run --nproc-per-node 2 ranks.py FOLDER CASE... [--die RANK STEP HOW]
+    python -m torch.distributed.run --nproc-per-node 2 distributed_worker.py FOLDER CASE... [--die RANK STEP HOW]
 
 The process RANK dies after STEP steps of the first attempt, by a signal or by an exit.
 """
@@ -16,6 +16,7 @@ import numpy as np
 from torch import distributed
 
 from hierlearn.pipeline import train
+from hierlearn.pipeline.train import Reporting
 from hierlearn.training.trainer import Trainer
 from training.datasets import partial_problem, plan, problem, texts
 
@@ -61,7 +62,14 @@ NOISY = {"noise": (problem, plan("hcl", dropout=0.3, batch_size=7, epochs=4), No
 def run(case, folder, **options):
     """Train a case into a folder."""
     make, chosen, weights = {**CASES, **NOISY}[case]
-    return train(make(), chosen, out=folder / case, weights=weights, show=False, **options)
+    return train(
+        make(),
+        chosen,
+        out=folder / case,
+        weights=weights,
+        reporting=Reporting(bar=False),
+        **options,
+    )
 
 
 def die_at(rank, step, how):

@@ -189,7 +189,7 @@ def main():
     # What torch and the metrics import late is imported here, once for all children.
     ready = trainer_of(problem(), CHOSEN)
     with suppress(HierlearnError):
-        from hierlearn.pipeline.prepare import prepare
+        from hierlearn.training.prepare import prepare
 
         evaluate(prepare(problem(), CHOSEN, ready.rows.device).model, problem())
     for parameter in ready.network.parameters():

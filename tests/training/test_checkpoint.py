@@ -61,7 +61,7 @@ def test_the_newest_stay(tmp_path):
     assert names == ["step-000000000100.safetensors", "step-000000001000.safetensors"]
     latest = checkpoints.latest()
     assert latest.path == path
-    assert latest.facts == {"format": "hierlearn.checkpoint", "step": 1000}
+    assert latest.metadata == {"format": "hierlearn.checkpoint", "step": 1000}
     assert int(latest.tensors["a"]) == 1000
 
 
@@ -82,7 +82,7 @@ def test_a_write_that_fails_leaves_the_one_before(tmp_path):
     with pytest.raises(TypeError, match="not JSON serializable"):
         checkpoints.save(2, {"a": torch.ones(2)}, {"step": object()})
     assert list(tmp_path.iterdir()) == [path]
-    assert checkpoints.latest().facts["step"] == 1
+    assert checkpoints.latest().metadata["step"] == 1
 
 
 def test_saving_the_same_step_again_replaces_it(tmp_path):

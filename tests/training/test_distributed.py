@@ -111,7 +111,7 @@ def test_its_checkpoint_goes_on_in_a_single_process(died, one):
     folder = died[0] / "cross entropy"
     assert not (folder / "config.json").exists()
     latest = Checkpoints(folder / "checkpoints").latest()
-    assert latest.facts["step"] == 12  # the end of the second epoch
+    assert latest.metadata["step"] == 12  # the end of the second epoch
     model = ranks.run("cross entropy", died[0], resume=True)
     assert [record["epoch"] for record in read_records(folder)] == [1, 2, 3]
     assert_close(model, Pipeline.load(one / "cross entropy"))

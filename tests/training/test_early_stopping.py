@@ -3,16 +3,20 @@
 import torch
 from torch import nn
 
-from hierlearn.networks import Linear
-from hierlearn.training.early_stopping import Best
-from training.datasets import CPU
+from hierlearn import Hierarchy
+from hierlearn.networks import InputSpec
+from hierlearn.networks.ensemble import StackedEnsemble
+from hierlearn.networks.linear import linear
+from hierlearn.training.early_stopping import EarlyStopping
+from training.datasets import CPU, last_layer
 
 NAN = float("nan")
 
 
 def best_of(members=1, metric="hit@1", patience=2):
-    network = Linear(1, 1, members=members)
-    return Best(network, members, metric, patience), network
+    made = [linear(Hierarchy.from_paths(["a"]), InputSpec.numbers(1)) for _ in range(members)]
+    network = StackedEnsemble(made)
+    return EarlyStopping(network, members, metric, patience), network
 
 
 def fill(network, *values):
@@ -28,7 +32,7 @@ def run(best, network, figures):
         fill(network, *[epoch] * len(values))
         best.judge(values, epoch)
     best.restore()
-    return [float(value) for value in network.head.bias.detach().flatten()]
+    return [float(value) for value in last_layer(network).bias.detach().flatten()]
 
 
 def test_more_is_better_or_less_is():
@@ -72,16 +76,16 @@ def test_it_is_taken_up_as_it_was():
     best, network = best_of(members=2)
     run(best, network, [[0.5, 0.1], [0.4, 0.2], [0.4, 0.3]])
     again, other = best_of(members=2)
-    again.take_up(best.facts(), best.weights, CPU)
-    assert again.facts() == best.facts()
+    again.load_state_dict(best.state_dict(), best.tensors(), CPU)
+    assert again.state_dict() == best.state_dict()
     fill(other, 9, 9)
     again.restore()
-    assert torch.equal(other.head.bias, network.head.bias)
+    assert torch.equal(last_layer(other).bias, last_layer(network).bias)
 
 
 def test_buffers_of_a_network_from_elsewhere_come_back_too():
     network = nn.Sequential(nn.BatchNorm1d(2))
-    best = Best(network, 1, "hit@1", 1)
+    best = EarlyStopping(network, 1, "hit@1", 1)
     best.judge([0.5], 1)
     network(torch.randn(5, 2))
     best.judge([0.4], 2)

@@ -146,7 +146,7 @@ def test_the_best_weights_in_a_checkpoint_file_are_not_written_to(tmp_path):
     again.go_on(Checkpoints(tmp_path).latest())
     first = {name: value.clone() for name, value in again.best.weights.items()}
     again.train()
-    assert again.best_epoch[0] > 1
+    assert again.stopping.epoch[0] > 1
     assert not torch.equal(first["head.weight"], again.best.weights["head.weight"])
     assert digest(path) == before
 
@@ -158,9 +158,9 @@ def test_classes_selected_before_the_cut_are_not_called_left_out(tmp_path):
         trainer = trainer_of(problem(), chosen, save=Checkpoints(tmp_path, 99).save)
         if resumed:
             Checkpoints(tmp_path).paths()[-1].unlink()
-            trainer.go_on(Checkpoints(tmp_path).latest())
+            trainer.resume(Checkpoints(tmp_path).latest())
             assert trainer.step == 8
-            assert trainer.losses[0].ever_selected.any()
+            assert trainer.loss.ever_selected.any()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", CollapseWarning)
             trainer.train()

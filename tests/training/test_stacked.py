@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from hierlearn.losses import HCLLoss
+from hierlearn.networks.ensemble import members_of
 from hierlearn.pipeline import train
-from training.datasets import partial_problem, plan, problem, state, texts, trainer_of
+from hierlearn.pipeline.train import Reporting
+from training.datasets import last_layer, partial_problem, plan, problem, state, texts, trainer_of
 
 SEEDS = 3
+QUIET = Reporting(bar=False)
 EPOCH = {"curriculum": "epoch", "link": "softmax", "scope": "ancestors", "floor": 0.3}
 
 
@@ -21,23 +23,30 @@ def run(dataset, chosen, weights=None):
     return trainer, records
 
 
+def assert_same_statistics(alone, stacked, member):
+    """What an epoch curriculum has gathered is the same for a member as for a network alone."""
+    for name in ("selected", "epoch_losses", "epoch_errors", "epoch_rows", "ever_selected"):
+        if hasattr(alone, name):
+            mine, theirs = getattr(alone, name), getattr(stacked, name)[member]
+            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
 def compare(dataset, weights=None, **options):
     """Train seeds 4, 5 and 6 stacked and alone, and compare all that they leave."""
     stacked, together = run(dataset, plan(seed=4, ensemble_size=SEEDS, **options), weights)
-    assert len(stacked.losses) == SEEDS
+    assert members_of(stacked.network) == SEEDS
     for member in range(SEEDS):
         alone, records = run(dataset, plan(seed=4 + member, **options), weights)
         for name, value in state(alone).items():
-            torch.testing.assert_close(state(stacked)[name][member], value, rtol=1e-4, atol=1e-5)
+            found = state(stacked, member)[name]
+            torch.testing.assert_close(found, value, rtol=1e-4, atol=1e-5)
         for one, many in zip(records, together, strict=False):
             assert many["loss"][member] == pytest.approx(one["loss"][0], rel=1e-4)
             for name, values in one.get("valid", {}).items():
                 assert many["valid"][name][member] == pytest.approx(values[0], abs=1e-6)
-        assert stacked.best_epoch[member] == alone.best_epoch[0]
+        assert stacked.stopping.epoch[member] == alone.stopping.epoch[0]
         assert stacked.stopped[member] == alone.stopped[0]
-        buffers = (loss.buffers() for loss in (alone.losses[0], stacked.losses[member]))
-        for mine, theirs in zip(*buffers, strict=True):
-            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+        assert_same_statistics(alone.loss, stacked.loss, member)
     return stacked, together
 
 
@@ -51,7 +60,7 @@ def test_several_losses_with_dropout_and_clipping(loss):
 )
 def test_curricula(options):
     stacked, records = compare(problem(), loss="hcl", options=options, dropout=0.3, epochs=4)
-    assert all(isinstance(loss, HCLLoss) for loss in stacked.losses)
+    assert stacked.loss.selection.shape == (SEEDS, 12)
     assert records[-1]["selected_by_level"][-1] < 1
 
 
@@ -79,9 +88,9 @@ def test_input_dropout():
         one = plan("bce", ensemble_size=seeds, seed=seed)
         one.network_options.clear()
         one.network_options.update(chosen)
-        results.append(state(run(problem(), one)[0]))
+        results.append(state(run(problem(), one)[0], 1 if seeds == 2 else None))
     for name, value in results[1].items():
-        torch.testing.assert_close(results[0][name][1], value, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(results[0][name], value, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("metric", ["hit@1", "hier-dist"], ids=["up", "down"])
@@ -96,10 +105,10 @@ def test_each_member_stops_early_by_itself(metric):
         metric=metric,
         learning_rate=0.02,
     )
-    assert len(set(stacked.best_epoch)) > 1
+    assert len(set(stacked.stopping.epoch)) > 1
     assert all(stacked.stopped)
-    assert len(records) == max(stacked.best_epoch) + 2
-    for member, best in enumerate(stacked.best_epoch):
+    assert len(records) == max(stacked.stopping.epoch) + 2
+    for member, best in enumerate(stacked.stopping.epoch):
         figures = [record["valid"][metric][member] for record in records]
         losses = [record["loss"][member] for record in records]
         ended = best + 2  # patience
@@ -109,21 +118,21 @@ def test_each_member_stops_early_by_itself(metric):
         assert None not in told
         chosen = max(told) if metric == "hit@1" else min(told)
         assert told.index(chosen) + 1 == best
-        assert stacked.best_value[member] == chosen
+        assert stacked.stopping.value[member] == chosen
 
 
 def test_a_model_that_has_stopped_cannot_break_the_others():
     dataset = problem(rows=80, spread=1.0)
     options = {"epochs": 25, "patience": 2, "metric": "hit@1", "learning_rate": 0.02}
     undisturbed, _ = run(dataset, plan("bce", ensemble_size=2, **options))
-    first = min(range(2), key=lambda member: undisturbed.best_epoch[member])
-    ends = undisturbed.best_epoch[first] + 2
-    assert undisturbed.best_epoch[1 - first] + 2 > ends
+    first = min(range(2), key=lambda member: undisturbed.stopping.epoch[member])
+    ends = undisturbed.stopping.epoch[first] + 2
+    assert undisturbed.stopping.epoch[1 - first] + 2 > ends
     trainer = trainer_of(dataset, plan("bce", ensemble_size=2, **options))
 
     def break_it(_):
         if trainer.stopped[first]:
-            trainer.network.head.weight.data[first] = float("nan")
+            last_layer(trainer.network).weight.data[first] = float("nan")
 
     trainer.on_step = break_it
     trainer.train()
@@ -138,11 +147,12 @@ def test_a_member_whose_metric_is_never_a_number_keeps_its_last_weights(patience
     options = {"metric": "mistake-severity", "epochs": 8, "learning_rate": 0.1}
     options["patience"] = patience
     stacked, _ = run(dataset, plan("leaf-ce", ensemble_size=2, seed=1, **options))
-    assert stacked.best_epoch == [0, 1]
+    assert stacked.stopping.epoch == [0, 1]
     for member in range(2):
         alone, _ = run(dataset, plan("leaf-ce", seed=1 + member, **options))
         for name, value in state(alone).items():
-            torch.testing.assert_close(state(stacked)[name][member], value, rtol=1e-4, atol=1e-5)
+            found = state(stacked, member)[name]
+            torch.testing.assert_close(found, value, rtol=1e-4, atol=1e-5)
 
 
 def test_validation_now_and_then():
@@ -153,8 +163,8 @@ def test_validation_now_and_then():
 
 def test_the_probabilities_of_a_stacked_model_are_the_mean_of_its_members(tmp_path):
     dataset = problem()
-    stacked = train(dataset, plan("leaf-ce", ensemble_size=2), out=tmp_path / "m", show=False)
-    alone = [train(dataset, plan("leaf-ce", seed=seed), show=False) for seed in range(2)]
+    stacked = train(dataset, plan("leaf-ce", ensemble_size=2), out=tmp_path / "m", reporting=QUIET)
+    alone = [train(dataset, plan("leaf-ce", seed=seed), reporting=QUIET) for seed in range(2)]
     rows = dataset.inputs[:9]
     expected = torch.stack([model.probabilities(rows) for model in alone]).mean(dim=0)
     torch.testing.assert_close(stacked.probabilities(rows), expected, rtol=1e-4, atol=1e-5)

@@ -8,10 +8,10 @@ import torch
 
 from hierlearn.datasets import read_table, stream_table
 from hierlearn.networks import SparseRows
-from hierlearn.pipeline.prepare import prepare
 from hierlearn.pipeline.train import check_identity, run_identity, train
 from hierlearn.training.checkpoint import Checkpoint, CheckpointError
 from hierlearn.training.plan import Plan
+from hierlearn.training.prepare import prepare
 from hierlearn.training.stream import ParquetRows, cut
 from hierlearn.training.trainer import Trainer
 
@@ -159,10 +159,10 @@ def test_a_streamed_training_goes_on_bit_for_bit_from_any_step(table, tmp_path):
     first.save = lambda step, tensors, facts: kept.setdefault(step, (tensors, facts))
     first.train()
     assert len(kept) == first.steps
-    for step in (1, first.steps_an_epoch + 2, first.steps - 1):
+    for step in (1, first.steps_per_epoch + 2, first.steps - 1):
         again = rows_of(table, 20)
         trainer = trainer_of(again)
-        trainer.go_on(Checkpoint(tmp_path, *kept[step]))
+        trainer.resume(Checkpoint(tmp_path, *kept[step]))
         trainer.train()
         for name, value in whole.model.network.state_dict().items():
             found = again.model.network.state_dict()[name]

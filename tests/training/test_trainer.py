@@ -13,7 +13,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from hierlearn import Dataset
 from hierlearn.errors import HierlearnError
 from hierlearn.losses import CollapseWarning, HCLLoss
-from hierlearn.training.seeding import epoch_order
+from hierlearn.training.seeding import derive, epoch_order
 from hierlearn.training.trainer import NonFiniteLossError, Trainer
 from training.datasets import (
     CPU,
@@ -93,10 +93,12 @@ def test_it_trains_as_a_bare_loop_does(settings):
     before = state(trainer)
     trainer.train()
     assert [record["loss"][0] for record in records] == pytest.approx(losses, rel=1e-5)
-    torch.testing.assert_close(trainer.network.head.weight.T, network[-1].weight)
-    torch.testing.assert_close(trainer.network.head.bias, network[-1].bias)
-    torch.testing.assert_close(trainer.network.hidden[0].weight.T, network[0].weight)
-    assert (before["head.weight"] - trainer.network.head.weight).abs().max() > 0.005
+    torch.testing.assert_close(last_layer(trainer.network).weight.T, network[-1].weight)
+    torch.testing.assert_close(last_layer(trainer.network).bias, network[-1].bias)
+    torch.testing.assert_close(first_layer(trainer.network).weight.T, network[0].weight)
+    assert (
+        before["heads.main.linear.weight"] - last_layer(trainer.network).weight
+    ).abs().max() > 0.005
     steps = trainer.steps
     assert records[-1]["learning_rate"] == pytest.approx(rate(trainer.settings, steps - 1, steps))
     assert [record["step"] for record in records] == [steps // 5 * k for k in range(1, 6)]
@@ -109,16 +111,16 @@ def test_the_same_seed_gives_the_same_weights_and_another_others():
     for trainer in (one, same, other):
         trainer.train()
     assert_identical(state(one), state(same))
-    assert not torch.equal(one.network.head.weight, other.network.head.weight)
+    assert not torch.equal(last_layer(one.network).weight, last_layer(other.network).weight)
 
 
-def test_dropout_is_drawn_anew_at_every_step():
+def test_dropout_is_drawn_again_at_every_step():
     trainer = trainer_of(problem(), plan(dropout=0.5))
     x, drawn = torch.ones(4, 5), []
     for step in (0, 1, 0):
         trainer.step = step
-        trainer._seed_noise()
-        drawn.append(trainer.network(x))
+        trainer._noise.seed([derive(0, "noise 0", trainer.step)])
+        drawn.append(trainer.network(x).logits)
     assert torch.equal(drawn[0], drawn[2])
     assert not torch.equal(drawn[0], drawn[1])
 
@@ -150,7 +152,7 @@ def test_callbacks_hear_of_every_step_and_epoch():
 def test_the_log_tells_what_share_of_each_level_was_selected():
     records, chosen = [], []
     trainer = trainer_of(problem(), plan("hcl", epochs=1), on_epoch=records.append)
-    trainer.on_step = lambda _: chosen.append(trainer.losses[0].selected_now.float())
+    trainer.on_step = lambda _: chosen.append(trainer.loss.selection.float())
     trainer.train()
     shares = torch.stack(chosen).mean(dim=0)
     by_hand = [float(shares[:3].mean()), float(shares[3:].mean())]
@@ -158,10 +160,10 @@ def test_the_log_tells_what_share_of_each_level_was_selected():
     assert by_hand[1] < 1
 
 
-def test_an_epoch_curriculum_selects_anew_after_an_epoch():
+def test_an_epoch_curriculum_selects_again_after_an_epoch():
     options = {"curriculum": "epoch", "link": "softmax"}
     trainer = trainer_of(problem(), plan("hcl", options=options))
-    loss = trainer.losses[0]
+    loss = trainer.loss
     seen = []
     trainer.on_step = lambda _: seen.append(loss.selected.clone())
     trainer.train()
@@ -173,10 +175,10 @@ def test_an_epoch_curriculum_selects_anew_after_an_epoch():
 @pytest.mark.parametrize("inside", [False, True], ids=["hcl", "hcl in a mixed loss"])
 def test_a_threshold_schedule_hears_of_the_progress(inside):
     trainer = trainer_of(problem(), plan("mixed", options={"parts": {"hcl": 0.5, "bce": 0.5}}))
-    loss = trainer.losses[0].parts[0]
+    loss = trainer.loss.parts[0]
     if not inside:
         trainer = trainer_of(problem(), plan("hcl"))
-        loss = trainer.losses[0]
+        loss = trainer.loss
     heard = []
     loss.threshold = lambda progress: heard.append(progress) or 5.0
     trainer.train()
@@ -202,7 +204,7 @@ def test_bf16_trains_close_to_float32(loss, seeds):
         chosen = plan(loss, precision=precision, ensemble_size=seeds)
         trainer = trainer_of(problem(), chosen, on_epoch=records[precision].append)
         trainer.train()
-        assert trainer.network.head.weight.dtype == torch.float32
+        assert last_layer(trainer.network).weight.dtype == torch.float32
     half, full = (records[name][-1]["loss"] for name in ("bf16", "float32"))
     assert half == pytest.approx(full, rel=0.02)
     assert half != full
@@ -243,11 +245,10 @@ def test_a_network_from_elsewhere_trains_and_repeats():
     assert records[-1]["loss"][0] < records[0]["loss"][0]
 
 
-def test_stacked_seeds_need_a_network_that_stacks():
+def test_an_ensemble_needs_as_many_networks():
     with pytest.raises(
         HierlearnError,
-        match="2 seeds need a network of 2 stacked models, but this Elsewhere holds 1; use one of "
-        "NETWORKS, or one seed",
+        match="ensemble_size is 2, but this Elsewhere holds 1 network",
     ):
         trainer_of(problem(), plan(ensemble_size=2), network=Elsewhere())
 
@@ -328,7 +329,7 @@ def test_weights_that_are_not_finite_reach_no_checkpoint(broken, batch, kept):
 
     def break_it(step):
         if step == broken:  # the loss of the step was still finite
-            trainer.network.head.weight.data[2, 3] = float("nan")
+            last_layer(trainer.network).weight.data[2, 3] = float("nan")
 
     trainer = trainer_of(
         problem(),
@@ -359,6 +360,6 @@ def test_errors_of_a_single_process_pass_as_they_are():
     trainer = trainer_of(problem(), plan(), on_step=lambda _: torch.zeros(2) @ torch.zeros(3))
     with pytest.raises(RuntimeError, match="inconsistent tensor size"):
         trainer.train()
-    assert isinstance(trainer.losses[0], nn.Module)
-    assert not isinstance(trainer.losses[0], HCLLoss)
+    assert isinstance(trainer.loss, nn.Module)
+    assert not isinstance(trainer.loss, HCLLoss)
     assert trainer.rows.device == CPU

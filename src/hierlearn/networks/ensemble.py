@@ -153,13 +153,12 @@ def members_of(network: nn.Module) -> int | None:
 
 
 def member_state(network: nn.Module, member: int) -> dict[str, Tensor]:
-    """Return the tensors of one member by name, to be read or written in place."""
+    """Return the tensors of one member, named as in a network alone, to be changed in place."""
     if isinstance(network, LoopedEnsemble):
         return dict(network.networks[member].state_dict())
-    state = network.state_dict()
     if isinstance(network, StackedEnsemble):
-        return {name: value[member] for name, value in state.items()}
-    return dict(state)
+        return {name: value[member] for name, value in network.network.state_dict().items()}
+    return dict(network.state_dict())
 
 
 def clip_grad_norm(network: nn.Module, limit: float) -> None:

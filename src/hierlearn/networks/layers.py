@@ -36,7 +36,7 @@ class Dense(nn.Module):
         super().__init__()
         if inputs < 1 or outputs < 1:
             raise HierlearnError(
-                f"a layer needs at least 1 input and output, not {inputs, outputs}"
+                f"a layer {inputs} x {outputs} has no inputs or no outputs"
             )
         self.bound = 1 / math.sqrt(inputs) if bound is None else bound
         self.weight = nn.Parameter(torch.empty(inputs, outputs).uniform_(-self.bound, self.bound))

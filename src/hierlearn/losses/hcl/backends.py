@@ -134,8 +134,7 @@ def choose_backend(loss: HCLLoss, output: HeadOutput, weight: Tensor | None) -> 
     compiling = torch.compiler.is_compiling()
     if not compiling and in_transform():
         return PLAIN
-    usable = logits.is_cuda and loss.kernels_apply and logits.numel() > 0
-    if loss.fused or (usable and triton.unsupported_output(output, weight) is None):
+    if loss.fused or (logits.is_cuda and may_use_kernels(loss, output)):
         if logits.numel() == 0:
             return PLAIN
         if output.members is None or loss.fused or logits.numel() > FEW:
@@ -145,6 +144,15 @@ def choose_backend(loss: HCLLoss, output: HeadOutput, weight: Tensor | None) -> 
     # inductor of torch 2.11 fails on the functional form on CUDA, whose row and column reductions
     # it fuses into one broken kernel.
     return SUMMED if summed and not (logits.is_cuda and compiling) else PLAIN
+
+
+def may_use_kernels(loss: HCLLoss, output: HeadOutput) -> bool:
+    """Whether the kernels take the options of a loss and an output on a GPU."""
+    return (
+        loss.fused is not False
+        and triton.unsupported_options(loss) is None
+        and triton.unsupported_output(output, None) is None
+    )
 
 
 def in_transform() -> bool:

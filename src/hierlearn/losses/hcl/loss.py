@@ -162,7 +162,6 @@ class HCLLoss(ElementwiseLoss):
         reason = triton.unsupported_options(self)
         if fused and reason is not None:
             raise HierlearnError(f"fused=True cannot have {reason}; pass fused=None")
-        self.kernels_apply = fused is not False and reason is None
         self._records: dict[int | None, Any] = {}  # what the last call selected, by member
         self._warned = False
         zero = torch.zeros((), dtype=torch.float64)

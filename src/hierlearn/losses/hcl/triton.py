@@ -19,10 +19,12 @@ class CachedKernels(NamedTuple):
     """The kernels of a loss, made at their first use.
 
     Attributes:
+        options: the options of the loss that they were made for.
         selects: whether they select the classes too.
         run: the kernels with the plans of the shapes that they have met.
     """
 
+    options: tuple[Any, ...]
     selects: bool
     run: kernels.Kernels
 
@@ -65,6 +67,12 @@ def unsupported_output(output: HeadOutput, weight: Tensor | None) -> str | None:
     return None
 
 
+def options_of(loss: HCLLoss) -> tuple[Any, ...]:
+    """Return what the kernels are made for, beside the hierarchy."""
+    fixed = loss.threshold is not None
+    return loss.base, loss.scope, loss.floor, loss.normalize, loss.reduction, fixed
+
+
 def base_of(loss: HCLLoss) -> kernels.BaseOptions:
     """Return the base of a loss as the kernels take it."""
     base: Any = loss.base
@@ -90,7 +98,7 @@ def replay(
     made = loss.kernels
     if made is None or not made.selects or loss.threshold is not None or loss.validate:
         return None
-    if torch.compiler.is_compiling() or is_distributed():
+    if torch.compiler.is_compiling() or is_distributed() or made.options != options_of(loss):
         return None
     logits: Any = output
     if isinstance(output, HeadOutput):
@@ -156,8 +164,9 @@ class TritonBackend:
             and (limit is None or limit.device == logits.device)
         )
         made = loss.kernels
-        if made is None or made.selects is not selects:
-            made = CachedKernels(selects, kernels.Kernels(spec_of(loss, selects=selects)))
+        options = options_of(loss)
+        if made is None or made.selects is not selects or made.options != options:
+            made = CachedKernels(options, selects, kernels.Kernels(spec_of(loss, selects=selects)))
             loss.__dict__["kernels"] = made
         if selects:
             record = recorder(loss, member)

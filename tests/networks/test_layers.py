@@ -1,16 +1,13 @@
-"""Layers that hold one model or several: draws, dropout, and the sums of torch's own layers."""
+"""Layers that hold one network or several: draws, dropout, and the sums of torch's own layers."""
 
-import copy
 import math
-import pickle
 
 import pytest
 import torch
 from torch import nn
 
 from hierlearn.errors import HierlearnError
-from hierlearn.networks import MLP, NETWORKS, Linear
-from hierlearn.networks.network import Dense, Dropout
+from hierlearn.networks.layers import Dense, Dropout
 
 SEEDS = [3, 11, 5]
 
@@ -36,14 +33,16 @@ def test_a_dense_layer_is_torchs_linear_layer():
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["the same rows", "rows of their own"])
-def test_a_stacked_dense_layer_is_a_linear_layer_a_member(shared):
-    layer = Dense(4, 3, members=2)
+def test_a_stacked_dense_layer_is_one_linear_layer_per_member(shared):
+    layers = [Dense(4, 3) for _ in range(2)]
+    stacked = Dense.stack(layers)
     x = torch.randn(5, 4) if shared else torch.randn(2, 5, 4)
-    found = layer(x)
+    found = stacked(x)
     assert found.shape == (2, 5, 3)
     for member in range(2):
         rows = x if shared else x[member]
-        torch.testing.assert_close(found[member], linear_of(layer, member)(rows))
+        torch.testing.assert_close(found[member], linear_of(stacked, member)(rows))
+        torch.testing.assert_close(found[member], layers[member](rows))
 
 
 def test_weights_are_drawn_as_torchs_linear_layer_draws_them():
@@ -55,29 +54,17 @@ def test_weights_are_drawn_as_torchs_linear_layer_draws_them():
 
 
 def test_fresh_layers_differ_and_follow_torchs_seed():
-    first, second = MLP(8, 8, width=8, depth=2), MLP(8, 8, width=8, depth=2)
-    assert not torch.equal(first.hidden[0].weight, first.hidden[3].weight)
-    assert not torch.equal(first.head.weight, second.head.weight)
+    assert not torch.equal(Dense(8, 8).weight, Dense(8, 8).weight)
     torch.manual_seed(4)
-    one = Linear(3, 2)
+    one = Dense(3, 2)
     torch.manual_seed(4)
-    assert torch.equal(Linear(3, 2).head.weight, one.head.weight)
+    assert torch.equal(Dense(3, 2).weight, one.weight)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_a_member_draws_what_it_draws_alone(name):
-    stacked = NETWORKS[name](6, 4, members=3)
-    stacked.draw_weights(generators())
-    for member, seed in enumerate(SEEDS):
-        alone = NETWORKS[name](6, 4)
-        alone.draw_weights(generators([seed]))
-        for key, value in alone.state_dict().items():
-            assert torch.equal(stacked.state_dict()[key][member], value)
-
-
-def test_a_generator_for_every_member():
-    with pytest.raises(ValueError, match="zip"):
-        Linear(3, 2, members=2).draw_weights(generators([1]))
+@pytest.mark.parametrize("sizes", [(0, 3), (3, 0)])
+def test_a_layer_has_inputs_and_outputs(sizes):
+    with pytest.raises(HierlearnError, match="has no inputs or no outputs"):
+        Dense(*sizes)
 
 
 def test_dropout_zeroes_a_share_and_keeps_the_mean():
@@ -133,56 +120,7 @@ def test_a_member_drops_what_it_drops_alone():
         assert torch.equal(found[member], alone(x[member]))
 
 
-@pytest.mark.parametrize("again", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
-def test_a_network_with_generators_is_copied_and_pickled(again):
-    network = MLP(4, 3, width=5)
-    network.draw_noise_from(generators([0]))
-    twin = again(network)
-    x = torch.randn(6, 4)
-    assert torch.equal(twin.eval()(x), network.eval()(x))
-    assert twin.options == network.options
-    assert all(layer.generators is None for layer in twin.modules() if isinstance(layer, Dropout))
-
-
-@pytest.mark.parametrize("members", [None, 2])
-def test_the_bias_can_be_set(members):
-    network = Linear(3, 4, members=members)
-    bias = torch.tensor([0.1, -0.2, 0.3, 0.4], dtype=torch.float64)
-    network.set_bias(bias)
-    logits = network(torch.zeros(1, 3))
-    torch.testing.assert_close(logits, bias.float().expand_as(logits))
-
-
-def test_what_a_network_was_made_with_makes_it_again():
-    for name, kind in NETWORKS.items():
-        network = kind(5, 3, members=2)
-        twin = NETWORKS[name](**network.options)
-        twin.load_state_dict(network.state_dict())
-        x = torch.randn(4, 5)
-        assert torch.equal(twin.eval()(x), network.eval()(x))
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ((0, 3, None), "inputs must be at least 1, not 0"),
-        ((3, 0, None), "outputs must be at least 1, not 0"),
-        ((3, 3, 0), "members must be at least 1, not 0"),
-    ],
-)
-def test_sizes_are_at_least_1(name, sizes, message):
-    with pytest.raises(HierlearnError, match=message):
-        NETWORKS[name](*sizes[:2], members=sizes[2])
-
-
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
 def test_a_dropout_below_1(share):
     with pytest.raises(HierlearnError, match=r"dropout must lie in \[0, 1\), not"):
-        MLP(3, 2, dropout=share)
-
-
-def test_layers_show_their_shapes():
-    text = repr(MLP(3, 2, width=4, members=5))
-    assert "5 x 3 x 4" in text
-    assert "Dropout(0.25)" in text
+        Dropout(share)
