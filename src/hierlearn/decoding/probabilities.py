@@ -49,7 +49,7 @@ def output_probabilities(output: HeadOutput) -> Tensor:
     flat = output.map(Tensor.detach).flat()  # links read (N, C)
     if output.members is None:
         return flat.probabilities
-    members = (part.unflatten(0, tuple(output.shape[:2])) for part in flat.pair)
+    members = (part.reshape(output.shape) for part in flat.pair)
     return HeadOutput(*members).mean().probabilities
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy import LabelSpace
 from hierlearn.metrics.measure import measure
 
 if TYPE_CHECKING:
@@ -31,9 +32,8 @@ def evaluate(
     if not len(dataset):
         raise HierlearnError("there are no rows to evaluate on")
     targets = Labels(dataset.labels, model.hierarchy).targets()
-    return measure(
-        model.probabilities(dataset.inputs), targets, model.hierarchy, model.terminals, metrics
-    )
+    space = LabelSpace(model.hierarchy, model.terminals)
+    return measure(model.probabilities(dataset.inputs), targets, space, metrics)
 
 
 def check_hierarchy(model: Pipeline, dataset: Dataset) -> None:

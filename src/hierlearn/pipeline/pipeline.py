@@ -29,7 +29,7 @@ from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.features.preprocessing import Preprocessor, from_state
 from hierlearn.files import atomic_write
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
-from hierlearn.hierarchy import Hierarchy
+from hierlearn.hierarchy import Hierarchy, LabelSpace
 from hierlearn.networks import NETWORKS
 from hierlearn.pipeline.card import model_card
 from hierlearn.training.recipes import build_link, link_name
@@ -82,9 +82,7 @@ class Pipeline:
         """Return a decoder by name, by default the model's own; a decoder stays as it is."""
         if name is None:
             name, options = self.decoder, {**self.decoder_options, **options}
-        if name == "leaf" and self.terminals:
-            options.setdefault("terminals", self.terminals)
-        return make_decoder(self.hierarchy, name, **options)
+        return make_decoder(LabelSpace(self.hierarchy, self.terminals), name, **options)
 
     def probabilities(self, inputs: Any, *, batch: int = BATCH) -> Tensor:
         """Return (N, C) node probabilities of raw inputs, on the CPU."""

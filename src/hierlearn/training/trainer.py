@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy import LabelSpace
 from hierlearn.metrics.measure import compute
 from hierlearn.networks.network import Network
 from hierlearn.training.checkpoint import (
@@ -310,12 +311,11 @@ class Trainer:
         if self.processes.writes:
             assert self.valid is not None
             targets = self.valid.targets(torch.arange(len(self.valid), device=self.rows.device))
+            space = LabelSpace(self.link.hierarchy, self.terminals)
             for member, p in enumerate(member_probabilities(self.network, self.valid, self.link)):
                 if self.stopped[member]:
                     continue
-                values[member] = compute(name, p, targets, self.link.hierarchy, self.terminals).to(
-                    values.device
-                )
+                values[member] = compute(name, p, targets, space).to(values.device)
         if self.processes.world > 1:
             torch.distributed.broadcast(values, 0)
         found = self.best.of_running(values.tolist())
