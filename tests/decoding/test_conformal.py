@@ -7,9 +7,10 @@ import torch
 
 from decoding.probability_cases import random_case
 from hierlearn import Hierarchy
-from hierlearn.decoding import ConformalSets, chunks
+from hierlearn.decoding import ConformalSets
 from hierlearn.decoding.edges import most_specific, topmost
 from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy import LabelSpace, chunks
 from hierlearn.links import SoftmaxLink
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
@@ -94,12 +95,13 @@ def test_many_children_are_counted():
 
 def test_calibrating_keeps_the_options():
     p, targets = probabilities(30), TREE.encode([["a/e"]] * 30)
-    decoder = ConformalSets(TREE, spread=0.5, terminals=["a/b"])
+    decoder = ConformalSets(LabelSpace(TREE, ["a/b"]), spread=0.5)
     found = decoder.calibrate(p, targets, 0.1)
     assert decoder.threshold == 0
     assert found.spread == 0.5
-    assert found.terminals.tolist() == decoder.terminals.tolist()
-    assert TREE.index("a/b") in found.terminals.tolist()
+    assert found.label_space == LabelSpace(TREE, ["a/b"])
+    assert torch.equal(found.size, decoder.size)
+    assert not torch.equal(found.size, ConformalSets(TREE, spread=0.5).size)
     assert found.threshold > 0
 
 

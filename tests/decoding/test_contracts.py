@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from hierlearn import DECODERS, Hierarchy
-from hierlearn.decoding import chunks, make_decoder
+from hierlearn.decoding import make_decoder
 from hierlearn.errors import HierlearnError
-from hierlearn.links import SoftmaxLink
+from hierlearn.hierarchy import LabelSpace, chunks
+from hierlearn.links import HeadOutput, SoftmaxLink
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 DAG = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c", "e")])
@@ -121,6 +122,46 @@ def test_no_graph_no_change_no_layout(name):
     with torch.inference_mode():
         assert torch.equal(make(name)(p), answer)
     assert torch.equal(decoder(p.detach().t().contiguous().t()), answer)
+
+
+@each_decoder
+def test_the_output_of_a_head_is_read_like_its_probabilities(name):
+    decoder = make(name)
+    link = SoftmaxLink(TREE, range(len(TREE)))
+    logits = 2 * torch.randn(3, 20, 8, generator=torch.Generator().manual_seed(3))
+    logits.requires_grad_()
+    one, ensemble = (HeadOutput.from_logits(part, link) for part in (logits[0], logits))
+    assert torch.equal(decoder(one), decoder(one.probabilities))
+    mean = torch.stack([link.probabilities(member) for member in logits]).double().mean(dim=0)
+    # In the log space of float32 the average rounds differently; the answers are the same here.
+    assert torch.equal(decoder(ensemble), decoder(mean.float()))
+    assert torch.equal(decoder.sets(ensemble), decoder.sets(mean.float()))
+    pair = HeadOutput(one.log_p, one.log_not_p)  # without logits
+    assert torch.equal(decoder(pair), decoder(one))
+    assert one.log_p.requires_grad  # a loss still finds its graph
+
+
+@each_decoder
+def test_arrays_and_lists_are_read_like_tensors(name):
+    decoder, p = make(name), probabilities(rows=5).double()
+    for same in (p.numpy(), p.tolist(), p.numpy()[:, ::-1][:, ::-1]):
+        assert torch.equal(decoder(same), decoder(p))
+    for wrong, message in (
+        ([["a", "b"]], "probabilities must be numbers, not <U1 of shape (1, 2)"),
+        ([[0.1, 0.2], [0.3]], "probabilities must be (N, C), one column per class"),
+    ):
+        with pytest.raises(HierlearnError, match=re.escape(message)):
+            decoder(wrong)
+
+
+@each_decoder
+def test_a_label_space_says_which_classes_are_terminal(name):
+    space = LabelSpace(TREE, ["a/b", "f"])
+    decoder = make(name, space)
+    assert decoder.label_space is space
+    assert decoder.hierarchy is TREE
+    assert make(name, TREE).label_space == LabelSpace(TREE)
+    check_answer(decoder, probabilities())
 
 
 @each_decoder

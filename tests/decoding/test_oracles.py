@@ -23,7 +23,9 @@ from hierlearn.decoding import (
     risk_threshold,
     terminal_mass,
 )
+from hierlearn.decoding.edges import common_ancestors, most_specific, topmost
 from hierlearn.decoding.risk import error_scores
+from hierlearn.hierarchy import LabelSpace
 from reference import decoding as reference
 
 THRESHOLDS = [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -43,7 +45,7 @@ def test_any_probabilities(seed):
     threshold = THRESHOLDS[seed % 5]
     assert Argmax(h)(p).tolist() == reference.argmax(rows, parents)
     assert Leaf(h)(p).tolist() == reference.leaf(rows, parents)
-    assert Leaf(h, inner)(p).tolist() == reference.leaf(rows, parents, terminals)
+    assert Leaf(LabelSpace(h, inner))(p).tolist() == reference.leaf(rows, parents, terminals)
     assert greedy_chain(p, h).tolist() == reference.greedy_chains(rows, parents)
     assert Stop(h, threshold)(p).tolist() == reference.stop(rows, parents, threshold)
     assert Coherent(h, threshold)(p).tolist() == reference.coherent(rows, parents, threshold)
@@ -90,7 +92,7 @@ def test_cost(seed):
             ("terminal", inner, terminals),
             ("terminal", None, None),
         ):
-            found = Cost(h, cost, candidates, given)(p).tolist()
+            found = Cost(LabelSpace(h, given), cost, candidates)(p).tolist()
             assert found == reference.cost(rows, parents, cost, candidates, wanted)
 
 
@@ -140,7 +142,7 @@ def test_conformal(seed):
     for spread in (0.0, 0.5, 1.0):
         value = reference.memberships(rows[0], parents, spread, terminals)[0]
         for threshold in (0.0, 0.1, value, 1.0):  # one that ties
-            decoder = ConformalSets(h, threshold, spread, inner)
+            decoder = ConformalSets(LabelSpace(h, inner), threshold, spread)
             options = (threshold, spread, terminals)
             expected = reference.conformal(rows, parents, *options)
             assert decoder(p).tolist() == expected
@@ -263,3 +265,22 @@ def test_calibrated_thresholds(seed):
             )
             assert math.isclose(found.threshold, wanted, rel_tol=1e-15)
             assert found.spread == spread
+
+
+@seeds
+def test_sets_along_the_edges(seed, monkeypatch):
+    """Of any sets, closed or not: which true classes have no true parent, or no true child."""
+    case = random_case(seed, dag=is_dag(seed), adds_up=False)
+    h, parents, sets = case.hierarchy, case.parents, case.p > 0.5
+    above = [reference.ancestor_sets([c], parents)[0] for c in range(len(parents))]
+    for size in (2**22, 1):  # all rows in one chunk, and one row per chunk
+        monkeypatch.setattr("hierlearn.hierarchy.chunks.CHUNK", size)
+        tops, ends, common = (f(sets, h) for f in (topmost, most_specific, common_ancestors))
+        for i, row in enumerate(sets.tolist()):
+            true = [c for c, inside in enumerate(row) if inside]
+            expected = [c for c in true if not any(row[a] for a in parents[c])]
+            assert tops[i].nonzero()[:, 0].tolist() == expected
+            expected = [c for c in true if not any(c in parents[k] for k in true)]
+            assert ends[i].nonzero()[:, 0].tolist() == expected
+            expected = [c for c in range(len(row)) if true and all(above[k][c] for k in true)]
+            assert common[i].nonzero()[:, 0].tolist() == expected

@@ -8,8 +8,9 @@ import torch
 
 from decoding.probability_cases import random_case
 from hierlearn import Hierarchy
-from hierlearn.decoding import Stop, TopDown, calibration, chunks, risk_threshold
+from hierlearn.decoding import Stop, TopDown, calibration, risk_threshold
 from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy import chunks
 from hierlearn.links import SoftmaxLink
 from reference import decoding as reference
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score
 
 from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy import LabelSpace
 from hierlearn.metrics import (
     answer_accuracy,
     leaf_accuracy,
@@ -21,7 +22,8 @@ from reference import metrics as naive
 
 @given(batches())
 def test_naive_loops_agree(batch):
-    arguments = (batch.scores, batch.targets, batch.hierarchy)
+    space = LabelSpace.from_targets(batch.hierarchy, batch.targets)
+    arguments = (batch.scores, batch.targets, space)
     for ours, theirs in (
         (terminal_accuracy, naive.terminal_accuracy),
         (leaf_accuracy, naive.leaf_accuracy),
@@ -40,18 +42,16 @@ def test_naive_loops_agree(batch):
 @given(batches(), st.data())
 def test_given_terminals(batch, data):
     some = data.draw(st.sets(st.integers(0, len(batch.hierarchy) - 1)))
-    found = terminal_accuracy(
-        batch.scores, batch.targets, batch.hierarchy, sorted(some), reduction="none"
-    )
+    space = LabelSpace(batch.hierarchy, sorted(some))
+    found = terminal_accuracy(batch.scores, batch.targets, space, reduction="none")
     allowed = sorted(some | set(batch.hierarchy.leaves.tolist()))
     expected = naive.terminal_accuracy(*batch.lists, batch.parents, allowed, reduction="none")
     assert_same(found, expected)
-    names = [batch.hierarchy.names[c] for c in some]
-    for terminals in (names, torch.tensor(sorted(some), dtype=torch.long)):
-        again = terminal_accuracy(
-            batch.scores, batch.targets, batch.hierarchy, terminals, reduction="none"
-        )
-        assert_same(again, found)
+    leaves = naive.terminal_accuracy(
+        *batch.lists, batch.parents, batch.hierarchy.leaves.tolist(), reduction="none"
+    )
+    found = terminal_accuracy(batch.scores, batch.targets, batch.hierarchy, reduction="none")
+    assert_same(found, leaves)
 
 
 @given(batches(), st.data())
@@ -59,9 +59,9 @@ def test_decisions(batch, data):
     count, classes = batch.targets.shape
     chosen = data.draw(st.lists(st.integers(-1, classes - 1), min_size=count, max_size=count))
     for reduction in ("none", "mean"):
-        found = answer_accuracy(torch.tensor(chosen), batch.targets, reduction)
+        found = answer_accuracy(torch.tensor(chosen), batch.targets, reduction=reduction)
         assert_same(found, naive.answer_accuracy(chosen, batch.targets.tolist(), reduction))
-        found = mean_level(torch.tensor(chosen), batch.hierarchy, reduction)
+        found = mean_level(torch.tensor(chosen), batch.hierarchy, reduction=reduction)
         assert_same(found, naive.mean_level(chosen, batch.parents, reduction))
 
 
@@ -86,14 +86,15 @@ def test_by_hand():
         ]
     )
     # dog ends the second row, so it is terminal; it is not what ends the first.
-    found = terminal_accuracy(scores, targets, ANIMALS, reduction="none")
+    space = LabelSpace.from_targets(ANIMALS, targets)
+    found = terminal_accuracy(scores, targets, space, reduction="none")
     assert_same(found, [0.0, 1.0, 1.0, float("nan")])
     # The second row has no leaf label.
     found = leaf_accuracy(scores, targets, ANIMALS, reduction="none")
     assert_same(found, [0.0, float("nan"), 1.0, float("nan")])
     assert_same(level_accuracy(scores, targets, ANIMALS), [2 / 3, 1.0, 0.0])
     assert_same(mean_predicted_level(scores, targets, ANIMALS), (1 + 1 + 1 + 2) / 4)
-    found = answer_accuracy(torch.tensor([3, 5, -1, -1]), targets, "none")
+    found = answer_accuracy(torch.tensor([3, 5, -1, -1]), targets, reduction="none")
     assert found.tolist() == [1, 0, 1, 1]
 
 

@@ -32,7 +32,7 @@ def test_naive_loops_agree(batch):
         return
     for average in ("micro", "macro", "none"):
         expected = naive.average_precision(*batch.lists, average)
-        assert_same(average_precision(batch.scores, batch.targets, average), expected)
+        assert_same(average_precision(batch.scores, batch.targets, average=average), expected)
     assert_same(clus_au_prc(batch.scores, batch.targets), naive.clus_au_prc(*batch.lists))
 
 
@@ -42,7 +42,7 @@ def test_scikit_learn_agrees_ties_included(batch):
     # Raveled, since scikit-learn takes one column as binary labels, not as one class of several.
     expected = average_precision_score(truth.ravel(), scores.ravel())
     assert_same(average_precision(batch.scores, batch.targets), expected)
-    found = average_precision(batch.scores, batch.targets, "none")
+    found = average_precision(batch.scores, batch.targets, average="none")
     for c in range(len(batch.hierarchy)):
         if truth[:, c].any():
             assert_same(found[c], average_precision_score(truth[:, c], scores[:, c]))
@@ -55,7 +55,9 @@ def test_scikit_learn_agrees_on_many_rows_in_single_precision():
     scores = rng.normal(size=(300, 40)).astype(np.float32)
     truth = rng.random((300, 40)) < 0.1
     for average in ("micro", "macro"):
-        found = average_precision(torch.from_numpy(scores), torch.from_numpy(truth), average)
+        found = average_precision(
+            torch.from_numpy(scores), torch.from_numpy(truth), average=average
+        )
         assert_same(found, average_precision_score(truth, scores, average=average))
 
 
@@ -69,10 +71,10 @@ def test_some_classes_alone(batch):
     for classes in (some, mask, torch.tensor(some), mask.numpy()):
         for average in ("micro", "macro", "none"):
             expected = naive.average_precision(*batch.lists, average, some)
-            found = average_precision(batch.scores, batch.targets, average, classes)
+            found = average_precision(batch.scores, batch.targets, average=average, classes=classes)
             assert_same(found, expected)
         expected = naive.clus_au_prc(*batch.lists, some)
-        assert_same(clus_au_prc(batch.scores, batch.targets, classes), expected)
+        assert_same(clus_au_prc(batch.scores, batch.targets, classes=classes), expected)
 
 
 def column(*values):
@@ -157,7 +159,7 @@ def test_what_is_refused():
     with pytest.raises(
         HierlearnError, match="unknown average 'weighted'; known: macro, micro, none"
     ):
-        average_precision(scores, targets, "weighted")
+        average_precision(scores, targets, average="weighted")
     with pytest.raises(
         HierlearnError, match="no evaluated class has a positive among the 3 rows, so"
     ):
@@ -168,7 +170,7 @@ def test_what_is_refused():
         average_precision(scores[:0], targets[:0])
     with pytest.raises(HierlearnError, match=r"classes \(3,\) must be \(4,\) as a mask"):
         average_precision(scores, targets, classes=[True, False, True])
-    with pytest.raises(HierlearnError, match=r"classes 1\.\.4 leave 0\.\.3"):
+    with pytest.raises(HierlearnError, match=r"classes 1\.\.4 are outside 0\.\.3"):
         average_precision(scores, targets, classes=[1, 4])
     for nothing in ([], [False] * 4, [[1]], [0.5]):
         with pytest.raises(

@@ -17,7 +17,9 @@ from reference import metrics as naive
 @given(batches(), st.integers(1, 17))
 def test_naive_loops_agree(batch, bins):
     for pooled in (False, True):
-        found = calibration_error(batch.scores, batch.targets, batch.hierarchy, bins, pooled)
+        found = calibration_error(
+            batch.scores, batch.targets, batch.hierarchy, bins=bins, pooled=pooled
+        )
         expected = naive.calibration_error(*batch.lists, batch.parents, bins, pooled)
         assert_same(found, expected)
 
@@ -60,8 +62,10 @@ def test_honest_probabilities_are_calibrated_and_sharpened_ones_are_not():
 def test_what_is_refused():
     p, targets = torch.rand(2, 7), ANIMALS.encode(["pug", "cat"])
     for bins in (0, 1.5, True):
-        with pytest.raises(HierlearnError, match=rf"bins = {bins!r} must be a whole number of at"):
-            calibration_error(p, targets, ANIMALS, bins)
+        with pytest.raises(
+            HierlearnError, match=rf"bins = {bins!r} must be an integer of at least"
+        ):
+            calibration_error(p, targets, ANIMALS, bins=bins)
     with pytest.raises(HierlearnError, match="probability of 'animal' is -3, outside"):
         calibration_error(p - 3 - p, targets, ANIMALS)
     with pytest.raises(HierlearnError, match=r"targets \(1, 7\) must match probabilities \(2, 7\)"):

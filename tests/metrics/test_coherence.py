@@ -15,7 +15,9 @@ from reference import metrics as naive
 def test_naive_loops_agree(batch):
     for tolerance in (0.0, 1e-6, 0.125, 0.3):
         for reduction in ("none", "mean", "sum"):
-            found = coherence_violations(batch.scores, batch.hierarchy, tolerance, reduction)
+            found = coherence_violations(
+                batch.scores, batch.hierarchy, tolerance=tolerance, reduction=reduction
+            )
             expected = naive.coherence_violations(
                 batch.scores.tolist(), batch.parents, tolerance, reduction
             )
@@ -49,7 +51,7 @@ def test_what_is_refused():
         coherence_violations(p, ANIMALS, reduction="max")
     for tolerance in (-1e-9, float("nan")):
         with pytest.raises(HierlearnError, match=r"tolerance = .* must be 0 or more"):
-            coherence_violations(p, ANIMALS, tolerance)
+            coherence_violations(p, ANIMALS, tolerance=tolerance)
     with pytest.raises(HierlearnError, match=r"row 1: the probability of 'plant' is 3, outside"):
         coherence_violations(torch.tensor([[0.0] * 7, [1, 3, 0, 0, 0, 0, 0]]), ANIMALS)
     with pytest.raises(HierlearnError, match="no rows: an empty test set has no coherence viol"):

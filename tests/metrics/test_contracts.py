@@ -6,6 +6,7 @@ import torch
 import hierlearn
 from hierlearn import Hierarchy, metrics
 from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy import LabelSpace
 from hierlearn.metrics import METRICS
 from metrics.score_batches import DIAMOND, assert_same, random_batch
 
@@ -23,7 +24,7 @@ each_metric = pytest.mark.parametrize("name", METRICS)
 
 
 def fitting(name):
-    return [h for h in ALL if METRICS[name].refusal(h) is None]
+    return [h for h in ALL if METRICS[name].unsupported_reason(h) is None]
 
 
 def leaf_batch(hierarchy, rows=40):
@@ -64,36 +65,36 @@ def sets_at_a_half(scores, hierarchy):
     return hierarchy.max_up(scores) >= 0.5
 
 
-EXPLICIT = {  # of scores, targets, hierarchy, terminals
-    "hit@1": lambda s, t, h, x: metrics.hit_at_k(s, t, 1),
-    "hit@5": lambda s, t, h, x: metrics.hit_at_k(s, t, 5),
-    "mrr": lambda s, t, h, x: metrics.mean_reciprocal_rank(s, t),
-    "coverage": lambda s, t, h, x: metrics.coverage(s, t),
-    "hier-dist": lambda s, t, h, x: metrics.hier_dist(s, t, h),
-    "lca-height": lambda s, t, h, x: metrics.hier_dist(
-        s, t, h, candidates="terminal", hits="zero", terminals=x
+EXPLICIT = {  # of scores, targets and a label space, whose hierarchy is h
+    "hit@1": lambda s, t, x, h: metrics.hit_at_k(s, t, k=1),
+    "hit@5": lambda s, t, x, h: metrics.hit_at_k(s, t, k=5),
+    "mrr": lambda s, t, x, h: metrics.mean_reciprocal_rank(s, t),
+    "coverage": lambda s, t, x, h: metrics.coverage(s, t),
+    "hier-dist": lambda s, t, x, h: metrics.hier_dist(s, t, h),
+    "lca-height": lambda s, t, x, h: metrics.hier_dist(
+        s, t, x, candidates="terminal", correct_cost="zero"
     ),
-    "hier-dist-path": lambda s, t, h, x: metrics.hier_dist(
+    "hier-dist-path": lambda s, t, x, h: metrics.hier_dist(
         s, t, h, distance="path", reference="terminal"
     ),
-    "hier-dist@5": lambda s, t, h, x: metrics.hier_dist(
-        s, t, h, candidates="terminal", terminals=x, k=5
+    "hier-dist@5": lambda s, t, x, h: metrics.hier_dist(s, t, x, candidates="terminal", k=5),
+    "mistake-severity": lambda s, t, x, h: metrics.mistake_severity(s, t, h),
+    "terminal-accuracy": lambda s, t, x, h: metrics.terminal_accuracy(s, t, x),
+    "leaf-accuracy": lambda s, t, x, h: metrics.leaf_accuracy(s, t, h),
+    "level-accuracy": lambda s, t, x, h: metrics.level_accuracy(s, t, h),
+    "mean-level": lambda s, t, x, h: metrics.mean_predicted_level(s, t, h),
+    "ap-micro": lambda s, t, x, h: metrics.average_precision(s, t, average="micro"),
+    "ap-macro": lambda s, t, x, h: metrics.average_precision(s, t, average="macro"),
+    "au-prc": lambda s, t, x, h: metrics.au_prc(s, t, h),
+    "clus-au-prc": lambda s, t, x, h: metrics.clus_au_prc(
+        s, t, classes=metrics.evaluated_classes(h)
     ),
-    "mistake-severity": lambda s, t, h, x: metrics.mistake_severity(s, t, h),
-    "terminal-accuracy": lambda s, t, h, x: metrics.terminal_accuracy(s, t, h, x),
-    "leaf-accuracy": lambda s, t, h, x: metrics.leaf_accuracy(s, t, h),
-    "level-accuracy": lambda s, t, h, x: metrics.level_accuracy(s, t, h),
-    "mean-level": lambda s, t, h, x: metrics.mean_predicted_level(s, t, h),
-    "ap-micro": lambda s, t, h, x: metrics.average_precision(s, t, "micro"),
-    "ap-macro": lambda s, t, h, x: metrics.average_precision(s, t, "macro"),
-    "au-prc": lambda s, t, h, x: metrics.au_prc(s, t, h),
-    "clus-au-prc": lambda s, t, h, x: metrics.clus_au_prc(s, t, metrics.evaluated_classes(h)),
-    "hier-precision": lambda s, t, h, x: metrics.hierarchical_precision(sets_at_a_half(s, h), t, h),
-    "hier-recall": lambda s, t, h, x: metrics.hierarchical_recall(sets_at_a_half(s, h), t, h),
-    "hier-f1": lambda s, t, h, x: metrics.hierarchical_f1(sets_at_a_half(s, h), t, h),
-    "exact-match": lambda s, t, h, x: metrics.exact_match(sets_at_a_half(s, h), t, h),
-    "calibration-error": lambda s, t, h, x: metrics.calibration_error(s, t, h, 15),
-    "coherence-violations": lambda s, t, h, x: metrics.coherence_violations(s, h),
+    "hier-precision": lambda s, t, x, h: metrics.hierarchical_precision(sets_at_a_half(s, h), t, h),
+    "hier-recall": lambda s, t, x, h: metrics.hierarchical_recall(sets_at_a_half(s, h), t, h),
+    "hier-f1": lambda s, t, x, h: metrics.hierarchical_f1(sets_at_a_half(s, h), t, h),
+    "exact-match": lambda s, t, x, h: metrics.exact_match(sets_at_a_half(s, h), t, h),
+    "calibration-error": lambda s, t, x, h: metrics.calibration_error(s, t, h, bins=15),
+    "coherence-violations": lambda s, t, x, h: metrics.coherence_violations(s, h),
 }
 GO = Hierarchy.from_paths(["GO0003674/x/y", "GO0005575/z", "p/q/r", "p/s", "p/q/t"])
 
@@ -105,8 +106,8 @@ def test_it_is_the_function_with_these_options(name):
             batch = random_batch(hierarchy, 25, seed, labels=2)
             if name == "exact-match":
                 batch.scores = batch.scores.square().square()  # few at a half, so that some match
-            arguments = (batch.scores, batch.targets, hierarchy, terminals)
-            assert_same(METRICS[name](*arguments), EXPLICIT[name](*arguments))
+            arguments = (batch.scores, batch.targets, LabelSpace(hierarchy, terminals))
+            assert_same(METRICS[name](*arguments), EXPLICIT[name](*arguments, hierarchy))
 
 
 @each_metric
@@ -115,8 +116,8 @@ def test_it_says_what_it_is(name):
     assert metric.direction in ("up", "down", "none")
     assert (metric.direction == "none") == (name == "mean-level")
     assert metric.takes in ("scores", "probabilities")
-    assert 20 < len(metric.describe) < 100
-    assert not metric.describe.endswith(".")
+    assert 20 < len(metric.description) < 100
+    assert not metric.description.endswith(".")
 
 
 @each_metric
@@ -194,11 +195,11 @@ def test_a_dag_works_or_is_refused_in_a_sentence(name):
     metric = METRICS[name]
     batch = random_batch(WIDE_DAG, 12, labels=2)
     if metric.needs_tree:
-        assert metric.refusal(WIDE_DAG) == f"{name} needs a tree"
+        assert metric.unsupported_reason(WIDE_DAG) == f"{name} needs a tree"
         with pytest.raises(HierlearnError, match="needs a tree, but a class of this DAG has sev"):
             metric(batch.scores, batch.targets, WIDE_DAG)
     else:
-        assert metric.refusal(WIDE_DAG) is None
+        assert metric.unsupported_reason(WIDE_DAG) is None
         assert not metric(batch.scores, batch.targets, WIDE_DAG).isnan().all()
 
 
@@ -207,7 +208,7 @@ def test_what_is_refused_beforehand_is_refused_when_called(name):
     metric = METRICS[name]
     for hierarchy in ALL:
         batch = leaf_batch(hierarchy, 3)
-        if metric.refusal(hierarchy) is None:
+        if metric.unsupported_reason(hierarchy) is None:
             metric(batch.scores, batch.targets, hierarchy)
         else:
             with pytest.raises(HierlearnError):
@@ -216,11 +217,14 @@ def test_what_is_refused_beforehand_is_refused_when_called(name):
 
 def test_terminals_may_be_enough_where_leaves_are_not():
     metric = METRICS["hier-dist@5"]
-    assert metric.refusal(CHAIN) == "hier-dist@5 needs 5 terminal classes, but there are 1"
-    assert metric.refusal(CHAIN, ["a", "b", "c", "d"]) is None
+    assert (
+        metric.unsupported_reason(CHAIN) == "hier-dist@5 needs 5 terminal classes, but there are 1"
+    )
+    space = LabelSpace(CHAIN, ["a", "b", "c", "d"])
+    assert metric.unsupported_reason(space) is None
     batch = leaf_batch(CHAIN, 3)
-    metric(batch.scores, batch.targets, CHAIN, ["a", "b", "c", "d"])
-    assert METRICS["hit@5"].refusal(ONE) == "hit@5 needs 5 classes, but there are 1"
+    metric(batch.scores, batch.targets, space)
+    assert METRICS["hit@5"].unsupported_reason(ONE) == "hit@5 needs 5 classes, but there are 1"
 
 
 @each_metric
@@ -253,14 +257,14 @@ def test_rows_and_chunks_do_not_matter(name, monkeypatch):
     expected = metric(batch.scores, batch.targets, WIDE)
     order = torch.randperm(11, generator=torch.Generator().manual_seed(0))
     assert_same(metric(batch.scores[order], batch.targets[order], WIDE), expected)
-    monkeypatch.setattr("hierlearn.decoding.chunks.CHUNK", 2 * len(WIDE))
+    monkeypatch.setattr("hierlearn.hierarchy.chunks.CHUNK", 2 * len(WIDE))
     assert_same(metric(batch.scores, batch.targets, WIDE), expected)
 
 
 @each_metric
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_graphics_processor_gives_the_same(name):
+def test_a_gpu_gives_the_same(name):
     metric = METRICS[name]
     batch = random_batch(WIDE, 40, labels=2)
     scores, targets = batch.scores.mul(16).round().div(16), batch.targets
@@ -268,6 +272,6 @@ def test_a_graphics_processor_gives_the_same(name):
     found = metric(scores.cuda(), targets.cuda(), WIDE)
     assert found.device.type == "cuda"
     assert_same(found.cpu(), expected)
-    module = metric.module(WIDE, WIDE.decode(targets)[0]).to("cuda")
+    module = metric.module(LabelSpace.from_targets(WIDE, targets)).to("cuda")
     module.update(scores.cuda(), targets.cuda())
     assert module.compute().device.type == "cuda"

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 import strategies
 from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy import LabelSpace
 from hierlearn.metrics import hier_dist, hierarchical_cost, mistake_severity
 from metrics.score_batches import ANIMALS, DIAMOND, assert_same, batches, random_batch, tree
 from reference import metrics as naive
 
 CANDIDATES = ("all", "terminal", "leaves")
-HITS = ("height", "zero")
+CORRECT_COSTS = ("height", "zero")
 REFERENCES = ("closure", "terminal", "annotated")
 
 
@@ -31,13 +32,14 @@ def annotated_batches(draw, of=strategies.taxonomies):
 
 
 def check(batch, annotated, distances):
-    for candidates, hits, reference, distance in itertools.product(
-        CANDIDATES, HITS, REFERENCES, distances
+    space = LabelSpace.from_targets(batch.hierarchy, batch.targets)
+    for candidates, correct_cost, reference, distance in itertools.product(
+        CANDIDATES, CORRECT_COSTS, REFERENCES, distances
     ):
         given_ = annotated if reference == "annotated" else None
         options = {
             "candidates": candidates,
-            "hits": hits,
+            "correct_cost": correct_cost,
             "reference": reference,
             "distance": distance,
         }
@@ -49,7 +51,7 @@ def check(batch, annotated, distances):
             found = ours(
                 batch.scores,
                 batch.targets,
-                batch.hierarchy,
+                space,
                 **options,
                 annotated=given_,
                 reduction="none",
@@ -75,16 +77,13 @@ def test_means_terminals_and_k(batch, data):
     some = data.draw(st.sets(st.integers(0, len(batch.hierarchy) - 1)))
     allowed = sorted(some | set(batch.hierarchy.leaves.tolist()))  # leaves always count
     k = data.draw(st.integers(1, len(allowed)))
-    for hits in HITS:
-        options = {"candidates": "terminal", "hits": hits, "k": k}
-        found = hier_dist(
-            batch.scores, batch.targets, batch.hierarchy, **options, terminals=sorted(some)
-        )
+    space = LabelSpace(batch.hierarchy, sorted(some))
+    for correct_cost in CORRECT_COSTS:
+        options = {"candidates": "terminal", "correct_cost": correct_cost, "k": k}
+        found = hier_dist(batch.scores, batch.targets, space, **options)
         expected = naive.hier_dist(*batch.lists, batch.parents, **options, terminals=allowed)
         assert_same(found, expected)
-        found = mistake_severity(
-            batch.scores, batch.targets, batch.hierarchy, **options, terminals=sorted(some)
-        )
+        found = mistake_severity(batch.scores, batch.targets, space, **options)
         expected = naive.mistake_severity(*batch.lists, batch.parents, **options, terminals=allowed)
         assert_same(found, expected)
 
@@ -109,9 +108,9 @@ def test_every_mode_by_hand(row):
     scores, targets = tree([{name: 1.0}]), ANIMALS.encode(["pug"])
     modes = [
         {},
-        {"hits": "zero"},
+        {"correct_cost": "zero"},
         {"reference": "terminal"},
-        {"reference": "terminal", "hits": "zero"},
+        {"reference": "terminal", "correct_cost": "zero"},
         {"distance": "path"},
         {"distance": "path", "reference": "terminal"},
     ]
@@ -127,16 +126,18 @@ def test_candidates_by_hand():
     # dog is terminal once a row ends there, and then it is the best candidate.
     targets = ANIMALS.encode(["pug", "dog"])
     scores = scores.repeat(2, 1)
-    found = hier_dist(scores, targets, ANIMALS, candidates="terminal", reduction="none")
+    space = LabelSpace.from_targets(ANIMALS, targets)
+    found = hier_dist(scores, targets, space, candidates="terminal", reduction="none")
     assert found.tolist() == [1, 1]
     found = hier_dist(
-        scores, targets, ANIMALS, candidates="terminal", hits="zero", reduction="none"
+        scores, targets, space, candidates="terminal", correct_cost="zero", reduction="none"
     )
     assert found.tolist() == [0, 0]
-    found = hier_dist(
-        scores[:1], targets[:1], ANIMALS, candidates="terminal", terminals=["dog"], hits="zero"
-    )
-    assert float(found) == 0
+    options = {"candidates": "terminal", "correct_cost": "zero"}
+    dog = LabelSpace(ANIMALS, ["dog"])
+    assert float(hier_dist(scores[:1], targets[:1], dog, **options)) == 0
+    # Of a hierarchy only the leaves are terminal: cat is best.
+    assert float(hier_dist(scores[:1], targets[:1], ANIMALS, **options)) == 2
     # The three best of all: animal 2, dog 1, cat 2.
     assert_same(hier_dist(scores[:1], targets[:1], ANIMALS, k=3), 5 / 3)
 
@@ -162,13 +163,13 @@ def test_severity_is_that_of_the_mistakes_alone():
 
 
 @given(batches(labels=(1, 3)))
-def test_severity_and_hits_make_up_the_distance(batch):
-    """With hits at zero, HierDist is severity times the share of mistakes."""
+def test_severity_and_correct_rows_make_up_the_distance(batch):
+    """Where correct answers cost nothing, HierDist is severity times the fraction of mistakes."""
     arguments = (batch.scores, batch.targets, batch.hierarchy)
     severity = mistake_severity(*arguments)
     mistakes = (~mistake_severity(*arguments, reduction="none").isnan()).double().mean()
     expected = severity * mistakes if mistakes > 0 else torch.zeros((), dtype=torch.float64)
-    assert_same(hier_dist(*arguments, hits="zero"), expected)
+    assert_same(hier_dist(*arguments, correct_cost="zero"), expected)
 
 
 @given(batches(), st.data())
@@ -180,7 +181,7 @@ def test_the_cost_of_decisions(batch, data):
     targets = batch.targets.tolist()
     for distance in distances:
         found = hierarchical_cost(
-            decisions, batch.targets, batch.hierarchy, distance, reduction="none"
+            decisions, batch.targets, batch.hierarchy, distance=distance, reduction="none"
         )
         expected = naive.hierarchical_cost(
             chosen, targets, batch.parents, distance, reduction="none"
@@ -202,7 +203,7 @@ def test_the_cost_of_the_root_by_hand():
     targets = ANIMALS.encode(["pug", "dog", ["pug", "oak"], []])
     root = torch.full((4,), -1)
     assert hierarchical_cost(root, targets, ANIMALS, reduction="none").tolist()[:3] == [3, 3, 3]
-    found = hierarchical_cost(root, targets, ANIMALS, "path", reduction="none")
+    found = hierarchical_cost(root, targets, ANIMALS, distance="path", reduction="none")
     assert_same(found, [3.0, 2.0, 2.0, float("nan")])
     dog = torch.full((4,), ANIMALS.index("dog"))
     found = hierarchical_cost(dog, targets, ANIMALS, reduction="none")
@@ -213,7 +214,7 @@ def test_what_is_refused():
     scores, targets = torch.rand(2, 7), ANIMALS.encode(["pug", "cat"])
     for option, value, known in (
         ("candidates", "leafs", "all, leaves, terminal"),
-        ("hits", "none", "height, zero"),
+        ("correct_cost", "none", "height, zero"),
         ("reference", "closed", "annotated, closure, terminal"),
         ("distance", "edges", "lca-height, path"),
         ("reduction", "sum", "mean, none"),
@@ -223,9 +224,9 @@ def test_what_is_refused():
                 HierlearnError, match=f"unknown {option} '{value}'.* known: {known}"
             ):
                 metric(scores, targets, ANIMALS, **{option: value})
-    with pytest.raises(HierlearnError, match="reference 'annotated' needs annotated, the"):
+    with pytest.raises(HierlearnError, match=r"reference 'annotated' needs annotated=, \(N, C\)"):
         hier_dist(scores, targets, ANIMALS, reference="annotated")
-    with pytest.raises(HierlearnError, match="reference 'closure' takes no annotated, the"):
+    with pytest.raises(HierlearnError, match=r"reference 'closure' takes no annotated=, \(N, C\)"):
         hier_dist(scores, targets, ANIMALS, annotated=targets)
     with pytest.raises(HierlearnError, match="row 0: 'animal/cat' is annotated but not among"):
         hier_dist(scores, targets, ANIMALS, reference="annotated", annotated=targets.flip(0))
@@ -240,7 +241,7 @@ def test_what_is_refused():
         with pytest.raises(HierlearnError, match="none of the 2 rows has a label, so there is no"):
             metric(scores, torch.zeros(2, 7), ANIMALS)
     with pytest.raises(HierlearnError, match="needs a tree"):
-        hierarchical_cost(torch.tensor([0]), dag.targets[:1], DIAMOND, "path")
+        hierarchical_cost(torch.tensor([0]), dag.targets[:1], DIAMOND, distance="path")
 
 
 def test_what_costs_are_refused():
@@ -249,7 +250,7 @@ def test_what_costs_are_refused():
         hierarchical_cost(decisions, targets, ANIMALS, cost=torch.zeros(7, 6))
     with pytest.raises(HierlearnError, match=r"at the root, for which cost \(7, 7\) has no row"):
         hierarchical_cost(decisions, targets, ANIMALS, cost=torch.zeros(7, 7))
-    with pytest.raises(HierlearnError, match="cost holds NaN"):
+    with pytest.raises(HierlearnError, match="cost contains NaN"):
         hierarchical_cost(decisions, targets, ANIMALS, cost=torch.full((8, 7), torch.nan))
     with pytest.raises(HierlearnError, match="no rows: an empty test set has no hierarchical cost"):
         hierarchical_cost(decisions[:0], targets[:0], ANIMALS)

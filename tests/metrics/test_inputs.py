@@ -25,19 +25,21 @@ def test_scores():
         hier_dist(nan_at(2, 5), TARGETS, ANIMALS)
     with pytest.raises(HierlearnError, match=r"^scores must be floating point, not torch.int64$"):
         hit_at_k(torch.zeros(3, 7, dtype=torch.long), TARGETS)
-    with pytest.raises(HierlearnError, match=r"^scores \(7,\) must be \(N, C\), a column a class$"):
+    with pytest.raises(
+        HierlearnError, match=r"^scores \(7,\) must be \(N, C\), one column per class$"
+    ):
         hit_at_k(SCORES[0], TARGETS[0])
     with pytest.raises(HierlearnError, match=r"^scores \(3, 0\) must be \(N, C\)"):
         hit_at_k(SCORES[:, :0], TARGETS[:, :0])
     other = Hierarchy.from_paths(["a", "b"])
     with pytest.raises(
-        HierlearnError, match=r"^scores \(3, 7\) must be \(N, 2\), a column a class"
+        HierlearnError, match=r"^scores \(3, 7\) must be \(N, 2\), one column per class"
     ):
         level_accuracy(SCORES, TARGETS, other)
 
 
 def test_the_first_nan_is_found_in_later_chunks(monkeypatch):
-    monkeypatch.setattr("hierlearn.decoding.chunks.CHUNK", 7)
+    monkeypatch.setattr("hierlearn.hierarchy.chunks.CHUNK", 7)
     with pytest.raises(HierlearnError, match=r"^row 2: the score of class 5 is NaN$"):
         hit_at_k(nan_at(2, 5), TARGETS)
 
@@ -90,6 +92,6 @@ def test_best_classes_are_those_of_a_stable_sort(monkeypatch):
                 sorted(allowed, key=lambda c, row=row: (-row[c], c))[:k] for row in scores.tolist()
             ]
             assert best_classes(scores, numbers, k).tolist() == expected
-            monkeypatch.setattr("hierlearn.decoding.chunks.CHUNK", 20)
+            monkeypatch.setattr("hierlearn.hierarchy.chunks.CHUNK", 20)
             assert best_classes(scores, numbers, k).tolist() == expected
             monkeypatch.undo()

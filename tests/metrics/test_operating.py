@@ -1,4 +1,4 @@
-"""The operating curve: as if ``Stop`` had decoded anew at every threshold."""
+"""The operating curve: as if ``Stop`` had decoded again at every threshold."""
 
 import pytest
 import torch

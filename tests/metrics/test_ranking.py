@@ -23,24 +23,27 @@ def test_naive_loops_agree(batch):
             continue
         for k in range(1, len(batch.hierarchy) + 1):
             expected = naive.hit_at_k(*batch.lists, k, reduction)
-            assert_same(hit_at_k(batch.scores, batch.targets, k, reduction), expected)
+            found = hit_at_k(batch.scores, batch.targets, k=k, reduction=reduction)
+            assert_same(found, expected)
         for ours, theirs in (
             (mean_reciprocal_rank, naive.mean_reciprocal_rank),
             (coverage, naive.coverage),
         ):
             expected = theirs(*batch.lists, reduction)
-            assert_same(ours(batch.scores, batch.targets, reduction), expected)
+            assert_same(ours(batch.scores, batch.targets, reduction=reduction), expected)
 
 
 def test_by_hand():
     # Row 0: class 1, then 0 before 2 in a tie: the first positive, 2, is third. Row 1: 1 is second.
     # Row 2 has no label and does not count.
-    assert_same(hit_at_k(SCORES, TARGETS, 1, "none"), [0.0, 0.0, float("nan")])
-    assert_same(hit_at_k(SCORES, TARGETS, 2), 0.5)
-    assert_same(hit_at_k(SCORES, TARGETS, 3), 1.0)
-    assert_same(mean_reciprocal_rank(SCORES, TARGETS, "none"), [1 / 3, 1 / 2, float("nan")])
+    assert_same(hit_at_k(SCORES, TARGETS, reduction="none"), [0.0, 0.0, float("nan")])
+    assert_same(hit_at_k(SCORES, TARGETS, k=2), 0.5)
+    assert_same(hit_at_k(SCORES, TARGETS, k=3), 1.0)
+    assert_same(
+        mean_reciprocal_rank(SCORES, TARGETS, reduction="none"), [1 / 3, 1 / 2, float("nan")]
+    )
     assert_same(mean_reciprocal_rank(SCORES, TARGETS), 5 / 12)
-    assert_same(coverage(SCORES, TARGETS, "none"), [4.0, 4.0, float("nan")])
+    assert_same(coverage(SCORES, TARGETS, reduction="none"), [4.0, 4.0, float("nan")])
     assert hit_at_k(SCORES, TARGETS).shape == ()
 
 
@@ -59,20 +62,20 @@ def test_scikit_learn_agrees_where_nothing_ties():
     truth = batch.targets.int().argmax(dim=1).numpy()
     for k in (1, 3, 6):
         expected = top_k_accuracy_score(truth, batch.scores.numpy(), k=k, labels=range(7))
-        assert_same(hit_at_k(batch.scores, batch.targets, k), expected)
+        assert_same(hit_at_k(batch.scores, batch.targets, k=k), expected)
     # One label a row: the ranking loss is (rank - 1) / (C - 1).
     losses = [
         label_ranking_loss(batch.targets[i : i + 1].numpy(), batch.scores[i : i + 1].numpy())
         for i in range(40)
     ]
     expected = 1 / (1 + 6 * torch.tensor(losses, dtype=torch.float64))
-    assert_same(mean_reciprocal_rank(batch.scores, batch.targets, "none"), expected)
+    assert_same(mean_reciprocal_rank(batch.scores, batch.targets, reduction="none"), expected)
 
 
 def test_infinite_scores_rank_too():
     scores = torch.tensor([[-torch.inf, torch.inf, -torch.inf]])
     assert_same(mean_reciprocal_rank(scores, torch.tensor([[0, 0, 1]])), 1 / 3)
-    assert_same(hit_at_k(scores, torch.tensor([[1, 0, 0]]), 2), 1.0)
+    assert_same(hit_at_k(scores, torch.tensor([[1, 0, 0]]), k=2), 1.0)
     assert_same(coverage(scores, torch.tensor([[0, 1, 0]])), 1.0)
 
 
@@ -81,7 +84,7 @@ def test_k_is_one_of_the_classes(k):
     with pytest.raises(
         HierlearnError, match=rf"^k = {k!r} is outside 1\.\.4, the number of classes"
     ):
-        hit_at_k(SCORES, TARGETS, k)
+        hit_at_k(SCORES, TARGETS, k=k)
 
 
 def test_what_has_no_rows_or_no_labels_has_no_value():
@@ -101,4 +104,4 @@ def test_what_has_no_rows_or_no_labels_has_no_value():
 
 
 def test_k_may_be_numpys():
-    assert_same(hit_at_k(SCORES, TARGETS, np.int64(2)), 0.5)
+    assert_same(hit_at_k(SCORES, TARGETS, k=np.int64(2)), 0.5)

@@ -30,11 +30,13 @@ def compare(batch, predicted, lists):
         if average == "macro" and not batch.labeled:
             continue
         for ours, theirs in ALL.items():
-            found = ours(predicted, batch.targets, batch.hierarchy, average)
+            found = ours(predicted, batch.targets, batch.hierarchy, average=average)
             assert_same(found, theirs(lists, targets, batch.parents, average))
-        found = hierarchical_f1(predicted, batch.targets, batch.hierarchy, average, beta=2.5)
+        found = hierarchical_f1(
+            predicted, batch.targets, batch.hierarchy, average=average, beta=2.5
+        )
         assert_same(found, naive.hierarchical_f1(lists, targets, batch.parents, average, beta=2.5))
-    found = exact_match(predicted, batch.targets, batch.hierarchy, "none")
+    found = exact_match(predicted, batch.targets, batch.hierarchy, reduction="none")
     assert_same(found, naive.exact_match(lists, targets, batch.parents, "none"))
 
 
@@ -66,7 +68,7 @@ def test_scikit_learn_agrees_on_closed_sets(batch):
             zero_division=0,
         )
         for ours, value in zip(ALL, expected, strict=False):
-            assert_same(ours(closed, batch.targets, batch.hierarchy, average), value)
+            assert_same(ours(closed, batch.targets, batch.hierarchy, average=average), value)
     assert_same(exact_match(closed, batch.targets, batch.hierarchy), accuracy_score(truth, answers))
 
 
@@ -75,7 +77,7 @@ def test_by_hand():
     targets, answer = ANIMALS.encode(["pug"]), torch.tensor([ANIMALS.index("bulldog")])
     assert_same(hierarchical_precision(answer, targets, ANIMALS), 2 / 3)
     assert_same(hierarchical_recall(answer, targets, ANIMALS), 2 / 3)
-    assert_same(hierarchical_precision(answer, targets, ANIMALS, "level"), [1.0, 1.0, 0.0])
+    assert_same(hierarchical_precision(answer, targets, ANIMALS, average="level"), [1.0, 1.0, 0.0])
     # dog alone is exact where it goes: precision 1, recall 2/3, F1 4/5.
     answer = torch.tensor([ANIMALS.index("dog")])
     assert_same(hierarchical_precision(answer, targets, ANIMALS), 1.0)
@@ -99,12 +101,12 @@ def test_a_row_with_neither_truth_nor_answer_scores_0_but_matches():
     nothing = torch.zeros(1, 7, dtype=torch.bool)
     for metric in ALL:
         for average in ("micro", "samples"):
-            assert float(metric(nothing, nothing, ANIMALS, average)) == 0
-        assert metric(nothing, nothing, ANIMALS, "level").tolist() == [0, 0, 0]
+            assert float(metric(nothing, nothing, ANIMALS, average=average)) == 0
+        assert metric(nothing, nothing, ANIMALS, average="level").tolist() == [0, 0, 0]
         with pytest.raises(
             HierlearnError, match="no class has a positive row, so there is no macro"
         ):
-            metric(nothing, nothing, ANIMALS, "macro")
+            metric(nothing, nothing, ANIMALS, average="macro")
     assert float(exact_match(nothing, nothing, ANIMALS)) == 1
 
 
@@ -113,7 +115,7 @@ def test_what_is_refused():
     with pytest.raises(
         HierlearnError, match="unknown average 'weighted'; known: level, macro, mic"
     ):
-        hierarchical_f1(targets, targets, ANIMALS, "weighted")
+        hierarchical_f1(targets, targets, ANIMALS, average="weighted")
     for beta in (0, -1.0, float("nan"), float("inf")):
         with pytest.raises(HierlearnError, match=r"beta = .* must be a positive number"):
             hierarchical_f1(targets, targets, ANIMALS, beta=beta)

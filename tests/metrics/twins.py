@@ -1,4 +1,4 @@
-"""Every torchmetrics class beside the function whose twin it is, and the worker of the DDP test.
+"""Every torchmetrics class with the function that it must equal, and the worker of the DDP test.
 
 Run as ``python twins.py RANK WORLD MEETING_FILE SPLIT``: process RANK takes its rows of the batch,
 updates every class in two steps and prints what each computes, as JSON.
@@ -16,13 +16,14 @@ if __name__ == "__main__":
 import torch
 
 from hierlearn import Hierarchy, metrics
+from hierlearn.hierarchy import LabelSpace
 from metrics.score_batches import random_batch
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "f/h", "i"])
 BATCH = random_batch(TREE, 23, seed=5, labels=2)
 BATCH.scores[3] = BATCH.scores[4]  # ties between rows
 BATCH.targets[7] = False  # a row that does not count
-TERMINALS = sorted({c for row in TREE.decode(BATCH.targets) for c in row} | {"a/b"})
+SPACE = LabelSpace(TREE, {*(c for row in TREE.decode(BATCH.targets) for c in row), "a/b"})
 SETS = BATCH.scores > 0.6
 
 
@@ -31,22 +32,22 @@ def twins():
     h, s = TREE, BATCH.scores
     found = {
         name: (
-            metric.module(h, TERMINALS),
+            metric.module(SPACE),
             s,
-            lambda x, t, metric=metric: metric(x, t, h, TERMINALS),
+            lambda x, t, metric=metric: metric(x, t, SPACE),
         )
         for name, metric in metrics.METRICS.items()
     }
     for average in ("macro", "samples", "level"):
         found[f"precision {average}"] = (
-            metrics.HierarchicalPrecision(h, average),
+            metrics.HierarchicalPrecision(h, average=average),
             SETS,
-            lambda x, t, a=average: metrics.hierarchical_precision(x, t, h, a),
+            lambda x, t, a=average: metrics.hierarchical_precision(x, t, h, average=a),
         )
         found[f"f2 {average}"] = (
-            metrics.HierarchicalF1(h, average, beta=2.0),
+            metrics.HierarchicalF1(h, average=average, beta=2.0),
             SETS,
-            lambda x, t, a=average: metrics.hierarchical_f1(x, t, h, a, 2.0),
+            lambda x, t, a=average: metrics.hierarchical_f1(x, t, h, average=a, beta=2.0),
         )
     found["recall of decisions"] = (
         metrics.HierarchicalRecall(h),
@@ -59,14 +60,14 @@ def twins():
         lambda x, t: metrics.exact_match(x, t, h),
     )
     found["ap by class"] = (
-        metrics.AveragePrecision("none"),
+        metrics.AveragePrecision(average="none"),
         s,
-        lambda x, t: metrics.average_precision(x, t, "none"),
+        lambda x, t: metrics.average_precision(x, t, average="none"),
     )
     found["clus of some"] = (
         metrics.ClusAUPRC(classes=[0, 2, 4]),
         s.float(),
-        lambda x, t: metrics.clus_au_prc(x, t, [0, 2, 4]),
+        lambda x, t: metrics.clus_au_prc(x, t, classes=[0, 2, 4]),
     )
     found["severity of paths"] = (
         metrics.MistakeSeverity(h, candidates="leaves", distance="path", reference="terminal"),
@@ -78,12 +79,12 @@ def twins():
     found["calibration pooled"] = (
         metrics.CalibrationError(h, bins=4, pooled=True),
         s,
-        lambda x, t: metrics.calibration_error(x, t, h, 4, True),
+        lambda x, t: metrics.calibration_error(x, t, h, bins=4, pooled=True),
     )
     found["coherence with tolerance"] = (
         metrics.CoherenceViolations(h, tolerance=0.3),
         s,
-        lambda x, _: metrics.coherence_violations(x, h, 0.3),
+        lambda x, _: metrics.coherence_violations(x, h, tolerance=0.3),
     )
     return found
 

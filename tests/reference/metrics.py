@@ -257,13 +257,13 @@ def reference_set(target, parents, reference, annotated_row=None):
     raise ValueError(f"unknown reference {reference!r}")
 
 
-def distance_to(c, labels, parents, distance, hits):
+def distance_to(c, labels, parents, distance, correct_cost):
     """Distance of class c to the nearest label; NaN without a label."""
-    if hits not in ("height", "zero"):
-        raise ValueError(f"unknown hits {hits!r}")
+    if correct_cost not in ("height", "zero"):
+        raise ValueError(f"unknown correct_cost {correct_cost!r}")
     if not labels:
         return math.nan
-    if hits == "zero" and c in labels:
+    if correct_cost == "zero" and c in labels:
         return 0.0
     return float(min(DISTANCES[distance](parents, c, r) for r in labels))
 
@@ -279,7 +279,7 @@ def candidate_classes(candidates, targets, parents, terminals=None):
 
 
 def distances_and_mistakes(
-    scores, targets, parents, candidates, hits, reference, distance, k, terminals, annotated
+    scores, targets, parents, candidates, correct_cost, reference, distance, k, terminals, annotated
 ):
     """Return, a row: the mean distance of its k best candidates; whether the best is not in R."""
     allowed = candidate_classes(candidates, targets, parents, terminals)
@@ -290,7 +290,7 @@ def distances_and_mistakes(
         row = annotated[i] if annotated is not None else None
         labels = reference_set(targets[i], parents, reference, row)
         best = ranking(scores[i], allowed)[:k]
-        out.append(sum(distance_to(c, labels, parents, distance, hits) for c in best) / k)
+        out.append(sum(distance_to(c, labels, parents, distance, correct_cost) for c in best) / k)
         mistakes.append(best[0] not in labels)
     return out, mistakes
 
@@ -301,7 +301,7 @@ def hier_dist(
     parents,
     *,
     candidates="all",
-    hits="height",
+    correct_cost="height",
     reference="closure",
     distance="lca-height",
     k=1,
@@ -313,11 +313,20 @@ def hier_dist(
 
     candidates: "all", "leaves", or "terminal" (``terminals``; default ``default_terminals``).
     R: "closure", "terminal", or "annotated" (positives of ``annotated``, N rows of C).
-    distance: "lca-height" or "path" (trees only). hits="zero": a class of R costs nothing.
+    distance: "lca-height" or "path" (trees only). correct_cost="zero": a class of R costs nothing.
     A row whose R is empty does not count.
     """
     out, _ = distances_and_mistakes(
-        scores, targets, parents, candidates, hits, reference, distance, k, terminals, annotated
+        scores,
+        targets,
+        parents,
+        candidates,
+        correct_cost,
+        reference,
+        distance,
+        k,
+        terminals,
+        annotated,
     )
     return reduce(out, reduction)
 
@@ -328,7 +337,7 @@ def mistake_severity(
     parents,
     *,
     candidates="all",
-    hits="height",
+    correct_cost="height",
     reference="closure",
     distance="lca-height",
     k=1,
@@ -338,7 +347,16 @@ def mistake_severity(
 ):
     """``hier_dist`` over the rows whose best candidate is not in R; NaN without a mistake."""
     out, mistakes = distances_and_mistakes(
-        scores, targets, parents, candidates, hits, reference, distance, k, terminals, annotated
+        scores,
+        targets,
+        parents,
+        candidates,
+        correct_cost,
+        reference,
+        distance,
+        k,
+        terminals,
+        annotated,
     )
     return reduce(
         [v if wrong else math.nan for v, wrong in zip(out, mistakes, strict=True)], reduction
@@ -352,7 +370,7 @@ def hierarchical_cost(
     distance="lca-height",
     cost=None,
     *,
-    hits="height",
+    correct_cost="height",
     reference="terminal",
     reduction="mean",
 ):
@@ -365,7 +383,7 @@ def hierarchical_cost(
     for c, target in zip(classes, targets, strict=True):
         labels = reference_set(target, parents, reference)
         if cost is None:
-            out.append(distance_to(c, labels, parents, distance, hits))
+            out.append(distance_to(c, labels, parents, distance, correct_cost))
         elif c == ROOT:
             raise ValueError("a cost matrix says nothing about the root")
         else:

@@ -279,9 +279,9 @@ def test_hier_dist_by_hand():
     # predictions over all classes: A dog, B oak, C animal
     assert dist() == approx([1, 3, 2, NAN])  # a hit on dog costs 1, on animal 2
     assert metrics.hier_dist(SCORES, TARGETS, TREE) == 2
-    assert dist(hits="zero") == approx([0, 3, 0, NAN])
+    assert dist(correct_cost="zero") == approx([0, 3, 0, NAN])
     assert dist(reference="terminal") == approx([1, 3, 2, NAN])
-    assert dist(reference="terminal", hits="zero") == approx([1, 3, 2, NAN])
+    assert dist(reference="terminal", correct_cost="zero") == approx([1, 3, 2, NAN])
     # edges: A dog in the closure, one above pug. B oak - plant - root - animal (- dog).
     # C animal in the closure, one above cat
     assert dist(distance="path") == approx([0, 3, 0, NAN])
@@ -294,8 +294,10 @@ def test_hier_dist_candidates_by_hand():
     # dog is the most specific label of B, hence terminal: A dog
     assert metrics.default_terminals(TARGETS, TREE) == [CAT, DOG, OAK, BULLDOG, PUG]
     assert dist(candidates="terminal") == approx([1, 3, 0, NAN])
-    assert dist(candidates="terminal", hits="zero") == approx([0, 3, 0, NAN])
-    assert dist(candidates="terminal", hits="zero", reference="terminal") == approx([1, 3, 0, NAN])
+    assert dist(candidates="terminal", correct_cost="zero") == approx([0, 3, 0, NAN])
+    assert dist(candidates="terminal", correct_cost="zero", reference="terminal") == approx(
+        [1, 3, 0, NAN]
+    )
     # without oak and dog: A pug; B cat, height 2 to dog; C cat
     terminals = [PUG, CAT, BULLDOG]
     assert dist(candidates="terminal", terminals=terminals) == approx([0, 2, 0, NAN])
@@ -304,7 +306,7 @@ def test_hier_dist_candidates_by_hand():
 def test_hier_dist_of_the_k_best_by_hand():
     # A dog 1, animal 2. B oak 3, cat 2. C animal 2, plant 1
     assert dist(k=2) == approx([1.5, 2.5, 1.5, NAN])
-    assert dist(k=2, hits="zero") == approx([0, 2.5, 0, NAN])
+    assert dist(k=2, correct_cost="zero") == approx([0, 2.5, 0, NAN])
     # path to the terminals: dog 1, animal 2; oak 4, cat 2; animal 1 (cat), plant 1 (oak)
     assert dist(k=2, distance="path", reference="terminal") == approx([1.5, 3, 1, NAN])
     with pytest.raises(ValueError, match="k = 5 with 4"):
@@ -316,7 +318,7 @@ def test_hier_dist_to_annotated_labels_by_hand():
     annotated = [[0, 0, 0, 1, 0, 0, 1], [0] * 7, [0, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 0, 0]]
     options = {"reference": "annotated", "annotated": annotated}
     assert dist(**options) == approx([1, NAN, 2, 3])
-    assert dist(hits="zero", **options) == approx([0, NAN, 2, 3])
+    assert dist(correct_cost="zero", **options) == approx([0, NAN, 2, 3])
     assert dist(distance="path", **options) == approx([0, NAN, 1, 5])
 
 
@@ -369,7 +371,7 @@ def test_distances_keep_their_identities():
             metrics.hierarchical_cost(best, targets, parents, reduction="none")
         )
         hit = metrics.hit_at_k(scores, targets)
-        zero = metrics.hier_dist(scores, targets, parents, hits="zero")
+        zero = metrics.hier_dist(scores, targets, parents, correct_cost="zero")
         if not math.isnan(hit) and hit < 1:
             severity = metrics.mistake_severity(scores, targets, parents)
             assert zero == approx((1 - hit) * severity)
@@ -592,7 +594,7 @@ def test_operating_curve_gains_accuracy_and_loses_specificity():
         ("average", lambda: metrics.hierarchical_f1([0], [[1]], [()], "weighted")),
         ("candidates", lambda: dist(candidates="inner")),
         ("reference", lambda: dist(reference="parents")),
-        ("hits", lambda: dist(hits="one")),
+        ("correct_cost", lambda: dist(correct_cost="one")),
     ],
 )
 def test_unknown_options_are_refused(word, call):

@@ -43,7 +43,7 @@ def evaluate(
     from hierlearn.cli.show import print_metrics, print_plain, working
     from hierlearn.cli.sources import split_names
     from hierlearn.files import atomic_write, check_new
-    from hierlearn.metrics.measure import check_metrics
+    from hierlearn.metrics.registry import check_metrics
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline import evaluate as measure
     from hierlearn.training.processes import find_device

@@ -1,4 +1,4 @@
-"""Stage 5: decoders turn node probabilities into decisions."""
+"""Stage 8: decoders turn node probabilities into decisions."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from hierlearn.decoding.stop import Stop
 from hierlearn.decoding.subset import Subset
 from hierlearn.decoding.top_down import TopDown, greedy_chain
 from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.hierarchy import LabelSpace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,20 +38,24 @@ DECODERS: dict[str, Callable[..., Decoder]] = {
 }
 
 
-def make_decoder(hierarchy: Hierarchy, decoder: str | Decoder, /, **options: Any) -> Decoder:
-    """Return a decoder of the hierarchy, made by name or given.
+def make_decoder(
+    label_space: LabelSpace | Hierarchy, decoder: str | Decoder, /, **options: Any
+) -> Decoder:
+    """Return a decoder made by name, or check and return one that exists already.
 
     Args:
-        hierarchy: the taxonomy.
+        label_space: the taxonomy and its terminal classes.
         decoder: a name of ``DECODERS``, or a decoder of this hierarchy.
-        options: what the decoder takes, if it is given by name.
+        options: the options of a decoder given by name.
     """
+    label_space = LabelSpace.of(label_space)
+    hierarchy = label_space.hierarchy
     if isinstance(decoder, str):
         if decoder not in DECODERS:
             raise HierlearnError(unknown_name("decoder", decoder, DECODERS))
         check_options(decoder, options)
         try:
-            return DECODERS[decoder](hierarchy, **options)
+            return DECODERS[decoder](label_space, **options)
         except TypeError as error:
             asked = ", ".join(f"{name}={value!r}" for name, value in options.items())
             raise HierlearnError(f"decoder {decoder} does not take {asked}: {error}") from None
@@ -65,21 +70,21 @@ def make_decoder(hierarchy: Hierarchy, decoder: str | Decoder, /, **options: Any
         raise HierlearnError(
             f"the decoder is of another hierarchy ({len(decoder.hierarchy)} classes, fingerprint "
             f"{decoder.hierarchy.fingerprint[:8]}) than this one ({len(hierarchy)} classes, "
-            f"{hierarchy.fingerprint[:8]}); make it of the same"
+            f"{hierarchy.fingerprint[:8]}); make both of the same hierarchy"
         )
     return decoder
 
 
 def check_options(decoder: str, options: Mapping[str, Any]) -> None:
-    """Refuse an option that a decoder of DECODERS does not take, and the lack of one it needs."""
-    known = signature(DECODERS[decoder]).parameters
-    for name, one in known.items():
-        plain = one.kind is not Parameter.VAR_KEYWORD and one.default is Parameter.empty
-        if plain and name != "hierarchy" and name not in options:
-            raise HierlearnError(f"decoder {decoder} needs the option {name}")
-    if any(one.kind is Parameter.VAR_KEYWORD for one in known.values()):
-        return  # handed on to another decoder
-    taken = [name for name in known if name != "hierarchy"]
+    """Raise for an option that a decoder of DECODERS does not take, or one that it needs."""
+    known = list(signature(DECODERS[decoder]).parameters.values())[1:]  # after the label space
+    for one in known:
+        required = one.kind is not Parameter.VAR_KEYWORD and one.default is Parameter.empty
+        if required and one.name not in options:
+            raise HierlearnError(f"decoder {decoder} needs the option {one.name}")
+    if any(one.kind is Parameter.VAR_KEYWORD for one in known):
+        return  # passed on to another decoder, which checks them
+    taken = [one.name for one in known]
     for option in options:
         if option not in taken and not taken:
             raise HierlearnError(f"decoder {decoder} takes no options, but {option} was given")

@@ -20,7 +20,7 @@ class Argmax(Decoder):
     """The most probable class of all.
 
     Args:
-        hierarchy: the taxonomy.
+        label_space: the taxonomy.
     """
 
     answers: Answers = "class"

@@ -1,11 +1,11 @@
-"""Calibration sets: what they must be, and which of their n scores a promise rests on.
+"""Calibration sets: checks, and the rank of the score that a guarantee at level alpha allows.
 
-Of n + 1 exchangeable scores each is as likely as any other to be the new one, so at most a share
-k / (n + 1) of the time is it among the k most extreme. The promise alpha allows
+Of n + 1 exchangeable scores each is equally likely to be the new one, so it is among the k most
+extreme with probability at most k / (n + 1). The level alpha allows
 
     k = floor(alpha (n + 1)),
 
-which must be at least 1: with fewer than 1 / alpha - 1 rows nothing can be promised.
+which must be at least 1: fewer than 1 / alpha - 1 rows give no guarantee.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hierlearn.decoding.chunks import row_chunks
 from hierlearn.decoding.probabilities import check_probabilities
 from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy.chunks import row_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ def rank_of(alpha: float, count: int) -> int:
     """Return k, the largest integer with k / (n + 1) <= alpha.
 
     Args:
-        alpha: the promise, between 0 and 1.
+        alpha: the level, between 0 and 1.
         count: n, the rows of the calibration set.
     """
     if not 0 < alpha < 1:
@@ -44,7 +44,7 @@ def rank_of(alpha: float, count: int) -> int:
 
 
 def largest(holds: Callable[[int], bool], guess: int) -> int:
-    """Return the largest integer for which it holds, near a guess that rounding may have spoilt.
+    """Return the largest integer for which it holds, near a guess that rounding may have shifted.
 
     The product 0.29 * 100 is less than 29, but 29 / 100 is 0.29.
     """
@@ -58,14 +58,14 @@ def largest(holds: Callable[[int], bool], guess: int) -> int:
 def check_calibration(
     probabilities: Tensor, targets: Tensor, hierarchy: Hierarchy, alpha: float
 ) -> int:
-    """Refuse a calibration set that does not fit; return the rank that alpha allows."""
+    """Raise for an unsuitable calibration set; return the rank that alpha allows."""
     check_probabilities(probabilities, hierarchy)
     check_targets(targets, probabilities, hierarchy)
     return rank_of(alpha, len(probabilities))
 
 
 def check_targets(targets: Tensor, probabilities: Tensor, hierarchy: Hierarchy) -> None:
-    """Refuse targets that are not bool, do not match the probabilities or are not closed."""
+    """Raise unless targets are bool, match the probabilities and are closed."""
     if targets.shape != probabilities.shape:
         raise HierlearnError(
             f"targets {tuple(targets.shape)} must match probabilities {tuple(probabilities.shape)}"

@@ -10,29 +10,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hierlearn.decoding.decoder import Answers, Decoder
-from hierlearn.decoding.probabilities import check_share
+from hierlearn.decoding.probabilities import check_fraction
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
 
 
 class Coherent(Decoder):
     """The set of classes whose p, or that of a descendant, reaches the threshold.
 
     Args:
-        hierarchy: the taxonomy.
-        threshold: the least p of a class in the set.
+        label_space: the taxonomy.
+        threshold: the smallest p of a class in the set.
     """
 
     answers: Answers = "set"
 
-    def __init__(self, hierarchy: Hierarchy, threshold: float = 0.5) -> None:
-        super().__init__(hierarchy)
-        self.threshold = check_share("threshold", threshold)
+    def __init__(self, label_space: LabelSpace | Hierarchy, threshold: float = 0.5) -> None:
+        super().__init__(label_space)
+        self.threshold = check_fraction("threshold", threshold)
 
     def decide(self, p: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """Carry p upward and compare."""
+        """Take the maximum over the descendants and compare."""
         chosen = self.hierarchy.max_up(p) >= self.threshold
         return chosen if allowed is None else chosen & allowed

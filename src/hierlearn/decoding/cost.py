@@ -14,24 +14,21 @@ the root: what ends there is left out. The root is no candidate.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from hierlearn.decoding.candidates import Candidates, candidate_classes
 from hierlearn.decoding.decoder import Answers, Decoder
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.links.softmax import terminal_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
-    from hierlearn.hierarchy.nodes import Label
-
-Candidates = Literal["all", "leaves", "terminal"]
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
 
 
 def expected_lca_height(p: Tensor, hierarchy: Hierarchy) -> Tensor:
@@ -55,14 +52,13 @@ COSTS: dict[str, Callable[[Tensor, Hierarchy], Tensor]] = {
 
 
 class Cost(Decoder):
-    """The candidate of least expected cost; ties go to the first. Trees, or a cost tensor.
+    """The candidate of smallest expected cost; ties go to the first. Trees, or a cost tensor.
 
     Args:
-        hierarchy: the taxonomy; a DAG needs a cost tensor.
+        label_space: the taxonomy and its terminal classes; a DAG needs a cost tensor.
         cost: "lca-height", "path", or a tensor: cost[c, t] of answering c where t is true, (C, C),
-            or (K, C) with a row for each candidate in class order.
+            or (K, C) with one row per candidate in class order.
         candidates: what may be answered: "all" classes, the "leaves", or the "terminal" classes.
-        terminals: for "terminal": the inner classes among them; the leaves always are.
     """
 
     answers: Answers = "class"
@@ -71,23 +67,22 @@ class Cost(Decoder):
 
     def __init__(
         self,
-        hierarchy: Hierarchy,
+        label_space: LabelSpace | Hierarchy,
         cost: str | Tensor = "lca-height",
         candidates: Candidates = "all",
-        terminals: Iterable[Label] | None = None,
     ) -> None:
         self.needs_tree = isinstance(cost, str)
-        super().__init__(hierarchy)
-        self.candidates = candidate_numbers(hierarchy, candidates, terminals)
+        super().__init__(label_space)
+        self.candidates = candidate_classes(self.label_space, candidates)
         if isinstance(cost, str):
             if cost not in COSTS:
                 raise HierlearnError(unknown_name("cost", cost, COSTS))
             self.cost: str | Tensor = cost
         else:
-            self.cost = candidate_rows(cost, self.candidates, len(hierarchy))
+            self.cost = candidate_rows(cost, self.candidates, len(self.hierarchy))
 
     def remedy(self) -> str:
-        """Name the cost tensor first among what takes a DAG."""
+        """Return the alternatives on a DAG, a cost tensor first."""
         return f"a cost tensor, or {super().remedy()}"
 
     def expected(self, p: Tensor) -> Tensor:
@@ -98,27 +93,11 @@ class Cost(Decoder):
         return self.mass(p) @ self.cost.to(p).T
 
     def decide(self, p: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """Answer the first candidate of least expected cost."""
+        """Answer the first candidate of smallest expected cost."""
         costs, candidates = self.expected(p), self.candidates.to(p.device)
         if allowed is not None:
             costs = costs.masked_fill(~allowed[candidates], torch.inf)
         return candidates[costs.argmin(dim=1)]
-
-
-def candidate_numbers(
-    hierarchy: Hierarchy, candidates: Candidates, terminals: Iterable[Label] | None
-) -> Tensor:
-    """Return the classes that may be answered, ascending."""
-    if candidates not in get_args(Candidates):
-        raise HierlearnError(unknown_name("candidates", str(candidates), get_args(Candidates)))
-    if terminals is not None and candidates != "terminal":
-        raise HierlearnError(
-            f"terminals are given, but candidates are {candidates!r}; "
-            f"say candidates='terminal' or leave them out"
-        )
-    if candidates == "all":
-        return torch.arange(len(hierarchy))
-    return terminal_numbers(hierarchy, terminals)
 
 
 def candidate_rows(cost: Tensor, candidates: Tensor, classes: int) -> Tensor:

@@ -1,6 +1,6 @@
 """Decoder: what turns node probabilities into a decision.
 
-p is (N, C), one column a class in the hierarchy's order. The implicit root has p = 1, level 0 and
+p is (N, C), one column per class in the hierarchy's order. The implicit root has p = 1, level 0 and
 the class number -1, which as an answer reads "no class: stop at the root".
 """
 
@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from hierlearn.decoding.chunks import row_chunks, row_width
 from hierlearn.decoding.edges import common_ancestors
 from hierlearn.decoding.mass import TerminalMass
-from hierlearn.decoding.probabilities import checked_rows, slack_of
+from hierlearn.decoding.probabilities import as_tensor, checked_rows, slack_of
 from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.chunks import row_chunks, row_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
 
+    from hierlearn.decoding.probabilities import Probabilities
     from hierlearn.hierarchy import Hierarchy
 
 Answers = Literal["class", "set", "candidates"]
@@ -31,33 +33,37 @@ ROOT = -1  # the class number of the implicit root
 
 
 class Decoder(ABC):
-    """Base of the decoders: ``decoder(probabilities)`` gives one decision a row.
+    """Base of the decoders: ``decoder(probabilities)`` gives one decision per row.
 
-    Decoders take probabilities on any device, in float64, float32 or half precision (widened to
-    float32), and build no graph.
+    Decoders take node probabilities, or the ``HeadOutput`` of a network, on any device, in float64,
+    float32 or half precision (widened to float32), and build no graph.
 
     Args:
-        hierarchy: the taxonomy.
+        label_space: the taxonomy and its terminal classes; of a ``Hierarchy``, the leaves.
 
     Attributes:
+        label_space: the taxonomy and its terminal classes.
+        hierarchy: the taxonomy.
         answers: "class": (N,) class numbers, -1 for the root. "set": (N, C) bool, closed under
             ancestors. "candidates": (N, C) bool, classes among which the true ones should be.
-        needs_tree: whether a DAG is refused.
-        needs_distribution: whether p must add up, so that it says where a row ends.
-        width: the elements a row takes in the largest temporary, which sets the rows of a chunk.
+        needs_tree: whether a DAG raises an error.
+        needs_distribution: whether p must add up, so that it is a distribution over where a row
+            ends.
+        width: the elements per row of the largest temporary, which sets the rows of a chunk.
     """
 
     answers: Answers
     needs_tree: bool = False
     needs_distribution: bool = False
 
-    def __init__(self, hierarchy: Hierarchy) -> None:
+    def __init__(self, label_space: LabelSpace | Hierarchy) -> None:
+        self.label_space = LabelSpace.of(label_space)
+        self.hierarchy = hierarchy = self.label_space.hierarchy
         if self.needs_tree and not hierarchy.is_tree:
             raise HierlearnError(
                 f"{type(self).__name__} needs a tree, but a class of this DAG has several "
                 f"parents; use {self.remedy()}"
             )
-        self.hierarchy = hierarchy
         self.width = row_width(hierarchy)
 
     @cached_property
@@ -66,24 +72,25 @@ class Decoder(ABC):
         return TerminalMass(self.hierarchy)
 
     def remedy(self) -> str:
-        """Say what takes a DAG, for the error that refuses one."""
+        """Return the decoders that accept a DAG, for the error that a DAG raises."""
         from hierlearn.decoding import DECODERS  # the registry imports this module
 
         takers = [name for name, make in DECODERS.items() if not getattr(make, "needs_tree", False)]
         return f"{', '.join(takers[:-1])} or {takers[-1]}"
 
-    def __call__(self, probabilities: Tensor) -> Tensor:
+    def __call__(self, probabilities: Probabilities) -> Tensor:
         """Return the decision of each row.
 
         Args:
-            probabilities: (N, C) node probabilities, as ``Link.probabilities`` gives them.
+            probabilities: (N, C) node probabilities, or a ``HeadOutput``, whose members are
+                averaged.
 
         Returns:
             (N,) int64 class numbers or (N, C) bool, as ``answers`` says.
         """
         return self.over_rows(probabilities, self.decide, numbers=self.answers == "class")
 
-    def sets(self, probabilities: Tensor) -> Tensor:
+    def sets(self, probabilities: Probabilities) -> Tensor:
         """Return the decision of each row as a label set.
 
         A class stands for itself and its ancestors, the root for the empty set, and candidates
@@ -104,7 +111,7 @@ class Decoder(ABC):
 
     @abstractmethod
     def decide(self, p: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """Do the work of a call on some rows that are known to fit.
+        """Return the decisions of some rows, which were checked already.
 
         Args:
             p: (n, C) float32 or float64.
@@ -114,7 +121,11 @@ class Decoder(ABC):
 
     @torch.no_grad()
     def over_rows(
-        self, probabilities: Tensor, decide: Callable[[Tensor], Tensor], *, numbers: bool = False
+        self,
+        probabilities: Probabilities,
+        decide: Callable[[Tensor], Tensor],
+        *,
+        numbers: bool = False,
     ) -> Tensor:
         """Check the probabilities and apply ``decide`` to chunks of rows.
 
@@ -123,11 +134,12 @@ class Decoder(ABC):
             decide: from (n, C) probabilities to (n,) numbers or (n, C) bool.
             numbers: which of the two.
         """
-        chunks = checked_rows(probabilities, self.hierarchy, self.width)
-        slack = slack_of(probabilities.dtype)
-        shape = probabilities.shape[:1] if numbers else probabilities.shape
+        nodes = as_tensor(probabilities)
+        chunks = checked_rows(nodes, self.hierarchy, self.width)
+        slack = slack_of(nodes.dtype)
+        shape = nodes.shape[:1] if numbers else nodes.shape
         dtype = torch.long if numbers else torch.bool
-        out = torch.empty(shape, dtype=dtype, device=probabilities.device)
+        out = torch.empty(shape, dtype=dtype, device=nodes.device)
         for rows, p in chunks:
             if self.needs_distribution:
                 self.mass.check(p, rows.start, slack)
@@ -135,13 +147,14 @@ class Decoder(ABC):
         return out
 
 
-def ancestor_sets(hierarchy: Hierarchy, classes: Tensor) -> Tensor:
+def ancestor_sets(label_space: LabelSpace | Hierarchy, classes: Tensor) -> Tensor:
     """Return (N, C) bool: each class with its ancestors; nothing for the root, -1.
 
     Args:
-        hierarchy: the taxonomy.
+        label_space: the taxonomy.
         classes: (N,) class numbers, -1 for the root.
     """
+    hierarchy = LabelSpace.of(label_space).hierarchy
     if classes.dim() != 1 or classes.is_floating_point() or classes.dtype == torch.bool:
         raise HierlearnError(
             f"classes must be (N,) class numbers, not {tuple(classes.shape)} {classes.dtype}"

@@ -1,4 +1,4 @@
-"""Truth along the edges: is something true of a parent, of a child, of a common ancestor?"""
+"""Label sets along the edges: the topmost and most specific classes, and common ancestors."""
 
 from __future__ import annotations
 
@@ -6,44 +6,43 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from hierlearn.hierarchy.chunks import row_chunks
+
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.hierarchy.structure import Ints
-
-
-def any_parent(x: Tensor, hierarchy: Hierarchy) -> Tensor:
-    """Tell, for (n, C) bool, for which classes a parent is true."""
-    structure = hierarchy.structure
-    return _reach(x, structure.parent_ids, structure.edge_children)
-
-
-def any_child(x: Tensor, hierarchy: Hierarchy) -> Tensor:
-    """Tell, for (n, C) bool, for which classes a child is true."""
-    structure = hierarchy.structure
-    return _reach(x, structure.edge_children, structure.parent_ids)
-
-
-def _reach(x: Tensor, source: Ints, goal: Ints) -> Tensor:
-    begin, end = (torch.tensor(ids, device=x.device) for ids in (source, goal))
-    values = x.index_select(1, begin).int()  # (n, E)
-    counts = torch.zeros(x.shape, dtype=torch.int32, device=x.device)
-    return counts.scatter_add_(1, end.expand(len(x), -1), values) > 0
 
 
 def topmost(x: Tensor, hierarchy: Hierarchy) -> Tensor:
-    """Return the true classes that have no true parent, (n, C) bool."""
-    return x & ~any_parent(x, hierarchy)
+    """Return the true classes that have no true parent, (N, C) bool."""
+    structure = hierarchy.structure
+    parent = torch.tensor(structure.parent_ids, device=x.device)
+    child = torch.tensor(structure.edge_children, device=x.device)
+    covered = torch.zeros(x.shape, dtype=torch.int32, device=x.device)
+    for rows in row_chunks(*x.shape):
+        values = x[rows].index_select(1, parent).int()  # (n, E)
+        covered[rows].scatter_add_(1, child.expand(len(values), -1), values)
+    return x & (covered == 0)
 
 
 def most_specific(x: Tensor, hierarchy: Hierarchy) -> Tensor:
-    """Return the true classes that have no true child, (n, C) bool."""
-    return x & ~any_child(x, hierarchy)
+    """Return the true classes that have no true child, (N, C) bool."""
+    structure = hierarchy.structure
+    offsets = torch.tensor(structure.parent_offsets, device=x.device)
+    parents = torch.tensor(structure.parent_ids, device=x.device)
+    out = x.clone()
+    for rows in row_chunks(*x.shape):
+        row, number = x[rows].nonzero(as_tuple=True)
+        fan_in = offsets[number + 1] - offsets[number]
+        row = row.repeat_interleave(fan_in)
+        first = (offsets[number] - (fan_in.cumsum(0) - fan_in)).repeat_interleave(fan_in)
+        out[rows][row, parents[first + torch.arange(len(row), device=x.device)]] = False
+    return out
 
 
 def common_ancestors(x: Tensor, hierarchy: Hierarchy) -> Tensor:
-    """Return the classes at or above every true class, (n, C) bool; none where none is true."""
+    """Return the classes at or above every true class, (N, C) bool; none where none is true."""
     tops = topmost(x, hierarchy).int()
     count = tops.sum(dim=1, keepdim=True)
     return (hierarchy.sum_up(tops) == count) & (count > 0)

@@ -21,7 +21,7 @@ the smaller set.
 A row looks at its most probable classes first. A class outside has w_k <= (1 + beta^2) p / (k +
 beta^2), p the largest outside; a row where this could reach the k-th weight inside is done again
 with all classes, so the answer is exact always. Mass by |T_t| is summed upward once, and the
-weights of all sizes come from it: O(N C) on a tree, then O(N M) a size for M classes a row.
+weights of all sizes come from it: O(N C) on a tree, then O(N M) per size for M classes per row.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from hierlearn.hierarchy.propagate import routes_on
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
 
 MOST_PROBABLE = 128  # classes of a row that are looked at first
 
@@ -48,19 +48,19 @@ class ExpectedF(Decoder):
     """The closed set of largest expected F; trees and DAGs.
 
     Args:
-        hierarchy: the taxonomy.
+        label_space: the taxonomy.
         beta: the weight of recall; more than 1 makes larger sets.
     """
 
     answers: Answers = "set"
     needs_distribution = True
 
-    def __init__(self, hierarchy: Hierarchy, beta: float = 1.0) -> None:
-        super().__init__(hierarchy)
+    def __init__(self, label_space: LabelSpace | Hierarchy, beta: float = 1.0) -> None:
+        super().__init__(label_space)
         if not 0 < beta < float("inf"):
             raise HierlearnError(f"beta must be positive and finite, not {beta}")
         self.beta = float(beta)
-        truth_sizes = np.diff(hierarchy.structure.closure[0])  # |T_t| of each class
+        truth_sizes = np.diff(self.hierarchy.structure.closure[0])  # |T_t| of each class
         sizes = np.unique(truth_sizes)
         self.sizes = torch.tensor(sizes, dtype=torch.float64)  # (S,)
         self.of_size = [torch.tensor(truth_sizes == size) for size in sizes]
@@ -131,7 +131,7 @@ def columns_of(part: Tensor, columns: Tensor) -> Tensor:
 
 
 def most_probable(inside: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Return the columns of the largest values a row, ascending, and the largest value left out.
+    """Return the columns of the largest values per row, ascending, and the largest value left out.
 
     Of values that tie with the largest left out any may be among the columns; none of them passes
     the bound on what is outside. Where nothing is left out its value is 0.

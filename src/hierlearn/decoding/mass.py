@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from hierlearn.decoding.chunks import row_width
-from hierlearn.decoding.probabilities import checked_rows, slack_of
+from hierlearn.decoding.probabilities import as_tensor, checked_rows, slack_of
 from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.chunks import row_width
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from hierlearn.decoding.probabilities import Probabilities
     from hierlearn.hierarchy import Hierarchy
 
 REMEDY = "use a link whose probabilities add up, such as 'softmax'"
@@ -68,7 +70,7 @@ class TerminalMass:
         return q
 
     def check(self, p: Tensor, first_row: int, slack: float) -> None:
-        """Refuse probabilities that do not add up.
+        """Raise for probabilities that do not add up.
 
         Args:
             p: (n, C) float32 or float64.
@@ -98,32 +100,38 @@ class TerminalMass:
 
 
 @torch.no_grad()
-def terminal_mass(p: Tensor, hierarchy: Hierarchy) -> Tensor:
+def terminal_mass(p: Probabilities, label_space: LabelSpace | Hierarchy) -> Tensor:
     """Return (N, C) the mass that ends at each class.
 
     Args:
         p: (N, C) node probabilities that add up.
-        hierarchy: the taxonomy, a tree or a DAG.
+        label_space: the taxonomy, a tree or a DAG.
 
     Raises:
         HierlearnError: naming the first row and class where they do not.
     """
+    hierarchy = LabelSpace.of(label_space).hierarchy
     solve = TerminalMass(hierarchy)
-    parts = []
-    for rows, part in checked_rows(p, hierarchy, row_width(hierarchy)):
-        solve.check(part, rows.start, slack_of(p.dtype))
+    nodes, parts = as_tensor(p), []
+    for rows, part in checked_rows(nodes, hierarchy, row_width(hierarchy)):
+        solve.check(part, rows.start, slack_of(nodes.dtype))
         parts.append(solve(part))
     return torch.cat(parts)
 
 
-def terminal_scores(p: Tensor, hierarchy: Hierarchy) -> Tensor:
-    """Return (N, C) the p of each class less that of its children.
+def terminal_scores(p: Probabilities, label_space: LabelSpace | Hierarchy) -> Tensor:
+    """Return (N, C) the p of each class minus that of its children.
 
-    Scores that make inner terminal classes fair rivals of what lies below them: under a coherent
-    link the p of a class is never below its descendants', so by p alone it would always win. On a
-    tree this is the terminal mass, wherever p adds up; elsewhere a score and no probability.
+    Scores by which an inner terminal class can be compared with the classes below it: under a
+    coherent link the p of a class is never smaller than its descendants', so by p alone it would
+    always win. On a tree this is the terminal mass, wherever p adds up; elsewhere it is a score and
+    not a probability.
+
+    Args:
+        p: (N, C) node probabilities.
+        label_space: the taxonomy, a tree or a DAG.
     """
-    structure = hierarchy.structure
+    p, structure = as_tensor(p), LabelSpace.of(label_space).hierarchy.structure
     child = torch.tensor(structure.edge_children, device=p.device)
     parent = torch.tensor(structure.parent_ids, device=p.device)
     return p.index_add(1, parent, p.index_select(1, child), alpha=-1)

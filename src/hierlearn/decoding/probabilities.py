@@ -1,23 +1,69 @@
-"""What decoders take: (N, C) node probabilities, checked, widened and handed out in chunks."""
+"""What decoders and metrics read: (N, C) node probabilities as a tensor, checked, in chunks.
+
+They come as a tensor, an array, nested lists, or the ``HeadOutput`` of a network.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from hierlearn.decoding.chunks import row_chunks
 from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.links.output import HeadOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from torch import Tensor
+    from numpy.typing import NDArray
 
     from hierlearn.hierarchy import Hierarchy
 
+    Probabilities: TypeAlias = Tensor | NDArray[Any] | Sequence[Sequence[float]] | HeadOutput
+
 OUTSIDE = 1e-5  # how far rounding may carry a probability out of [0, 1]
 NOT_ADDITIVE = 1e-4  # how far rounding may carry the children's sum above their parent
+
+
+def as_tensor(values: Probabilities, what: str = "probabilities") -> Tensor:
+    """Return probabilities or scores as a tensor; the shape and the values are not checked.
+
+    Args:
+        values: a tensor, an array or nested lists; or a ``HeadOutput``, whose probabilities are
+            read, averaged over the members if there are several.
+        what: what the values are, for errors.
+    """
+    if isinstance(values, Tensor):
+        return values
+    if isinstance(values, HeadOutput):
+        return output_probabilities(values)
+    return array_tensor(values, what)
+
+
+def output_probabilities(output: HeadOutput) -> Tensor:
+    """Return the (N, C) probabilities of an output, the members' averaged."""
+    # Detached first: the output keeps what it computes, and a loss may need its graph later.
+    flat = output.map(Tensor.detach).flat()  # links read (N, C)
+    if output.members is None:
+        return flat.probabilities
+    members = (part.reshape(output.shape) for part in flat.pair)
+    return HeadOutput(*members).mean().probabilities
+
+
+def array_tensor(values: Any, what: str) -> Tensor:
+    """Return an array, a frame or nested lists of numbers as a tensor."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        raise HierlearnError(f"{what} must be (N, C), one column per class") from None
+    if array.dtype.kind not in "fiub":
+        raise HierlearnError(f"{what} must be numbers, not {array.dtype} of shape {array.shape}")
+    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+        array = array.copy()  # torch shares memory with an array, but not with every array
+    return torch.from_numpy(array)
 
 
 def checked_rows(p: Tensor, hierarchy: Hierarchy, width: int) -> Iterator[tuple[slice, Tensor]]:
@@ -26,7 +72,7 @@ def checked_rows(p: Tensor, hierarchy: Hierarchy, width: int) -> Iterator[tuple[
     Args:
         p: (N, C) node probabilities.
         hierarchy: the taxonomy.
-        width: the elements a row takes in the largest temporary.
+        width: the elements per row of the largest temporary.
 
     Raises:
         HierlearnError: for another shape or type, or naming the first row and class outside [0, 1].
@@ -42,21 +88,21 @@ def checked_rows(p: Tensor, hierarchy: Hierarchy, width: int) -> Iterator[tuple[
 
 
 def check_probabilities(p: Tensor, hierarchy: Hierarchy) -> bool:
-    """Refuse what is no (N, C) float tensor in [0, 1]; tell whether rounding leaves it at all."""
+    """Raise unless p is (N, C) floats in [0, 1]; return whether that holds without rounding."""
     if not p.is_floating_point():
         raise HierlearnError(f"probabilities must be floating point, not {p.dtype}")
     if p.dim() != 2 or p.shape[1] != len(hierarchy):
         raise HierlearnError(f"probabilities {tuple(p.shape)} must be (N, {len(hierarchy)})")
     if not p.numel():
         return True
-    least, most = (float(end) for end in torch.aminmax(p))  # not a number if one value is
+    least, most = (float(end) for end in torch.aminmax(p))  # NaN if one value is
     if not (least >= -OUTSIDE and most <= 1 + OUTSIDE):
         raise HierlearnError(first_outside(p, hierarchy))
     return least >= 0 and most <= 1
 
 
 def first_outside(p: Tensor, hierarchy: Hierarchy) -> str:
-    """Word the first value outside [0, 1]."""
+    """Return the error message for the first value outside [0, 1]."""
     for rows in row_chunks(len(p), len(hierarchy)):
         wrong = ~((p[rows] >= -OUTSIDE) & (p[rows] <= 1 + OUTSIDE))
         if wrong.any():
@@ -70,17 +116,17 @@ def first_outside(p: Tensor, hierarchy: Hierarchy) -> str:
 
 
 def widened(p: Tensor) -> Tensor:
-    """Take half precision to float32."""
+    """Return half precision as float32, anything else unchanged."""
     return p.float() if p.dtype in (torch.float16, torch.bfloat16) else p
 
 
 def slack_of(dtype: torch.dtype) -> float:
-    """Return what sums of probabilities of this precision may be off by."""
+    """Return the rounding error to allow for in sums of probabilities of this precision."""
     return max(NOT_ADDITIVE, 2 * torch.finfo(dtype).eps)
 
 
-def check_share(name: str, value: float) -> float:
-    """Return a number of [0, 1], or refuse it."""
+def check_fraction(name: str, value: float) -> float:
+    """Return a number in [0, 1]; raise for any other."""
     if not 0 <= value <= 1:
         raise HierlearnError(f"{name} must lie in [0, 1], not {value}")
     return float(value)

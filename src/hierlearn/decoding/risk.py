@@ -1,4 +1,4 @@
-"""The threshold of `stop` that keeps the share of wrong answers below alpha, in expectation.
+"""The threshold of `stop` that keeps the expected error rate at or below alpha.
 
 Conformal risk control (Angelopoulos et al., 2022) for the loss "the answer is none of the row's
 labels and their ancestors". The root is never wrong. On the greedy chain c_1, c_2, ... of a row
@@ -22,20 +22,25 @@ from typing import TYPE_CHECKING
 import torch
 
 from hierlearn.decoding.calibration import check_calibration
-from hierlearn.decoding.chunks import row_width
 from hierlearn.decoding.decoder import ROOT
-from hierlearn.decoding.probabilities import checked_rows
+from hierlearn.decoding.probabilities import as_tensor, checked_rows
 from hierlearn.decoding.top_down import greedy_chain
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.chunks import row_width
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from hierlearn.decoding.probabilities import Probabilities
     from hierlearn.hierarchy import Hierarchy
 
 
 @torch.no_grad()
 def risk_threshold(
-    probabilities: Tensor, targets: Tensor, hierarchy: Hierarchy, alpha: float
+    probabilities: Probabilities,
+    targets: Tensor,
+    label_space: LabelSpace | Hierarchy,
+    alpha: float,
 ) -> float:
     """Return the smallest threshold that conformal risk control allows at level alpha.
 
@@ -45,16 +50,18 @@ def risk_threshold(
     Args:
         probabilities: (n, C) of rows that the model was neither trained nor selected on.
         targets: (n, C) bool, closed.
-        hierarchy: the taxonomy, a tree or a DAG.
-        alpha: the share of wrong answers, between 0 and 1.
+        label_space: the taxonomy, a tree or a DAG.
+        alpha: the error rate, between 0 and 1.
 
     Raises:
-        HierlearnError: if there are too few rows, or targets do not fit.
+        HierlearnError: if there are too few rows, or the targets are not suitable.
     """
-    rank = check_calibration(probabilities, targets, hierarchy, alpha)
+    hierarchy = LabelSpace.of(label_space).hierarchy
+    nodes = as_tensor(probabilities)
+    rank = check_calibration(nodes, targets, hierarchy, alpha)
     scores = [
         error_scores(p, targets[rows], hierarchy)
-        for rows, p in checked_rows(probabilities, hierarchy, row_width(hierarchy))
+        for rows, p in checked_rows(nodes, hierarchy, row_width(hierarchy))
     ]
     # At the rank-th largest score, fewer than ``rank`` lie above.
     return float(torch.cat(scores).sort(descending=True).values[rank - 1])

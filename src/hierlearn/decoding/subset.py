@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hierlearn.decoding.decoder import ROOT, Decoder
-from hierlearn.decoding.probabilities import checked_rows, slack_of
+from hierlearn.decoding.probabilities import as_tensor, checked_rows, slack_of
 from hierlearn.errors import HierlearnError, LabelError
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.decoding.probabilities import Probabilities
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.hierarchy.nodes import Label
 
 
@@ -32,7 +33,7 @@ class Subset(Decoder):
     """Another decoder, given that the row ends at or below one of the allowed classes.
 
     Args:
-        hierarchy: the taxonomy.
+        label_space: the taxonomy and its terminal classes.
         allowed: the classes, names or numbers, whose subtrees the row may end in.
         decoder: a name of ``DECODERS`` or a decoder of the same hierarchy.
         options: what the decoder takes, if it is given by name.
@@ -42,20 +43,21 @@ class Subset(Decoder):
 
     def __init__(
         self,
-        hierarchy: Hierarchy,
+        label_space: LabelSpace | Hierarchy,
         allowed: Iterable[Label],
         decoder: str | Decoder = "argmax",
         **options: Any,
     ) -> None:
         from hierlearn.decoding import make_decoder  # the registry imports this module
 
-        super().__init__(hierarchy)
+        super().__init__(label_space)
+        hierarchy = self.hierarchy
         if isinstance(allowed, str):
             raise LabelError(f"give a list of classes, not one text {allowed!r}")
         numbers = [hierarchy.index(label) for label in allowed]
         if not numbers:
             raise HierlearnError("allowed names no class; a subset needs at least one")
-        self.decoder = make_decoder(hierarchy, decoder, **options)
+        self.decoder = make_decoder(self.label_space, decoder, **options)
         self.answers = self.decoder.answers
         self.needs_tree = self.decoder.needs_tree
         self.width = max(self.width, self.decoder.width)
@@ -63,12 +65,12 @@ class Subset(Decoder):
         named[numbers] = 1
         self.inside = hierarchy.max_down(named).bool()  # (C,) the allowed subtrees
 
-    def renormalized(self, probabilities: Tensor) -> Tensor:
+    def renormalized(self, probabilities: Probabilities) -> Tensor:
         """Return (N, C) p', all 0 for a row without mass in the allowed subtrees."""
-        parts = []
+        nodes, parts = as_tensor(probabilities), []
         with torch.no_grad():
-            for rows, p in checked_rows(probabilities, self.hierarchy, self.width):
-                self.mass.check(p, rows.start, slack_of(probabilities.dtype))
+            for rows, p in checked_rows(nodes, self.hierarchy, self.width):
+                self.mass.check(p, rows.start, slack_of(nodes.dtype))
                 parts.append(self.given_inside(p))
         return torch.cat(parts)
 
@@ -80,7 +82,7 @@ class Subset(Decoder):
         return self.hierarchy.sum_up(q)
 
     def decide(self, p: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """Let the other decoder answer among the kept classes."""
+        """Apply the other decoder to the kept classes."""
         inside = self.inside.to(p.device)
         if allowed is not None:
             inside = inside & allowed

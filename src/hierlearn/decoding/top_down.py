@@ -2,7 +2,7 @@
 
     c_1 = argmax over top classes of p,    c_(j+1) = argmax over children k of c_j of p(k)
 
-Ties go to the first class. A step reads the children of one class a row, so a row costs the
+Ties go to the first class. A step reads the children of one class per row, so a row costs the
 fan-outs along its chain and not C. In a DAG the chain is one of several paths to its last class.
 """
 
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hierlearn.decoding.chunks import row_chunks
 from hierlearn.decoding.decoder import ROOT, Answers, Decoder
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.chunks import row_chunks
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,16 +22,17 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
 
-def greedy_chain(p: Tensor, hierarchy: Hierarchy) -> Tensor:
+def greedy_chain(p: Tensor, label_space: LabelSpace | Hierarchy) -> Tensor:
     """Return the classes met from the root down by always taking the most probable child.
 
     Args:
         p: (N, C) node probabilities.
-        hierarchy: the taxonomy, a tree or a DAG.
+        label_space: the taxonomy, a tree or a DAG.
 
     Returns:
         (N, L) int64, L the number of levels: the chain, padded with -1 after its leaf.
     """
+    hierarchy = LabelSpace.of(label_space).hierarchy
     structure = hierarchy.structure
     offsets, ids = (torch.tensor(part, device=p.device) for part in structure.children)
     tops = hierarchy.level_sizes[0]
@@ -66,7 +68,7 @@ class TopDown(Decoder):
     """The leaf at the end of the greedy chain; trees.
 
     Args:
-        hierarchy: the taxonomy, a tree.
+        label_space: the taxonomy, a tree.
     """
 
     answers: Answers = "class"
@@ -76,4 +78,4 @@ class TopDown(Decoder):
         """Walk down and answer the leaf."""
         if allowed is not None:
             p = p.masked_fill(~allowed, -1.0)  # below every probability
-        return last_of(greedy_chain(p, self.hierarchy))
+        return last_of(greedy_chain(p, self.label_space))

@@ -1,4 +1,4 @@
-"""Stage 6: decisions and scores become numbers, as functions and as torchmetrics classes.
+"""Stage 9: decisions and scores become numbers, as functions and as torchmetrics classes.
 
 The classes are loaded when first used: the functions need no torchmetrics.
 """
@@ -25,9 +25,11 @@ from hierlearn.metrics.average_precision import (
 from hierlearn.metrics.calibration import calibration_error
 from hierlearn.metrics.coherence import coherence_violations
 from hierlearn.metrics.hier_dist import hier_dist, hierarchical_cost, mistake_severity
+from hierlearn.metrics.measure import measure, measure_rows
+from hierlearn.metrics.metric import Metric
 from hierlearn.metrics.operating import OperatingCurve, operating_curve
 from hierlearn.metrics.ranking import coverage, hit_at_k, mean_reciprocal_rank
-from hierlearn.metrics.registry import METRICS, Metric
+from hierlearn.metrics.registry import METRICS, find_metric
 from hierlearn.metrics.sets import (
     exact_match,
     hierarchical_f1,
@@ -107,6 +109,7 @@ __all__ = [
     "coverage",
     "evaluated_classes",
     "exact_match",
+    "find_metric",
     "hier_dist",
     "hierarchical_cost",
     "hierarchical_f1",
@@ -118,6 +121,8 @@ __all__ = [
     "mean_level",
     "mean_predicted_level",
     "mean_reciprocal_rank",
+    "measure",
+    "measure_rows",
     "mistake_severity",
     "operating_curve",
     "terminal_accuracy",

@@ -15,7 +15,7 @@ trees, which here is implicit and no class, so on trees nothing is left out; the
 roots of the Gene Ontology's three branches, which are top classes here (``evaluated_classes``).
 
 ``clus_au_prc`` is the AU(PRC) of Clus (Vens et al., 2008), which joins the points as Davis and
-Goadrich (2006) do: between two points TP grows by one a step and FP in proportion,
+Goadrich (2006) do: between two points TP grows by one per step and FP in proportion,
 
     FP(t) = FP0 + (FP1 - FP0) / (TP1 - TP0) * (t - TP0),    precision(t) = t / (t + FP(t))
 
@@ -26,23 +26,33 @@ row are left out of the pool. Clus's 2008 mode with 51 fixed thresholds is not f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from hierlearn.errors import HierlearnError
-from hierlearn.metrics.inputs import as_scores, as_targets, check_option, check_rows
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.metrics.inputs import as_scores, as_targets, check_option, hierarchy_of
+from hierlearn.metrics.metric import Metric, unit_interval
+from hierlearn.metrics.rows import check_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.metrics.inputs import Scores, Space, Targets
 
-    Classes = Tensor | NDArray[np.bool_] | NDArray[np.int64] | Sequence[int] | Sequence[bool]
+    Classes: TypeAlias = (
+        Literal["evaluated"]
+        | Tensor
+        | NDArray[np.bool_]
+        | NDArray[np.int64]
+        | Sequence[int]
+        | Sequence[bool]
+    )
 
 Average = Literal["micro", "macro", "none"]
 GO_ROOTS = frozenset({"0003674", "0005575", "0008150"})  # function, component, process
@@ -50,8 +60,10 @@ STEPS_AT_ONCE = 1 << 20
 
 
 def average_precision(
-    scores: Tensor,
-    targets: Tensor,
+    scores: Scores,
+    targets: Targets,
+    label_space: Space | None = None,
+    *,
     average: Average = "micro",
     classes: Classes | None = None,
 ) -> Tensor:
@@ -59,13 +71,17 @@ def average_precision(
 
     Args:
         scores: (N, C) floats, larger is more likely.
-        targets: (N, C) multi-hot.
+        targets: (N, C) multi-hot, or labels.
+        label_space: the taxonomy, which labels and classes "evaluated" need.
         average: "micro" over all entries pooled, "macro" over the classes with a positive row, or
             "none" for (C,), NaN for a class without a positive row or not evaluated.
-        classes: which classes are evaluated, as (C,) bool or as numbers; by default all.
+        classes: which classes are evaluated, as (C,) bool, as numbers, or "evaluated" for those of
+            ``evaluated_classes``; by default all.
     """
     check_option("average", average, Average)
-    scores, targets, numbers = checked(scores, targets, classes, f"{average} average precision")
+    scores, targets, numbers = checked(
+        scores, targets, label_space, classes, f"{average} average precision"
+    )
     if average == "micro":
         return _step_area(*pooled_curve(scores, targets, numbers))
     found = torch.full((scores.shape[1],), torch.nan, dtype=torch.float64, device=scores.device)
@@ -74,37 +90,45 @@ def average_precision(
     return found.nanmean() if average == "macro" else found
 
 
-def au_prc(scores: Tensor, targets: Tensor, hierarchy: Hierarchy) -> Tensor:
+def au_prc(scores: Scores, targets: Targets, label_space: Space) -> Tensor:
     """Return C-HMCNN's AU(PRC): the pooled average precision without the roots of GO.
 
     Args:
         scores: (N, C) floats, larger is more likely.
-        targets: (N, C) closed multi-hot.
-        hierarchy: the taxonomy.
+        targets: (N, C) closed multi-hot, or labels.
+        label_space: the taxonomy.
     """
-    as_scores(scores, hierarchy)
-    return average_precision(scores, targets, classes=evaluated_classes(hierarchy))
+    return average_precision(scores, targets, label_space, classes="evaluated")
 
 
-def clus_au_prc(scores: Tensor, targets: Tensor, classes: Classes | None = None) -> Tensor:
+def clus_au_prc(
+    scores: Scores,
+    targets: Targets,
+    label_space: Space | None = None,
+    *,
+    classes: Classes | None = None,
+) -> Tensor:
     """Return Clus's area under the pooled precision-recall curve, interpolated.
 
     Args:
         scores: (N, C) floats, larger is more likely.
-        targets: (N, C) multi-hot; classes without a positive row are left out.
-        classes: which classes are evaluated, as (C,) bool or as numbers; by default all.
+        targets: (N, C) multi-hot, or labels; classes without a positive row are left out.
+        label_space: the taxonomy, which labels and classes "evaluated" need.
+        classes: which classes are evaluated, as (C,) bool, as numbers, or "evaluated" for those of
+            ``evaluated_classes``; by default all.
     """
-    scores, targets, numbers = checked(scores, targets, classes, "Clus's AU(PRC)")
+    scores, targets, numbers = checked(scores, targets, label_space, classes, "Clus's AU(PRC)")
     numbers = numbers[targets.any(dim=0)[numbers]]
     return _interpolated_area(*pooled_curve(scores, targets, numbers))
 
 
-def evaluated_classes(hierarchy: Hierarchy) -> Tensor:
+def evaluated_classes(label_space: Space) -> Tensor:
     """Return (C,) bool: the classes that C-HMCNN and Clus's scripts evaluate.
 
     All but the top classes that are the roots of the Gene Ontology's branches, with or without a
-    colon: every protein belongs to them, so that they tell nothing.
+    colon: every protein belongs to them, so they carry no information.
     """
+    hierarchy = LabelSpace.of(label_space).hierarchy
     is_root = [
         level == 1 and name.startswith("GO") and name[2:].lstrip(":_") in GO_ROOTS
         for name, level in zip(hierarchy.bare_names, hierarchy.levels.tolist(), strict=True)
@@ -113,12 +137,19 @@ def evaluated_classes(hierarchy: Hierarchy) -> Tensor:
 
 
 def checked(
-    scores: Tensor, targets: Tensor, classes: Classes | None, metric: str
+    scores: Scores,
+    targets: Targets,
+    label_space: Space | None,
+    classes: Classes | None,
+    metric: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return scores, bool targets and the evaluated class numbers; refuse a set of negatives."""
-    scores = as_scores(scores)
-    targets = as_targets(targets, scores.shape).to(scores.device)
+    """Return scores, bool targets and the evaluated class numbers; raise without a positive."""
+    hierarchy = hierarchy_of(label_space)
+    scores = as_scores(scores, hierarchy)
+    targets = as_targets(targets, scores.shape, hierarchy).to(scores.device)
     check_rows(len(scores), metric)
+    if isinstance(classes, str):
+        classes = named_classes(classes, label_space)
     count = scores.shape[1]
     numbers = class_numbers(range(count) if classes is None else classes, count)
     numbers = numbers.to(scores.device)
@@ -130,8 +161,17 @@ def checked(
     return scores, targets, numbers
 
 
-def class_numbers(classes: Classes, count: int) -> Tensor:
-    """Return evaluated classes as numbers, ascending; refuse an empty or foreign choice."""
+def named_classes(classes: str, label_space: Space | None) -> Tensor:
+    """Return (C,) bool of the classes that a word stands for."""
+    if classes != "evaluated":
+        raise HierlearnError(f"classes {classes!r} must be 'evaluated', a mask or class numbers")
+    if label_space is None:
+        raise HierlearnError("classes 'evaluated' need label_space=, whose names they are found by")
+    return evaluated_classes(label_space)
+
+
+def class_numbers(classes: Any, count: int) -> Tensor:
+    """Return evaluated classes as numbers, ascending; raise for none and for unknown ones."""
     picked = torch.as_tensor(list(classes) if isinstance(classes, range) else classes)
     if picked.dtype == torch.bool:
         if tuple(picked.shape) != (count,):
@@ -144,7 +184,7 @@ def class_numbers(classes: Classes, count: int) -> Tensor:
         )
     low, high = int(picked.min()), int(picked.max())
     if low < 0 or high >= count:
-        raise HierlearnError(f"classes {low}..{high} leave 0..{count - 1}")
+        raise HierlearnError(f"classes {low}..{high} are outside 0..{count - 1}")
     numbers: Tensor = torch.unique(picked.long())
     return numbers
 
@@ -183,7 +223,7 @@ def curve(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor, Tensor, Ten
 
 
 def sorted_copy(values: Tensor) -> Tensor:
-    """Return the values ascending, without indices on the host, where memory is short."""
+    """Return the values ascending; on the CPU without indices, which would take more memory."""
     if values.device.type != "cpu":
         return values.sort().values
     return torch.from_numpy(np.sort(values.numpy()))
@@ -194,7 +234,7 @@ def _step_area(tp: Tensor, fp: Tensor, _: Tensor, own: Tensor) -> Tensor:
 
 
 def _interpolated_area(tp: Tensor, fp: Tensor, fp_before: Tensor, own: Tensor) -> Tensor:
-    """Sum trapezoids over every whole number of true positives."""
+    """Sum trapezoids over every integer number of true positives."""
     total = int(tp[-1])
     tp_before = tp - own
     slope = (fp - fp_before) / own
@@ -211,3 +251,40 @@ def _interpolated_area(tp: Tensor, fp: Tensor, fp_before: Tensor, own: Tensor) -
         ends[0] = torch.where(ends[0].isnan(), ends[1], ends[0])
         area = area + (ends[0] + ends[1]).sum() / 2
     return area / total
+
+
+ENTRIES = (
+    Metric(
+        "ap-micro",
+        average_precision,
+        "average precision of all entries pooled",
+        options={"average": "micro"},
+        module_class="AveragePrecision",
+        limits=unit_interval,
+    ),
+    Metric(
+        "ap-macro",
+        average_precision,
+        "average precision of each class, mean over the classes with a positive row",
+        options={"average": "macro"},
+        module_class="AveragePrecision",
+        limits=unit_interval,
+    ),
+    Metric(
+        "au-prc",
+        average_precision,
+        "pooled average precision without the roots of the Gene Ontology, as C-HMCNN reports it",
+        options={"classes": "evaluated"},
+        module_class="AveragePrecision",
+        limits=unit_interval,
+        shown=True,
+    ),
+    Metric(
+        "clus-au-prc",
+        clus_au_prc,
+        "area under the pooled precision-recall curve, interpolated as Clus does",
+        options={"classes": "evaluated"},
+        module_class="ClusAUPRC",
+        limits=unit_interval,
+    ),
+)

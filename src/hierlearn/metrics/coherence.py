@@ -1,41 +1,47 @@
-"""Coherence: how often a class is held more probable than its parent.
+"""Coherence: how often a class is more probable than its parent.
 
 violations(i) = the number of edges (parent a, child c) with p(i, c) > p(i, a) + tolerance
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor
 
-from hierlearn.decoding.chunks import row_chunks
 from hierlearn.errors import HierlearnError
-from hierlearn.metrics.inputs import as_probabilities, check_option, check_rows
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.metrics.inputs import as_probabilities, check_option
+from hierlearn.metrics.metric import Metric
+from hierlearn.metrics.rows import check_rows
 
 if TYPE_CHECKING:
-    from hierlearn.hierarchy import Hierarchy
+    from torch import Tensor
+
+    from hierlearn.metrics.inputs import Scores, Space
 
 Reduction = Literal["mean", "sum", "none"]
 
 
 def coherence_violations(
-    probabilities: Tensor,
-    hierarchy: Hierarchy,
+    probabilities: Scores,
+    label_space: Space,
+    *,
     tolerance: float = 1e-6,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Return the number of edges a row whose child is more probable than the parent.
+    """Return the number of edges per row whose child is more probable than the parent.
 
     Args:
         probabilities: (N, C) in [0, 1].
-        hierarchy: the taxonomy.
+        label_space: the taxonomy.
         tolerance: by how much a child may exceed its parent without being counted.
-        reduction: "mean" a row, "sum" over all rows, or "none" for (N,).
+        reduction: "mean" over the rows, "sum" over all rows, or "none" for (N,).
     """
     check_option("reduction", reduction, Reduction)
     check_tolerance(tolerance)
+    hierarchy = LabelSpace.of(label_space).hierarchy
     p = as_probabilities(probabilities, hierarchy)
     child, parent = (
         torch.tensor(ends, device=p.device)
@@ -55,6 +61,27 @@ def coherence_violations(
 
 
 def check_tolerance(tolerance: float) -> None:
-    """Refuse a tolerance below 0."""
+    """Raise for a tolerance below 0."""
     if not tolerance >= 0:
         raise HierlearnError(f"tolerance = {tolerance} must be 0 or more")
+
+
+def _entry(probabilities: Scores, _: Any, label_space: Space, **options: Any) -> Tensor:
+    """Return the violations with the arguments of every metric; targets are not used."""
+    return coherence_violations(probabilities, label_space, **options)
+
+
+ENTRIES = (
+    Metric(
+        "coherence-violations",
+        _entry,
+        "edges per row whose child is more probable than its parent",
+        direction="down",
+        unit="count",
+        module_class="CoherenceViolations",
+        limits=lambda h: (0.0, float(len(h.structure.parent_ids))),
+        takes="probabilities",
+        per_row=True,
+        shown=True,
+    ),
+)

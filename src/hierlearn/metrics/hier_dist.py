@@ -6,9 +6,10 @@
     HierDist = mean over rows of d(c),    c the best-scored candidate
 
 R is the truth of a row: all its positive classes ("closure"), the most specific ones ("terminal")
-or what the data says ("annotated"). With "lca-height" a prediction that equals an inner class of R
-still costs that class's height (``hits="height"``, as the paper defines it); ``hits="zero"`` makes
-every member of R free. HierDist@k (Bertinetto et al., 2020) is the mean of d over the k best.
+or those that the data names ("annotated"). With "lca-height" a prediction that equals an inner
+class of R still costs that class's height (``correct_cost="height"``, as the paper defines it);
+with ``correct_cost="zero"`` every class of R costs nothing. HierDist@k (Bertinetto et al., 2020) is
+the mean of d over the k best.
 
 Of lca-height the nearest class of a closed set is always a terminal one: a common ancestor of c and
 r is one of c and every t below r too, so lca(c, t) is no higher than lca(c, r).
@@ -16,22 +17,19 @@ r is one of c and every t below r too, so lca(c, t) is no higher than lca(c, r).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from hierlearn.decoding.candidates import Candidates, candidate_classes
+from hierlearn.decoding.edges import most_specific
+from hierlearn.decoding.probabilities import as_tensor
 from hierlearn.errors import HierlearnError
-from hierlearn.metrics.choices import (
-    Candidates,
-    best_classes,
-    candidate_classes,
-    terminal_labels,
-    terminal_mask,
-)
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.metrics.choices import best_classes, terminal_labels
 from hierlearn.metrics.inputs import (
-    Reduction,
     as_targets,
     check_closed,
     check_count,
@@ -39,133 +37,142 @@ from hierlearn.metrics.inputs import (
     decisions,
     inputs,
     positives,
-    reduce_rows,
 )
+from hierlearn.metrics.metric import Metric
+from hierlearn.metrics.rows import Reduction, reduce_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
+    from torch import Tensor
 
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.hierarchy.nodes import Label
     from hierlearn.hierarchy.structure import Ints
+    from hierlearn.metrics.inputs import Decisions, Scores, Space, Targets
 
 Distance = Literal["lca-height", "path"]
-Hits = Literal["height", "zero"]
+CorrectCost = Literal["height", "zero"]
 Reference = Literal["closure", "terminal", "annotated"]
 
 
+@dataclass(frozen=True)
+class DistanceOptions:
+    """How predictions are chosen and measured; see ``hier_dist``."""
+
+    candidates: Candidates = "all"
+    correct_cost: CorrectCost = "height"
+    reference: Reference = "closure"
+    distance: Distance = "lca-height"
+    k: int = 1
+
+    def candidate_numbers(self, label_space: LabelSpace) -> Tensor:
+        """Return the class numbers of the candidates; raise for options that do not fit."""
+        check_option("correct_cost", self.correct_cost, CorrectCost)
+        check_option("reference", self.reference, Reference)
+        check_distance(self.distance, label_space.hierarchy)
+        numbers = candidate_classes(label_space, self.candidates)
+        check_count(self.k, len(numbers), "candidates")
+        return numbers
+
+
 def hier_dist(
-    scores: Tensor,
-    targets: Tensor,
-    hierarchy: Hierarchy,
+    scores: Scores,
+    targets: Targets,
+    label_space: Space,
     *,
     candidates: Candidates = "all",
-    hits: Hits = "height",
+    correct_cost: CorrectCost = "height",
     reference: Reference = "closure",
     distance: Distance = "lca-height",
     k: int = 1,
-    terminals: Iterable[Label] | None = None,
-    annotated: Tensor | None = None,
+    annotated: Targets | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Return the mean distance of the best-scored candidates from the truth.
 
     Args:
         scores: (N, C) floats, larger is more likely.
-        targets: (N, C) closed multi-hot.
-        hierarchy: the taxonomy; a tree where ``distance`` is "path".
-        candidates: what may be answered: "all" classes (the paper), "terminal" ones or "leaves".
-        hits: whether a prediction in R costs its own "height" or "zero".
+        targets: (N, C) closed multi-hot, or labels.
+        label_space: the taxonomy and its terminal classes; a tree where ``distance`` is "path".
+        candidates: what may be predicted: "all" classes (the paper), "terminal" ones or "leaves".
+        correct_cost: whether a prediction in R costs its own "height" or "zero".
         reference: what R is: the "closure", the "terminal" labels or the "annotated" ones.
         distance: "lca-height" or "path".
         k: how many of the best candidates are averaged.
-        terminals: inner classes that are terminal, for candidates "terminal"; the leaves always
-            are. By default those of these targets.
-        annotated: (N, C) multi-hot, what the data says; needed by reference "annotated" alone.
+        annotated: (N, C) multi-hot, the labels that the data names; only for reference "annotated".
         reduction: "mean" over the rows with a label, or "none" for (N,), NaN without one.
     """
-    costs, _ = _costs(
-        scores, targets, hierarchy, candidates, hits, reference, distance, k, terminals, annotated
-    )
+    options = DistanceOptions(candidates, correct_cost, reference, distance, k)
+    costs, _ = _costs(scores, targets, LabelSpace.of(label_space), options, annotated)
     return reduce_rows(costs, reduction, "HierDist")
 
 
 def mistake_severity(
-    scores: Tensor,
-    targets: Tensor,
-    hierarchy: Hierarchy,
+    scores: Scores,
+    targets: Targets,
+    label_space: Space,
     *,
     candidates: Candidates = "all",
-    hits: Hits = "height",
+    correct_cost: CorrectCost = "height",
     reference: Reference = "closure",
     distance: Distance = "lca-height",
     k: int = 1,
-    terminals: Iterable[Label] | None = None,
-    annotated: Tensor | None = None,
+    annotated: Targets | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Return ``hier_dist`` over the rows whose best-scored candidate is not in R.
 
     Without any mistake there is no severity: the mean is NaN, since 0 would read as a distance. The
-    arguments are those of ``hier_dist``; with k = 1 ``hits`` has no say, as no row here is a hit.
-    ``reduction="none"`` gives (N,), NaN for hits and for rows without a label.
+    arguments are those of ``hier_dist``; with k = 1 ``correct_cost`` has no effect, as only
+    mistakes count. ``reduction="none"`` gives (N,), NaN for correct rows and for rows without a
+    label.
     """
-    costs, right = _costs(
-        scores, targets, hierarchy, candidates, hits, reference, distance, k, terminals, annotated
-    )
-    reduce_rows(costs, reduction, "mistake severity")  # refuses what has no label at all
+    options = DistanceOptions(candidates, correct_cost, reference, distance, k)
+    costs, right = _costs(scores, targets, LabelSpace.of(label_space), options, annotated)
+    reduce_rows(costs, reduction, "mistake severity")  # raises where no row has a label
     costs = costs.masked_fill(right, torch.nan)
     return costs if reduction == "none" else costs.nanmean()
 
 
 def _costs(
-    scores: Tensor,
-    targets: Tensor,
-    hierarchy: Hierarchy,
-    candidates: Candidates,
-    hits: Hits,
-    reference: Reference,
-    distance: Distance,
-    k: int,
-    terminals: Iterable[Label] | None,
-    annotated: Tensor | None,
+    scores: Scores,
+    targets: Targets,
+    space: LabelSpace,
+    options: DistanceOptions,
+    annotated: Targets | None,
 ) -> tuple[Tensor, Tensor]:
     """Return (N,) float64 distances, NaN without a label, and (N,) whether the best is in R."""
-    check_option("hits", hits, Hits)
-    check_distance(distance, hierarchy)
-    scores, targets = inputs(scores, targets, hierarchy)
-    numbers = candidate_classes(candidates, hierarchy, terminals, targets)
-    check_count(k, len(numbers), "candidates")
-    picks = best_classes(scores, numbers, k)  # (N, k)
-    truth = _truth(reference, targets, hierarchy, annotated)
-    costs = nearest(picks, truth, targets, reference, hierarchy, distance)
+    numbers = options.candidate_numbers(space)
+    scores, targets = inputs(scores, targets, space.hierarchy)
+    picks = best_classes(scores, numbers, options.k)  # (N, k)
+    truth = _truth(options.reference, targets, space.hierarchy, annotated)
+    costs = nearest(picks, truth, targets, space.hierarchy, options)
     inside = truth.gather(1, picks)
-    if hits == "zero":
+    if options.correct_cost == "zero":
         costs = costs.masked_fill(inside, 0.0)
     return costs.mean(dim=1), inside[:, 0]
 
 
 def hierarchical_cost(
-    classes: Tensor,
-    targets: Tensor,
-    hierarchy: Hierarchy,
+    classes: Decisions,
+    targets: Targets,
+    label_space: Space,
+    *,
     distance: Distance = "lca-height",
-    cost: Tensor | None = None,
+    cost: Tensor | NDArray[Any] | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Return the mean cost of decisions: of each, the distance to the nearest terminal label.
 
     Args:
-        classes: (N,) class numbers, -1 for the root.
-        targets: (N, C) closed multi-hot.
-        hierarchy: the taxonomy; a tree where ``distance`` is "path".
+        classes: (N,) class numbers, -1 for the root; or names, None for the root.
+        targets: (N, C) closed multi-hot, or labels.
+        label_space: the taxonomy; a tree where ``distance`` is "path".
         distance: "lca-height" or "path"; the root's height, or the label's level, for the root.
-        cost: costs of your own instead, (C, C) or (C + 1, C): row c is what deciding c costs for
-            each truth, and a last row C + 1 what staying at the root costs.
+        cost: your own costs instead, (C, C) or (C + 1, C): row c is what deciding c costs for
+            each truth, and a last row C + 1 what stopping at the root costs.
         reduction: "mean" over the rows with a label, or "none" for (N,), NaN without one.
     """
+    hierarchy = LabelSpace.of(label_space).hierarchy
     classes, targets = decisions(classes, targets, hierarchy)
     check_closed(targets, hierarchy)
     pairs = terminal_labels(targets, hierarchy)
@@ -173,7 +180,8 @@ def hierarchical_cost(
     if cost is None:
         values = distances(chosen, pairs[1], hierarchy, distance)
     else:
-        table = _cost_table(cost, len(hierarchy), rooted=bool((classes == -1).any()))
+        rooted = bool((classes == -1).any())
+        table = _cost_table(as_tensor(cost, "cost"), len(hierarchy), rooted=rooted)
         values = table[chosen, pairs[1]]
     costs = _smallest(values, pairs[0], len(classes))
     return reduce_rows(torch.from_numpy(costs).to(targets.device), reduction, "hierarchical cost")
@@ -194,7 +202,7 @@ def distances(a: Ints, b: Ints, hierarchy: Hierarchy, distance: Distance) -> NDA
 
 
 def check_distance(distance: Distance, hierarchy: Hierarchy) -> None:
-    """Refuse an unknown distance, and paths in a DAG, where there are several."""
+    """Raise for an unknown distance, and for paths in a DAG, where there are several."""
     check_option("distance", distance, Distance)
     if distance == "path" and not hierarchy.is_tree:
         raise HierlearnError(
@@ -207,11 +215,11 @@ def nearest(
     picks: Tensor,
     truth: Tensor,
     targets: Tensor,
-    reference: Reference,
     hierarchy: Hierarchy,
-    distance: Distance,
+    options: DistanceOptions,
 ) -> Tensor:
     """Return (N, k) float64 the distance of each pick to its row's truth, NaN without one."""
+    reference, distance = options.reference, options.distance
     if reference == "terminal" or (reference == "closure" and distance == "lca-height"):
         rows, numbers = terminal_labels(targets, hierarchy)  # see the module's last paragraph
     else:
@@ -234,13 +242,12 @@ def _smallest(values: NDArray[np.float64], rows: Ints, count: int) -> NDArray[np
 
 
 def _truth(
-    reference: Reference, targets: Tensor, hierarchy: Hierarchy, annotated: Tensor | None
+    reference: Reference, targets: Tensor, hierarchy: Hierarchy, annotated: Targets | None
 ) -> Tensor:
     """Return R as (N, C) bool."""
-    check_option("reference", reference, Reference)
     if (annotated is not None) != (reference == "annotated"):
         verb = "needs" if annotated is None else "takes no"
-        raise HierlearnError(f"reference {reference!r} {verb} annotated, the (N, C) labels given")
+        raise HierlearnError(f"reference {reference!r} {verb} annotated=, (N, C) multi-hot")
     if annotated is not None:
         annotated = as_targets(annotated, targets.shape, hierarchy, "annotated", "targets")
         annotated = annotated.to(targets.device)
@@ -251,7 +258,7 @@ def _truth(
                 f"row {row}: {hierarchy.names[number]!r} is annotated but not among the targets"
             )
         return annotated
-    return targets if reference == "closure" else terminal_mask(targets, hierarchy)
+    return targets if reference == "closure" else most_specific(targets, hierarchy)
 
 
 def _cost_table(cost: Tensor, count: int, *, rooted: bool) -> NDArray[np.float64]:
@@ -260,11 +267,79 @@ def _cost_table(cost: Tensor, count: int, *, rooted: bool) -> NDArray[np.float64
     if shape not in ((count, count), (count + 1, count)):
         raise HierlearnError(f"cost {shape} must be ({count}, {count}) or ({count + 1}, {count})")
     if bool(cost.isnan().any()):
-        raise HierlearnError("cost holds NaN")
+        raise HierlearnError("cost contains NaN")
     if rooted and shape[0] == count:
         raise HierlearnError(
-            f"a decision stays at the root, for which cost {shape} has no row; give "
+            f"a decision stops at the root, for which cost {shape} has no row; give "
             f"({count + 1}, {count}), the root's costs last"
         )
     table: NDArray[np.float64] = cost.detach().cpu().double().numpy()
     return table
+
+
+def _heights(hierarchy: Hierarchy) -> tuple[float, float]:
+    return 0.0, float(hierarchy.root_height)
+
+
+ENTRIES = (
+    Metric(
+        "hier-dist",
+        hier_dist,
+        "height of the lowest common ancestor of best class and truth, as the paper defines it",
+        direction="down",
+        unit="levels",
+        module_class="HierDist",
+        limits=_heights,
+        per_row=True,
+        shown=True,
+    ),
+    Metric(
+        "lca-height",
+        hier_dist,
+        "height of the lowest common ancestor over terminal classes, 0 where the best is correct",
+        direction="down",
+        unit="levels",
+        options={"candidates": "terminal", "correct_cost": "zero"},
+        module_class="HierDist",
+        limits=_heights,
+        per_row=True,
+        of_terminals=True,
+        shown=True,
+    ),
+    Metric(
+        "hier-dist-path",
+        hier_dist,
+        "edges between the best class and the nearest terminal label",
+        direction="down",
+        unit="edges",
+        options={"reference": "terminal", "distance": "path"},
+        module_class="HierDist",
+        limits=lambda h: (0.0, 2.0 * h.depth),
+        per_row=True,
+        needs_tree=True,
+    ),
+    Metric(
+        "hier-dist@5",
+        hier_dist,
+        "height of the lowest common ancestor, mean of the 5 best terminal classes",
+        direction="down",
+        unit="levels",
+        options={"candidates": "terminal", "k": 5},
+        module_class="HierDist",
+        limits=_heights,
+        per_row=True,
+        of_terminals=True,
+        min_candidates=5,
+    ),
+    Metric(
+        "mistake-severity",
+        mistake_severity,
+        "height of the lowest common ancestor over the mistakes only, NaN without one",
+        direction="down",
+        unit="levels",
+        module_class="MistakeSeverity",
+        limits=_heights,
+        per_row=True,
+        shown=True,
+    ),
+)

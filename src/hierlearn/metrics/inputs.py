@@ -1,73 +1,96 @@
-"""What every metric asks of its inputs, and how rows become a mean: one place, one wording.
+"""What metrics read, in one place: scores, targets and decisions become checked tensors.
 
-    scores   (N, C) floats, larger is more likely; NaN is refused, half precision is widened
-    targets  (N, C) closed multi-hot, bool or 0 and 1
-    rows     (N,) float64, a value a row and NaN where the row does not count
+    scores     (N, C) floats, larger is more likely: a tensor, an array, nested lists, or the
+               ``HeadOutput`` of a network, whose probabilities are read
+    targets    (N, C) closed multi-hot as a tensor or an array of bool or 0 and 1; or labels
+    decisions  (N,) class numbers, -1 for the root; or names, None for the root
+    labels     one label, or a list of labels, per row; an (N, L) array of names, one column per
+               level; or ``Labels``. They need a label space
 
-Where scores tie, the earlier class comes first.
+A list of targets always holds labels; multi-hot targets are a tensor or an array. Where scores tie,
+the earlier class comes first.
 """
 
 from __future__ import annotations
 
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from hierlearn.decoding.chunks import row_chunks
-from hierlearn.decoding.probabilities import check_probabilities, widened
-from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.decoding.probabilities import (
+    array_tensor,
+    as_tensor,
+    check_probabilities,
+    widened,
+)
+from hierlearn.errors import HierarchyError, HierlearnError, LabelError, unknown_name
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.hierarchy.labels import Labels, has_no_label
+from hierlearn.hierarchy.names import level_path
 from hierlearn.hierarchy.structure import expand_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
+    from hierlearn.decoding.probabilities import Probabilities
     from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy.nodes import Label
     from hierlearn.hierarchy.structure import Ints
 
-Reduction = Literal["mean", "none"]
+    Space: TypeAlias = LabelSpace | Hierarchy
+    Scores: TypeAlias = Probabilities
+    LabelRows: TypeAlias = Sequence[Label | Sequence[Label] | None]
+    Targets: TypeAlias = Tensor | NDArray[Any] | LabelRows | Labels
+    Decisions: TypeAlias = Tensor | NDArray[Any] | LabelRows
+    Predicted: TypeAlias = Decisions | Scores
+
+
+# ---------------------------------------------------------------------- options
 
 
 def check_option(kind: str, name: object, options: Any) -> None:
-    """Refuse a name that the Literal ``options`` does not list."""
+    """Raise for a name that the Literal ``options`` does not list."""
     if name not in get_args(options):
         raise HierlearnError(unknown_name(kind, str(name), get_args(options)))
 
 
-def is_whole(number: object) -> bool:
-    """Whether this is a whole number, NumPy's included, and no truth value."""
+def is_integer(number: object) -> bool:
+    """Whether this is an integer, NumPy's included, and not a boolean."""
     return isinstance(number, Integral) and not isinstance(number, bool)
 
 
 def check_count(k: int, most: int, what: str = "classes") -> None:
-    """Refuse a k that is no whole number from 1 to ``most``."""
-    if not is_whole(k) or not 1 <= k <= most:
+    """Raise unless k is an integer from 1 to ``most``."""
+    if not is_integer(k) or not 1 <= k <= most:
         raise HierlearnError(f"k = {k!r} is outside 1..{most}, the number of {what}")
 
 
-def check_rows(count: int, metric: str) -> None:
-    """Refuse a test set without rows."""
-    if not count:
-        raise HierlearnError(f"there are no rows: an empty test set has no {metric}")
+def hierarchy_of(label_space: Space | None) -> Hierarchy | None:
+    """Return the hierarchy of a label space, or None without one."""
+    return None if label_space is None else LabelSpace.of(label_space).hierarchy
 
 
-def class_name(hierarchy: Hierarchy | None, number: int) -> str:
-    """Name a class for an error: its number, and its name where the hierarchy is known."""
-    return f"class {number}" if hierarchy is None else f"{hierarchy.names[number]!r}"
+# ---------------------------------------------------------------------- scores
 
 
-def as_scores(scores: Tensor, hierarchy: Hierarchy | None = None) -> Tensor:
-    """Return (N, C) floats of at least 32 bits; refuse other shapes and NaN."""
+def as_scores(scores: Scores, hierarchy: Hierarchy | None = None) -> Tensor:
+    """Return (N, C) floats of at least 32 bits; raise for other shapes and for NaN."""
+    scores = as_tensor(scores, "scores")
     if not scores.is_floating_point():
         raise HierlearnError(f"scores must be floating point, not {scores.dtype}")
     shape = tuple(scores.shape)
     if hierarchy is not None and (scores.dim() != 2 or shape[1] != len(hierarchy)):
         raise HierlearnError(
-            f"scores {shape} must be (N, {len(hierarchy)}), a column a class of the hierarchy"
+            f"scores {shape} must be (N, {len(hierarchy)}), one column per class of the hierarchy"
         )
     if scores.dim() != 2 or not shape[1]:
-        raise HierlearnError(f"scores {shape} must be (N, C), a column a class")
+        raise HierlearnError(f"scores {shape} must be (N, C), one column per class")
     scores = widened(scores.detach())
     found = first_entry(scores, torch.isnan)
     if found is not None:
@@ -76,100 +99,73 @@ def as_scores(scores: Tensor, hierarchy: Hierarchy | None = None) -> Tensor:
     return scores
 
 
-def as_probabilities(probabilities: Tensor, hierarchy: Hierarchy) -> Tensor:
-    """Return (N, C) probabilities of at least 32 bits; refuse what lies outside [0, 1]."""
-    within = check_probabilities(probabilities, hierarchy)
-    p = widened(probabilities.detach())
+def as_probabilities(probabilities: Probabilities, hierarchy: Hierarchy) -> Tensor:
+    """Return (N, C) probabilities of at least 32 bits; raise for values outside [0, 1]."""
+    nodes = as_tensor(probabilities)
+    within = check_probabilities(nodes, hierarchy)
+    p = widened(nodes.detach())
     return p if within else p.clamp(0.0, 1.0)  # what rounding carried outside
 
 
+# ---------------------------------------------------------------------- targets
+
+
+def read_targets(targets: Targets, hierarchy: Hierarchy | None, what: str = "targets") -> Tensor:
+    """Return targets as a tensor; labels are encoded, multi-hot entries are not checked."""
+    if isinstance(targets, Labels):
+        return targets.targets()
+    rows = None if isinstance(targets, Tensor) else label_rows(targets, hierarchy, what)
+    if rows is None:
+        dense = targets if isinstance(targets, Tensor) else array_tensor(targets, what)
+        if dense.dim() != 1 or dense.dtype == torch.bool or dense.is_floating_point():
+            return dense
+        rows = dense.tolist()  # (N,) class numbers
+    return encoded(rows, hierarchy, what)
+
+
 def as_targets(
-    targets: Tensor,
+    targets: Targets,
     shape: Sequence[int],
     hierarchy: Hierarchy | None = None,
     what: str = "targets",
     beside: str = "scores",
 ) -> Tensor:
-    """Return (N, C) bool; refuse another shape than ``beside`` has, and values but 0 and 1."""
-    if tuple(targets.shape) != tuple(shape):
-        raise HierlearnError(f"{what} {tuple(targets.shape)} must match {beside} {tuple(shape)}")
-    if targets.dtype == torch.bool:
-        return targets
-    found = first_entry(targets, lambda part: (part != 0) & (part != 1))
+    """Return (N, C) bool; raise for another shape than ``beside`` has, and values but 0 and 1."""
+    dense = read_targets(targets, hierarchy, what)
+    if tuple(dense.shape) != tuple(shape):
+        raise HierlearnError(f"{what} {tuple(dense.shape)} must match {beside} {tuple(shape)}")
+    if dense.dtype == torch.bool:
+        return dense
+    found = first_entry(dense, lambda part: (part != 0) & (part != 1))
     if found is not None:
         row, number = found
         raise HierlearnError(
             f"row {row}: the entry of {class_name(hierarchy, number)} in {what} is "
-            f"{targets[row, number].item()}, but {what} are 0 or 1"
+            f"{dense[row, number].item()}, but {what} are 0 or 1"
         )
-    return targets.bool()
+    return dense.bool()
 
 
 def inputs(
-    scores: Tensor, targets: Tensor, hierarchy: Hierarchy | None = None
+    scores: Scores, targets: Targets, hierarchy: Hierarchy | None = None, *, closed: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Return scores and targets, checked; with a hierarchy, targets must be closed."""
+    """Return scores and targets on one device, checked.
+
+    Args:
+        scores: (N, C) scores.
+        targets: (N, C) multi-hot, or labels.
+        hierarchy: the taxonomy, if it is known.
+        closed: whether targets must be closed under the ancestors of a known hierarchy.
+    """
     scores = as_scores(scores, hierarchy)
     targets = as_targets(targets, scores.shape, hierarchy).to(scores.device)
-    if hierarchy is not None:
+    if hierarchy is not None and closed:
         check_closed(targets, hierarchy)
     return scores, targets
 
 
-def as_classes(classes: Tensor, count: int) -> Tensor:
-    """Return (N,) int64 class numbers, -1 for the root; refuse others."""
-    if classes.dim() != 1 or classes.is_floating_point() or classes.dtype == torch.bool:
-        raise HierlearnError(
-            f"decisions must be (N,) class numbers, not {classes.dtype} of shape "
-            f"{tuple(classes.shape)}"
-        )
-    outside = ((classes < -1) | (classes >= count)).nonzero()
-    if len(outside):
-        row = int(outside[0])
-        raise HierlearnError(
-            f"row {row}: class number {int(classes[row])} is outside -1..{count - 1}, "
-            f"where -1 is the root"
-        )
-    return classes.long()
-
-
-def decisions(
-    classes: Tensor, targets: Tensor, hierarchy: Hierarchy | None = None
-) -> tuple[Tensor, Tensor]:
-    """Return (N,) class numbers and (N, C) bool targets on their device, checked."""
-    if targets.dim() != 2:
-        raise HierlearnError(f"targets {tuple(targets.shape)} must be (N, C), a column a class")
-    count = targets.shape[1] if hierarchy is None else len(hierarchy)
-    classes = as_classes(classes, count)
-    shape = (len(classes), count)
-    targets = as_targets(targets, shape, hierarchy, beside="decisions and classes")
-    return classes, targets.to(classes.device)
-
-
-def first_entry(x: Tensor, is_bad: Callable[[Tensor], Tensor]) -> tuple[int, int] | None:
-    """Return row and class of the first bad entry, looking at a chunk of rows at a time."""
-    for rows in row_chunks(*x.shape):
-        bad = is_bad(x[rows])
-        if bad.any():
-            row, number = (int(i) for i in bad.nonzero()[0])
-            return rows.start + row, number
-    return None
-
-
-def by_rows(run: Callable[[Tensor, Tensor], Tensor], scores: Tensor, targets: Tensor) -> Tensor:
-    """Run a row-wise function a chunk of rows at a time, so that temporaries stay small."""
-    spans = row_chunks(*scores.shape)
-    return torch.cat([run(scores[rows], targets[rows]) for rows in spans])
-
-
-def positives(targets: Tensor) -> tuple[Ints, Ints]:
-    """Return rows and class numbers of the positive entries, by row, then class."""
-    rows, numbers = targets.nonzero().T.cpu().numpy()
-    return rows, numbers
-
-
 def check_closed(targets: Tensor, hierarchy: Hierarchy) -> None:
-    """Refuse targets with a positive class below a parent that is not positive."""
+    """Raise for a positive class with a parent that is not positive."""
     rows, numbers = positives(targets)
     edges, fan_in = expand_ranges(hierarchy.structure.parent_offsets, numbers)
     above = hierarchy.structure.parent_ids[edges]
@@ -185,25 +181,160 @@ def check_closed(targets: Tensor, hierarchy: Hierarchy) -> None:
         )
 
 
-def reduce_rows(rows: Tensor, reduction: Reduction, metric: str, need: str = "a label") -> Tensor:
-    """Return the rows, or the mean of those that count.
+def positives(targets: Tensor) -> tuple[Ints, Ints]:
+    """Return rows and class numbers of the positive entries, by row, then class."""
+    rows, numbers = targets.nonzero().T.cpu().numpy()
+    return rows, numbers
+
+
+# ---------------------------------------------------------------------- decisions
+
+
+def read_decisions(decided: Predicted, hierarchy: Hierarchy | None, what: str) -> Tensor:
+    """Return decisions as a tensor: (N,) class numbers, or (N, C) sets where labels are several."""
+    if isinstance(decided, Tensor):
+        return decided
+    rows = label_rows(decided, hierarchy, what)
+    if rows is None:
+        return array_tensor(decided, what)
+    numbers = as_numbers(rows)
+    return encoded(rows, hierarchy, what) if numbers is None else numbers
+
+
+def as_classes(
+    classes: Decisions, count: int | None = None, hierarchy: Hierarchy | None = None
+) -> Tensor:
+    """Return (N,) int64 class numbers, -1 for the root; raise for anything else.
 
     Args:
-        rows: (N,) float64, NaN where a row does not count.
-        reduction: "mean" or "none".
-        metric: the name of the metric, for errors.
-        need: what a row needs to count, for errors.
+        classes: class numbers or names.
+        count: the number of classes; by default that of the hierarchy.
+        hierarchy: the taxonomy, which names need.
     """
-    check_option("reduction", reduction, Reduction)
-    if reduction == "none":
-        return rows
-    check_rows(len(rows), metric)
-    counted = rows[~rows.isnan()]
-    if not len(counted):
-        raise HierlearnError(f"none of the {len(rows)} rows has {need}, so there is no {metric}")
-    return counted.mean()
+    if not isinstance(classes, Tensor):
+        rows = label_rows(classes, hierarchy, "decisions")
+        found = array_tensor(classes, "decisions") if rows is None else as_numbers(rows)
+        classes = one_per_row(rows or [], hierarchy) if found is None else found
+    if classes.dim() != 1 or classes.is_floating_point() or classes.dtype == torch.bool:
+        raise HierlearnError(
+            f"decisions must be (N,) class numbers, not {classes.dtype} of shape "
+            f"{tuple(classes.shape)}"
+        )
+    if count is None:
+        count = len(needed(hierarchy, "decisions"))
+    outside = ((classes < -1) | (classes >= count)).nonzero()
+    if len(outside):
+        row = int(outside[0])
+        raise HierlearnError(
+            f"row {row}: class number {int(classes[row])} is outside -1..{count - 1}, "
+            f"where -1 is the root"
+        )
+    return classes.long()
 
 
-def only_where(values: Tensor, counts: Tensor) -> Tensor:
-    """Return (N,) float64 values, NaN in the rows that do not count."""
-    return torch.where(counts, values.double(), torch.nan)
+def decisions(
+    classes: Decisions, targets: Targets, hierarchy: Hierarchy | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return (N,) class numbers and (N, C) bool targets on their device, checked."""
+    truth = read_targets(targets, hierarchy)
+    if truth.dim() != 2:
+        raise HierlearnError(f"targets {tuple(truth.shape)} must be (N, C), one column per class")
+    count = truth.shape[1] if hierarchy is None else len(hierarchy)
+    classes = as_classes(classes, count, hierarchy)
+    shape = (len(classes), count)
+    truth = as_targets(truth, shape, hierarchy, beside="decisions and classes")
+    return classes, truth.to(classes.device)
+
+
+# ---------------------------------------------------------------------- labels
+
+
+def label_rows(values: Any, hierarchy: Hierarchy | None, what: str) -> list[Any] | None:
+    """Return the labels of each row, or None where values are numbers in an array or a frame."""
+    if isinstance(values, (list, tuple)):
+        check_not_multi_hot(values, hierarchy, what)
+        return list(values)
+    if isinstance(values, (str, bytes)):
+        raise LabelError(f"{what} are a list with one entry per row, not the text {values!r}")
+    array = np.asarray(values)
+    if array.dtype.kind in "fiub":
+        return None
+    if array.ndim == 2:
+        sep = "/" if hierarchy is None else hierarchy.sep
+        return [row_path(row, number, sep, what) for number, row in enumerate(array.tolist())]
+    if array.ndim != 1:
+        raise HierlearnError(
+            f"{what} must be numbers or labels, not {array.dtype} of shape {array.shape}"
+        )
+    rows: list[Any] = array.tolist()
+    return [None if has_no_label(row) else row for row in rows]
+
+
+def row_path(cells: list[Any], row: int, sep: str, what: str) -> str | None:
+    """Return the path of a row with one column per level, None where all cells are missing."""
+    try:
+        return sep.join(level_path(cells, sep)) or None
+    except HierarchyError as error:
+        raise LabelError(f"row {row} of {what}, one column per level: {error}") from None
+
+
+def check_not_multi_hot(rows: Sequence[Any], hierarchy: Hierarchy | None, what: str) -> None:
+    """Raise where lists that are read as labels look like zeros and ones for every class."""
+    first = rows[0] if rows else None
+    if hierarchy is None or not isinstance(first, (list, tuple)) or len(first) < 3:
+        return
+    if len(first) == len(hierarchy) and all(entry in (0, 1) for entry in first):
+        raise LabelError(
+            f"row 0 of {what} is a list of {len(first)} zeros and ones, but lists are read as "
+            f"labels; give multi-hot {what} as an array or a tensor"
+        )
+
+
+def needed(hierarchy: Hierarchy | None, what: str) -> Hierarchy:
+    """Return the hierarchy that labels are read by; raise where there is none."""
+    if hierarchy is None:
+        raise HierlearnError(f"{what} are labels, which need label_space= to be read by")
+    return hierarchy
+
+
+def encoded(rows: list[Any], hierarchy: Hierarchy | None, what: str) -> Tensor:
+    """Return (N, C) closed bool of rows of labels."""
+    return Labels(rows, needed(hierarchy, what)).targets()
+
+
+def as_numbers(rows: list[Any]) -> Tensor | None:
+    """Return (N,) class numbers, -1 for None; or None where a row holds names or several labels."""
+    if not all(row is None or is_integer(row) for row in rows):
+        return None
+    return torch.tensor([-1 if row is None else int(row) for row in rows], dtype=torch.long)
+
+
+def one_per_row(rows: list[Any], hierarchy: Hierarchy | None) -> Tensor:
+    """Return (N,) class numbers of rows with one label each, -1 for a row without one."""
+    given = (None if has_no_label(row) else row for row in rows)
+    offsets, numbers = needed(hierarchy, "decisions").look_up(given)
+    counts = np.diff(offsets)
+    if (counts > 1).any():
+        row = int(np.flatnonzero(counts > 1)[0])
+        raise LabelError(f"row {row} has {counts[row]} labels, but a decision is one class")
+    found = np.full(len(rows), -1)
+    found[counts == 1] = numbers
+    return torch.from_numpy(found)
+
+
+# ---------------------------------------------------------------------- helpers
+
+
+def class_name(hierarchy: Hierarchy | None, number: int) -> str:
+    """Return a class for an error: its number, or its name where the hierarchy is known."""
+    return f"class {number}" if hierarchy is None else f"{hierarchy.names[number]!r}"
+
+
+def first_entry(x: Tensor, is_bad: Callable[[Tensor], Tensor]) -> tuple[int, int] | None:
+    """Return row and class of the first bad entry, looking at a chunk of rows at a time."""
+    for rows in row_chunks(*x.shape):
+        bad = is_bad(x[rows])
+        if bad.any():
+            row, number = (int(i) for i in bad.nonzero()[0])
+            return rows.start + row, number
+    return None

@@ -1,73 +1,137 @@
-"""Measure: metrics by name on probabilities, the one judge of predictions."""
+"""Measure: metrics by name on node probabilities, the one place where predictions are evaluated.
+
+A metric that chooses among the terminal classes reads ``terminal_scores``, the p of a class minus
+that of its children: by p alone an inner class would always beat the classes below it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.decoding import terminal_scores
-from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.metrics.registry import METRICS
+import numpy as np
+
+from hierlearn.decoding.mass import terminal_scores
+from hierlearn.decoding.probabilities import as_tensor
+from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.metrics.inputs import as_probabilities, as_targets, check_closed
+from hierlearn.metrics.registry import METRICS, check_metrics, find_metric, shown_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.metrics.inputs import Scores, Space, Targets
+    from hierlearn.metrics.metric import Metric
 
-USUAL = (
-    *("hit@1", "mrr", "hier-dist", "lca-height", "mistake-severity", "terminal-accuracy"),
-    *("leaf-accuracy", "mean-level", "au-prc", "hier-f1", "level-accuracy", "calibration-error"),
-    "coherence-violations",
-)
+
+class Predictions:
+    """Checked node probabilities with their targets, as metrics read them.
+
+    Args:
+        probabilities: (N, C) node probabilities, or a ``HeadOutput``.
+        targets: (N, C) closed multi-hot, or labels.
+        label_space: the taxonomy and its terminal classes.
+    """
+
+    def __init__(self, probabilities: Scores, targets: Targets, label_space: Space) -> None:
+        self.space = LabelSpace.of(label_space)
+        hierarchy = self.space.hierarchy
+        self.p = as_probabilities(probabilities, hierarchy)
+        self.targets = as_targets(targets, self.p.shape, hierarchy, beside="probabilities")
+        self.targets = self.targets.to(self.p.device)
+        check_closed(self.targets, hierarchy)
+        self._terminal: Tensor | None = None
+
+    def scores(self, metric: Metric) -> Tensor:
+        """Return what a metric reads: p, or the terminal scores."""
+        if not metric.of_terminals:
+            return self.p
+        if self._terminal is None:
+            self._terminal = terminal_scores(self.p, self.space)
+        return self._terminal
+
+    def value(self, metric: Metric) -> Tensor:
+        """Return the metric."""
+        return metric(self.scores(metric), self.targets, self.space)
+
+    def rows(self, metric: Metric) -> NDArray[np.float64]:
+        """Return (N,) the metric of each row."""
+        found = metric.rows(self.scores(metric), self.targets, self.space)
+        return found.cpu().numpy().astype(np.float64)
 
 
 def measure(
-    probabilities: Tensor,
-    targets: Tensor,
-    hierarchy: Hierarchy,
-    terminals: Sequence[int],
+    probabilities: Scores,
+    targets: Targets,
+    label_space: Space,
     metrics: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return metrics by name, ready for JSON: None where a figure is not defined."""
+    """Return metrics by name, ready for JSON: a number, or one per level.
+
+    Args:
+        probabilities: (N, C) node probabilities, or a ``HeadOutput``.
+        targets: (N, C) closed multi-hot, or labels.
+        label_space: the taxonomy and its terminal classes; of a ``Hierarchy``, the leaves.
+        metrics: names of METRICS, each of which must be defined for these rows; by default those
+            that are ``shown``, None where one is not defined.
+    """
+    given = Predictions(probabilities, targets, label_space)
     found: dict[str, Any] = {}
-    for name in USUAL if metrics is None else check_metrics(metrics):
+    for name in shown_metrics() if metrics is None else check_metrics(metrics):
         metric = METRICS[name]
-        refusal = metric.refusal(hierarchy, terminals)
-        if refusal is not None and metrics is not None:
-            raise HierlearnError(refusal)
         try:
-            value = compute(name, probabilities, targets, hierarchy, terminals)
+            check_supported(metric, given.space)
+            value = given.value(metric)
         except HierlearnError:
             if metrics is not None:
                 raise
-            found[name] = None  # rows without a label, or without one on a leaf
+            found[name] = None  # too few classes, or rows without a label
             continue
         found[name] = [plain(float(v)) for v in value] if metric.by_level else plain(float(value))
     return found
 
 
-def compute(
-    name: str,
-    probabilities: Tensor,
-    targets: Tensor,
-    hierarchy: Hierarchy,
-    terminals: Sequence[int] | None,
-) -> Tensor:
-    """Return a metric of probabilities; among terminal classes, of what ends at each."""
-    metric = METRICS[name]
-    scores = terminal_scores(probabilities, hierarchy) if metric.of_terminals else probabilities
-    return metric(scores, targets, hierarchy, terminals=terminals)
+def measure_rows(
+    probabilities: Scores,
+    targets: Targets,
+    label_space: Space,
+    metrics: Sequence[str] | None = None,
+) -> dict[str, NDArray[np.float64]]:
+    """Return (N,) the value of each row by name, NaN where a row does not count.
+
+    Args:
+        probabilities: (N, C) node probabilities, or a ``HeadOutput``.
+        targets: (N, C) closed multi-hot, or labels.
+        label_space: the taxonomy and its terminal classes; of a ``Hierarchy``, the leaves.
+        metrics: names of METRICS that are ``per_row``; by default those that are ``shown`` and
+            defined on the label space.
+    """
+    given = Predictions(probabilities, targets, label_space)
+    if metrics is None:
+        known = [METRICS[name] for name in shown_metrics()]
+        chosen = [m for m in known if m.per_row and m.unsupported_reason(given.space) is None]
+    else:
+        chosen = [METRICS[name] for name in check_metrics(metrics)]
+        for metric in chosen:
+            check_supported(metric, given.space)
+    return {metric.name: given.rows(metric) for metric in chosen}
 
 
-def check_metrics(names: Sequence[str]) -> Sequence[str]:
-    """Return the names of metrics, or refuse one that does not exist."""
-    if not names:
-        raise HierlearnError("no metric is named; name at least one")
-    for name in names:
-        if name not in METRICS:
-            raise HierlearnError(unknown_name("metric", name, METRICS))
-    return names
+def compute(name: str, probabilities: Scores, targets: Targets, label_space: Space) -> Tensor:
+    """Return one metric of probabilities, by name; the arguments are those of ``measure``."""
+    metric, space = find_metric(name), LabelSpace.of(label_space)
+    p = as_tensor(probabilities)
+    return metric(terminal_scores(p, space) if metric.of_terminals else p, targets, space)
+
+
+def check_supported(metric: Metric, label_space: LabelSpace) -> None:
+    """Raise where a metric is not defined on a label space."""
+    reason = metric.unsupported_reason(label_space)
+    if reason is not None:
+        raise HierlearnError(reason)
 
 
 def plain(value: float) -> float | None:

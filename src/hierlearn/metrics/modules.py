@@ -1,9 +1,9 @@
-"""The metrics as torchmetrics classes: ``update(scores, targets)`` a batch, then ``compute()``.
+"""The metrics as torchmetrics classes: ``update(scores, targets)`` per batch, then ``compute()``.
 
-Each is the twin of a function of this stage and gives the same number. Between batches sums and
-counts are kept (``row_modules`` has the means over rows); only average precision must keep all
-scores. There every process of a distributed run must be updated at least once, if need be with no
-rows.
+Each gives the same number as a function of this stage. Between batches sums and counts are kept
+(``row_modules`` has the means over rows); only average precision, and metrics without a class of
+their own, must keep all scores. With those every process of a distributed run must call ``update``
+at least once, if need be with no rows.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from torchmetrics.utilities import dim_zero_cat
 
-from hierlearn.decoding.coherent import Coherent
+from hierlearn.decoding.probabilities import check_fraction
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics import accuracy, calibration, sets
 from hierlearn.metrics.average_precision import Average, average_precision, clus_au_prc
-from hierlearn.metrics.inputs import as_scores, as_targets, check_option
+from hierlearn.metrics.inputs import as_scores, as_targets, check_option, hierarchy_of, inputs
 from hierlearn.metrics.row_modules import (
     CoherenceViolations,
     Coverage,
@@ -34,8 +34,9 @@ from hierlearn.metrics.row_modules import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
     from hierlearn.metrics.average_precision import Classes
+    from hierlearn.metrics.inputs import Predicted, Scores, Space, Targets
+    from hierlearn.metrics.metric import Metric
 
 
 class LevelAccuracy(HierlearnMetric):
@@ -45,15 +46,15 @@ class LevelAccuracy(HierlearnMetric):
     right: Tensor
     counts: Tensor
 
-    def __init__(self, hierarchy: Hierarchy, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.hierarchy = hierarchy
-        self.keep("right", hierarchy.depth)
-        self.keep("counts", hierarchy.depth)
+    def __init__(self, label_space: Space | None = None, **kwargs: Any) -> None:
+        super().__init__(label_space, **kwargs)
+        self.keep("right", self.space.hierarchy.depth)
+        self.keep("counts", self.space.hierarchy.depth)
 
-    def update(self, scores: Tensor, targets: Tensor) -> None:
-        """Add a batch of (N, C) scores and (N, C) targets."""
-        right, counts = accuracy.level_hits(scores, targets, self.hierarchy)
+    def update(self, scores: Scores, targets: Targets) -> None:
+        """Add a batch of (N, C) scores and its targets."""
+        hierarchy = self.space.hierarchy
+        right, counts = accuracy.level_hits(*inputs(scores, targets, hierarchy), hierarchy)
         self.right += right
         self.counts += counts
 
@@ -67,21 +68,22 @@ class LevelAccuracy(HierlearnMetric):
 class PooledMetric(HierlearnMetric):
     """A metric of all scores at once, which are kept until ``compute``."""
 
-    higher_is_better = True
+    higher_is_better: bool | None = True
+    needs_label_space = False
     scores: list[Tensor]  # tensors after a sync
     targets: list[Tensor]
 
-    def __init__(self, classes: Classes | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.classes = classes
+    def __init__(self, label_space: Space | None = None, **kwargs: Any) -> None:
+        super().__init__(label_space, **kwargs)
         self.add_state("scores", [], dist_reduce_fx="cat")
         self.add_state("targets", [], dist_reduce_fx="cat")
 
-    def update(self, scores: Tensor, targets: Tensor) -> None:
-        """Keep a batch of (N, C) scores and (N, C) targets."""
-        scores = as_scores(scores)
+    def update(self, scores: Scores, targets: Targets) -> None:
+        """Keep a batch of (N, C) scores and its targets."""
+        hierarchy = hierarchy_of(self.label_space)
+        scores = as_scores(scores, hierarchy)
         self.scores.append(scores)
-        self.targets.append(as_targets(targets, scores.shape))
+        self.targets.append(as_targets(targets, scores.shape, hierarchy))
 
     def all_rows(self) -> tuple[Tensor, Tensor]:
         """Return everything seen; after a sync the states are tensors already."""
@@ -93,40 +95,72 @@ class PooledMetric(HierlearnMetric):
 class AveragePrecision(PooledMetric):
     """Average precision; see ``average_precision``.
 
-    With ``classes=evaluated_classes(hierarchy)`` this is ``au_prc``.
+    With ``classes="evaluated"`` this is ``au_prc``.
     """
 
     def __init__(
         self,
+        label_space: Space | None = None,
+        *,
         average: Average = "micro",
         classes: Classes | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(classes, **kwargs)
+        super().__init__(label_space, **kwargs)
         check_option("average", average, Average)
         self.average = average
+        self.classes = classes
 
     def compute(self) -> Tensor:
         """Return the average precision of everything seen."""
-        return average_precision(*self.all_rows(), self.average, self.classes)
+        return average_precision(
+            *self.all_rows(), self.label_space, average=self.average, classes=self.classes
+        )
 
 
 class ClusAUPRC(PooledMetric):
     """Clus's area under the pooled precision-recall curve; see ``clus_au_prc``."""
 
+    def __init__(
+        self, label_space: Space | None = None, *, classes: Classes | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(label_space, **kwargs)
+        self.classes = classes
+
     def compute(self) -> Tensor:
         """Return the area of everything seen."""
-        return clus_au_prc(*self.all_rows(), self.classes)
+        return clus_au_prc(*self.all_rows(), self.label_space, classes=self.classes)
+
+
+class FunctionMetric(PooledMetric):
+    """A metric of METRICS that has only a function.
+
+    Args:
+        label_space: the taxonomy and its terminal classes.
+        metric: the entry.
+        kwargs: options of torchmetrics.
+    """
+
+    needs_label_space = True
+
+    def __init__(self, label_space: Space, metric: Metric, **kwargs: Any) -> None:
+        super().__init__(label_space, **kwargs)
+        self.metric = metric
+        self.higher_is_better = {"up": True, "down": False, "none": None}[metric.direction]
+
+    def compute(self) -> Tensor:
+        """Return the metric of everything seen."""
+        return self.metric(*self.all_rows(), self.space)
 
 
 class SetMetric(HierlearnMetric):
     """Precision, recall or F of closed sets.
 
     Args:
-        hierarchy: the taxonomy.
+        label_space: the taxonomy.
         average: "micro", "macro", "samples", or "level" for (L,).
         threshold: with a number, ``update`` takes probabilities and the sets are those of the
-            decoder ``Coherent``; without, it takes sets or class numbers.
+            decoder ``Coherent``; without, it takes sets, class numbers or labels.
         kwargs: options of torchmetrics.
     """
 
@@ -141,25 +175,24 @@ class SetMetric(HierlearnMetric):
 
     def __init__(
         self,
-        hierarchy: Hierarchy,
+        label_space: Space | None = None,
+        *,
         average: sets.Average = "micro",
         threshold: float | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(label_space, **kwargs)
         check_option("average", average, sets.Average)
-        self.hierarchy = hierarchy
         self.average = average
-        self.decoder = None if threshold is None else Coherent(hierarchy, threshold)
+        self.threshold = None if threshold is None else check_fraction("threshold", threshold)
         for name in ("both", "answered", "true"):
-            self.keep(name, len(hierarchy))
+            self.keep(name, len(self.space))
         for name in ("total", "count"):
             self.keep(name)
 
-    def update(self, predicted: Tensor, targets: Tensor) -> None:
+    def update(self, predicted: Predicted, targets: Targets) -> None:
         """Add a batch of answers, or of probabilities where there is a threshold, and targets."""
-        answers = predicted if self.decoder is None else self.decoder(predicted)
-        answers, truth = sets.closed_sets(answers, targets, self.hierarchy)
+        answers, truth = sets.answered_sets(predicted, targets, self.space, self.threshold)
         for state, counts in zip(
             ("both", "answered", "true"), sets.class_counts(answers, truth), strict=True
         ):
@@ -174,35 +207,30 @@ class SetMetric(HierlearnMetric):
         if self.average == "samples":
             return self.total / self.count
         counts = (self.both, self.answered, self.true)
-        return sets.averaged(counts, self.hierarchy, self.measure, self.average, self.beta)
+        return sets.averaged(counts, self.space.hierarchy, self.measure, self.average, self.beta)
 
 
 class HierarchicalPrecision(SetMetric):
-    """The share of what is answered that is true; see ``hierarchical_precision``."""
+    """The fraction of what is answered that is true; see ``hierarchical_precision``."""
 
     measure = "precision"
 
 
 class HierarchicalRecall(SetMetric):
-    """The share of the truth that is answered; see ``hierarchical_recall``."""
+    """The fraction of the truth that is answered; see ``hierarchical_recall``."""
 
     measure = "recall"
 
 
 class HierarchicalF1(SetMetric):
-    """The F measure; see ``hierarchical_f1``. Takes ``beta`` beside the options of the others."""
+    """The F measure; see ``hierarchical_f1``. Takes ``beta`` and the options of the others."""
 
     measure = "f"
 
     def __init__(
-        self,
-        hierarchy: Hierarchy,
-        average: sets.Average = "micro",
-        threshold: float | None = None,
-        beta: float = 1.0,
-        **kwargs: Any,
+        self, label_space: Space | None = None, *, beta: float = 1.0, **options: Any
     ) -> None:
-        super().__init__(hierarchy, average, threshold, **kwargs)
+        super().__init__(label_space, **options)
         sets.check_beta(beta)
         self.beta = beta
 
@@ -215,19 +243,23 @@ class CalibrationError(HierlearnMetric):
     counts: Tensor
 
     def __init__(
-        self, hierarchy: Hierarchy, bins: int = 15, pooled: bool = False, **kwargs: Any
+        self,
+        label_space: Space | None = None,
+        *,
+        bins: int = 15,
+        pooled: bool = False,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(label_space, **kwargs)
         calibration.check_bins(bins)
-        self.hierarchy = hierarchy
         self.pooled = pooled
-        self.keep("excess", hierarchy.depth, bins)
-        self.keep("counts", hierarchy.depth, bins)
+        self.keep("excess", self.space.hierarchy.depth, bins)
+        self.keep("counts", self.space.hierarchy.depth, bins)
 
-    def update(self, probabilities: Tensor, targets: Tensor) -> None:
-        """Add a batch of (N, C) probabilities and (N, C) targets."""
+    def update(self, probabilities: Scores, targets: Targets) -> None:
+        """Add a batch of (N, C) probabilities and its targets."""
         bins = self.excess.shape[1]
-        excess, counts = calibration.bin_sums(probabilities, targets, self.hierarchy, bins)
+        excess, counts = calibration.bin_sums(probabilities, targets, self.space.hierarchy, bins)
         self.excess += excess
         self.counts += counts
 
@@ -245,6 +277,7 @@ __all__ = [
     "CoherenceViolations",
     "Coverage",
     "ExactMatch",
+    "FunctionMetric",
     "HierDist",
     "HierarchicalF1",
     "HierarchicalPrecision",

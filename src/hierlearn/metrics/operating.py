@@ -9,7 +9,7 @@ So whatever depends on the answer alone, f(c_a), is a sum over the steps that ar
 
     f(root) + sum over j of (f(c_j) - f(c_(j-1))) [m_j > t],
 
-and one sort of all m answers every threshold: the chain is walked once, not once a threshold.
+and one sort of all m answers every threshold: the chain is walked once, not once per threshold.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hierlearn.decoding.edges import most_specific
 from hierlearn.decoding.top_down import greedy_chain
 from hierlearn.errors import HierlearnError
-from hierlearn.metrics.choices import terminal_mask
-from hierlearn.metrics.inputs import as_probabilities, as_targets, check_closed, check_rows
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.metrics.inputs import as_probabilities, as_targets, check_closed
+from hierlearn.metrics.rows import check_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.metrics.inputs import Scores, Space, Targets
 
 POINTS = 101  # thresholds by default: 0, 0.01, ..., 1
 
@@ -39,11 +41,11 @@ class OperatingCurve:
 
     Attributes:
         thresholds: the thresholds, as given.
-        accuracy: the share of rows whose answer lies in the closure; the root is always right.
+        accuracy: the fraction of rows whose answer lies in the closure; the root is always right.
         specificity: the mean level of the answers over the mean level of the truth, the deepest
             label of a row; the root is of level 0, and so is a row without labels.
-        answered: the share of rows that are not answered by the root.
-        exact: the share of rows whose answer is one of their terminal labels.
+        answered: the fraction of rows that are not answered by the root.
+        exact: the fraction of rows whose answer is one of their terminal labels.
     """
 
     thresholds: Tensor
@@ -54,20 +56,23 @@ class OperatingCurve:
 
 
 def operating_curve(
-    probabilities: Tensor,
-    targets: Tensor,
-    hierarchy: Hierarchy,
+    probabilities: Scores,
+    targets: Targets,
+    label_space: Space,
     thresholds: Sequence[float] | Tensor | None = None,
 ) -> OperatingCurve:
     """Return accuracy against specificity as the threshold of ``Stop`` moves.
 
     Args:
         probabilities: (N, C) in [0, 1].
-        targets: (N, C) closed multi-hot; every row counts, one without labels is the root's.
-        hierarchy: the taxonomy, a tree or a DAG.
+        targets: (N, C) closed multi-hot, or labels; every row counts, and one without labels
+            contains only the root.
+        label_space: the taxonomy, a tree or a DAG.
         thresholds: (T,) in [0, 1], in any order; by default 0, 0.01, ..., 1. They are compared in
             the precision of the probabilities, as the decoder does.
     """
+    space = LabelSpace.of(label_space)
+    hierarchy = space.hierarchy
     p = as_probabilities(probabilities, hierarchy)
     targets = as_targets(targets, p.shape, hierarchy, beside="probabilities").to(p.device)
     check_closed(targets, hierarchy)
@@ -77,7 +82,7 @@ def operating_curve(
     depth = (targets * levels).amax(dim=1).double().mean()
     if not bool(depth > 0):
         raise HierlearnError(f"none of the {len(p)} rows has a label, so there is no specificity")
-    chain = greedy_chain(p, hierarchy)  # (N, D)
+    chain = greedy_chain(p, space)  # (N, D)
     taken = chain >= 0
     place = chain.clamp_min(0)
     lowest = p.gather(1, place).masked_fill(~taken, -1.0).cummin(dim=1).values  # m_j; -1 > t never
@@ -97,7 +102,7 @@ def operating_curve(
         accuracy=mean_of(1.0, targets.gather(1, place).double()),
         specificity=mean_of(0.0, levels[place].double()) / depth,
         answered=mean_of(0.0, torch.ones_like(chain).double()),
-        exact=mean_of(0.0, terminal_mask(targets, hierarchy).gather(1, place).double()),
+        exact=mean_of(0.0, most_specific(targets, hierarchy).gather(1, place).double()),
     )
 
 

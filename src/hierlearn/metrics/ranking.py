@@ -13,63 +13,86 @@ A row without a positive class does not count.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
-from torch import Tensor
 
-from hierlearn.metrics.inputs import (
-    Reduction,
-    by_rows,
-    check_count,
-    inputs,
-    only_where,
-    reduce_rows,
-)
+from hierlearn.metrics.inputs import check_count, hierarchy_of, inputs
+from hierlearn.metrics.metric import Metric, unit_interval
+from hierlearn.metrics.rows import Reduction, by_rows, only_where, reduce_rows
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hierlearn.metrics.inputs import Scores, Space, Targets
 
 
-def hit_at_k(scores: Tensor, targets: Tensor, k: int = 1, reduction: Reduction = "mean") -> Tensor:
-    """Return the share of rows with a positive class among the k best-scored ones.
+def hit_at_k(
+    scores: Scores,
+    targets: Targets,
+    label_space: Space | None = None,
+    *,
+    k: int = 1,
+    reduction: Reduction = "mean",
+) -> Tensor:
+    """Return the fraction of rows with a positive class among the k best-scored ones.
 
     Args:
         scores: (N, C) floats, larger is more likely.
-        targets: (N, C) closed multi-hot.
-        k: how many classes are looked at, 1..C.
+        targets: (N, C) closed multi-hot, or labels.
+        label_space: the taxonomy, which labels need.
+        k: how many classes are considered, 1..C.
         reduction: "mean" over the rows with a label, or "none" for (N,), NaN without one.
     """
-    scores, targets = inputs(scores, targets)
+    scores, targets = inputs(scores, targets, hierarchy_of(label_space), closed=False)
     check_count(k, scores.shape[1])
     hits = (first_ranks(scores, targets) <= k).double()
     return reduce_rows(only_where(hits, targets.any(dim=1)), reduction, f"hit@{k}")
 
 
-def mean_reciprocal_rank(scores: Tensor, targets: Tensor, reduction: Reduction = "mean") -> Tensor:
+def mean_reciprocal_rank(
+    scores: Scores,
+    targets: Targets,
+    label_space: Space | None = None,
+    *,
+    reduction: Reduction = "mean",
+) -> Tensor:
     """Return the mean of 1 / rank of the first positive class.
 
     Args:
         scores: (N, C) floats, larger is more likely.
-        targets: (N, C) closed multi-hot.
+        targets: (N, C) closed multi-hot, or labels.
+        label_space: the taxonomy, which labels need.
         reduction: "mean" over the rows with a label, or "none" for (N,), NaN without one.
     """
-    scores, targets = inputs(scores, targets)
+    scores, targets = inputs(scores, targets, hierarchy_of(label_space), closed=False)
     reciprocal = first_ranks(scores, targets).double().reciprocal()
     rows = only_where(reciprocal, targets.any(dim=1))
     return reduce_rows(rows, reduction, "mean reciprocal rank")
 
 
-def coverage(scores: Tensor, targets: Tensor, reduction: Reduction = "mean") -> Tensor:
-    """Return how far down the ranking one must go to meet every positive class.
+def coverage(
+    scores: Scores,
+    targets: Targets,
+    label_space: Space | None = None,
+    *,
+    reduction: Reduction = "mean",
+) -> Tensor:
+    """Return how far down the ranking every positive class has been met.
 
     Args:
         scores: (N, C) floats, larger is more likely.
-        targets: (N, C) closed multi-hot.
+        targets: (N, C) closed multi-hot, or labels.
+        label_space: the taxonomy, which labels need.
         reduction: "mean" over the rows with a label, or "none" for (N,), NaN without one.
     """
-    scores, targets = inputs(scores, targets)
+    scores, targets = inputs(scores, targets, hierarchy_of(label_space), closed=False)
     rows = only_where(by_rows(_depths, scores, targets), targets.any(dim=1))
     return reduce_rows(rows, reduction, "coverage")
 
 
 def first_ranks(scores: Tensor, targets: Tensor) -> Tensor:
-    """Return (N,) the rank of the first positive class; rows without one give no meaning."""
+    """Return (N,) the rank of the first positive class; meaningless for a row without one."""
     return by_rows(_ranks, scores, targets)
 
 
@@ -86,3 +109,47 @@ def _ranks(scores: Tensor, targets: Tensor) -> Tensor:
 def _depths(scores: Tensor, targets: Tensor) -> Tensor:
     lowest = scores.masked_fill(~targets, torch.inf).amin(dim=1, keepdim=True)
     return (scores >= lowest).sum(dim=1)
+
+
+ENTRIES = (
+    Metric(
+        "hit@1",
+        hit_at_k,
+        "fraction of rows whose best class is positive",
+        unit="percent",
+        options={"k": 1},
+        module_class="HitAtK",
+        per_row=True,
+        shown=True,
+    ),
+    Metric(
+        "hit@5",
+        hit_at_k,
+        "fraction of rows with a positive class among the 5 best",
+        unit="percent",
+        options={"k": 5},
+        module_class="HitAtK",
+        per_row=True,
+        min_candidates=5,
+    ),
+    Metric(
+        "mrr",
+        mean_reciprocal_rank,
+        "mean of 1 / rank of the first positive class",
+        unit="percent",
+        module_class="MeanReciprocalRank",
+        limits=unit_interval,
+        per_row=True,
+        shown=True,
+    ),
+    Metric(
+        "coverage",
+        coverage,
+        "how far down the ranking all positive classes lie",
+        direction="down",
+        unit="rank",
+        module_class="Coverage",
+        limits=lambda h: (1.0, float(len(h))),
+        per_row=True,
+    ),
+)

@@ -1,45 +1,62 @@
 """torchmetrics classes of the metrics that are a mean over rows: a sum and a count are kept.
 
 They are added over processes under torch.distributed, so that the mean is that of all rows however
-unequally they are shared out.
+unequally they are split.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torchmetrics
 from torch import Tensor
 
-from hierlearn.decoding.coherent import Coherent
+from hierlearn.decoding.probabilities import check_fraction
 from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy import LabelSpace
 from hierlearn.metrics import accuracy, ranking, sets
-from hierlearn.metrics.choices import Candidates, candidate_classes, terminal_classes
 from hierlearn.metrics.coherence import check_tolerance, coherence_violations
 from hierlearn.metrics.hier_dist import (
+    CorrectCost,
     Distance,
-    Hits,
+    DistanceOptions,
     Reference,
-    check_distance,
     hier_dist,
     mistake_severity,
 )
-from hierlearn.metrics.inputs import check_count, check_option, is_whole
+from hierlearn.metrics.inputs import is_integer, read_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hierlearn.hierarchy import Hierarchy
-    from hierlearn.hierarchy.nodes import Label
+    from hierlearn.decoding.candidates import Candidates
+    from hierlearn.metrics.inputs import Predicted, Scores, Space, Targets
 
 
 class HierlearnMetric(torchmetrics.Metric):
-    """Base of the classes: no gradient, and batches are added up alone."""
+    """Base of the classes: no gradient, and batches are added up independently.
+
+    Args:
+        label_space: the taxonomy and its terminal classes; of a ``Hierarchy``, the leaves.
+        kwargs: options of torchmetrics.
+    """
 
     is_differentiable = False
     full_state_update = False
+    needs_label_space = True  # else it may be left out, and only labels as targets need it
+
+    def __init__(self, label_space: Space | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if label_space is None and self.needs_label_space:
+            raise HierlearnError(f"{type(self).__name__} needs a label space or a hierarchy")
+        self.label_space = None if label_space is None else LabelSpace.of(label_space)
+
+    @property
+    def space(self) -> LabelSpace:
+        """The label space, where there must be one."""
+        assert self.label_space is not None
+        return self.label_space
 
     def keep(self, name: str, *shape: int) -> None:
         """Add a state of float64 zeros that is summed over processes."""
@@ -48,7 +65,7 @@ class HierlearnMetric(torchmetrics.Metric):
 
 
 class RowMetric(HierlearnMetric):
-    """A mean over the rows that count: subclasses give one value a row.
+    """A mean over the rows that count: subclasses give one value per row.
 
     Attributes:
         metric: its name in errors.
@@ -61,8 +78,8 @@ class RowMetric(HierlearnMetric):
     count: Tensor
     seen: Tensor
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, label_space: Space | None = None, **kwargs: Any) -> None:
+        super().__init__(label_space, **kwargs)
         for name in ("total", "count", "seen"):
             self.keep(name)
 
@@ -70,8 +87,8 @@ class RowMetric(HierlearnMetric):
     def rows(self, *batch: Any, **options: Any) -> Tensor:
         """Return (N,) float64, NaN where a row does not count."""
 
-    def update(self, scores: Tensor, targets: Tensor) -> None:
-        """Add a batch of (N, C) scores and (N, C) targets."""
+    def update(self, scores: Scores, targets: Targets) -> None:
+        """Add a batch of (N, C) scores and its targets."""
         self.add(self.rows(scores, targets))
 
     def add(self, rows: Tensor) -> None:
@@ -92,114 +109,101 @@ class RowMetric(HierlearnMetric):
 
 
 class HitAtK(RowMetric):
-    """The share of rows with a positive class among the k best; see ``hit_at_k``."""
+    """The fraction of rows with a positive class among the k best; see ``hit_at_k``."""
 
     higher_is_better = True
+    needs_label_space = False
 
-    def __init__(self, k: int = 1, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if not is_whole(k) or k < 1:
-            raise HierlearnError(f"k = {k!r} must be a whole number of at least 1")
+    def __init__(self, label_space: Space | None = None, *, k: int = 1, **kwargs: Any) -> None:
+        super().__init__(label_space, **kwargs)
+        if not is_integer(k) or k < 1:
+            raise HierlearnError(f"k = {k!r} must be an integer of at least 1")
         self.k = k
         self.metric = f"hit@{k}"
 
-    def rows(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """Return 1 for a hit, 0 for a miss."""
-        return ranking.hit_at_k(scores, targets, self.k, "none")
+    def rows(self, scores: Scores, targets: Targets) -> Tensor:
+        """Return 1 where one of the k best is positive."""
+        return ranking.hit_at_k(scores, targets, self.label_space, k=self.k, reduction="none")
 
 
 class MeanReciprocalRank(RowMetric):
     """The mean of 1 / rank of the first positive class; see ``mean_reciprocal_rank``."""
 
     higher_is_better = True
+    needs_label_space = False
     metric = "mean reciprocal rank"
 
-    def rows(self, scores: Tensor, targets: Tensor) -> Tensor:
+    def rows(self, scores: Scores, targets: Targets) -> Tensor:
         """Return 1 / rank."""
-        return ranking.mean_reciprocal_rank(scores, targets, "none")
+        return ranking.mean_reciprocal_rank(scores, targets, self.label_space, reduction="none")
 
 
 class Coverage(RowMetric):
     """How far down the ranking all positive classes lie; see ``coverage``."""
 
     higher_is_better = False
+    needs_label_space = False
     metric = "coverage"
 
-    def rows(self, scores: Tensor, targets: Tensor) -> Tensor:
+    def rows(self, scores: Scores, targets: Targets) -> Tensor:
         """Return the depth of each row."""
-        return ranking.coverage(scores, targets, "none")
+        return ranking.coverage(scores, targets, self.label_space, reduction="none")
 
 
 class HierDist(RowMetric):
-    """The distance of the prediction from the truth; see ``hier_dist`` for the options.
-
-    ``terminals`` must be given for candidates "terminal": a batch does not show all of them.
-    """
+    """The distance of the prediction from the truth; see ``hier_dist`` for the options."""
 
     higher_is_better = False
     metric = "HierDist"
 
     def __init__(
         self,
-        hierarchy: Hierarchy,
+        label_space: Space | None = None,
         *,
         candidates: Candidates = "all",
-        hits: Hits = "height",
+        correct_cost: CorrectCost = "height",
         reference: Reference = "closure",
         distance: Distance = "lca-height",
         k: int = 1,
-        terminals: Iterable[Label] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        check_option("candidates", candidates, Candidates)
-        check_option("hits", hits, Hits)
-        check_option("reference", reference, Reference)
-        check_distance(distance, hierarchy)
-        self.hierarchy = hierarchy
-        self.options: dict[str, Any] = {
-            "candidates": candidates,
-            "hits": hits,
-            "reference": reference,
-            "distance": distance,
-            "k": k,
-        }
-        if candidates == "terminal":
-            self.options["terminals"] = given(terminals, hierarchy, self)
-        allowed = candidate_classes(candidates, hierarchy, self.options.get("terminals"))
-        check_count(k, len(allowed), "candidates")
+        super().__init__(label_space, **kwargs)
+        self.options = DistanceOptions(candidates, correct_cost, reference, distance, k)
+        self.options.candidate_numbers(self.space)  # raises for options that do not fit
 
-    def update(self, scores: Tensor, targets: Tensor, annotated: Tensor | None = None) -> None:
+    def update(self, scores: Scores, targets: Targets, annotated: Targets | None = None) -> None:
         """Add a batch; ``annotated`` goes with reference "annotated"."""
         self.add(self.rows(scores, targets, annotated))
 
-    def rows(self, scores: Tensor, targets: Tensor, annotated: Tensor | None = None) -> Tensor:
+    def rows(self, scores: Scores, targets: Targets, annotated: Targets | None = None) -> Tensor:
         """Return the distance of each row."""
+        options = asdict(self.options)
         return hier_dist(
-            scores, targets, self.hierarchy, **self.options, annotated=annotated, reduction="none"
+            scores, targets, self.space, **options, annotated=annotated, reduction="none"
         )
 
 
 class MistakeSeverity(HierDist):
-    """The distance over the mistakes alone, NaN without one; see ``mistake_severity``."""
+    """The distance over the mistakes only, NaN without one; see ``mistake_severity``."""
 
     metric = "mistake severity"
     labeled: Tensor
 
-    def __init__(self, hierarchy: Hierarchy, **kwargs: Any) -> None:
-        super().__init__(hierarchy, **kwargs)
+    def __init__(self, label_space: Space | None = None, **kwargs: Any) -> None:
+        super().__init__(label_space, **kwargs)
         self.keep("labeled")
 
-    def update(self, scores: Tensor, targets: Tensor, annotated: Tensor | None = None) -> None:
+    def update(self, scores: Scores, targets: Targets, annotated: Targets | None = None) -> None:
         """Add a batch; ``annotated`` goes with reference "annotated"."""
         super().update(scores, targets, annotated)
-        truth = targets if annotated is None else annotated
+        truth = read_targets(targets if annotated is None else annotated, self.space.hierarchy)
         self.labeled += (truth != 0).any(dim=1).sum()
 
-    def rows(self, scores: Tensor, targets: Tensor, annotated: Tensor | None = None) -> Tensor:
+    def rows(self, scores: Scores, targets: Targets, annotated: Targets | None = None) -> Tensor:
         """Return the distance of each mistake."""
+        options = asdict(self.options)
         return mistake_severity(
-            scores, targets, self.hierarchy, **self.options, annotated=annotated, reduction="none"
+            scores, targets, self.space, **options, annotated=annotated, reduction="none"
         )
 
     def compute(self) -> Tensor:
@@ -215,16 +219,9 @@ class TerminalAccuracy(RowMetric):
     higher_is_better = True
     metric = "terminal accuracy"
 
-    def __init__(
-        self, hierarchy: Hierarchy, terminals: Iterable[Label] | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.hierarchy = hierarchy
-        self.terminals = given(terminals, hierarchy, self)
-
-    def rows(self, scores: Tensor, targets: Tensor) -> Tensor:
+    def rows(self, scores: Scores, targets: Targets) -> Tensor:
         """Return 1 where it is right."""
-        return accuracy.terminal_accuracy(scores, targets, self.hierarchy, self.terminals, "none")
+        return accuracy.terminal_accuracy(scores, targets, self.space, reduction="none")
 
 
 class LeafAccuracy(RowMetric):
@@ -234,13 +231,9 @@ class LeafAccuracy(RowMetric):
     metric = "leaf accuracy"
     need = "a leaf label"
 
-    def __init__(self, hierarchy: Hierarchy, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.hierarchy = hierarchy
-
-    def rows(self, scores: Tensor, targets: Tensor) -> Tensor:
+    def rows(self, scores: Scores, targets: Targets) -> Tensor:
         """Return 1 where it is right."""
-        return accuracy.leaf_accuracy(scores, targets, self.hierarchy, "none")
+        return accuracy.leaf_accuracy(scores, targets, self.space, reduction="none")
 
 
 class MeanPredictedLevel(RowMetric):
@@ -249,17 +242,13 @@ class MeanPredictedLevel(RowMetric):
     higher_is_better = None
     metric = "mean level"
 
-    def __init__(self, hierarchy: Hierarchy, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.hierarchy = hierarchy
-
-    def rows(self, scores: Tensor, targets: Tensor) -> Tensor:
+    def rows(self, scores: Scores, targets: Targets) -> Tensor:
         """Return the level of each row's best class."""
-        return accuracy.mean_predicted_level(scores, targets, self.hierarchy, "none")
+        return accuracy.mean_predicted_level(scores, targets, self.space, reduction="none")
 
 
 class ExactMatch(RowMetric):
-    """The share of rows whose set is the truth; see ``exact_match``.
+    """The fraction of rows whose set is the truth; see ``exact_match``.
 
     With a ``threshold`` it takes probabilities, and the sets are those of ``Coherent``.
     """
@@ -267,44 +256,42 @@ class ExactMatch(RowMetric):
     higher_is_better = True
     metric = "exact match"
 
-    def __init__(self, hierarchy: Hierarchy, threshold: float | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.hierarchy = hierarchy
-        self.decoder = None if threshold is None else Coherent(hierarchy, threshold)
+    def __init__(
+        self,
+        label_space: Space | None = None,
+        *,
+        threshold: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(label_space, **kwargs)
+        self.threshold = None if threshold is None else check_fraction("threshold", threshold)
 
-    def rows(self, predicted: Tensor, targets: Tensor) -> Tensor:
+    def rows(self, predicted: Predicted, targets: Targets) -> Tensor:
         """Return 1 where the sets are equal."""
-        answers = predicted if self.decoder is None else self.decoder(predicted)
-        return sets.exact_match(answers, targets, self.hierarchy, "none")
+        return sets.exact_match(
+            predicted, targets, self.space, threshold=self.threshold, reduction="none"
+        )
 
 
 class CoherenceViolations(RowMetric):
-    """The number of edges a row whose child exceeds its parent; see ``coherence_violations``."""
+    """The edges per row whose child exceeds its parent; see ``coherence_violations``."""
 
     higher_is_better = False
     metric = "coherence violations"
 
-    def __init__(self, hierarchy: Hierarchy, tolerance: float = 1e-6, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self, label_space: Space | None = None, *, tolerance: float = 1e-6, **kwargs: Any
+    ) -> None:
+        super().__init__(label_space, **kwargs)
         check_tolerance(tolerance)
-        self.hierarchy = hierarchy
         self.tolerance = tolerance
 
-    def update(self, probabilities: Tensor, targets: Tensor | None = None) -> None:  # noqa: ARG002
+    def update(self, probabilities: Scores, targets: Targets | None = None) -> None:  # noqa: ARG002
         """Add a batch of (N, C) probabilities; targets are not used."""
         self.add(self.rows(probabilities))
 
-    def rows(self, probabilities: Tensor) -> Tensor:
+    def rows(self, probabilities: Scores) -> Tensor:
         """Return the violations of each row."""
-        return coherence_violations(probabilities, self.hierarchy, self.tolerance, "none")
-
-
-def given(terminals: Iterable[Label] | None, hierarchy: Hierarchy, metric: RowMetric) -> list[int]:
-    """Return the terminal classes as numbers; refuse that they are left to the batches."""
-    if terminals is None:
-        raise HierlearnError(
-            f"{type(metric).__name__} sees one batch at a time and cannot tell the terminal "
-            f"classes from it; give terminals, such as Labels.terminal_classes"
+        return coherence_violations(
+            probabilities, self.space, tolerance=self.tolerance, reduction="none"
         )
-    numbers: list[int] = terminal_classes(hierarchy, terminals).tolist()
-    return numbers

@@ -5,113 +5,159 @@
 A is what is answered, T the truth, each with all its ancestors, counted
 
     micro    over all rows and classes together
-    macro    a class, then the mean over the classes with a positive row
-    samples  a row, then the mean over all rows
-    level    a level, over all rows: (L,)
+    macro    per class, then the mean over the classes with a positive row
+    samples  per row, then the mean over all rows
+    level    per level, over all rows: (L,)
 
 Where nothing is counted, 0 / 0 is 0: a row with neither truth nor answer scores 0, not 1; where
 such rows are many, "exact match" tells them from mistakes. A class is its path, so an answer of
-``Electronics/Other`` has nothing in common with ``Clothing/Other``.
+``Electronics/Other`` has nothing in common with ``Clothing/Other``. With a ``threshold`` the
+functions take probabilities, and the sets are those of the decoder ``Coherent``.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import torch
-from torch import Tensor
 
-from hierlearn.decoding.chunks import row_chunks
+from hierlearn.decoding.coherent import Coherent
 from hierlearn.decoding.decoder import ancestor_sets
 from hierlearn.errors import HierlearnError
-from hierlearn.metrics.inputs import (
-    Reduction,
-    as_classes,
-    as_targets,
-    check_option,
-    check_rows,
-    reduce_rows,
-)
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.metrics.inputs import as_classes, as_targets, check_option, read_decisions
+from hierlearn.metrics.metric import Metric, unit_interval
+from hierlearn.metrics.rows import Reduction, check_rows, reduce_rows
 
 if TYPE_CHECKING:
-    from hierlearn.hierarchy import Hierarchy
+    from torch import Tensor
 
+    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.metrics.inputs import Predicted, Scores, Space, Targets
+
+THRESHOLD = 0.5  # of the sets behind hier-precision, hier-recall, hier-f1 and exact-match
 Average = Literal["micro", "macro", "samples", "level"]
 Measure = Literal["precision", "recall", "f"]
 
 
 def hierarchical_precision(
-    predicted: Tensor, targets: Tensor, hierarchy: Hierarchy, average: Average = "micro"
+    predicted: Predicted,
+    targets: Targets,
+    label_space: Space,
+    *,
+    average: Average = "micro",
+    threshold: float | None = None,
 ) -> Tensor:
-    """Return the share of what is answered, closed, that is true.
+    """Return the fraction of what is answered, closed, that is true.
 
     Args:
-        predicted: (N, C) multi-hot sets, or (N,) class numbers with -1 for the root.
-        targets: (N, C) multi-hot.
-        hierarchy: the taxonomy.
+        predicted: (N, C) multi-hot sets; (N,) class numbers, -1 for the root; labels; or, with a
+            threshold, (N, C) probabilities.
+        targets: (N, C) multi-hot, or labels.
+        label_space: the taxonomy.
         average: "micro", "macro", "samples", or "level" for (L,).
+        threshold: the smallest p of a class in a set, where probabilities are given.
     """
-    return _measure("precision", predicted, targets, hierarchy, average)
+    answers, truth = answered_sets(predicted, targets, label_space, threshold)
+    return of_sets("precision", answers, truth, label_space, average)
 
 
 def hierarchical_recall(
-    predicted: Tensor, targets: Tensor, hierarchy: Hierarchy, average: Average = "micro"
+    predicted: Predicted,
+    targets: Targets,
+    label_space: Space,
+    *,
+    average: Average = "micro",
+    threshold: float | None = None,
 ) -> Tensor:
-    """Return the share of the truth, closed, that is answered.
+    """Return the fraction of the truth, closed, that is answered.
 
     Args:
-        predicted: (N, C) multi-hot sets, or (N,) class numbers with -1 for the root.
-        targets: (N, C) multi-hot.
-        hierarchy: the taxonomy.
+        predicted: (N, C) multi-hot sets; (N,) class numbers, -1 for the root; labels; or, with a
+            threshold, (N, C) probabilities.
+        targets: (N, C) multi-hot, or labels.
+        label_space: the taxonomy.
         average: "micro", "macro", "samples", or "level" for (L,).
+        threshold: the smallest p of a class in a set, where probabilities are given.
     """
-    return _measure("recall", predicted, targets, hierarchy, average)
+    answers, truth = answered_sets(predicted, targets, label_space, threshold)
+    return of_sets("recall", answers, truth, label_space, average)
 
 
 def hierarchical_f1(
-    predicted: Tensor,
-    targets: Tensor,
-    hierarchy: Hierarchy,
+    predicted: Predicted,
+    targets: Targets,
+    label_space: Space,
+    *,
     average: Average = "micro",
     beta: float = 1.0,
+    threshold: float | None = None,
 ) -> Tensor:
     """Return the F measure, F1 by default.
 
     Args:
-        predicted: (N, C) multi-hot sets, or (N,) class numbers with -1 for the root.
-        targets: (N, C) multi-hot.
-        hierarchy: the taxonomy.
+        predicted: (N, C) multi-hot sets; (N,) class numbers, -1 for the root; labels; or, with a
+            threshold, (N, C) probabilities.
+        targets: (N, C) multi-hot, or labels.
+        label_space: the taxonomy.
         average: "micro", "macro", "samples", or "level" for (L,).
         beta: how much more recall weighs than precision.
+        threshold: the smallest p of a class in a set, where probabilities are given.
     """
-    return _measure("f", predicted, targets, hierarchy, average, beta)
+    check_beta(beta)
+    answers, truth = answered_sets(predicted, targets, label_space, threshold)
+    return of_sets("f", answers, truth, label_space, average, beta)
 
 
 def exact_match(
-    predicted: Tensor, targets: Tensor, hierarchy: Hierarchy, reduction: Reduction = "mean"
+    predicted: Predicted,
+    targets: Targets,
+    label_space: Space,
+    *,
+    threshold: float | None = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
-    """Return the share of rows whose answer, closed, is the truth; two empty sets match.
+    """Return the fraction of rows whose answer, closed, is the truth; two empty sets match.
 
     Args:
-        predicted: (N, C) multi-hot sets, or (N,) class numbers with -1 for the root.
-        targets: (N, C) multi-hot.
-        hierarchy: the taxonomy.
+        predicted: (N, C) multi-hot sets; (N,) class numbers, -1 for the root; labels; or, with a
+            threshold, (N, C) probabilities.
+        targets: (N, C) multi-hot, or labels.
+        label_space: the taxonomy.
+        threshold: the smallest p of a class in a set, where probabilities are given.
         reduction: "mean" over all rows, or "none" for (N,).
     """
-    answers, truth = closed_sets(predicted, targets, hierarchy)
+    answers, truth = answered_sets(predicted, targets, label_space, threshold)
     rows = (answers == truth).all(dim=1).double()
     return reduce_rows(rows, reduction, "exact match")
 
 
-def closed_sets(predicted: Tensor, targets: Tensor, hierarchy: Hierarchy) -> tuple[Tensor, Tensor]:
-    """Return answers and truth as (N, C) bool, closed under ancestors."""
-    shape = (len(predicted) if predicted.dim() else 0, len(hierarchy))
-    if predicted.dim() == 1:
-        answers = ancestor_sets(hierarchy, as_classes(predicted, len(hierarchy)))
+def answered_sets(
+    predicted: Predicted, targets: Targets, label_space: Space, threshold: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return answers and truth as (N, C) bool, closed under ancestors.
+
+    Args:
+        predicted: sets, class numbers or labels; with a threshold, probabilities.
+        targets: (N, C) multi-hot, or labels.
+        label_space: the taxonomy.
+        threshold: of the decoder ``Coherent``.
+    """
+    space = LabelSpace.of(label_space)
+    hierarchy = space.hierarchy
+    if threshold is not None:
+        answers = Coherent(space, threshold)(cast("Scores", predicted))
+        shape = tuple(answers.shape)
     else:
-        answers = as_targets(predicted, shape, hierarchy, "answers", "rows and classes")
-        answers = close(answers, hierarchy)
+        given = read_decisions(predicted, hierarchy, "answers")
+        shape = (len(given) if given.dim() else 0, len(hierarchy))
+        if given.dim() == 1:
+            answers = ancestor_sets(space, as_classes(given, hierarchy=hierarchy))
+        else:
+            answers = as_targets(given, shape, hierarchy, "answers", "rows and classes")
+            answers = close(answers, hierarchy)
     truth = as_targets(targets, shape, hierarchy, beside="rows and classes").to(answers.device)
     return answers, close(truth, hierarchy)
 
@@ -131,7 +177,7 @@ def close(sets: Tensor, hierarchy: Hierarchy) -> Tensor:
 
 
 def class_counts(answers: Tensor, truth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (C,) float64 counts of rows a class: of both, of answers and of truth."""
+    """Return (C,) float64 counts of rows per class: of both, of answers and of truth."""
     both = answers & truth
     return both.sum(0).double(), answers.sum(0).double(), truth.sum(0).double()
 
@@ -143,7 +189,7 @@ def averaged(
     average: Average,
     beta: float = 1.0,
 ) -> Tensor:
-    """Return the measure from ``class_counts``: micro, macro or a level."""
+    """Return the measure from ``class_counts``: micro, macro or per level."""
     if average == "micro":
         return ratio(measure, beta, *(x.sum() for x in counts))
     if average == "level":
@@ -167,7 +213,7 @@ def ratio(measure: Measure, beta: float, both: Tensor, answered: Tensor, true: T
 
 
 def check_beta(beta: float) -> None:
-    """Refuse a beta that is no positive number."""
+    """Raise unless beta is a positive number."""
     if not (math.isfinite(beta) and beta > 0):
         raise HierlearnError(f"beta = {beta} must be a positive number")
 
@@ -178,18 +224,60 @@ def row_ratios(answers: Tensor, truth: Tensor, measure: Measure, beta: float) ->
     return ratio(measure, beta, *sizes)
 
 
-def _measure(
+def of_sets(
     measure: Measure,
-    predicted: Tensor,
-    targets: Tensor,
-    hierarchy: Hierarchy,
+    answers: Tensor,
+    truth: Tensor,
+    label_space: Space,
     average: Average,
     beta: float = 1.0,
 ) -> Tensor:
+    """Return the measure of closed (N, C) bool answers and truth."""
     check_option("average", average, Average)
-    check_beta(beta)
-    answers, truth = closed_sets(predicted, targets, hierarchy)
     check_rows(len(truth), f"hierarchical {'F' if measure == 'f' else measure}")
     if average == "samples":
         return row_ratios(answers, truth, measure, beta).mean()
+    hierarchy = LabelSpace.of(label_space).hierarchy
     return averaged(class_counts(answers, truth), hierarchy, measure, average, beta)
+
+
+ENTRIES = (
+    Metric(
+        "hier-precision",
+        hierarchical_precision,
+        "fraction of the classes with p >= 0.5, closed, that are true",
+        options={"threshold": THRESHOLD},
+        module_class="HierarchicalPrecision",
+        limits=unit_interval,
+        takes="probabilities",
+    ),
+    Metric(
+        "hier-recall",
+        hierarchical_recall,
+        "fraction of the true classes that are among those with p >= 0.5, closed",
+        options={"threshold": THRESHOLD},
+        module_class="HierarchicalRecall",
+        limits=unit_interval,
+        takes="probabilities",
+    ),
+    Metric(
+        "hier-f1",
+        hierarchical_f1,
+        "harmonic mean of hier-precision and hier-recall",
+        options={"threshold": THRESHOLD},
+        module_class="HierarchicalF1",
+        limits=unit_interval,
+        takes="probabilities",
+        shown=True,
+    ),
+    Metric(
+        "exact-match",
+        exact_match,
+        "fraction of rows whose classes with p >= 0.5, closed, are exactly the truth",
+        unit="percent",
+        options={"threshold": THRESHOLD},
+        module_class="ExactMatch",
+        takes="probabilities",
+        per_row=True,
+    ),
+)

@@ -87,7 +87,7 @@ def metric_panels(summary: Mapping[str, Any]) -> str:
     for metric in summary["metrics"]:
         arrow = ARROWS[summary["directions"][metric]]
         unit = " in %" if metric in PERCENT else ""
-        title = f"<b>{safe(metric)}{unit} {arrow}</b> {safe(METRICS[metric].describe)}"
+        title = f"<b>{safe(metric)}{unit} {arrow}</b> {safe(METRICS[metric].description)}"
         panels.append(panel(title, dot_plot(metric_dots(summary, metric), metric)))
     return "\n".join(panels)
 

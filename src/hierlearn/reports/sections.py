@@ -21,7 +21,7 @@ def figures(summary: Mapping[str, Any]) -> str:
     for metric in summary["metrics"]:
         unit = '<span class="unit"> %</span>' if metric in PERCENT else ""
         heads.append(
-            f'<span title="{safe(METRICS[metric].describe)}">{safe(metric)}{unit} '
+            f'<span title="{safe(METRICS[metric].description)}">{safe(metric)}{unit} '
             f"{ARROWS[summary['directions'][metric]]}</span>"
         )
     rows = []

@@ -26,7 +26,6 @@ from hierlearn.datasets.describe import describe
 from hierlearn.datasets.noise import corrupt_hierarchy, with_label_noise, with_terminal_labels
 from hierlearn.errors import HierlearnError, quoted, unknown_name
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.metrics.choices import terminal_mask
 from hierlearn.studies.compare import compare
 from hierlearn.studies.noise_figures import summarize_noise
 from hierlearn.studies.study import StudyError
@@ -219,7 +218,7 @@ class CleanJudge:
         if not self.labeled.any():
             raise HierlearnError(f"none of the {len(self.targets)} test rows has a label")
         self.rows = RowJudge(self.hierarchy, self.targets)
-        self.ends = terminal_mask(self.targets, self.hierarchy)
+        self.ends = self.rows.ends
 
     def __call__(self, decided: NDArray[Any]) -> dict[str, list[float]]:
         """Return the figures of (seeds, N) decided classes, a value a seed."""

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from hierlearn.decoding.mass import terminal_scores
+from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.losses.hcl.loss import CollapseWarning
 from hierlearn.metrics.measure import measure
@@ -146,6 +147,7 @@ def judge(
         inputs = model.preprocessor.transform(inputs)
     ready = Rows(inputs, labels, prepared.rows.device)
     targets = ready.targets(torch.arange(len(ready)))
+    space = LabelSpace(model.hierarchy, model.terminals)
     runs: list[dict[str, Any]] = []
     rows: dict[str, list[NDArray[Any]]] = {}
     for member, p in enumerate(member_probabilities(model.network, ready, model.link)):
@@ -155,7 +157,7 @@ def judge(
             {
                 "entry": job.entry.key,
                 "seed": job.seeds[member],
-                "test": measure(p, targets, model.hierarchy, model.terminals, job.metrics),
+                "test": measure(p, targets, space, job.metrics),
                 "valid": trainer.best_value[member],
                 "best_epoch": trainer.best_epoch[member],
                 "still_improving": not trainer.stopped[member] and trainer.improved_last[member],

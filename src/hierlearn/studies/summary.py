@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
+from hierlearn.decoding.edges import most_specific
 from hierlearn.metrics import METRICS, hier_dist
-from hierlearn.metrics.choices import terminal_mask
 from hierlearn.studies.statistics import LEVEL, bootstrap_interval, holm, paired_test, spread
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class RowJudge:
     def __init__(self, hierarchy: Hierarchy, targets: Tensor) -> None:
         self.hierarchy = hierarchy
         self.targets = targets
-        self.ends = terminal_mask(targets, hierarchy)
+        self.ends = most_specific(targets, hierarchy)
         self.labeled = targets.any(dim=1).numpy()
 
     def __call__(self, metric: str, rows: dict[str, NDArray[Any]]) -> NDArray[np.float64] | None:
@@ -55,7 +55,7 @@ class RowJudge:
         return among(self.ends, classes)
 
     def distance(
-        self, classes: NDArray[Any], hits: Literal["height", "zero"]
+        self, classes: NDArray[Any], correct_cost: Literal["height", "zero"]
     ) -> NDArray[np.float64]:
         """Return the LCA height of each decision to the row's nearest label."""
         scores = torch.zeros(self.targets.shape)
@@ -63,9 +63,8 @@ class RowJudge:
         for one in classes:
             scores.zero_()
             scores[torch.arange(len(one)), torch.from_numpy(one.astype(np.int64))] = 1
-            found.append(
-                hier_dist(scores, self.targets, self.hierarchy, hits=hits, reduction="none").numpy()
-            )
+            options: Any = {"correct_cost": correct_cost, "reduction": "none"}
+            found.append(hier_dist(scores, self.targets, self.hierarchy, **options).numpy())
         return np.stack(found)
 
 

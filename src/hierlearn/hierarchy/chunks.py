@@ -1,4 +1,4 @@
-"""Rows in chunks, so that the temporaries of a decoder stay small whatever N is."""
+"""Row chunks: (N, C) work done a few rows at a time, so that temporaries stay small for any N."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy.hierarchy import Hierarchy
 
 CHUNK = 2**22  # elements of one temporary: 16 MiB in float32
 
@@ -20,7 +20,7 @@ def row_chunks(count: int, width: int) -> Iterator[slice]:
 
 
 def row_width(hierarchy: Hierarchy) -> int:
-    """Return the elements a row takes in a sum along the hierarchy: C, or a DAG's closure."""
+    """Return the elements per row of a sum along the hierarchy: C, or the closure of a DAG."""
     if hierarchy.is_tree:
         return len(hierarchy)
     return len(hierarchy.structure.closure[1])
