@@ -45,7 +45,7 @@ def test_what_spread_does():
         (0.0, 0.85, ["a"]),  # 0.9, 0.8, 0.5
     ):
         decoder = ConformalSets(TREE, threshold, spread)
-        tops = decoder.subtrees(p)[0].nonzero().flatten().tolist()
+        tops = decoder.representatives(p)[0].nonzero().flatten().tolist()
         found = [TREE.names[c] for c in tops]
         assert found == names
         assert TREE.decode(decoder.sets(p)) == [names]
@@ -55,7 +55,7 @@ def test_what_spread_does():
 def test_the_set_is_the_union_of_its_subtrees(seed):
     case = random_case(seed, dag=seed % 2 == 1)
     decoder = ConformalSets(case.hierarchy, 0.2, 0.5)
-    candidates, tops = decoder(case.p), decoder.subtrees(case.p)
+    candidates, tops = decoder(case.p), decoder.representatives(case.p)
     below = case.hierarchy.max_down(tops.to(torch.uint8)).bool()
     assert torch.equal(below, candidates)
     assert torch.equal(topmost(candidates, case.hierarchy), tops)

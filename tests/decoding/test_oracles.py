@@ -147,7 +147,7 @@ def test_conformal(seed):
             expected = reference.conformal(rows, parents, *options)
             assert decoder(p).tolist() == expected
             tops = reference.conformal_subtrees(rows, parents, *options)
-            assert decoder.subtrees(p).tolist() == tops
+            assert decoder.representatives(p).tolist() == tops
             for labels, candidates in zip(decoder.sets(p).tolist(), expected, strict=True):
                 inside = [c for c, chosen in enumerate(candidates) if chosen]
                 above = [set(reference.ancestors_or_self(parents, c)) for c in inside]

@@ -12,12 +12,15 @@ from hierlearn.errors import HierlearnError
 from hierlearn.metrics import METRICS
 from hierlearn.metrics.measure import USUAL, measure, plain
 from hierlearn.pipeline import evaluate, train
+from hierlearn.pipeline.train import Reporting
 from training.datasets import TREE, partial_problem, plan, problem
+
+QUIET = Reporting(bar=False)
 
 
 @pytest.fixture(scope="module")
 def trained():
-    return train(problem(), plan("leaf-ce", epochs=5, learning_rate=0.02), show=False)
+    return train(problem(), plan("leaf-ce", epochs=5, learning_rate=0.02), reporting=QUIET)
 
 
 def test_the_usual_figures_are_those_of_the_registry(trained):
@@ -57,7 +60,7 @@ def test_terminal_accuracy_by_hand_where_every_row_ends_at_a_leaf(trained):
 
 def test_a_model_knows_what_it_was_measured_at(tmp_path):
     dataset = problem()
-    model = train(dataset, plan("bce"), out=tmp_path, show=False)
+    model = train(dataset, plan("bce"), out=tmp_path, reporting=QUIET)
     for name in ("valid", "test"):
         assert model.config["metrics"][name] == evaluate(model, dataset.split(name))
     assert "train" not in model.config["metrics"]

@@ -12,6 +12,7 @@ from hierlearn import Hierarchy
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.pipeline import Pipeline, train
+from hierlearn.pipeline.train import Reporting
 from training.datasets import assert_identical, partial_problem, plan, problem, state, texts
 
 FILES = ["README.md", "config.json", "hierarchy.json", "model.safetensors"]
@@ -23,11 +24,13 @@ KINDS = {
     "inner classes end rows": (partial_problem, plan("leaf-ce")),
 }
 
+QUIET = Reporting(bar=False)
+
 
 @pytest.fixture(scope="module")
 def trained():
     """A model of 12 classes."""
-    return train(problem(), plan("leaf-ce"), show=False)
+    return train(problem(), plan("leaf-ce"), reporting=QUIET)
 
 
 @pytest.fixture
@@ -39,7 +42,7 @@ def saved(trained, tmp_path):
 def test_there_and_back_bit_for_bit(tmp_path, kind):
     make, chosen = KINDS[kind]
     dataset = make()
-    model = train(dataset, chosen, show=False)
+    model = train(dataset, chosen, reporting=QUIET)
     folder = model.save(tmp_path / "deep" / "model")
     assert sorted(path.name for path in folder.iterdir()) == FILES
     loaded = Pipeline.load(folder)
@@ -58,7 +61,7 @@ def test_there_and_back_bit_for_bit(tmp_path, kind):
 
 def test_decisions_come_back(tmp_path):
     dataset = partial_problem()
-    model = train(dataset, plan("leaf-ce"), show=False)
+    model = train(dataset, plan("leaf-ce"), reporting=QUIET)
     loaded = Pipeline.load(model.save(tmp_path / "m"))
     p = model.probabilities(dataset.inputs)
     assert torch.equal(loaded.make_decoder()(p), model.make_decoder()(p))
@@ -88,7 +91,7 @@ def test_inputs_of_another_width_are_refused(trained):
 
 def test_the_card_tells_what_the_model_is(tmp_path):
     dataset = problem()
-    model = train(dataset, plan("leaf-ce"), show=False)
+    model = train(dataset, plan("leaf-ce"), reporting=QUIET)
     model.config["license"] = "CC-BY-4.0"
     card = (model.save(tmp_path / "m") / "README.md").read_text()
     assert card.startswith("---\nlicense: CC-BY-4.0\nlibrary_name: hierlearn\n---\n\n# synthetic\n")
@@ -115,7 +118,7 @@ def test_the_card_tells_what_the_model_is(tmp_path):
 def test_a_folder_that_exists_is_refused_without_force(trained, saved, tmp_path):
     with pytest.raises(HierlearnError, match=r"model exists; pass --force to replace the model"):
         trained.save(saved)
-    other = train(problem(), plan("bce"), show=False)
+    other = train(problem(), plan("bce"), reporting=QUIET)
     other.save(saved, force=True)
     assert_identical(state(Pipeline.load(saved).network), state(other.network))
     (tmp_path / "empty").mkdir()
@@ -207,7 +210,7 @@ def test_a_configuration_of_another_version_is_named(saved):
 
 @pytest.mark.parametrize("name", ["model.safetensors", "hierarchy.json", "config.json"])
 def test_files_of_two_models_are_not_mixed(saved, tmp_path, name):
-    other = train(partial_problem(), plan("leaf-ce"), show=False).save(tmp_path / "other")
+    other = train(partial_problem(), plan("leaf-ce"), reporting=QUIET).save(tmp_path / "other")
     shutil.copy(other / name, saved / name)
     told = "model.safetensors" if name == "config.json" else name
     assert refusal(saved).startswith(f"FOLDER/{told} is not the file that was saved")

@@ -8,7 +8,7 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline import Pipeline, train
-from hierlearn.pipeline.train import save_into
+from hierlearn.pipeline.train import Reporting, save_into
 from hierlearn.training import Plan
 from hierlearn.training.checkpoint import Checkpoints
 from training.datasets import assert_identical, plan, problem, read_records, state, without_splits
@@ -18,6 +18,8 @@ FOLDER = [
     "model.safetensors",
 ]
 
+QUIET = Reporting(bar=False)
+
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
@@ -25,7 +27,7 @@ def names(folder):
 
 def test_the_folder_of_a_training(tmp_path):
     model = train(
-        problem(), plan("hcl", keep_checkpoints=2), out=tmp_path / "deep" / "m", show=False
+        problem(), plan("hcl", keep_checkpoints=2), out=tmp_path / "deep" / "m", reporting=QUIET
     )
     folder = tmp_path / "deep" / "m"
     assert names(folder) == FOLDER
@@ -46,13 +48,18 @@ def test_the_folder_of_a_training(tmp_path):
 
 def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    train(problem(), plan(), show=False)
+    train(problem(), plan(), reporting=QUIET)
     assert names(tmp_path) == []
 
 
 def test_the_same_plan_gives_the_same_files(tmp_path):
     for name in ("one", "two"):
-        train(problem(), plan("hcl", dropout=0.3, ensemble_size=2), out=tmp_path / name, show=False)
+        train(
+            problem(),
+            plan("hcl", dropout=0.3, ensemble_size=2),
+            out=tmp_path / name,
+            reporting=QUIET,
+        )
     one, two = (tmp_path / name / "model.safetensors" for name in ("one", "two"))
     assert one.read_bytes() == two.read_bytes()
     assert read_records(tmp_path / "one") == read_records(tmp_path / "two")
@@ -60,7 +67,7 @@ def test_the_same_plan_gives_the_same_files(tmp_path):
 
 def test_torchs_own_generator_is_left_alone():
     before = torch.get_rng_state()
-    train(problem(), plan(dropout=0.5), show=False)
+    train(problem(), plan(dropout=0.5), reporting=QUIET)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -68,7 +75,9 @@ def test_without_a_plan_the_labels_decide():
     said = []
     dataset = without_splits(problem(rows=30))
     model = train(
-        dataset, Plan(settings={"epochs": 1, "device": "cpu"}), show=False, say=said.append
+        dataset,
+        Plan(settings={"epochs": 1, "device": "cpu"}),
+        reporting=Reporting(bar=False, on_message=said.append),
     )
     assert said == [
         "recipe hcl (every training row has one path): HCLLoss on the softmax link, read by the "
@@ -82,7 +91,7 @@ def test_a_share_for_validation_is_measured_too():
     chosen = Plan(
         loss="bce", valid_fraction=0.2, settings={"epochs": 2, "patience": 1, "device": "cpu"}
     )
-    model = train(without_splits(problem()), chosen, show=False)
+    model = train(without_splits(problem()), chosen, reporting=QUIET)
     assert model.config["data"]["validation_rows"] == 12
     assert set(model.config["metrics"]) == {"valid"}
     best = model.config["training"]["best_value"][0]
@@ -91,7 +100,7 @@ def test_a_share_for_validation_is_measured_too():
 
 def test_early_stopping_keeps_the_best_weights(tmp_path):
     chosen = plan("bce", patience=2, epochs=25, learning_rate=0.05, metric="hit@1")
-    model = train(problem(rows=80, spread=1.0), chosen, out=tmp_path, show=False)
+    model = train(problem(rows=80, spread=1.0), chosen, out=tmp_path, reporting=QUIET)
     figures = [record["valid"]["hit@1"][0] for record in read_records(tmp_path)]
     training = model.config["training"]
     assert training["best_epoch"] == [figures.index(max(figures)) + 1]
@@ -106,7 +115,12 @@ def test_ready_is_called_before_the_first_step_and_about_is_kept(tmp_path):
         seen.append((len(prepared.rows), (tmp_path / "m").exists()))
 
     model = train(
-        problem(), plan(), out=tmp_path / "m", show=False, ready=ready, about={"license": "MIT"}
+        problem(),
+        plan(),
+        out=tmp_path / "m",
+        reporting=QUIET,
+        ready=ready,
+        about={"license": "MIT"},
     )
     assert seen == [(36, False)]
     assert model.config["license"] == "MIT"
@@ -114,9 +128,9 @@ def test_ready_is_called_before_the_first_step_and_about_is_kept(tmp_path):
 
 def test_weights_of_rows_matter():
     dataset = problem()
-    plain = train(dataset, plan("leaf-ce"), show=False)
+    plain = train(dataset, plan("leaf-ce"), reporting=QUIET)
     weights = np.where(np.arange(60) % 2, 5.0, 0.1)
-    weighted = train(dataset, plan("leaf-ce"), weights=weights, show=False)
+    weighted = train(dataset, plan("leaf-ce"), weights=weights, reporting=QUIET)
     assert not torch.equal(plain.network.head.weight, weighted.network.head.weight)
 
 
@@ -124,23 +138,23 @@ def test_weights_of_rows_matter():
 
 
 def test_a_folder_that_exists_is_refused_and_replaced_with_force(tmp_path):
-    train(problem(), plan("hcl"), out=tmp_path / "m", show=False)
+    train(problem(), plan("hcl"), out=tmp_path / "m", reporting=QUIET)
     with pytest.raises(
         HierlearnError,
         match=r"m exists; pass --force to replace the model in it, or --resume to go on",
     ):
-        train(problem(), plan("bce", epochs=1), out=tmp_path / "m", show=False)
-    model = train(problem(), plan("bce", epochs=1), out=tmp_path / "m", force=True, show=False)
+        train(problem(), plan("bce", epochs=1), out=tmp_path / "m", reporting=QUIET)
+    model = train(problem(), plan("bce", epochs=1), out=tmp_path / "m", force=True, reporting=QUIET)
     assert len(Checkpoints(tmp_path / "m" / "checkpoints").paths()) == 1
     assert len(read_records(tmp_path / "m")) == 1
     assert_identical(state(Pipeline.load(tmp_path / "m").network), state(model.network))
 
 
 def test_a_plan_that_fails_leaves_the_old_model_even_with_force(tmp_path):
-    model = train(problem(), plan("hcl"), out=tmp_path / "m", show=False)
+    model = train(problem(), plan("hcl"), out=tmp_path / "m", reporting=QUIET)
     for chosen in (plan("bcee"), plan("hcl", options={"flor": 0.1})):
         with pytest.raises(HierlearnError, match="unknown"):
-            train(problem(), chosen, out=tmp_path / "m", force=True, show=False)
+            train(problem(), chosen, out=tmp_path / "m", force=True, reporting=QUIET)
     assert_identical(state(Pipeline.load(tmp_path / "m").network), state(model.network))
     assert names(tmp_path / "m") == FOLDER
 
@@ -148,7 +162,7 @@ def test_a_plan_that_fails_leaves_the_old_model_even_with_force(tmp_path):
 def test_a_training_that_was_cut_may_be_replaced(tmp_path):
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "log.jsonl").write_text("")  # it did not get any further
-    train(problem(), plan(), out=tmp_path / "m", force=True, show=False)
+    train(problem(), plan(), out=tmp_path / "m", force=True, reporting=QUIET)
     assert names(tmp_path / "m") == FOLDER
 
 
@@ -156,7 +170,7 @@ def test_a_folder_of_other_things_is_never_touched(tmp_path):
     (tmp_path / "thesis.tex").write_text("years")
     for force in (False, True):
         with pytest.raises(HierlearnError, match=r"exists; pass --force|holds no model"):
-            train(problem(), plan(), out=tmp_path, force=force, show=False)
+            train(problem(), plan(), out=tmp_path, force=force, reporting=QUIET)
     assert names(tmp_path) == ["thesis.tex"]
 
 
@@ -164,14 +178,14 @@ def test_a_restart_by_torchrun_goes_on_only_where_a_training_began(tmp_path, mon
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     (tmp_path / "thesis.tex").write_text("years")
     with pytest.raises(HierlearnError, match="exists; pass --force"):
-        train(problem(), plan(), out=tmp_path, show=False)
-    first = train(problem(), plan(), out=tmp_path / "m", show=False)
-    again = train(problem(), plan(), out=tmp_path / "m", show=False)  # finished already
+        train(problem(), plan(), out=tmp_path, reporting=QUIET)
+    first = train(problem(), plan(), out=tmp_path / "m", reporting=QUIET)
+    again = train(problem(), plan(), out=tmp_path / "m", reporting=QUIET)  # finished already
     assert_identical(state(first.network), state(again.network))
 
 
 def test_what_a_killed_process_left_of_a_model_goes(tmp_path):
-    model = train(problem(), plan(), out=tmp_path, show=False)
+    model = train(problem(), plan(), out=tmp_path, reporting=QUIET)
     left = tmp_path / ".model-abc" / "model"
     left.mkdir(parents=True)
     (left / "model.safetensors").write_bytes(b"half")
@@ -187,5 +201,5 @@ def test_the_configuration_is_written_last(tmp_path, monkeypatch):
     monkeypatch.setattr(
         Path, "replace", lambda self, other: order.append(Path(other)) or replace(self, other)
     )
-    train(problem(), plan(), out=tmp_path / "m", show=False)
+    train(problem(), plan(), out=tmp_path / "m", reporting=QUIET)
     assert [path.name for path in order if path.parent == tmp_path / "m"][-1] == "config.json"

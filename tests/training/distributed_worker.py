@@ -1,6 +1,6 @@
 """Trainings that several processes share. A script for torchrun.
 
-    python -m torch.distributed.run --nproc-per-node 2 distributed_worker.py FOLDER CASE... [--die RANK STEP HOW]
+    torchrun --nproc-per-node 2 distributed_worker.py FOLDER CASE... [--die RANK STEP HOW]
 
 The process RANK dies after STEP steps of the first attempt, by a signal or by an exit.
 """

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline import evaluate, train
+from hierlearn.pipeline.train import Reporting
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.processes import handle_sigterm
 from training.datasets import plan, problem, trainer_of
@@ -35,6 +36,8 @@ CHOSEN = plan(
     metric="hit@1",
 )
 
+QUIET = Reporting(bar=False)
+
 
 def attempt(folder, before=None):
     """Fork a child that trains until it is done, or dead; return its process number."""
@@ -44,7 +47,7 @@ def attempt(folder, before=None):
     try:
         if before is not None:
             before()
-        train(problem(), CHOSEN, out=folder, resume=True, show=False)
+        train(problem(), CHOSEN, out=folder, resume=True, reporting=QUIET)
     except HierlearnError as error:
         (folder.parent / f"{folder.name}.error").write_text(str(error))
         os._exit(2)

@@ -9,18 +9,21 @@ import pytest
 
 from hierlearn.files import WriteError
 from hierlearn.pipeline import Pipeline, train
+from hierlearn.pipeline.train import Reporting
 from hierlearn.training.checkpoint import Checkpoints
 from training import killed_runs
 from training.datasets import environment, largest_file, plan, problem, read_records
 
 KILLED, TOO_LARGE, TERMINATED = -9, -25, 143
 
+QUIET = Reporting(bar=False)
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The same training without interruption, in this process."""
     folder = tmp_path_factory.mktemp("whole")
-    train(problem(), killed_runs.CHOSEN, out=folder, show=False)
+    train(problem(), killed_runs.CHOSEN, out=folder, reporting=QUIET)
     return folder
 
 
@@ -120,7 +123,7 @@ def test_a_disk_that_is_really_full(tiny_disk, tmp_path):
         "hcl", dropout=0.3, epochs=30, keep_checkpoints=1000
     )  # more than the disk can hold
     with pytest.raises(WriteError) as caught:
-        train(problem(), chosen, out=tiny_disk / "m", show=False)
+        train(problem(), chosen, out=tiny_disk / "m", reporting=QUIET)
     paths = Checkpoints(tiny_disk / "m" / "checkpoints").paths()
     assert 2 <= len(paths) < 30
     assert str(caught.value) == (
@@ -132,18 +135,18 @@ def test_a_disk_that_is_really_full(tiny_disk, tmp_path):
     for path in paths[:-1]:
         path.unlink()
     thrifty = plan("hcl", dropout=0.3, epochs=30, keep_checkpoints=1)
-    train(problem(), thrifty, out=tiny_disk / "m", resume=True, show=False)
-    train(problem(), thrifty, out=tmp_path / "m", show=False)
+    train(problem(), thrifty, out=tiny_disk / "m", resume=True, reporting=QUIET)
+    train(problem(), thrifty, out=tmp_path / "m", reporting=QUIET)
     weights = [(one / "m" / "model.safetensors").read_bytes() for one in (tiny_disk, tmp_path)]
     assert weights[0] == weights[1]
 
 
 def test_the_first_checkpoint_does_not_fit(tmp_path):
     with largest_file(2000), pytest.raises(WriteError) as caught:
-        train(problem(), plan("hcl"), out=tmp_path / "m", show=False)
+        train(problem(), plan("hcl"), out=tmp_path / "m", reporting=QUIET)
     assert str(caught.value) == (
         f"cannot write step-000000000005.safetensors into {tmp_path / 'm' / 'checkpoints'}: File "
         f"too large; make room and go on with --resume"
     )
-    train(problem(), plan("hcl"), out=tmp_path / "m", resume=True, show=False)
+    train(problem(), plan("hcl"), out=tmp_path / "m", resume=True, reporting=QUIET)
     assert Pipeline.load(tmp_path / "m").config["training"]["steps"] == 15

@@ -8,11 +8,14 @@ import pytest
 
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline import train
+from hierlearn.pipeline.train import Reporting
 from hierlearn.training.log import EpochLog, read_log, scalars
 from training.datasets import largest_file, plan, problem, read_records
 
 RECORD = {"epoch": 1, "step": 5, "learning_rate": 0.1, "loss": [0.5], "valid": {"mrr": [0.25]}}
 HAS_TENSORBOARD = importlib.util.find_spec("tensorboard") is not None
+
+QUIET = Reporting(bar=False)
 
 
 def records(count):
@@ -97,7 +100,7 @@ def test_the_numbers_of_a_record_by_name():
 
 
 def test_what_a_training_logs(tmp_path):
-    train(problem(), plan("hcl", metric="hit@1"), out=tmp_path, show=False)
+    train(problem(), plan("hcl", metric="hit@1"), out=tmp_path, reporting=QUIET)
     found = read_records(tmp_path)
     assert [record["epoch"] for record in found] == [1, 2, 3]
     assert [record["step"] for record in found] == [5, 10, 15]
@@ -114,10 +117,12 @@ def test_what_a_training_logs(tmp_path):
 def test_without_tensorboard_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)  # as if it were not there
     with pytest.raises(HierlearnError, match=r"TensorBoard is not installed; install it with: pip"):
-        train(problem(), plan(), out=tmp_path / "m", tensorboard=True, show=False)
+        train(
+            problem(), plan(), out=tmp_path / "m", reporting=Reporting(tensorboard=True, bar=False)
+        )
 
 
 @pytest.mark.skipif(not HAS_TENSORBOARD, reason="TensorBoard is not installed")
 def test_tensorboard_gets_the_figures(tmp_path):
-    train(problem(), plan(), out=tmp_path, tensorboard=True, show=False)
+    train(problem(), plan(), out=tmp_path, reporting=Reporting(tensorboard=True, bar=False))
     assert any((tmp_path / "tensorboard").iterdir())

@@ -13,6 +13,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.losses import CollapseWarning
 from hierlearn.pipeline import train
+from hierlearn.pipeline.train import Reporting
 from hierlearn.training.checkpoint import CheckpointError, Checkpoints, read_tensors, write_tensors
 from training.datasets import (
     TREE,
@@ -61,6 +62,8 @@ CASES = {
     "texts": (texts, {"loss": "leaf-ce", "dropout": 0.3, "network": "token-bag", "epochs": 2}),
 }
 
+QUIET = Reporting(bar=False)
+
 
 def digest(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -70,7 +73,7 @@ def digest(path):
 def test_every_checkpoint_goes_on_bit_for_bit(tmp_path, case):
     make, options = CASES[case]
     dataset, chosen = make(), plan(**options, keep_checkpoints=1000)
-    whole = train(dataset, chosen, out=tmp_path / "whole", show=False)
+    whole = train(dataset, chosen, out=tmp_path / "whole", reporting=QUIET)
     paths = Checkpoints(tmp_path / "whole" / "checkpoints").paths()
     assert len(paths) >= 2
     for number, path in enumerate(paths):
@@ -79,7 +82,7 @@ def test_every_checkpoint_goes_on_bit_for_bit(tmp_path, case):
         shutil.copy(path, out / "checkpoints")
         shutil.copy(tmp_path / "whole" / "log.jsonl", out)  # it may be ahead of the checkpoint
         before = digest(path)
-        model = train(dataset, chosen, out=out, resume=True, show=False)
+        model = train(dataset, chosen, out=out, resume=True, reporting=QUIET)
         for name in ("model.safetensors", "hierarchy.json"):
             assert digest(out / name) == digest(tmp_path / "whole" / name)
         assert read_records(out) == read_records(tmp_path / "whole")
@@ -91,18 +94,20 @@ def test_every_checkpoint_goes_on_bit_for_bit(tmp_path, case):
 def test_weights_of_rows_go_on_too(tmp_path):
     dataset, weights = problem(), np.random.default_rng(0).uniform(0, 2, 60)
     chosen = plan("hcl", dropout=0.3, keep_checkpoints=9)
-    train(dataset, chosen, out=tmp_path / "whole", weights=weights, show=False)
+    train(dataset, chosen, out=tmp_path / "whole", weights=weights, reporting=QUIET)
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     (tmp_path / "cut" / "config.json").unlink()
     for path in Checkpoints(tmp_path / "cut" / "checkpoints").paths()[1:]:
         path.unlink()
-    train(dataset, chosen, out=tmp_path / "cut", weights=weights, resume=True, show=False)
+    train(dataset, chosen, out=tmp_path / "cut", weights=weights, resume=True, reporting=QUIET)
     assert digest(tmp_path / "cut" / "model.safetensors") == digest(
         tmp_path / "whole" / "model.safetensors"
     )
     (tmp_path / "cut" / "config.json").unlink()
-    with pytest.raises(CheckpointError, match="was trained on other rows; train anew"):
-        train(dataset, chosen, out=tmp_path / "cut", weights=2 * weights, resume=True, show=False)
+    with pytest.raises(CheckpointError, match="was trained on other rows; train again"):
+        train(
+            dataset, chosen, out=tmp_path / "cut", weights=2 * weights, resume=True, reporting=QUIET
+        )
 
 
 class Elsewhere(torch.nn.Module):
@@ -128,12 +133,12 @@ def test_a_network_from_elsewhere_goes_on_bit_for_bit(tmp_path):
     cut.train_epoch()
     again = elsewhere(tmp_path / "again")
     torch.rand(5)  # whatever torch's own generator did in between
-    again.go_on(Checkpoints(tmp_path / "cut").latest())
+    again.resume(Checkpoints(tmp_path / "cut").latest())
     again.train()
     assert_identical(state(again), state(whole))
     wider = elsewhere(tmp_path / "wide", width=9)
-    with pytest.raises(CheckpointError, match=r"does not fit this network.*train anew in another"):
-        wider.go_on(Checkpoints(tmp_path / "cut").latest())
+    with pytest.raises(CheckpointError, match=r"does not fit this network.*train again in another"):
+        wider.resume(Checkpoints(tmp_path / "cut").latest())
 
 
 def test_the_best_weights_in_a_checkpoint_file_are_not_written_to(tmp_path):
@@ -143,11 +148,13 @@ def test_the_best_weights_in_a_checkpoint_file_are_not_written_to(tmp_path):
     path = Checkpoints(tmp_path).paths()[0]
     before = digest(path)
     again = trainer_of(problem(), chosen)
-    again.go_on(Checkpoints(tmp_path).latest())
-    first = {name: value.clone() for name, value in again.best.weights.items()}
+    again.resume(Checkpoints(tmp_path).latest())
+    first = {name: value.clone() for name, value in again.stopping.weights[0].items()}
     again.train()
     assert again.stopping.epoch[0] > 1
-    assert not torch.equal(first["head.weight"], again.best.weights["head.weight"])
+    assert not torch.equal(
+        first["heads.main.linear.weight"], again.stopping.weights[0]["heads.main.linear.weight"]
+    )
     assert digest(path) == before
 
 
@@ -175,7 +182,7 @@ def test_classes_selected_before_the_cut_are_not_called_left_out(tmp_path):
 def begun(tmp_path_factory):
     """A training that was cut after its second epoch of three."""
     folder = tmp_path_factory.mktemp("begun")
-    train(problem(), plan("hcl"), out=folder, show=False)
+    train(problem(), plan("hcl"), out=folder, reporting=QUIET)
     (folder / "config.json").unlink()
     Checkpoints(folder / "checkpoints").paths()[-1].unlink()
     return folder
@@ -188,7 +195,8 @@ def cut(begun, tmp_path):
 
 def go_on(folder, dataset=None, chosen=None, **options):
     dataset = problem() if dataset is None else dataset
-    return train(dataset, chosen or plan("hcl"), out=folder, resume=True, show=False, **options)
+    options = {"reporting": QUIET, **options}
+    return train(dataset, chosen or plan("hcl"), out=folder, resume=True, **options)
 
 
 def refusal(folder, *given):
@@ -221,7 +229,7 @@ def test_another_hierarchy_is_refused(cut):
 def test_other_rows_labels_and_validation_rows_are_refused(cut):
     dataset = problem()
     sentence = (
-        "FOLDER/checkpoints/step-000000000010.safetensors was trained on other rows; train anew "
+        "FOLDER/checkpoints/step-000000000010.safetensors was trained on other rows; train again "
         "in another folder"
     )
     inputs = dataset.inputs.copy()
@@ -248,7 +256,7 @@ def test_other_rows_labels_and_validation_rows_are_refused(cut):
 def test_another_plan_is_refused(cut, chosen, words):
     assert refusal(cut, None, chosen) == (
         f"FOLDER/checkpoints/step-000000000010.safetensors was trained with {words}; use the "
-        f"same, or train anew in another folder"
+        f"same, or train again in another folder"
     )
 
 
@@ -259,7 +267,7 @@ def test_what_may_change_from_one_attempt_to_the_next(cut):
 
 def test_plain_values_in_any_guise_are_the_same_plan(tmp_path):
     first = plan("level-weighted", options={"weights": (1.0, 0.5)})
-    train(problem(), first, out=tmp_path, show=False)
+    train(problem(), first, out=tmp_path, reporting=QUIET)
     (tmp_path / "config.json").unlink()
     listed = plan("level-weighted", options={"weights": [1.0, 0.5]})
     assert go_on(tmp_path, None, listed).config["training"]["steps"] == 15
@@ -269,8 +277,8 @@ def test_plain_values_in_any_guise_are_the_same_plan(tmp_path):
 def test_options_that_no_file_can_hold_are_refused_before_the_work(tmp_path):
     chosen = plan("hcl", options={"threshold": lambda _: 3.0})
     with pytest.raises(HierlearnError, match="loss_options cannot be written as JSON"):
-        train(problem(), chosen, out=tmp_path / "m", show=False)
-    assert train(problem(), chosen, show=False).config["settings"]["epochs"] == 3
+        train(problem(), chosen, out=tmp_path / "m", reporting=QUIET)
+    assert train(problem(), chosen, reporting=QUIET).config["settings"]["epochs"] == 3
 
 
 @pytest.mark.parametrize("length", [0, 4, 100, 3000])
@@ -282,7 +290,7 @@ def test_a_truncated_checkpoint_is_refused_and_the_one_before_named(cut, length)
     said = refusal(cut)
     assert said.startswith(f"FOLDER/checkpoints/{path.name} is damaged or truncated (")
     assert said.endswith(
-        "); use an earlier one or train anew; remove it to go on from step-000000000005.safetensors"
+        "); use an earlier one or train again; remove it to go on from step-000000000005.safetensors"
     )
 
 
@@ -298,14 +306,16 @@ def test_a_checkpoint_from_elsewhere_is_refused(cut):
     assert refusal(cut) == f"FOLDER/checkpoints/{path.name} is no checkpoint of a training"
     write_tensors(path, {"a": torch.zeros(2)}, {"format": "hierlearn.checkpoint"})
     assert refusal(cut) == (
-        f"FOLDER/checkpoints/{path.name} does not tell its training; train anew in another folder"
+        f"FOLDER/checkpoints/{path.name} does not tell its training; train again in another folder"
     )
 
 
 def test_a_checkpoint_without_its_weights_is_refused(cut):
     path = Checkpoints(cut / "checkpoints").paths()[-1]
     tensors, facts = read_tensors(path)
-    write_tensors(path, {k: v for k, v in tensors.items() if k != "network/head.bias"}, facts)
+    write_tensors(
+        path, {k: v for k, v in tensors.items() if k != "network/heads.main.linear.bias"}, facts
+    )
     assert refusal(cut).startswith(
         f"FOLDER/checkpoints/{path.name} does not fit this network, its losses or its optimizer ("
     )
@@ -316,8 +326,8 @@ def test_a_checkpoint_without_its_weights_is_refused(cut):
 
 def test_a_finished_training_is_loaded_and_only_with_the_same_plan(tmp_path):
     said = []
-    first = train(problem(), plan("hcl"), out=tmp_path / "m", show=False)
-    again = go_on(tmp_path / "m", say=said.append)
+    first = train(problem(), plan("hcl"), out=tmp_path / "m", reporting=QUIET)
+    again = go_on(tmp_path / "m", reporting=Reporting(bar=False, on_message=said.append))
     assert said == [f"{tmp_path / 'm'} is finished already"]
     assert_identical(state(again.network), state(first.network))
     assert refusal(tmp_path / "m", None, plan("bce")).startswith(
@@ -328,9 +338,9 @@ def test_a_finished_training_is_loaded_and_only_with_the_same_plan(tmp_path):
 
 
 def test_a_model_that_was_saved_elsewhere_is_no_training_to_go_on_with(tmp_path):
-    train(problem(), plan("hcl"), show=False).save(tmp_path / "m")
+    train(problem(), plan("hcl"), reporting=QUIET).save(tmp_path / "m")
     assert refusal(tmp_path / "m") == (
-        "FOLDER does not tell its training; train anew in another folder"
+        "FOLDER does not tell its training; train again in another folder"
     )
 
 

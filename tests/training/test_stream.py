@@ -8,6 +8,7 @@ import torch
 
 from hierlearn.datasets import read_table, stream_table
 from hierlearn.networks import SparseRows
+from hierlearn.networks.ensemble import member_state
 from hierlearn.pipeline.train import check_identity, run_identity, train
 from hierlearn.training.checkpoint import Checkpoint, CheckpointError
 from hierlearn.training.plan import Plan
@@ -141,13 +142,12 @@ def test_row_groups_are_cut_into_windows():
 
 def trainer_of(prepared, **settings):
     return Trainer(
-        prepared.model.network,
-        prepared.losses,
+        prepared.network,
+        prepared.loss,
         prepared.rows,
         prepared.decision.settings.with_changes(**settings),
-        link=prepared.model.link,
         valid=prepared.valid,
-        terminals=prepared.model.terminals,
+        read=prepared.read,
     )
 
 
@@ -164,8 +164,8 @@ def test_a_streamed_training_goes_on_bit_for_bit_from_any_step(table, tmp_path):
         trainer = trainer_of(again)
         trainer.resume(Checkpoint(tmp_path, *kept[step]))
         trainer.train()
-        for name, value in whole.model.network.state_dict().items():
-            found = again.model.network.state_dict()[name]
+        for name, value in whole.network.state_dict().items():
+            found = again.network.state_dict()[name]
             torch.testing.assert_close(found, value, rtol=0, atol=0)
 
 
@@ -175,8 +175,8 @@ def test_stacked_seeds_read_what_they_read_alone(table):
     for member in (0, 1):
         alone = prepare(stream_table(table, window=20, **options()), small(seed=member), CPU)
         trainer_of(alone).train()
-        for name, value in alone.model.network.state_dict().items():
-            found = both.model.network.state_dict()[name][member]
+        for name, value in alone.network.state_dict().items():
+            found = member_state(both.network, member)[name]
             torch.testing.assert_close(found, value, rtol=1e-5, atol=1e-6)
 
 

@@ -19,6 +19,8 @@ from training.datasets import (
     CPU,
     TREE,
     assert_identical,
+    first_layer,
+    last_layer,
     plan,
     problem,
     state,
@@ -310,9 +312,9 @@ def test_losses_that_are_looked_at_later_name_the_batch_that_was_wrong(steps, wr
 
     def look(step):
         if step == steps:
-            trainer.so_far.losses[wrong][1] = float("inf")
+            trainer.running.losses[wrong][1] = float("inf")
             trainer.rows.device = torch.device("cuda")
-            trainer._look_at_losses(1)
+            trainer._check_finite(1)
 
     trainer.on_step = look
     rows = ", ".join(map(str, epoch_order([1], 36, 1)[0].tolist()[8 * wrong : 8 * wrong + 8]))
@@ -353,7 +355,7 @@ def test_what_cannot_be_trained():
     trainer = trainer_of(problem(), plan())
     trainer.rows.labels = trainer.rows.labels.__class__([], problem().hierarchy)
     with pytest.raises(HierlearnError, match="there are no training rows"):
-        Trainer(trainer.network, trainer.losses, trainer.rows, trainer.settings, link=trainer.link)
+        Trainer(trainer.network, trainer.loss, trainer.rows, trainer.settings)
 
 
 def test_errors_of_a_single_process_pass_as_they_are():

@@ -70,7 +70,7 @@ class ConformalSets(Decoder):
         candidates = self.values(p) >= self.threshold
         return candidates if allowed is None else candidates & allowed
 
-    def subtrees(self, probabilities: Probabilities) -> Tensor:
+    def representatives(self, probabilities: Probabilities) -> Tensor:
         """Return (N, C) bool: the topmost candidates, whose subtrees make up the set."""
 
         def decide(p: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from hierlearn.decoding.edges import common_ancestors
+from hierlearn.decoding.edges import common_ancestors, most_specific, topmost
 from hierlearn.decoding.mass import TerminalMass
 from hierlearn.decoding.probabilities import as_tensor, checked_rows, slack_of
 from hierlearn.errors import HierlearnError
@@ -108,6 +108,17 @@ class Decoder(ABC):
             return common_ancestors(self.decide(p), self.hierarchy)
 
         return self.over_rows(probabilities, decide)
+
+    def representatives(self, probabilities: Tensor) -> Tensor:
+        """Return (N, C) bool: the classes that stand for a set of each row.
+
+        Of a label set its most specific classes, of candidates the topmost ones, of a class itself.
+        """
+        decided = self(probabilities)
+        if self.answers == "class":
+            return most_specific(ancestor_sets(self.hierarchy, decided), self.hierarchy)
+        shrink = topmost if self.answers == "candidates" else most_specific
+        return shrink(decided, self.hierarchy)
 
     @abstractmethod
     def decide(self, p: Tensor, allowed: Tensor | None = None) -> Tensor:

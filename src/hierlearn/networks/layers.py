@@ -35,9 +35,7 @@ class Dense(nn.Module):
     def __init__(self, inputs: int, outputs: int, bound: float | None = None) -> None:
         super().__init__()
         if inputs < 1 or outputs < 1:
-            raise HierlearnError(
-                f"a layer {inputs} x {outputs} has no inputs or no outputs"
-            )
+            raise HierlearnError(f"a layer {inputs} x {outputs} has no inputs or no outputs")
         self.bound = 1 / math.sqrt(inputs) if bound is None else bound
         self.weight = nn.Parameter(torch.empty(inputs, outputs).uniform_(-self.bound, self.bound))
         self.bias = nn.Parameter(torch.empty(outputs).uniform_(-self.bound, self.bound))

@@ -15,6 +15,7 @@ import logging
 import warnings
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
 from hierlearn.files import atomic_write
-from hierlearn.training.recipes import build_link, link_name
+from hierlearn.links import link_name, make_link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,35 +40,35 @@ ROWS = 13  # of the example that is traced: a number that is no width of a layer
 
 
 class Graph(nn.Module):
-    """What is exported: preprocessing of numbers, network, link, mean over the models."""
+    """What is exported: preprocessing of numbers, network, link, mean over the members."""
 
-    def __init__(self, model: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline) -> None:
         super().__init__()
-        self.network = deepcopy(model.network).cpu()
-        self.link = build_link(link_name(model.link), model.hierarchy, model.terminals)
-        self.dtype = next(model.network.parameters()).dtype
-        self.preprocessing = preprocessing_of(model)
+        alone = replace(pipeline, network=deepcopy(pipeline.network).cpu())
+        self.network = alone.network
+        self.link = make_link(pipeline.label_space, link_name(pipeline.link))
+        self.read = replace(alone, link=self.link).read
+        self.dtype = pipeline.dtype
+        self.preprocessing = preprocessing_of(pipeline)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return (N, C) probabilities."""
         x = inputs if self.preprocessing is None else self.preprocessing(inputs)
-        logits = self.network(x.to(self.dtype))
-        if logits.dim() == 2:
-            return self.link.probabilities(logits).float()
-        members = [self.link.probabilities(one) for one in logits.unbind(0)]
-        return torch.stack(members).mean(dim=0).float()
+        output = self.read(self.network(x.to(self.dtype)))
+        p = output.probabilities
+        return (p if output.members is None else p.mean(dim=0)).float()
 
 
-def preprocessing_of(model: Pipeline) -> nn.Module | None:
+def preprocessing_of(pipeline: Pipeline) -> nn.Module | None:
     """Return the preprocessing as a module, None where rows are preprocessed outside the graph."""
-    return None if model.preprocessor is None else model.preprocessor.as_module()
+    return None if pipeline.preprocessor is None else pipeline.preprocessor.as_module()
 
 
-def export(model: Pipeline, path: Path | str) -> tuple[Path, ...]:
+def export(pipeline: Pipeline, path: Path | str) -> tuple[Path, ...]:
     """Write a model as ONNX, with hierarchy.json and preprocessing.json beside it.
 
     Args:
-        model: the model; it is left as it is.
+        pipeline: a trained pipeline; it is left as it is.
         path: the file to write, which is replaced.
 
     Returns:
@@ -77,40 +78,42 @@ def export(model: Pipeline, path: Path | str) -> tuple[Path, ...]:
         HierlearnError: where onnx is not installed, or the graph is not the model.
     """
     path = Path(path)
-    graph = Graph(model).eval()
-    width = columns_of(model)
+    graph = Graph(pipeline).eval()
+    width = columns_of(pipeline)
     data = to_onnx(graph, width, path)
     check_equal(graph, data, width)
     with atomic_write(path, "wb") as file:
         file.write(data)
     hierarchy, preprocessing = (path.parent / name for name in BESIDE)
     with atomic_write(hierarchy) as file:
-        file.write(model.hierarchy.to_json() + "\n")
+        file.write(pipeline.hierarchy.to_json() + "\n")
     with atomic_write(preprocessing) as file:
-        file.write(json.dumps(describe(model), indent=2, ensure_ascii=False) + "\n")
+        file.write(json.dumps(describe(pipeline), indent=2, ensure_ascii=False) + "\n")
     return path, hierarchy, preprocessing
 
 
-def columns_of(model: Pipeline) -> int:
+def columns_of(pipeline: Pipeline) -> int:
     """Return D, how many numbers the graph reads."""
-    if model.preprocessor is not None:
-        return model.preprocessor.columns
-    return int(model.network.inputs)  # type: ignore[arg-type]
+    if pipeline.preprocessor is not None:
+        return pipeline.preprocessor.columns
+    if pipeline.network_spec is None:
+        raise HierlearnError("a module that was handed in does not say how many numbers it reads")
+    return pipeline.network_spec.inputs.width
 
 
-def describe(model: Pipeline) -> dict[str, Any]:
+def describe(pipeline: Pipeline) -> dict[str, Any]:
     """Return the preprocessing as plain values, and what the graph takes and gives."""
-    settings, arrays = ({}, {}) if model.preprocessor is None else model.preprocessor.state()
-    inside = preprocessing_of(model) is not None
+    settings, arrays = ({}, {}) if pipeline.preprocessor is None else pipeline.preprocessor.state()
+    inside = preprocessing_of(pipeline) is not None
     return {
         "inputs": "raw numbers, NaN where one is missing" if inside else "preprocessed rows",
         "in_graph": inside,
-        "feature_names": list(model.config.get("feature_names", ())),
-        "outputs": "probabilities, a column a class in the order of hierarchy.json",
-        "link": link_name(model.link),
-        "terminals": list(model.terminals),
-        "decoder": {"name": model.decoder, "options": model.decoder_options},
-        "fingerprint": model.hierarchy.fingerprint,
+        "feature_names": list(pipeline.config.get("feature_names", ())),
+        "outputs": "probabilities, one column per class in the order of hierarchy.json",
+        "link": link_name(pipeline.link),
+        "terminals": pipeline.label_space.terminals.tolist(),
+        "decoder": {"name": pipeline.decoder, "options": pipeline.decoder_options},
+        "fingerprint": pipeline.hierarchy.fingerprint,
         **settings,
         **{name: array.tolist() for name, array in arrays.items()},
     }

@@ -11,10 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from hierlearn.decoding.conformal import ConformalSets
-from hierlearn.decoding.edges import most_specific, topmost
 from hierlearn.errors import DataError, place
 
 if TYPE_CHECKING:
@@ -25,7 +21,7 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets.streaming import Chunk
     from hierlearn.decoding import Decoder
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy import LabelSpace
     from hierlearn.pipeline.pipeline import Pipeline
 
     Columns = dict[str, list[Any]]
@@ -34,12 +30,12 @@ NAMES = ("path", "class", "probability", "level", "stopped")
 
 
 def predict_chunks(
-    model: Pipeline, decoder: Decoder, chunks: Iterable[Chunk], path: Path, label_sep: str = ";"
+    pipeline: Pipeline, decoder: Decoder, chunks: Iterable[Chunk], path: Path, label_sep: str = ";"
 ) -> Iterator[Columns]:
-    """Give the answers of a model a batch of rows at a time, as columns by name.
+    """Yield the answers of a pipeline one batch of rows at a time, as columns by name.
 
     Args:
-        model: the model.
+        pipeline: the trained pipeline.
         decoder: how it decides.
         chunks: the rows, as ``TableStream`` gives them.
         path: their file, for errors.
@@ -50,19 +46,19 @@ def predict_chunks(
             training.
     """
     for chunk in chunks:
-        refuse_missing(model, chunk, path)
-        for p in model.stream_probabilities(chunk.inputs):
-            yield answers(p, decoder, model, label_sep)
+        refuse_missing(pipeline, chunk, path)
+        for p in pipeline.stream_probabilities(chunk.inputs):
+            yield answers(p, decoder, pipeline, label_sep)
 
 
-def refuse_missing(model: Pipeline, chunk: Chunk, path: Path) -> None:
+def refuse_missing(pipeline: Pipeline, chunk: Chunk, path: Path) -> None:
     """Refuse a missing value in a column that had none in training."""
-    preprocessor = model.preprocessor
+    preprocessor = pipeline.preprocessor
     found = None if preprocessor is None else preprocessor.first_missing(chunk.inputs)
     if found is None:
         return
     row, column = found
-    names = model.config.get("feature_names") or range(column + 1)
+    names = pipeline.config.get("feature_names") or range(column + 1)
     raise DataError(
         f"{place(path, chunk.lines[row], str(names[column]))}: the value is missing, but none was "
         f"in training, so the model cannot know what that means; fill it in"
@@ -70,29 +66,19 @@ def refuse_missing(model: Pipeline, chunk: Chunk, path: Path) -> None:
 
 
 def answers(
-    probabilities: Tensor, decoder: Decoder, model: Pipeline, label_sep: str = ";"
+    probabilities: Tensor, decoder: Decoder, pipeline: Pipeline, label_sep: str = ";"
 ) -> Columns:
     """Return the answers to (N, C) probabilities as columns by name, N values each."""
     if decoder.answers == "class":
-        return class_answers(probabilities, decoder(probabilities), model)
-    return set_answers(probabilities, chosen_classes(probabilities, decoder), model, label_sep)
+        return class_answers(probabilities, decoder(probabilities), pipeline)
+    return set_answers(probabilities, decoder.representatives(probabilities), pipeline, label_sep)
 
 
-def chosen_classes(probabilities: Tensor, decoder: Decoder) -> Tensor:
-    """Return (N, C) bool: the classes that stand for a set, most specific ones or subtrees."""
-    if isinstance(decoder, ConformalSets):
-        return decoder.subtrees(probabilities)
-    decided = decoder(probabilities)
-    shrink = topmost if decoder.answers == "candidates" else most_specific
-    return shrink(decided, decoder.hierarchy)
-
-
-def class_answers(probabilities: Tensor, classes: Tensor, model: Pipeline) -> Columns:
-    """Return the columns of one class a row; the root has no name and probability 1."""
-    hierarchy = model.hierarchy
+def class_answers(probabilities: Tensor, classes: Tensor, pipeline: Pipeline) -> Columns:
+    """Return the columns of one class per row; the root has no name and probability 1."""
     p = probabilities.gather(1, classes.clamp_min(0)[:, None]).squeeze(1)
     numbers = classes.tolist()
-    names, bare, levels, ends = lookup(hierarchy, model.terminals)
+    names, bare, levels, ends = lookup(pipeline.label_space)
     return {
         "path": [names[number] for number in numbers],
         "class": [bare[number] for number in numbers],
@@ -102,9 +88,11 @@ def class_answers(probabilities: Tensor, classes: Tensor, model: Pipeline) -> Co
     }
 
 
-def set_answers(probabilities: Tensor, chosen: Tensor, model: Pipeline, label_sep: str) -> Columns:
-    """Return the columns of a set of classes a row: texts of as many parts as it has classes."""
-    names, bare, levels, ends = lookup(model.hierarchy, model.terminals)
+def set_answers(
+    probabilities: Tensor, chosen: Tensor, pipeline: Pipeline, label_sep: str
+) -> Columns:
+    """Return the columns of a set of classes per row: texts with one part per class."""
+    names, bare, levels, ends = lookup(pipeline.label_space)
     rows: list[list[int]] = [[] for _ in range(len(chosen))]
     values: list[list[float]] = [[] for _ in range(len(chosen))]
     places = chosen.nonzero()
@@ -122,11 +110,10 @@ def set_answers(probabilities: Tensor, chosen: Tensor, model: Pipeline, label_se
 
 
 def lookup(
-    hierarchy: Hierarchy, terminals: Iterable[int]
+    label_space: LabelSpace,
 ) -> tuple[tuple[str, ...], tuple[str, ...], list[int], list[bool]]:
     """Return names, bare names, levels and whether rows end there, the root's at number -1."""
-    ends = np.zeros(len(hierarchy) + 1, dtype=bool)
-    ends[hierarchy.leaves] = True
-    ends[list(terminals)] = True
+    hierarchy = label_space.hierarchy
     levels = [*hierarchy.levels.tolist(), 0]
-    return (*hierarchy.names, ""), (*hierarchy.bare_names, ""), levels, ends.tolist()
+    ends = [*label_space.is_terminal.tolist(), False]
+    return (*hierarchy.names, ""), (*hierarchy.bare_names, ""), levels, ends

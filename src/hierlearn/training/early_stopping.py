@@ -50,7 +50,7 @@ class EarlyStopping:
         self.weights: dict[int, dict[str, Tensor]] = {}
 
     def judge(self, values: Sequence[float], epoch: int) -> None:
-        """Look at the metric of each member after an epoch; remember what is best, stop what stalls.
+        """Judge each member after an epoch: remember what is best, stop what stalls.
 
         Args:
             values: one figure per member; NaN is never better.

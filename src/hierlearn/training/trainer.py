@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from hierlearn.errors import HierlearnError
-from hierlearn.links import HeadOutput
 from hierlearn.metrics.measure import compute
 from hierlearn.networks.ensemble import Noise, clip_grad_norm, members_of
 from hierlearn.networks.network import read_output
@@ -37,6 +36,7 @@ from hierlearn.training.settings import learning_rate
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from hierlearn.links import HeadOutput
     from hierlearn.losses import Loss
     from hierlearn.losses.joint import JointLoss
     from hierlearn.training.rows import Rows

@@ -13,8 +13,8 @@ from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import NumericPreprocessor, TextPreprocessor
 from hierlearn.links import LINKS
 from hierlearn.networks import MLP, Linear, SparseRows, TokenBag
-from hierlearn.pipeline.prepare import prepare, split_rows, summary
 from hierlearn.training import Plan
+from hierlearn.training.prepare import prepare, split_rows, summary
 from training.datasets import CPU, TREE, partial_problem, plan, problem, texts, without_splits
 
 

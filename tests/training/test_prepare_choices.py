@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from hierlearn import Dataset, Hierarchy, Labels
-from hierlearn.pipeline.prepare import choose_decoder, prepare, terminal_classes
 from hierlearn.training import Plan
+from hierlearn.training.prepare import choose_decoder, prepare, terminal_classes
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 CPU = torch.device("cpu")
