@@ -1,4 +1,4 @@
-"""Tensors with JSON metadata as one safetensors file, written whole or not at all."""
+"""Tensors with JSON metadata as one safetensors file, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
 
 
 class CheckpointError(HierlearnError):
-    """A file of tensors that cannot be read, or belongs to another training."""
+    """A file of tensors that cannot be read, or that belongs to another training run."""
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Write tensors and facts to a file, whole or not at all."""
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+    """Write tensors and metadata to a file, completely or not at all."""
     from safetensors.torch import save
 
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    data = save(stored, {"hierlearn": json.dumps(facts, ensure_ascii=False)})
+    data = save(stored, {"hierlearn": json.dumps(metadata, ensure_ascii=False)})
     with atomic_write(path, "wb") as file:
         file.write(data)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and the facts of a file.
+    """Return the tensors and the metadata of a file.
 
     Raises:
-        CheckpointError: where the file is missing, truncated, or no such file at all.
+        CheckpointError: if the file is missing, truncated, or was not written by hierlearn.
     """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
-            facts = dict(json.loads((file.metadata() or {})["hierlearn"]))
-            # Copies, since what is read is a map of the file: were the file written over, a process
-            # that still used it would be killed. keys() is a method of a file, which is no mapping.
+            metadata = dict(json.loads((file.metadata() or {})["hierlearn"]))
+            # Copies, because the tensors are memory-mapped: if the file were overwritten, a process
+            # that still used them would crash. The file has keys() but is not a mapping.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise CheckpointError(f"{path} is not there") from None
@@ -49,8 +49,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
     except SafetensorError as error:
         raise CheckpointError(
-            f"{path} is damaged or truncated ({error}); use an earlier one or train anew"
+            f"{path} is damaged or truncated ({error}); use an earlier one or train again"
         ) from None
     except (KeyError, TypeError, ValueError):  # no metadata of ours, or no JSON object in it
         raise CheckpointError(f"{path} was not written by hierlearn") from None
-    return tensors, facts
+    return tensors, metadata
