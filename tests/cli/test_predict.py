@@ -113,7 +113,7 @@ def test_the_promise_on_errors_is_kept_on_the_calibration_rows(trained, rows, ca
     [
         ("new.csv -o out.xlsx", "out.xlsx: cannot write the ending '.xlsx'; known: .csv, .tsv"),
         ("new.csv -o old.csv", "old.csv exists; pass --force to replace it"),
-        ("new.csv -o new.csv --force", "new.csv is what is read; write to another file"),
+        ("new.csv -o new.csv --force", "new.csv is an input; write to another file"),
         ("absent.csv -o out.csv", "absent.csv: no such file"),
         ("less.csv -o out.csv", "less.csv lacks 2 of the 3 columns: 'b', 'c'; it has 'a', 'd'"),
         ("gap.csv -o out.csv", "gap.csv, line 3, column 'a': the value is missing, but none was"),

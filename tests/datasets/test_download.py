@@ -515,7 +515,7 @@ def test_a_source_that_left_the_record_is_refused(server, target):
     server.script = [corrupt]
     message = refusal(server, target, sha256=None, trust=True)
     assert f"expected {SHA256}; what had arrived was deleted: delete " in message
-    assert message.endswith(f"{target}.sha256 to trust the file anew, or {BY_HAND}")
+    assert message.endswith(f"{target}.sha256 to trust the file again, or {BY_HAND}")
     assert names(target.parent) == ["rows.arff.sha256"]
 
 
@@ -544,9 +544,7 @@ def test_a_damaged_record_is_an_error(server, target):
 def test_only_http_addresses(tmp_path, url):
     with pytest.raises(DownloadError) as caught:
         fetch(url, tmp_path / "x", size=1, sha256=SHA256)
-    assert str(caught.value) == (
-        f"{url!r} is no http or https address, so nothing can be downloaded"
-    )
+    assert str(caught.value) == (f"{url!r} is not an http or https address; give one that is")
     assert names(tmp_path) == []
 
 
@@ -758,7 +756,7 @@ def test_many_threads_download_once(server, target):
     assert names(target.parent) == ["rows.arff"]
 
 
-def test_a_lock_that_was_removed_while_waiting_is_taken_anew(tmp_path):
+def test_a_lock_that_was_removed_while_waiting_is_taken_again(tmp_path):
     # Were the removed file's lock accepted, two holders could meet on two files of one name.
     lock = tmp_path / "x.lock"
     inside = []

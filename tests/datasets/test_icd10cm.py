@@ -286,7 +286,7 @@ CATEGORY = "<diag><name>A00</name><desc>Cholera</desc></diag>"
         ({}, r"holds 0 files \*\.xml"),
         ({"a.xml": "<t/>", "b.xml": "<t/>"}, r"holds 2 files \*\.xml"),
         ({"a.xml": "<t/>"}, r"holds 0 files \*\.txt"),
-        ({"a.xml": "<t>", "a.txt": ""}, "the tabular list is no XML: no element found"),
+        ({"a.xml": "<t>", "a.txt": ""}, "the tabular list is not XML: no element found"),
         ({"a.xml": "<t/>", "a.txt": ""}, "it lists no codes"),
         (
             {"a.xml": f"<t><chapter><name>1</name>{CATEGORY}</chapter></t>", "a.txt": ""},

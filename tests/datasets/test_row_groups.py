@@ -26,9 +26,9 @@ def path(tmp_path):
 
 
 def test_a_streamed_table_is_the_table(path):
-    for words in ({"features": ["x", "z"]}, {"text": "t"}):
-        held = read_table(path, label="y", split="part", **words)
-        streamed = stream_table(path, label="y", split="part", **words)
+    for columns in ({"features": ["x", "z"]}, {"text": "t"}):
+        held = read_table(path, label="y", split="part", **columns)
+        streamed = stream_table(path, label="y", split="part", **columns)
         assert isinstance(streamed.inputs, RowGroups)
         assert streamed.labels == held.labels
         assert streamed.hierarchy == held.hierarchy
@@ -101,7 +101,7 @@ def test_levels_lists_and_a_hierarchy_of_ones_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("columns", "message"),
     [
         ({"label": "no"}, r"rows\.parquet: unknown column 'no'; known: part, t, x, y, z"),
         ({"label": "y", "features": ["xx"]}, "unknown column 'xx'"),
@@ -113,9 +113,9 @@ def test_levels_lists_and_a_hierarchy_of_ones_own(tmp_path):
         ({"label": "y", "features": ["x"], "window": 0}, "the window must be at least 1 row"),
     ],
 )
-def test_errors_name_the_file_and_the_column(path, words, message):
+def test_errors_name_the_file_and_the_column(path, columns, message):
     with pytest.raises(HierlearnError, match=message):
-        np.asarray(stream_table(path, **words).inputs)
+        np.asarray(stream_table(path, **columns).inputs)
 
 
 def test_other_files_and_empty_ones_are_refused(tmp_path):

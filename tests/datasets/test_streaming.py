@@ -64,7 +64,7 @@ def test_texts_are_streamed_too(tmp_path, ending):
     assert texts[2] == ""
 
 
-def test_a_parquet_file_of_whole_numbers_decimals_and_texts(tmp_path):
+def test_a_parquet_file_of_integers_decimals_and_texts(tmp_path):
     columns = {
         "whole": pa.array([1, None, 3], pa.int32()),
         "half": pa.array(np.array([1, 2, 3], np.float16)),
@@ -136,9 +136,9 @@ def test_parquet_errors_name_the_file_and_the_row(tmp_path):
 def test_wrong_arguments_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"cannot read the ending .\.xlsx.; known: \.csv, \.tsv"):
         TableStream(tmp_path / "rows.xlsx", features=["a"])
-    for words in ({}, {"features": ["a"], "text": "t"}):
+    for columns in ({}, {"features": ["a"], "text": "t"}):
         with pytest.raises(DataError, match="name either feature columns"):
-            TableStream(tmp_path / "rows.csv", **words)
+            TableStream(tmp_path / "rows.csv", **columns)
     with pytest.raises(DataError, match=r"rows\.csv: no such file"):
         TableStream(tmp_path / "rows.csv", text="t")
 

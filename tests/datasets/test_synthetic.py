@@ -52,7 +52,7 @@ def test_classes_close_in_the_taxonomy_are_close_in_space():
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.25, 1.0])
-def test_label_noise_spoils_exactly_its_share_of_train_and_valid(rate):
+def test_label_noise_corrupts_exactly_its_fraction_of_train_and_valid(rate):
     clean = make_synthetic(rows=400)
     noisy = with_label_noise(clean, rate, seed=5)
     changed = {row for row in range(400) if clean.labels[row] != noisy.labels[row]}

@@ -172,7 +172,7 @@ def test_numbers_that_overflow_are_refused_rather_than_made_infinite():
         fitted.transform([[0.0], [1e30]])
 
 
-def test_an_unknown_way_to_impute_is_refused():
+def test_an_unknown_imputation_is_refused():
     with pytest.raises(HierlearnError, match=r"unknown impute 'median'.* known: mean"):
         NumericPreprocessor(impute="median")
 

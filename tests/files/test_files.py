@@ -144,7 +144,7 @@ def test_a_file_is_replaced_on_request_only_and_never_what_is_read(tmp_path):
     check_new(old, force=True)
     check_new(tmp_path / "new.csv", force=False, inputs=[old, tmp_path / "absent"])
     (tmp_path / "link.csv").symlink_to(old)
-    with pytest.raises(WriteError, match=r"link\.csv is what is read; write to another file"):
+    with pytest.raises(WriteError, match=r"link\.csv is an input; write to another file"):
         check_new(tmp_path / "link.csv", force=True, inputs=[old])
     with pytest.raises(WriteError, match="which is a folder; name a file in it"):
         check_new(tmp_path, force=True)

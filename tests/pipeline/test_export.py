@@ -9,15 +9,15 @@ import onnxruntime
 import pytest
 import torch
 
-from hierlearn import Hierarchy
+from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.features import NumericPreprocessor, TextPreprocessor
-from hierlearn.links import LINKS
-from hierlearn.networks import MLP, Linear, TokenBag
+from hierlearn.links import LINKS, make_link
+from hierlearn.networks import InputSpec
+from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline import export as exporting
 from hierlearn.pipeline.export import WITHIN, export
-from hierlearn.training.recipes import build_link
 
 NAN = float("nan")
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h", "f/i/j"])
@@ -36,20 +36,20 @@ def numbers(rows, seed=0):
     return values.astype(np.float32)
 
 
-def model_of(link, hierarchy, network=None, *, preprocessor=None):
+def model_of(link, hierarchy, name="linear", *, preprocessor=None, members=None, **options):
     preprocessor = preprocessor or NumericPreprocessor().fit(numbers(50))
-    torch.manual_seed(0)
-    network = network or Linear(preprocessor.columns, len(hierarchy))
+    space = LabelSpace(hierarchy, [0])
+    spec = NetworkSpec(name, InputSpec.numbers(preprocessor.columns), options, members)
+    network = build_network(spec, space, range(members or 1))
     with torch.no_grad():
         for weight in network.parameters():
             weight.mul_(3)  # probabilities near 0 and 1 too
-    ends = [0, *hierarchy.leaves.tolist()]
     return Pipeline(
-        hierarchy,
+        space,
         network.eval(),
-        build_link(link, hierarchy, ends),
+        make_link(space, link),
         preprocessor=preprocessor,
-        terminals=tuple(ends),
+        network_spec=spec,
         config={"feature_names": ["w", "x", "y", "z"]},
     )
 
@@ -57,18 +57,18 @@ def model_of(link, hierarchy, network=None, *, preprocessor=None):
 def make(link, kind):
     """A model of the link; over the cases every network, members and setting occurs."""
     hierarchy = HIERARCHIES[kind]
-    count = len(hierarchy)
     if (link, kind) == ("softmax", "tree"):
-        return model_of(link, hierarchy, MLP(4, count, width=6, members=2))
+        return model_of(link, hierarchy, "mlp", width=6, members=2)
     if (link, kind) == ("conditional", "tree"):
         texts = TextPreprocessor().fit(TEXTS)
-        bag = TokenBag(texts.columns, count, width=5, depth=2)
-        return model_of(link, hierarchy, bag, preprocessor=texts)
+        return model_of(link, hierarchy, "token-bag", preprocessor=texts, width=5, depth=2)
     if (link, kind) == ("conditional", "DAG"):
-        return model_of(link, hierarchy, Linear(4, count).double())
+        double = model_of(link, hierarchy)
+        double.network.double()
+        return double
     if (link, kind) == ("max", "DAG"):
         plain = NumericPreprocessor(standardize=False).fit(numbers(50))
-        return model_of(link, hierarchy, MLP(4, count, width=3, members=1), preprocessor=plain)
+        return model_of(link, hierarchy, "mlp", width=3, members=1, preprocessor=plain)
     return model_of(link, hierarchy)
 
 
@@ -98,7 +98,7 @@ def test_the_graph_is_the_model(tmp_path, link, kind):
     assert Hierarchy.read(written[1]) == model.hierarchy
     beside = json.loads(written[2].read_text())
     assert beside["link"] == link
-    assert beside["terminals"] == list(model.terminals)
+    assert beside["terminals"] == model.label_space.terminals.tolist()
     check_beside(beside, model)
     for name, value in model.network.state_dict().items():
         assert torch.equal(value, before[name])
@@ -140,9 +140,9 @@ def test_the_file_is_whole_valid_and_tells_nothing_of_the_machine(exported):
 def test_a_graph_that_is_not_the_model_is_not_written(exported, tmp_path, monkeypatch):
     data = exported.read_bytes()
     monkeypatch.setattr(exporting, "to_onnx", lambda *_: data)
-    other = model_of("sigmoid", TREE, Linear(4, len(TREE)))
+    other = model_of("sigmoid", TREE)
     with torch.no_grad():
-        other.network.head.bias.add_(0.01)
+        other.network.heads["main"].linear.bias.add_(0.01)
     with pytest.raises(HierlearnError, match="the exported graph differs from the model by"):
         export(other, tmp_path / "m.onnx")
     assert list(tmp_path.iterdir()) == []

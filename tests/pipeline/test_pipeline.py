@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def test_there_and_back_bit_for_bit(tmp_path, kind):
     assert not loaded.network.training
     assert torch.equal(loaded.probabilities(dataset.inputs), model.probabilities(dataset.inputs))
     assert loaded.hierarchy == model.hierarchy
-    assert (loaded.terminals, loaded.decoder) == (model.terminals, model.decoder)
+    assert (loaded.label_space, loaded.decoder) == (model.label_space, model.decoder)
     assert loaded.decoder_options == model.decoder_options
     assert type(loaded.link) is type(model.link)
     assert loaded.config == json.loads(json.dumps(model.config))
@@ -84,8 +85,8 @@ def test_a_row_gets_the_same_probabilities_in_any_company(trained):
 def test_inputs_of_another_width_are_refused(trained):
     with pytest.raises(DataError, match=r"4 columns"):
         trained.probabilities(problem().inputs[:, :4])
-    bare = Pipeline(trained.hierarchy, trained.network, trained.link)
-    with pytest.raises(DataError, match="inputs have 4 features but the model reads 5"):
+    bare = replace(trained, preprocessor=None)
+    with pytest.raises(DataError, match="inputs have 4 features but the network reads 5"):
         bare.probabilities(problem().inputs[:, :4])
 
 
@@ -108,7 +109,7 @@ def test_the_card_tells_what_the_model_is(tmp_path):
         f"Hierarchy {dataset.hierarchy.fingerprint[:16]}.",
     ):
         assert line in card
-    bare = Pipeline(model.hierarchy, model.network, model.link).save(tmp_path / "bare")
+    bare = replace(model, config={}).save(tmp_path / "bare")
     assert "license: unknown" in (bare / "README.md").read_text()
 
 
@@ -142,10 +143,10 @@ def test_other_files_beside_a_replaced_model_stay(trained, saved):
 
 
 def test_what_cannot_be_saved_leaves_the_old_model(trained, saved):
-    foreign = Pipeline(trained.hierarchy, nn.Linear(5, 12), trained.link)
-    with pytest.raises(HierlearnError, match="a Linear from elsewhere cannot be saved as a model"):
+    foreign = Pipeline(trained.label_space, nn.Linear(5, 12), trained.link)
+    with pytest.raises(HierlearnError, match="a Linear that was handed in as a module cannot be"):
         foreign.save(saved, force=True)
-    odd = Pipeline(trained.hierarchy, trained.network, trained.link, config={"plan": {"f": len}})
+    odd = replace(trained, config={"plan": {"f": len}})
     with pytest.raises(HierlearnError, match=r"plan cannot be written as JSON .*plain values"):
         odd.save(saved, force=True)
     assert_identical(state(Pipeline.load(saved).network), state(trained.network))

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from hierlearn import Hierarchy
+from hierlearn import Hierarchy, LabelSpace
 from hierlearn.datasets.streaming import Chunk
 from hierlearn.decoding import make_decoder
 from hierlearn.errors import DataError
 from hierlearn.features import NumericPreprocessor
 from hierlearn.links import SigmoidLink
-from hierlearn.networks import Linear
+from hierlearn.networks import InputSpec
+from hierlearn.networks.linear import linear
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.predict import NAMES, answers, predict_chunks
 
@@ -30,13 +31,12 @@ P = torch.tensor(
 
 def model_of(terminals=()):
     rows = np.array([[1.0, 2.0], [3.0, np.nan]])
-    ends = tuple(sorted({*TREE.leaves.tolist(), *(TREE.index(one) for one in terminals)}))
+    space = LabelSpace(TREE, terminals)
     return Pipeline(
-        TREE,
-        Linear(2, len(TREE)),
-        SigmoidLink(TREE),
+        space,
+        linear(space, InputSpec.numbers(2)),
+        SigmoidLink(space),
         preprocessor=NumericPreprocessor().fit(rows),
-        terminals=ends,
         config={"feature_names": ["width", "height"]},
     )
 

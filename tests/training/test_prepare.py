@@ -12,10 +12,20 @@ from hierlearn import Dataset
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import NumericPreprocessor, TextPreprocessor
 from hierlearn.links import LINKS
-from hierlearn.networks import MLP, Linear, SparseRows, TokenBag
+from hierlearn.networks import NETWORKS, InputSpec, SparseRows
+from hierlearn.networks.ensemble import member_state, members_of
 from hierlearn.training import Plan
-from hierlearn.training.prepare import prepare, split_rows, summary
-from training.datasets import CPU, TREE, partial_problem, plan, problem, texts, without_splits
+from hierlearn.training.prepare import Extras, prepare, split_rows, summary
+from training.datasets import (
+    CPU,
+    TREE,
+    last_layer,
+    partial_problem,
+    plan,
+    problem,
+    texts,
+    without_splits,
+)
 
 
 def test_named_splits_are_kept_apart():
@@ -42,14 +52,14 @@ def test_a_share_is_set_aside_by_seed():
 
 
 def test_a_share_of_no_rows_is_refused():
-    with pytest.raises(HierlearnError, match=r"a share of 0.001 of 60 rows is 0 rows"):
+    with pytest.raises(HierlearnError, match=r"a fraction of 0.001 of 60 rows is 0 rows"):
         split_rows(without_splits(problem()), Plan(valid_fraction=0.001))
 
 
 def test_the_preprocessing_is_fitted_on_the_training_rows_alone():
     dataset = problem()
     ready = prepare(dataset, plan(), CPU)
-    assert isinstance(ready.model.preprocessor, NumericPreprocessor)
+    assert isinstance(ready.preprocessor, NumericPreprocessor)
     torch.testing.assert_close(ready.rows.inputs.mean(dim=0), torch.zeros(5), atol=1e-6, rtol=0)
     assert ready.valid.inputs.mean(dim=0).abs().max() > 1e-3
     assert (len(ready.rows), len(ready.valid)) == (36, 12)
@@ -57,30 +67,30 @@ def test_the_preprocessing_is_fitted_on_the_training_rows_alone():
 
 def test_texts_and_sparse_rows_go_through_a_bag_of_tokens():
     ready = prepare(texts(), Plan(), CPU)
-    assert isinstance(ready.model.network, TokenBag)
-    assert isinstance(ready.model.preprocessor, TextPreprocessor)
+    assert ready.network_spec.name == "token-bag"
+    assert isinstance(ready.preprocessor, TextPreprocessor)
     assert isinstance(ready.rows.inputs, SparseRows)
     dataset = problem()
     matrix = sparse.csr_array(np.where(dataset.inputs > 0, dataset.inputs, 0))
     ready = prepare(replace(dataset, inputs=matrix), Plan(), CPU)
-    assert isinstance(ready.model.network, TokenBag)
-    assert ready.model.preprocessor is None
+    assert ready.network_spec.name == "token-bag"
+    assert ready.preprocessor is None
 
 
-def test_every_seed_has_a_loss_and_a_member():
+def test_an_ensemble_has_as_many_members_as_asked_for():
     ready = prepare(problem(), plan("hcl", ensemble_size=3), CPU)
-    assert ready.model.network.members == 3
-    assert len(ready.losses) == len({id(loss) for loss in ready.losses}) == 3
+    assert members_of(ready.network) == ready.network_spec.members == 3
     single = prepare(problem(), plan("hcl"), CPU)
-    assert single.model.network.members is None
+    assert members_of(single.network) is None
 
 
 def test_weights_are_drawn_by_seed_and_torchs_generator_is_left_alone():
     before = torch.get_rng_state()
-    stacked = prepare(problem(), plan(ensemble_size=2, seed=4), CPU).model.network
-    alone = prepare(problem(), plan(seed=5), CPU).model.network
-    assert torch.equal(stacked.head.weight[1], alone.head.weight)
-    assert not torch.equal(stacked.head.weight[0], alone.head.weight)
+    stacked = prepare(problem(), plan(ensemble_size=2, seed=4), CPU).network
+    alone = prepare(problem(), plan(seed=5), CPU).network.state_dict()
+    name = "heads.main.linear.weight"
+    assert torch.equal(member_state(stacked, 1)[name], alone[name])
+    assert not torch.equal(member_state(stacked, 0)[name], alone[name])
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -91,13 +101,13 @@ def priors_of(dataset):
     return targets.mean(dim=0), len(train)
 
 
-@pytest.mark.parametrize("loss", ["bce", "mcloss", "leaf-ce", "cond-softmax", "hcl"])
+@pytest.mark.parametrize("loss", ["bce", "mixed", "leaf-ce", "cond-softmax", "hcl"])
 def test_the_first_predictions_are_the_class_priors(loss):
     dataset = problem(rows=400)
     ready = prepare(dataset, plan(loss, network="linear"), CPU)
     shares, count = priors_of(dataset)
-    logits = ready.model.network(torch.zeros(1, 5))  # the mean row, once standardized
-    p = ready.losses[0].link.probabilities(logits.detach())[0].double()
+    output = ready.network(torch.zeros(1, 5))  # the mean row, once standardized
+    p = output.probabilities.detach()[0].double()
     # Half a row is added to either side of a prior, to each of the leaves under a softmax.
     torch.testing.assert_close(p, shares, atol=6 / count, rtol=0)
     assert (p - 1 / len(shares)).abs().max() > 0.1
@@ -105,32 +115,54 @@ def test_the_first_predictions_are_the_class_priors(loss):
 
 def test_without_prior_bias_the_bias_is_drawn():
     drawn, prior = (
-        prepare(problem(), plan(prior_bias=wanted), CPU).model.network.head.bias
+        last_layer(prepare(problem(), plan(prior_bias=wanted), CPU).network).bias
         for wanted in (False, True)
     )
     assert drawn.abs().max() <= 8**-0.5
     assert prior.min() < -1.5
 
 
-def test_one_logit_a_class_and_the_link_of_the_loss():
+def test_the_label_space_is_that_of_the_training_rows():
     ready = prepare(partial_problem(), plan("leaf-ce"), CPU)
-    ends = set(ready.rows.labels.terminal_classes.tolist())
-    assert set(ready.model.terminals) == set(ready.losses[0].link.terminals.tolist()) == ends
-    assert isinstance(ready.model.link, LINKS["softmax"])
-    assert isinstance(prepare(problem(), plan("bce"), CPU).model.link, LINKS["max"])
-    chosen = Plan(loss="bce", link="sigmoid", network="linear")
-    assert isinstance(prepare(problem(), chosen, CPU).model.link, LINKS["sigmoid"])
+    ends = ready.rows.labels.terminal_classes.tolist()
+    assert ready.label_space.terminals.tolist() == ends
+    assert ready.loss.link.terminals.tolist() == ends
+
+
+@pytest.mark.parametrize(
+    ("loss", "link", "trained", "read"),
+    [
+        ("leaf-ce", None, "softmax", "softmax"),
+        ("bce", None, "sigmoid", "max"),
+        ("bce", "from-loss", "sigmoid", "sigmoid"),
+        ("bce", "conditional", "sigmoid", "conditional"),
+        ("mixed", None, "sigmoid", "max"),
+        ("mixed", "from-loss", "sigmoid", "max"),
+        ("cond-softmax", "from-loss", "siblings", "siblings"),
+    ],
+)
+def test_how_logits_are_trained_and_read(loss, link, trained, read):
+    ready = prepare(problem(), Plan(loss=loss, link=link, network="linear"), CPU)
+    assert isinstance(ready.network(torch.zeros(1, 5)).link, LINKS[trained])
+    assert isinstance(ready.link, LINKS[read])
+    logits = ready.network(torch.ones(1, 5)).logits
+    torch.testing.assert_close(
+        ready.read(ready.network(torch.ones(1, 5))).log_p, ready.link(logits)[0]
+    )
 
 
 def test_a_network_from_elsewhere_is_taken_as_it_is():
     network = nn.Sequential(nn.Linear(5, 12))
-    assert prepare(problem(), plan(), CPU, network=network).model.network is network
+    ready = prepare(problem(), plan(), CPU, Extras(network=network))
+    assert ready.network is network
+    assert ready.network_spec is None
 
 
-@pytest.mark.parametrize("kind", [MLP, Linear])
-def test_networks_by_name(kind):
-    name = {MLP: "mlp", Linear: "linear"}[kind]
-    assert isinstance(prepare(problem(), plan(network=name), CPU).model.network, kind)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_by_name(name):
+    ready = prepare(problem(), plan(network=name), CPU)
+    assert ready.network_spec.name == name
+    assert ready.network_spec.inputs == InputSpec.numbers(5)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +172,7 @@ def test_networks_by_name(kind):
         ({"loss": "bce", "link": "maxx"}, "unknown link 'maxx'"),
         ({"network_options": {"widht": 3}}, "unknown option of network mlp 'widht'"),
         ({"network_options": {"members": 3}}, "unknown option of network mlp 'members'"),
-        ({"network_options": {"width": "a"}}, "width must be a whole number from 1, not 'a'"),
+        ({"network_options": {"width": "a"}}, "width must be an integer of at least 1, not 'a'"),
         ({"network_options": {"dropout": "a"}}, "network mlp cannot be made with dropout='a'"),
         ({"unlabeled_descendants": "open"}, "unknown value of unlabeled_descendants 'open'"),
     ],
@@ -153,8 +185,8 @@ def test_what_is_refused(values, message):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (np.ones(59), r"weights \(59,\) must be \(60,\), one a row"),
-        (np.ones((60, 1)), r"weights \(60, 1\) must be \(60,\), one a row"),
+        (np.ones(59), r"weights \(59,\) must be \(60,\), one per row"),
+        (np.ones((60, 1)), r"weights \(60, 1\) must be \(60,\), one per row"),
         (np.r_[1, -1, np.ones(58)], "the weight of row 1 is -1.0; weights are finite, at least 0"),
         (np.r_[1, 1, np.nan, np.ones(57)], "the weight of row 2 is nan"),
         (np.zeros(60), "every training row has weight 0"),
@@ -162,7 +194,7 @@ def test_what_is_refused(values, message):
 )
 def test_weights_that_cannot_weigh(weights, message):
     with pytest.raises(DataError, match=message):
-        prepare(problem(), plan(), CPU, weights)
+        prepare(problem(), plan(), CPU, Extras(weights=weights))
 
 
 def test_labels_unknown_to_the_hierarchy_and_no_rows_are_refused():

@@ -6,27 +6,10 @@ import torch
 
 from hierlearn import Dataset, Hierarchy, Labels
 from hierlearn.training import Plan
-from hierlearn.training.prepare import choose_decoder, prepare, terminal_classes
+from hierlearn.training.prepare import Extras, choose_decoder, prepare
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 CPU = torch.device("cpu")
-
-
-def names(numbers):
-    return [TREE.names[number] for number in numbers]
-
-
-def test_where_rows_may_end():
-    labels = ["a", "a/b", "d"]
-    assert names(terminal_classes(Labels(["a/b"], TREE))) == ["d", "a/b", "a/c"]
-    assert names(terminal_classes(Labels(labels, TREE))) == ["a", "d", "a/b", "a/c"]
-    assert names(terminal_classes(Labels(["a/b"], TREE), ["a"])) == ["a", "d", "a/b", "a/c"]
-    # Nobody knows where the row labeled "a" ends, but it is at a leaf.
-    assert names(terminal_classes(Labels(labels, TREE, unlabeled_descendants="ignore"))) == [
-        "d",
-        "a/b",
-        "a/c",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +26,7 @@ def test_where_rows_may_end():
 def test_the_decoder_fits_the_labels(rows, below, decoder):
     assert choose_decoder(Labels(rows, TREE, unlabeled_descendants=below)) == decoder
     dataset = Dataset(np.zeros((2, 1)), rows, TREE)
-    assert prepare(dataset, Plan(unlabeled_descendants=below), CPU).model.decoder == decoder
+    assert prepare(dataset, Plan(unlabeled_descendants=below), CPU).decoder == decoder
 
 
 @pytest.mark.parametrize("loss", ["bce", "leaf-ce"])
@@ -53,9 +36,8 @@ def test_the_priors_count_weights(loss):
     weights = np.array([3.0, 1.0, 2.0, 2.0] * 100)
     inputs = np.zeros((400, 1))
     plan = Plan(loss=loss, network="linear")
-    ready = prepare(Dataset(inputs, rows, TREE), plan, CPU, weights)
-    logits = ready.model.network(torch.zeros(1, 1)).detach()
-    p = ready.losses[0].link.probabilities(logits)[0]
+    ready = prepare(Dataset(inputs, rows, TREE), plan, CPU, Extras(weights=weights))
+    p = ready.network(torch.zeros(1, 1)).probabilities.detach()[0]
     expected = torch.tensor([4 / 8, 4 / 8, 3 / 8, 1 / 8])  # a, d, a/b, a/c
     torch.testing.assert_close(p, expected, atol=0.003, rtol=0)
 

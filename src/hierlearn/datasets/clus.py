@@ -92,7 +92,7 @@ _DESCRIPTIONS = {
 
 @dataclass(frozen=True)
 class ClusFile:
-    """One file of a set: where it lies in the repository and what is known of its bytes."""
+    """One file of a set: where it is in the repository and what is known of its bytes."""
 
     path: str
     size: int | None

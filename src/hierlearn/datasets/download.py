@@ -1,9 +1,9 @@
-"""Fetch one file over HTTP: resumed where it broke off, checked, and moved into place whole.
+"""Fetch one file over HTTP: resumed where it broke off, checked, then moved into place.
 
-The bytes go to ``<destination>.part``. Only when their number and their SHA-256 are right does a
-rename make them ``<destination>``, so a reader sees the whole file or none. A file without a known
-SHA-256 is fetched only on the caller's word; its hash is then kept in ``<destination>.sha256`` and
-every later call holds the file to it.
+The bytes go to ``<destination>.part``. Only when their number and their SHA-256 are right is the
+file renamed to ``<destination>``, so a reader sees the complete file or none. A file whose SHA-256
+is not known is fetched only with ``trust=True``; its hash is then kept in ``<destination>.sha256``
+and every later call checks the file against it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ BY_HAND = "put the file by hand into a folder named by --data-dir or HIERLEARN_D
 
 
 class _Broken(Exception):  # noqa: N818  a signal for the retry loop, which words the error
-    """The connection failed in a way that another attempt may mend."""
+    """The connection failed in a way that another attempt may fix."""
 
     def __init__(self, reason: str, total: int | None = None) -> None:
         super().__init__(reason)
@@ -97,11 +97,11 @@ def fetch(
         The destination.
 
     Raises:
-        DownloadError: if the file cannot be had, cannot be written or is not the one expected.
+        DownloadError: if the file cannot be downloaded or written, or is not the one expected.
     """
     destination = Path(destination)
     if not _is_http(url):
-        raise DownloadError(f"{url!r} is no http or https address, so nothing can be downloaded")
+        raise DownloadError(f"{url!r} is not an http or https address; give one that is")
     if timeout <= 0 or retries < 0:
         raise DownloadError(
             f"timeout {timeout:g} must be more than 0 and retries {retries} at least 0"
@@ -289,7 +289,7 @@ def _block(response: Any, timeout: float, goal: int | None) -> bytes:
 
 
 def _reason(error: BaseException, timeout: float) -> str:
-    """Word a failed connection."""
+    """Return why a connection failed."""
     if isinstance(error, URLError) and isinstance(error.reason, BaseException):
         error = error.reason
     if isinstance(error, TimeoutError):
@@ -299,8 +299,8 @@ def _reason(error: BaseException, timeout: float) -> str:
 
 
 def _another_file(url: str, wrong: str, record: Path | None = None) -> DownloadError:
-    """Word a file that is not the one expected, by the table or by an earlier record."""
-    remedy = f"delete {record} to trust the file anew" if record else "run again to start over"
+    """Return the error of a file that is not the one expected, by the table or by a record."""
+    remedy = f"delete {record} to trust the file again" if record else "run again to start over"
     return DownloadError(f"{url} {wrong}; what had arrived was deleted: {remedy}, or {BY_HAND}")
 
 

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 PACKAGE = "simple-icd-10-cm"
-VALID_SHARE = 0.1
-# Endocrine, mental, nervous, circulatory and digestive diseases: chapters rich in inclusion terms
-# and poor in mechanical variants (left, right, initial, subsequent), so that few rows teach much.
+VALID_FRACTION = 0.1
+# Endocrine, mental, nervous, circulatory and digestive diseases: chapters with many inclusion terms
+# and few mechanical variants (left, right, initial, subsequent), so that few rows are enough.
 SIZES: dict[str, tuple[str, ...] | None] = {"full": None, "small": ("4", "5", "6", "9", "11")}
 
 
@@ -129,7 +129,7 @@ def _read_codes() -> list[Code]:
     try:
         root = ElementTree.fromstring(tabular)
     except ElementTree.ParseError as error:
-        raise _layout_error(f"the tabular list is no XML: {error}") from None
+        raise _layout_error(f"the tabular list is not XML: {error}") from None
     in_use = {line.partition(" ")[0] for line in listed.splitlines()}
     codes: list[Code] = []
     for chapter in root.iterfind("chapter"):
@@ -199,7 +199,7 @@ def _read_extensions(definitions: Element) -> dict[str, str]:
 
 def _code(path: str, name: str, description: str, *terms: str) -> Code:
     # A01.0 for A01.02. Codes such as T07.XXXA and T07.XXXD, which extend a category directly, are
-    # as alike as siblings get and belong together in T07.X.
+    # as similar as siblings get and belong together in T07.X.
     return Code(path, name[:5], _one_line(description), tuple(map(_one_line, terms)))
 
 
@@ -246,7 +246,7 @@ def _draw_valid_groups(codes: list[Code], seed: int) -> set[str]:
         path = path_of[group]
         chapter = path.partition("/")[0]
         # A group too large for what is left makes way for smaller ones further on.
-        fits = spent[chapter] + sizes[group] <= VALID_SHARE * chapter_rows[chapter]
+        fits = spent[chapter] + sizes[group] <= VALID_FRACTION * chapter_rows[chapter]
         if fits and training[path] > 1:
             drawn.add(group)
             spent[chapter] += sizes[group]

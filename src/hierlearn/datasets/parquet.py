@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-BUFFER = 1 << 20  # bytes read ahead of a column, instead of a whole row group of it
+BUFFER = 1 << 20  # bytes of a column that are read ahead, instead of its entire row group
 
 
 class ArrowChunk(TableChunk):

@@ -10,12 +10,23 @@ x = mean over T of mu + spread * N(0, I).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.noise import check_rate, seeded, with_hierarchy_noise, with_label_noise
 from hierlearn.errors import DataError
 from hierlearn.hierarchy import Hierarchy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+COUNTS = ("rows", "features", "depth", "fan_out", "labels_per_row")
+RATES = ("ragged", "dag")
+SPLITS = ("train", "valid", "test")
 
 
 def random_hierarchy(
@@ -47,24 +58,11 @@ def random_hierarchy(
     return Hierarchy.from_parents(parents)
 
 
-def make_synthetic(
-    *,
-    rows: int = 2000,
-    features: int = 32,
-    depth: int = 3,
-    fan_out: int = 4,
-    ragged: float = 0.0,
-    dag: float = 0.0,
-    labels_per_row: int = 1,
-    decay: float = 0.6,
-    spread: float = 0.5,
-    label_noise: float = 0.0,
-    hierarchy_noise: float = 0.0,
-    seed: int = 0,
-) -> Dataset:
-    """Draw a dataset with splits "train" (60 %), "valid" (20 %) and "test" (20 %).
+@dataclass(frozen=True)
+class Synthetic:
+    """The options of ``make_synthetic``; checks itself.
 
-    Args:
+    Attributes:
         rows: N.
         features: D.
         depth: the number of levels.
@@ -78,40 +76,80 @@ def make_synthetic(
         hierarchy_noise: the fraction of edges that lead to a wrong parent.
         seed: the same seed gives the same data.
     """
-    counts = {"rows": rows, "features": features, "depth": depth, "fan_out": fan_out}
-    for name, value in {**counts, "labels_per_row": labels_per_row}.items():
-        if value < 1:
-            raise DataError(f"{name} must be at least 1, not {value}")
-    for name, rate in {"ragged": ragged, "dag": dag}.items():
-        check_rate(name, rate)
-    rng = seeded(seed)
-    hierarchy = random_hierarchy(depth, fan_out, rng, ragged=ragged, dag=dag)
-    centers = np.zeros((len(hierarchy), features))
-    for number in range(len(hierarchy)):
-        above = list(hierarchy.parents(number))
-        offset = decay ** (int(hierarchy.levels[number]) - 1) * rng.standard_normal(features)
-        centers[number] = offset + (centers[above].mean(axis=0) if above else 0)
-    inputs = np.empty((rows, features))
-    labels: list[list[str]] = []
-    for row in range(rows):
-        most = min(labels_per_row, len(hierarchy.leaves))
-        chosen = rng.choice(hierarchy.leaves, size=rng.integers(1, most + 1), replace=False)
-        inputs[row] = centers[chosen].mean(axis=0) + spread * rng.standard_normal(features)
-        labels.append([hierarchy.names[number] for number in np.sort(chosen)])
-    order = rng.permutation(rows)
-    cuts = [round(0.6 * rows), round(0.8 * rows)]
-    parts = np.split(order, cuts)
-    dataset = Dataset(
-        inputs=inputs.astype(np.float32),
-        labels=labels,
-        hierarchy=hierarchy,
-        splits={
-            name: np.sort(part)
-            for name, part in zip(("train", "valid", "test"), parts, strict=True)
-        },
-        name="synthetic",
-        feature_names=tuple(f"x{number}" for number in range(features)),
-        source=f"drawn at random with seed {seed}",
-    )
-    dataset = with_label_noise(dataset, label_noise, seed)
-    return with_hierarchy_noise(dataset, hierarchy_noise, seed)
+
+    rows: int = 2000
+    features: int = 32
+    depth: int = 3
+    fan_out: int = 4
+    ragged: float = 0.0
+    dag: float = 0.0
+    labels_per_row: int = 1
+    decay: float = 0.6
+    spread: float = 0.5
+    label_noise: float = 0.0
+    hierarchy_noise: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in COUNTS:
+            if getattr(self, name) < 1:
+                raise DataError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in RATES:
+            check_rate(name, getattr(self, name))
+
+    def draw_centers(self, hierarchy: Hierarchy, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return (C, D) the center of each class."""
+        centers = np.zeros((len(hierarchy), self.features))
+        for number in range(len(hierarchy)):
+            above = list(hierarchy.parents(number))
+            size = self.decay ** (int(hierarchy.levels[number]) - 1)
+            offset = size * rng.standard_normal(self.features)
+            centers[number] = offset + (centers[above].mean(axis=0) if above else 0)
+        return centers
+
+    def draw_rows(
+        self, hierarchy: Hierarchy, centers: NDArray[np.float64], rng: np.random.Generator
+    ) -> tuple[NDArray[np.float32], list[list[str]]]:
+        """Return (N, D) rows around the centers of their terminal classes, and their labels."""
+        inputs = np.empty((self.rows, self.features))
+        labels: list[list[str]] = []
+        most = min(self.labels_per_row, len(hierarchy.leaves))
+        for row in range(self.rows):
+            chosen = rng.choice(hierarchy.leaves, size=rng.integers(1, most + 1), replace=False)
+            noise = self.spread * rng.standard_normal(self.features)
+            inputs[row] = centers[chosen].mean(axis=0) + noise
+            labels.append([hierarchy.names[number] for number in np.sort(chosen)])
+        return inputs.astype(np.float32), labels
+
+    def draw(self) -> Dataset:
+        """Draw the dataset."""
+        rng = seeded(self.seed)
+        hierarchy = random_hierarchy(
+            self.depth, self.fan_out, rng, ragged=self.ragged, dag=self.dag
+        )
+        inputs, labels = self.draw_rows(hierarchy, self.draw_centers(hierarchy, rng), rng)
+        cuts = [round(0.6 * self.rows), round(0.8 * self.rows)]
+        parts = np.split(rng.permutation(self.rows), cuts)
+        dataset = Dataset(
+            inputs=inputs,
+            labels=labels,
+            hierarchy=hierarchy,
+            splits={name: np.sort(part) for name, part in zip(SPLITS, parts, strict=True)},
+            name="synthetic",
+            feature_names=tuple(f"x{number}" for number in range(self.features)),
+            source=f"drawn at random with seed {self.seed}",
+        )
+        dataset = with_label_noise(dataset, self.label_noise, self.seed)
+        return with_hierarchy_noise(dataset, self.hierarchy_noise, self.seed)
+
+
+def make_synthetic(**options: Any) -> Dataset:
+    """Draw a dataset with splits "train" (60 %), "valid" (20 %) and "test" (20 %).
+
+    Args:
+        options: the attributes of ``Synthetic``, such as ``rows=200, depth=4, seed=7``.
+    """
+    return Synthetic(**options).draw()
+
+
+make_synthetic.__signature__ = signature(Synthetic)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""TableFile: what every table format offers, whether it is read whole or in chunks.
+"""TableFile: what every table format offers, whether it is read at once or in chunks.
 
 A format is one class, registered under its file endings in ``readers.READERS``. It names its
 columns and yields its rows in chunks; a chunk returns cells, and numbers and texts made of them.

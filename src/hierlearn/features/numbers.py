@@ -186,7 +186,7 @@ def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], reason: str) -> None
 
 
 def _chunks(values: NDArray[Any]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """Yield slices of rows, and the rows as float64: the whole at once might not fit."""
+    """Yield slices of rows, and the rows as float64: all of them at once might not fit."""
     step = max(1, CHUNK // max(1, values.shape[1]))
     for begin in range(0, len(values), step):
         rows = slice(begin, begin + step)

@@ -1,6 +1,6 @@
 """Preprocessor: what turns the inputs of a dataset into the numbers a network reads.
 
-``fit`` sees the training rows; ``transform`` applies what it learned to any rows. ``state`` gives
+``fit`` sees the training rows; ``transform`` applies what it learned to any rows. ``state`` returns
 that as JSON and arrays, which a model folder stores without pickle, and ``from_state`` restores a
 preprocessor that transforms bit for bit as the original does.
 """

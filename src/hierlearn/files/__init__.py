@@ -1,4 +1,4 @@
-"""Reading text and tables whole, writing files atomically; errors name the file and line."""
+"""Reading text and delimited rows, writing files atomically; errors name the file and line."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hierlearn.errors import DataError, HierlearnError, place
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-LONGEST_CELL = 2**31 - 1  # the most that csv takes on every system; texts exceed its default
+LONGEST_CELL = 2**31 - 1  # the most that csv accepts everywhere; its default is too short for texts
 
 
 class WriteError(HierlearnError, OSError):
-    """A file cannot be written where it should be."""
+    """A file cannot be written at its path."""
 
 
 def read_text(path: Path | str) -> str:
-    """Read a UTF-8 text file, with line feeds whatever ends its lines; refuse an empty one."""
+    """Read a UTF-8 text file with its line ends as line feeds; refuse an empty file."""
     path = Path(path)
     try:
         raw = path.read_bytes()
@@ -111,7 +111,7 @@ def refuse_duplicates(columns: Sequence[str], where: str) -> None:
 
 
 def text_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 text file, with line feeds whatever ends them."""
+    """Yield the lines of a UTF-8 text file with their ends as line feeds."""
     try:
         with path.open(encoding="utf-8-sig") as file:
             yield from file
@@ -122,7 +122,7 @@ def text_lines(path: Path) -> Iterator[str]:
 
 
 def find_not_utf8(path: Path) -> DataError:
-    """Word the first byte of a file that is not UTF-8, reading a line at a time."""
+    """Return the error of the first byte that is not UTF-8, reading one line at a time."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -133,7 +133,7 @@ def find_not_utf8(path: Path) -> DataError:
 
 
 def not_utf8(path: Path, line: int, byte: int) -> DataError:
-    """Word a byte that is not UTF-8."""
+    """Return the error of a byte that is not UTF-8."""
     return DataError(
         f"{place(path, line)}: byte 0x{byte:02x} is not UTF-8; "
         f"convert the file, for example with: iconv -f latin1 -t utf-8"
@@ -141,7 +141,7 @@ def not_utf8(path: Path, line: int, byte: int) -> DataError:
 
 
 def cannot_read(path: Path, error: OSError) -> DataError:
-    """Word the failure to read ``path``."""
+    """Return the error of a file that cannot be read."""
     if isinstance(error, FileNotFoundError):
         return DataError(f"{path}: no such file")
     if isinstance(error, IsADirectoryError):
@@ -186,7 +186,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def check_writable(*paths: Path | str) -> None:
-    """Refuse paths that cannot become files, before any work is done for them; leave no trace."""
+    """Refuse paths that cannot be written, before any work is done; nothing is left behind."""
     for path in map(Path, paths):
         refuse_folder(path)
         folder = next(above for above in path.absolute().parents if above.exists())
@@ -198,10 +198,10 @@ def check_writable(*paths: Path | str) -> None:
 
 
 def check_new(path: Path, force: bool, inputs: Iterable[Path | str] = ()) -> None:
-    """Refuse a file that is there already, unless it may be replaced; never one that is read."""
+    """Refuse a file that exists, unless ``force`` allows to replace it; never replace an input."""
     for one in inputs:
         if path.exists() and Path(one).exists() and path.samefile(one):
-            raise WriteError(f"{path} is what is read; write to another file")
+            raise WriteError(f"{path} is an input; write to another file")
     if path.is_file() and not force:
         raise WriteError(f"{path} exists; pass --force to replace it")
     check_writable(path)
@@ -214,12 +214,12 @@ def refuse_folder(path: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> WriteError:
-    """Word the failure to write ``path``; the temporary files on the way are not the user's."""
+    """Return the error of a file that cannot be written, without naming temporary files."""
     not_a_folder = isinstance(error, (FileExistsError, NotADirectoryError))
     reason = "that is no folder" if not_a_folder else error.strerror or str(error)
-    worded = WriteError(
+    failure = WriteError(
         f"cannot write {path.name} into {path.parent}: {reason}; "
         f"name a file in a folder that you can write to"
     )
-    worded.strerror = reason
-    return worded
+    failure.strerror = reason
+    return failure

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def json_line(record: Mapping[str, Any]) -> str:
-    """Return a record as a line of JSON, with null for a metric that is not defined."""
+    """Return a record as one line of JSON, with null for an undefined metric."""
     valid = {
         name: [None if value != value else value for value in values]
         for name, values in record.get("valid", {}).items()
@@ -20,7 +20,7 @@ def json_line(record: Mapping[str, Any]) -> str:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a log; a last line that was cut off is left out."""
+    """Return the records of a log; an incomplete last line is left out."""
     records: list[dict[str, Any]] = []
     if not path.is_file():
         return records
