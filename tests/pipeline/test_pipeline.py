@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sys
+import types
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +14,10 @@ from torch import nn
 from hierlearn import Hierarchy
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
+from hierlearn.networks import NETWORKS
 from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.train import Reporting
+from hierlearn.training import Plan
 from training.datasets import assert_identical, partial_problem, plan, problem, state, texts
 
 FILES = ["README.md", "config.json", "hierarchy.json", "model.safetensors"]
@@ -202,9 +206,9 @@ def test_a_configuration_from_elsewhere_is_named(saved, text):
 
 def test_a_configuration_of_another_version_is_named(saved):
     config = json.loads((saved / "config.json").read_text())
-    (saved / "config.json").write_text(json.dumps({**config, "version": 2}))
+    (saved / "config.json").write_text(json.dumps({**config, "version": 1}))
     assert refusal(saved) == (
-        "FOLDER/config.json is of version 2, this hierlearn reads version 1; use the hierlearn "
+        "FOLDER/config.json is of version 1, this hierlearn reads version 2; use the hierlearn "
         "that wrote it"
     )
 
@@ -238,8 +242,39 @@ def edit_config(folder, **changes):
 
 
 def test_a_network_that_nobody_knows(saved):
-    edit_config(saved, network={"name": "mlpp", "options": {}})
+    config = json.loads((saved / "config.json").read_text())
+    edit_config(saved, network={**config["network"], "name": "mlpp"})
     assert refusal(saved).startswith("FOLDER: unknown network 'mlpp'; did you mean 'mlp'")
+
+
+def tiny(label_space, inputs, *, link="sigmoid", scale=1.0):
+    """A factory that hierlearn does not know."""
+    network = NETWORKS["linear"](label_space, inputs, link=link)
+    network.scale = scale
+    return network
+
+
+def test_a_network_of_other_code_is_saved_and_loaded_with_consent(tmp_path, monkeypatch):
+    module = types.ModuleType("elsewhere_nets")
+    module.tiny = tiny
+    monkeypatch.setitem(sys.modules, "elsewhere_nets", module)
+    chosen = Plan(
+        loss="leaf-ce",
+        network="elsewhere_nets:tiny",
+        network_options={"scale": 3.0},
+        settings={"epochs": 2, "ensemble_size": 2, "device": "cpu"},
+    )
+    dataset = problem()
+    model = train(dataset, chosen, tmp_path / "m", reporting=QUIET)
+    assert refusal(tmp_path / "m") == (
+        "FOLDER names the network 'elsewhere_nets:tiny', which is code outside of hierlearn; pass "
+        "trust=True if you trust it to run"
+    )
+    loaded = Pipeline.load(tmp_path / "m", trust=True)
+    assert torch.equal(loaded.probabilities(dataset.inputs), model.probabilities(dataset.inputs))
+    monkeypatch.delitem(sys.modules, "elsewhere_nets")
+    with pytest.raises(CheckpointError, match="'elsewhere_nets:tiny' cannot be imported"):
+        Pipeline.load(tmp_path / "m", trust=True)
 
 
 def test_nothing_is_unpickled(saved):

@@ -11,7 +11,15 @@ from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.train import Reporting, save_into
 from hierlearn.training import Plan
 from hierlearn.training.checkpoint import Checkpoints
-from training.datasets import assert_identical, plan, problem, read_records, state, without_splits
+from training.datasets import (
+    assert_identical,
+    last_layer,
+    plan,
+    problem,
+    read_records,
+    state,
+    without_splits,
+)
 
 FOLDER = [
     *("README.md", "checkpoints", "config.json", "hierarchy.json", "log.jsonl"),
@@ -81,7 +89,7 @@ def test_without_a_plan_the_labels_decide():
     )
     assert said == [
         "recipe hcl (every training row has one path): HCLLoss on the softmax link, read by the "
-        "softmax link, decoder leaf; 30 training rows, 0 for validation, 1 epochs, 1 network on cpu"
+        "softmax link, decoder leaf; 30 training rows, 0 for validation, 1 epoch, 1 network on cpu"
     ]
     assert model.config["recipe"]["name"] == "hcl"
     assert model.config["metrics"] == {}
@@ -108,7 +116,7 @@ def test_early_stopping_keeps_the_best_weights(tmp_path):
     assert model.config["metrics"]["valid"]["hit@1"] == pytest.approx(max(figures))
 
 
-def test_ready_is_called_before_the_first_step_and_about_is_kept(tmp_path):
+def test_on_prepared_is_called_before_the_first_step_and_metadata_is_kept(tmp_path):
     seen = []
 
     def ready(prepared):
@@ -118,9 +126,8 @@ def test_ready_is_called_before_the_first_step_and_about_is_kept(tmp_path):
         problem(),
         plan(),
         out=tmp_path / "m",
-        reporting=QUIET,
-        ready=ready,
-        about={"license": "MIT"},
+        reporting=Reporting(bar=False, on_prepared=ready),
+        metadata={"license": "MIT"},
     )
     assert seen == [(36, False)]
     assert model.config["license"] == "MIT"
@@ -131,7 +138,7 @@ def test_weights_of_rows_matter():
     plain = train(dataset, plan("leaf-ce"), reporting=QUIET)
     weights = np.where(np.arange(60) % 2, 5.0, 0.1)
     weighted = train(dataset, plan("leaf-ce"), weights=weights, reporting=QUIET)
-    assert not torch.equal(plain.network.head.weight, weighted.network.head.weight)
+    assert not torch.equal(last_layer(plain.network).weight, last_layer(weighted.network).weight)
 
 
 # ---------------------------------------------------------------------- folders that exist

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hierlearn.errors import HierlearnError
-from hierlearn.pipeline import evaluate, train
+from hierlearn.pipeline import Pipeline, evaluate, train
 from hierlearn.pipeline.train import Reporting
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.processes import handle_sigterm
@@ -194,7 +194,7 @@ def main():
     with suppress(HierlearnError):
         from hierlearn.training.prepare import prepare
 
-        evaluate(prepare(problem(), CHOSEN, ready.rows.device).model, problem())
+        evaluate(Pipeline.from_prepared(prepare(problem(), CHOSEN, ready.rows.device)), problem())
     for parameter in ready.network.parameters():
         parameter.grad = parameter.detach().clone()
     ready.optimizer.step()

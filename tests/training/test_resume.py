@@ -290,7 +290,8 @@ def test_a_truncated_checkpoint_is_refused_and_the_one_before_named(cut, length)
     said = refusal(cut)
     assert said.startswith(f"FOLDER/checkpoints/{path.name} is damaged or truncated (")
     assert said.endswith(
-        "); use an earlier one or train again; remove it to go on from step-000000000005.safetensors"
+        "); use an earlier one or train again; remove it to go on from "
+        "step-000000000005.safetensors"
     )
 
 

@@ -245,12 +245,15 @@ class Pipeline:
         label_space = LabelSpace(hierarchy, config["terminals"])
         tensors, _ = read_tensors(folder / FILES[0])
         spec = NetworkSpec.from_dict(config["network"])
-        if spec.is_foreign and not trust:
+        if ":" in spec.name and spec.is_foreign and not trust:
             raise CheckpointError(
                 f"{folder} names the network {spec.name!r}, which is code outside of hierlearn; "
                 f"pass trust=True if you trust it to run"
             )
-        network = build_network(spec, label_space)
+        try:
+            network = build_network(spec, label_space)
+        except HierlearnError as error:
+            raise CheckpointError(f"{folder}: {error}") from None
         network.load_state_dict(named(tensors, "network/"))
         preprocessor = None
         if config["preprocessing"] is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hierlearn.decoding import DECODERS
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.networks import NETWORKS
+from hierlearn.networks.build import find_factory
 from hierlearn.training.recipes import Recipe, choose_recipe, find_recipe
 from hierlearn.training.settings import Settings
 
@@ -52,8 +52,8 @@ class Plan:
     def __post_init__(self) -> None:
         if not 0 <= self.valid_fraction < 1:
             raise HierlearnError(f"valid_fraction must lie in [0, 1), not {self.valid_fraction}")
-        if self.network is not None and self.network not in NETWORKS:
-            raise HierlearnError(unknown_name("network", self.network, NETWORKS))
+        if self.network is not None:
+            find_factory(self.network)
         if self.decoder is not None and self.decoder not in DECODERS:
             raise HierlearnError(unknown_name("decoder", self.decoder, DECODERS))
         if self.loss_options and self.loss is None:
