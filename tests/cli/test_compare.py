@@ -105,7 +105,7 @@ def test_the_papers_tables_from_end_to_end(call, rows):
 @pytest.mark.filterwarnings("always::hierlearn.losses.hcl.CollapseWarning")
 def test_classes_that_nothing_teaches_are_named_once_a_loss(call, rows):
     call(
-        "compare synthetic --set rows=240 --losses hcl-paper --seeds 2 --epochs 6 --patience 0 "
+        "compare synthetic --dataset-option rows=240 --losses hcl-paper --seeds 2 --epochs 6 --patience none "
         "--batch-size 64 --learning-rate 0.01 --network mlp --network-option width=8 --out s"
     )
     (line,) = call.warned.splitlines()

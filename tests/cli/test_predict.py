@@ -174,11 +174,11 @@ def test_each_refusal_is_one_line_and_leaves_nothing(trained, rows, call, line, 
 
 
 def test_named_datasets_and_texts(call, tmp_path):
-    call("train synthetic --set rows=60 --out model --epochs 1")
-    said = call("predict model synthetic --set rows=60 --rows test -o out.csv")
+    call("train synthetic --dataset-option rows=60 --out model --epochs 1")
+    said = call("predict model synthetic --dataset-option rows=60 --rows test -o out.csv")
     assert "test rows of synthetic" in said
     assert len(written(tmp_path / "out.csv")) == 12
-    line = "predict model synthetic --set rows=60 --rows test -o risk.csv --risk 0.2"
+    line = "predict model synthetic --dataset-option rows=60 --rows test -o risk.csv --risk 0.2"
     assert "found on 12 rows of synthetic" in call(
         f"{line} --calibrate synthetic --calibrate-rows valid"
     )

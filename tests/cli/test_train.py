@@ -89,10 +89,10 @@ def test_names_in_a_file_may_have_dashes_lists_and_mappings(rows, call):
     [
         ("epoch: 3", "run.yaml: unknown key 'epoch'; did you mean 'epochs'"),
         ("force: true", "run.yaml: unknown key 'force'"),
-        ("epochs: many", "run.yaml: epochs must be a whole number, not 'many'"),
-        ("epochs: 2.5", "run.yaml: epochs must be a whole number, not 2.5"),
+        ("epochs: many", "run.yaml: epochs must be an integer, not 'many'"),
+        ("epochs: 2.5", "run.yaml: epochs must be an integer, not 2.5"),
         ("learning_rate: fast", "run.yaml: learning_rate must be a number, not 'fast'"),
-        ("label: 3", "run.yaml: label must be a text, not 3"),
+        ("label: 3", "run.yaml: label must be a string, not 3"),
         ("prior_bias: 1", "run.yaml: prior_bias must be true or false, not 1"),
         ("loss_option: floor", "run.yaml: loss_option must be a list of key=value"),
         ("loss_option: [floor]", "an option is written key=value, not 'floor'"),
@@ -209,7 +209,7 @@ def test_texts_and_named_datasets(rows, call):
     assert "t: 20 texts, 3 classes in 2 levels, a tree" in said
     assert "┃ metric" in said
     assert json.loads((rows / "texts" / "config.json").read_text())["columns"]["text"] == "words"
-    said = call("train synthetic --set rows=60 --out syn --epochs 1 --ensemble-size 2")
+    said = call("train synthetic --dataset-option rows=60 --out syn --epochs 1 --ensemble-size 2")
     assert "synthetic: 60 rows" in said
     stored = yaml.safe_load((rows / "syn" / "run.yaml").read_text())
     assert stored["set"] == ["rows=60"]

@@ -68,7 +68,7 @@ def test_without_a_plan_the_labels_decide():
     said = []
     dataset = without_splits(problem(rows=30))
     model = train(
-        dataset, Plan(settings={"epochs": 1, "device": "cpu"}), show=False, say=said.append
+        dataset, Plan(settings={"epochs": 1, "device": "cpu"}), show=False, on_message=said.append
     )
     assert said == [
         "recipe hcl (every training row has one path): HCLLoss on the softmax link, read by the "
@@ -106,7 +106,12 @@ def test_ready_is_called_before_the_first_step_and_about_is_kept(tmp_path):
         seen.append((len(prepared.rows), (tmp_path / "m").exists()))
 
     model = train(
-        problem(), plan(), out=tmp_path / "m", show=False, ready=ready, about={"license": "MIT"}
+        problem(),
+        plan(),
+        out=tmp_path / "m",
+        show=False,
+        on_prepared=ready,
+        metadata={"license": "MIT"},
     )
     assert seen == [(36, False)]
     assert model.config["license"] == "MIT"

@@ -317,7 +317,7 @@ def test_a_checkpoint_without_its_weights_is_refused(cut):
 def test_a_finished_training_is_loaded_and_only_with_the_same_plan(tmp_path):
     said = []
     first = train(problem(), plan("hcl"), out=tmp_path / "m", show=False)
-    again = go_on(tmp_path / "m", say=said.append)
+    again = go_on(tmp_path / "m", on_message=said.append)
     assert said == [f"{tmp_path / 'm'} is finished already"]
     assert_identical(state(again.network), state(first.network))
     assert refusal(tmp_path / "m", None, plan("bce")).startswith(

@@ -87,8 +87,8 @@ def prepare(
         for _ in range(settings.ensemble_size)
     ]
     own = losses[0].link
-    link_kind = recipe.link or ("own" if own.coherent else "max")
-    link_kind = link_name(own) if link_kind == "own" else link_kind
+    link_kind = recipe.link or ("from-loss" if own.coherent else "max")
+    link_kind = link_name(own) if link_kind == "from-loss" else link_kind
     link = build_link(link_kind, hierarchy, terminals)
     sparse = dataset.is_text or dataset.is_sparse
     network_name = plan.network or ("token-bag" if sparse else "mlp")

@@ -45,9 +45,9 @@ def train(
     weights: NDArray[np.float64] | None = None,
     tensorboard: bool = False,
     show: bool = True,
-    say: Callable[[str], None] | None = None,
-    ready: Callable[[Prepared], None] | None = None,
-    about: Mapping[str, Any] | None = None,
+    on_message: Callable[[str], None] | None = None,
+    on_prepared: Callable[[Prepared], None] | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Pipeline:
     """Train a model on the split "train" of a dataset, or on all its rows.
 
@@ -60,14 +60,14 @@ def train(
         weights: (N,) how much each row of the dataset counts.
         tensorboard: also log for TensorBoard.
         show: show a progress bar on a terminal.
-        say: told in a sentence what was chosen.
-        ready: called in the process that writes with what was prepared, before the first step;
+        on_message: called with a sentence that says what was chosen.
+        on_prepared: called in the process that writes with what was prepared, before the first step;
             ``out`` is free by then.
-        about: what else the configuration of the model should tell, as plain values.
+        metadata: what else the configuration of the model should tell, as plain values.
     """
     plan = plan or Plan()
     out = None if out is None else Path(out)
-    say = say or (lambda _: None)
+    on_message = on_message or (lambda _: None)
     resume = resume or was_restarted(out)
     with processes(Settings.from_dict(plan.settings).device) as here:
         if out is not None and not resume and here.writes:
@@ -78,17 +78,17 @@ def train(
             model = Pipeline.load(out, device=here.device)
             stored = model.config.get("training", {}).get("run")
             check_identity(out, stored, run_identity(prepared))
-            say(f"{out} is finished already")
+            on_message(f"{out} is finished already")
             return model
         if here.writes:
             if out is not None and not resume:
                 check_free(out, force)  # the old model goes once the new one is sure to begin
-            say(summary(prepared))
-            if ready is not None:
-                ready(prepared)
+            on_message(summary(prepared))
+            if on_prepared is not None:
+                on_prepared(prepared)
         trainer = run(prepared, here, out, resume=resume, tensorboard=tensorboard, show=show)
         model = prepared.model
-        model.config |= {**describe_run(prepared, dataset, trainer), **(about or {})}
+        model.config |= {**describe_run(prepared, dataset, trainer), **(metadata or {})}
         held = {"valid": split_rows(dataset, plan)[1], "test": dataset.splits.get("test", ())}
         for name, picked in held.items():
             if here.writes and len(picked):
