@@ -144,7 +144,7 @@ def test_errors_are_one_line_that_names_the_place(files):
     message = refused("data", "describe", "rows.csv", cwd=files)
     assert "label" in message
     message = refused("data", "describe", "synthetic", "--dataset-option", "rows", cwd=files)
-    assert "an option is written key=value, not 'rows'" in message
+    assert "--dataset-option takes key=value, not 'rows'" in message
     assert "is neither a dataset nor a file" in refused("data", "describe", "a.xlsx", cwd=files)
 
 
@@ -197,7 +197,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(files, place):
         ),
         ("data describe t.arff --hierarchy no.json", "an ARFF file and does not take --hierarchy"),
         ("data describe rows.csv --label y --text y", "column 'y' is named twice, as label and as"),
-        ("data describe rows.csv --label y --label-sep /", "label_sep '/' joins labels and sep"),
+        ("data describe rows.csv --label y --label-sep /", "--label-sep '/' joins labels and sep"),
         ("data describe rows.csv --label y --label-sep ''", "neither may be empty or part of"),
         ("data describe rows.csv --label y --sep ''", "sep must be a non-empty text, not ''"),
         ("data describe rows.csv --levels y --label-sep +", "--label-sep goes with --label"),
@@ -220,7 +220,10 @@ def test_debug_shows_the_traceback_wherever_it_stands(files, place):
         ),
         ("data describe synthetic --dataset-option seed=-1", "seed must be at least 0, not -1"),
         ("data describe synthetic --dataset-option decay=x", "must be a finite number, not 'x'"),
-        ("data describe synthetic --dataset-option decay=nan", "must be a finite number, not nan"),
+        (
+            "data describe synthetic --dataset-option decay=nan",
+            "must be a finite number, not 'nan'",
+        ),
         (
             "data describe synthetic --dataset-option no=1",
             "has no option 'no'; it takes rows, features,",

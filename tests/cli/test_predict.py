@@ -91,7 +91,7 @@ def test_the_promise_on_errors_is_kept_on_the_calibration_rows(trained, rows, ca
     threshold = risk_threshold(model.probabilities(dataset.inputs), targets, model.hierarchy, 0.1)
     assert f"decoder stop at threshold {threshold:.4g}, found" in said
     assert "found on 100 rows" in said
-    assert "at most a share 0.1 of new answers are wrong" in said
+    assert "at most a fraction 0.1 of new answers are wrong" in said
     truth = dataset.labels
     found = [row["path"] for row in written(tmp_path / "out.csv")]
     wrong = sum(
@@ -105,7 +105,7 @@ def test_the_promise_on_errors_is_kept_on_the_calibration_rows(trained, rows, ca
         (path + "/").startswith(one + "/") or not one for path, one in zip(found, sure, strict=True)
     )
     said = call(f"{line} --calibrate-rows test --decoder conformal --force")
-    assert "at most a share 0.1 of new answers have a label outside the answer" in said
+    assert "at most a fraction 0.1 of new answers have a label outside the answer" in said
 
 
 @pytest.mark.parametrize(

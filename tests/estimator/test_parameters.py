@@ -7,7 +7,7 @@ import torch
 from estimator_problems import LEAVES, blobs, classifier
 from hierlearn import HierarchicalClassifier
 from hierlearn.errors import HierlearnError
-from hierlearn.estimator.parameters import plan_of, storable
+from hierlearn.estimator.parameters import make_plan, storable
 from hierlearn.training.settings import Settings
 
 
@@ -26,15 +26,15 @@ from hierlearn.training.settings import Settings
         ({"decoder": "lef"}, "unknown decoder 'lef'; did you mean 'leaf'"),
         (
             {"unlabeled_descendants": "positive"},
-            "unknown value of unlabeled_descendants 'positive'; known: ignore, negative",
+            "unknown unlabeled_descendants 'positive'; known: ignore, negative",
         ),
         ({"sep": ""}, "sep must be a non-empty text, not ''"),
         ({"epochs": 0}, "epochs must be at least 1, not 0"),
-        ({"epochs": 1.5}, "epochs must be a whole number, not 1.5"),
+        ({"epochs": 1.5}, "epochs must be an integer, not 1.5"),
         ({"schedule": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'"),
         ({"metric": "au-prk", "patience": 1}, "unknown metric 'au-prk'; did you mean 'au-prc'"),
-        ({"patience": 1, "valid_fraction": 1.0}, "valid_fraction must lie in"),
-        ({"random_state": -1}, "seed must be at least 0, not -1"),
+        ({"patience": 1, "valid_fraction": 1.0}, "valid_fraction must be in"),
+        ({"random_state": -1}, "random_state must be at least 0, not -1"),
         ({"ensemble_size": 0}, "ensemble_size must be at least 1, not 0"),
         ({"device": "gpu"}, "'gpu' is no device; use auto, cpu or cuda"),
     ],
@@ -53,8 +53,8 @@ def test_a_hierarchy_is_no_file():
 
 
 def test_the_defaults_are_those_of_the_recipe():
-    plan = plan_of(HierarchicalClassifier(random_state=7).get_params())
-    assert plan.settings == {"seed": 7, "ensemble_size": 1, "device": "auto"}
+    plan = make_plan(HierarchicalClassifier(random_state=7).get_params())
+    assert plan.settings == {"seed": 7}
     assert plan.valid_fraction == 0  # no patience, no rows held out
     documented = (100, 128, 0.001, 0.0, "au-prc")
     settings = Settings()

@@ -46,7 +46,8 @@ def option(name: str, kind: Any, default: Any, help: str, *names: str, **more: A
         more: what typer.Option takes, and ``panel``.
     """
     info = typer.Option(*names, help=help, rich_help_panel=more.pop("panel", None), **more)
-    annotation = Annotated[Optional[kind] if default is None else kind, info]
+    plain: Any = Optional[kind] if default is None else kind
+    annotation: Any = Annotated[plain, info]
     default = Parameter.empty if default is ... else default
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

@@ -61,8 +61,8 @@ def train(
         tensorboard: also log for TensorBoard.
         show: show a progress bar on a terminal.
         on_message: called with a sentence that says what was chosen.
-        on_prepared: called in the process that writes with what was prepared, before the first step;
-            ``out`` is free by then.
+        on_prepared: called in the process that writes with what was prepared, before the first
+            step; ``out`` is free by then.
         metadata: what else the configuration of the model should tell, as plain values.
     """
     plan = plan or Plan()

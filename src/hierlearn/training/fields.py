@@ -127,9 +127,10 @@ class Setting:
             if not isinstance(value, Mapping):
                 raise HierlearnError(f"{self.name} must be a mapping, not {value!r}")
             return value
+        number: Any = value
         if not isinstance(value, self.kind) or (self.kind is int and isinstance(value, bool)):
             raise HierlearnError(f"{self.name} must be {KINDS[self.kind]}, not {value!r}")
-        if self.rule and not self._is_within(value):
+        if self.rule and not self._is_within(number):
             none = ", or None" if self.optional else ""
             raise HierlearnError(f"{self.name} must be {self.rule}{none}, not {value}")
         return value
@@ -144,9 +145,13 @@ class Setting:
         )
 
 
-@cache
 def settings_of(cls: type) -> dict[str, Setting]:
     """Return the described fields of a dataclass by name."""
+    return _settings_of(cls)
+
+
+@cache
+def _settings_of(cls: Any) -> dict[str, Setting]:
     hints = get_type_hints(cls)
     found: dict[str, Setting] = {}
     for one in fields(cls):
