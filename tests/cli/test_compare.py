@@ -127,3 +127,15 @@ def test_a_class_that_only_test_rows_have_is_named(call, rows):
 def test_a_misspelt_split_column_is_named(call, rows):
     line = LINE.replace("--split part", "--split prt")
     assert "unknown column 'prt'; did you mean 'part'" in call(line, code=2)
+
+
+def test_an_option_of_a_loss_means_the_same_in_train_and_compare(call, rows):
+    """``scope=none`` is None for both."""
+    call(
+        "train rows.csv --label class --split part --out m --epochs 1 --network-option width=8 "
+        "--loss hcl --loss-option scope=none"
+    )
+    config = json.loads((rows / "m" / "config.json").read_text())
+    call(LINE.replace("bce,leaf-ce", "hcl:scope=none"))
+    (entry,) = json.loads((rows / "s" / "study.json").read_text())["entries"]
+    assert config["plan"]["loss_options"] == entry["options"] == {"scope": None}

@@ -1,8 +1,12 @@
 """The parameters of the estimator are checked when it is fitted, and stored as JSON."""
 
+import inspect
+import pickle
+
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 
 from estimator_problems import LEAVES, blobs, classifier
 from hierlearn import HierarchicalClassifier
@@ -69,3 +73,37 @@ def test_what_json_cannot_hold_is_refused():
     assert stored == {"ensemble_size": 2, "random_state": None}
     with pytest.raises(HierlearnError, match="the parameter decoder_options cannot be written"):
         storable({"decoder_options": {"cost": torch.eye(2)}})
+
+
+def test_the_signature_is_that_of_scikit_learn():
+    """Parameters are named, have defaults, and reach get_params, repr and the docstring."""
+    signature = inspect.signature(HierarchicalClassifier)
+    names = list(signature.parameters)
+    assert names[0] == "recipe"
+    assert sorted(names) == HierarchicalClassifier._get_param_names()
+    assert HierarchicalClassifier("max").recipe == "max"
+    assert HierarchicalClassifier("max").get_params()["recipe"] == "max"
+    shown = repr(HierarchicalClassifier("flat", epochs=3, ensemble_size=2))
+    assert shown == "HierarchicalClassifier(ensemble_size=2, epochs=3, recipe='flat')"
+    text = " ".join(HierarchicalClassifier.__doc__.split())
+    for name in names:
+        assert f" {name}: " in text, name
+    assert "epochs: Passes over the training rows, at most. None: the recipe's, else 100." in text
+    assert "{parameters}" not in text
+
+
+def test_wrong_arguments_raise_as_python_does():
+    with pytest.raises(TypeError) as caught:
+        HierarchicalClassifier(epocs=3)
+    expected = "HierarchicalClassifier.__init__() got an unexpected keyword argument 'epocs'"
+    assert str(caught.value) == expected
+    with pytest.raises(TypeError, match="takes from 1 to 2 positional arguments but 3 were given"):
+        HierarchicalClassifier("hcl", "bce")
+    with pytest.raises(ValueError, match="Invalid parameter 'epocs' for estimator"):
+        HierarchicalClassifier().set_params(epocs=3)
+
+
+def test_clones_and_pickles_keep_the_parameters():
+    made = HierarchicalClassifier("max", loss_options={"a": 1}, validate_every=2, verbose=True)
+    for copy in (clone(made), pickle.loads(pickle.dumps(made))):
+        assert copy.get_params() == made.get_params()
