@@ -5,8 +5,8 @@ import typer
 
 from hierlearn import HierarchicalClassifier
 from hierlearn.cli import app
-from hierlearn.cli.messages import in_option_names, option_names, plural
-from hierlearn.errors import HierlearnError
+from hierlearn.cli.messages import in_option_names, option_names
+from hierlearn.errors import HierlearnError, plural
 from hierlearn.training import Plan, Settings
 
 LINE = "train rows.csv --label class --split part --out m"

@@ -143,7 +143,8 @@ def test_a_folder_that_exists_is_refused_and_replaced_with_force(tmp_path):
 
 def test_a_plan_that_fails_leaves_the_old_model_even_with_force(tmp_path):
     model = train(problem(), plan("hcl"), out=tmp_path / "m", show=False)
-    for chosen in (plan("bcee"), plan("hcl", options={"flor": 0.1})):
+    for options in ({"flor": 0.1}, {"scope": "below"}):
+        chosen = plan("hcl", options=options)
         with pytest.raises(HierlearnError, match="unknown"):
             train(problem(), chosen, out=tmp_path / "m", force=True, show=False)
     assert_identical(state(Pipeline.load(tmp_path / "m").network), state(model.network))

@@ -10,7 +10,7 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import given, option, takes
-from hierlearn.cli.messages import plural
+from hierlearn.errors import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,13 +42,13 @@ def bench(
     from rich.table import Table
 
     from hierlearn.cli.show import print_plain, working
-    from hierlearn.cli.sources import open_hierarchy, refuse, split_names
+    from hierlearn.cli.sources import check_not_given, open_hierarchy, split_names
     from hierlearn.training.processes import find_device
 
     rows, rounds, losses = (options[name] for name in ("rows", "rounds", "losses"))
     if source is not None:
         sizes = given(options, ("classes", "levels"))
-        refuse(source, "a taxonomy of its own", sizes)
+        check_not_given(source, "a taxonomy of its own", sizes)
         hierarchy = open_hierarchy(source, data_dir=options["data_dir"])
     else:
         hierarchy = spread(options["classes"] or 4000, options["levels"] or 4)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional, get_args
 
 import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import described, flag, given, given_fields, option, takes
-from hierlearn.cli.messages import plural
-from hierlearn.studies.protocol import EARLY, Protocol
+from hierlearn.errors import plural
+from hierlearn.studies.protocol import EARLY, Protocol, Tune
 from hierlearn.training.plan import Plan
 from hierlearn.training.settings import Settings
 
@@ -47,8 +47,9 @@ OPTIONS = [
         "tune",
         str,
         "none",
-        "none; paper: the network by cross entropy; each: every loss for itself.",
+        "Search settings first; paper: the network by cross entropy, each: every loss for itself.",
         panel=HOW,
+        metavar=f"[{'|'.join(get_args(Tune))}]",
     ),
 ]
 

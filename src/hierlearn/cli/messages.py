@@ -1,7 +1,7 @@
 """Errors in the terms of the command line: where the library says ``epochs``, ``--epochs``.
 
 The library names arguments, as a Python user knows them. A command-line user reads options: names
-with an underscore, names that begin a sentence about their value, and keywords such as
+with an underscore, names that start a sentence about their value, and keywords such as
 ``force=True`` are shown as they are typed. Names in quotes are the user's own and stay.
 """
 
@@ -54,8 +54,3 @@ def in_option_names(message: str, options: Mapping[str, str]) -> str:
 def alternatives(names: Iterable[str]) -> str:
     """Return a pattern of names, the longest first."""
     return "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-
-
-def plural(count: int, word: str, many: str | None = None) -> str:
-    """Write a count with its noun: 1 epoch, 2 epochs."""
-    return f"{count:,} {word if count == 1 else many or word + 's'}"

@@ -55,12 +55,12 @@ def open_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> Tab
 
 def open_labeled(model: Pipeline, source: str, options: Mapping[str, Any]) -> Dataset:
     """Open labeled rows; options for the columns of a table add to what the model knows."""
-    from hierlearn.cli.sources import open_dataset, refuse
+    from hierlearn.cli.sources import check_not_given, open_dataset
 
     if not is_table(source):
         return open_dataset(source, options)
     wrong = ("dataset_option", "data_dir")
-    refuse(source, "a file", {name: 1 for name in wrong if options.get(name)})
+    check_not_given(source, "a file", {name: 1 for name in wrong if options.get(name)})
     given = {name: options[name] for name in COLUMN_NAMES if options.get(name) is not None}
     known = {**model.config.get("columns", {})}
     if "label" in given:

@@ -19,7 +19,7 @@ from hierlearn.cli.compare import (
     make_protocol,
 )
 from hierlearn.cli.generate import described, flag, option, takes
-from hierlearn.cli.messages import plural
+from hierlearn.errors import plural
 from hierlearn.studies.protocol import EARLY, KINDS, Noise, Protocol
 from hierlearn.training.settings import Settings
 

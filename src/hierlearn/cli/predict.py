@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import option, pairs, takes
+from hierlearn.cli.generate import described, option, takes
 from hierlearn.options import parse_pairs
+from hierlearn.training.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 RISK = "A promise on errors"  # a panel of --help
 OPTIONS = [
     option("out", Path, ..., "CSV, TSV or Parquet file to write.", "--out", "-o"),
-    option("decoder", str, None, "How to decide; the decoder of the model if none."),
-    pairs("decoder_option", "Option of the decoder, such as spread=0.5."),
+    *(one for one in described(Plan, "") if one.name in ("decoder", "decoder_option")),
     option("threshold", float, None, "Threshold of the decoder, such as stop."),
     option("risk", float, None, "Fraction of wrong answers to allow: 0.05.", panel=RISK),
     option(
@@ -80,13 +80,13 @@ def open_chunks(
 ) -> tuple[Iterable[Chunk], int | None, str]:
     """Return the rows to predict on, how many if that is known, and a note about them."""
     from hierlearn.cli.model_rows import is_table, open_stream, pick_rows
-    from hierlearn.cli.sources import open_dataset, refuse
+    from hierlearn.cli.sources import check_not_given, open_dataset
     from hierlearn.datasets.streaming import Chunk
     from hierlearn.errors import quoted
 
     if is_table(data):
         wrong = ("dataset_option", "rows", "data_dir")
-        refuse(data, "a file", {name: options[name] for name in wrong if options[name]})
+        check_not_given(data, "a file", {name: options[name] for name in wrong if options[name]})
         stream = open_stream(model, data, options)
         ignored = f"ignored columns: {quoted(stream.ignored)}" if stream.ignored else ""
         return stream, stream.rows, ignored
@@ -112,7 +112,7 @@ def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder
         if source is not None or options["calibrate_rows"] is not None:
             raise HierlearnError("--calibrate goes with --risk; say how many errors to allow")
         made = model.make_decoder(name, **chosen)
-        return made, described(made, name or model.decoder)
+        return made, summary_of(made, name or model.decoder)
     if "threshold" in chosen:
         raise HierlearnError("--risk finds the threshold itself; leave --threshold out")
     if source is None:
@@ -148,13 +148,13 @@ def calibrated(
     made: Decoder = decoder.calibrate(probabilities, targets, risk)
     wrong = "have a label outside the answer" if made.answers == "candidates" else "are wrong"
     return made, (
-        f"{described(made, name)}, found on {len(picked):,} rows of {source}: at most a fraction "
+        f"{summary_of(made, name)}, found on {len(picked):,} rows of {source}: at most a fraction "
         f"{risk:.3g} of new answers {wrong}, if the rows are drawn alike and those were not used "
         f"to train or select the model"
     )
 
 
-def described(decoder: Any, name: str) -> str:
+def summary_of(decoder: Any, name: str) -> str:
     """Name a decoder and its threshold."""
     threshold = getattr(decoder, "threshold", None)
     return f"decoder {name}" + ("" if threshold is None else f" at threshold {threshold:.4g}")

@@ -29,7 +29,7 @@ def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value}
 
 
-def refuse(source: str, what: str, options: Mapping[str, Any]) -> None:
+def check_not_given(source: str, what: str, options: Mapping[str, Any]) -> None:
     """Raise on options that a source does not take, rather than ignore them."""
     if options:
         names = ", ".join("--" + name.replace("_", "-") for name in options)
@@ -80,11 +80,11 @@ def open_named(
     """Load a dataset of the registry with the options of the command line."""
     entry = find_entry(name)
     if entry.origin != "files":
-        refuse(name, "no set of files", given(data_dir=data_dir, trust=trust))
+        check_not_given(name, "no set of files", given(data_dir=data_dir, trust=trust))
         settings = parse_options(entry, options)
         with reading(name):
             return entry(**settings)
-    refuse(name, "a set of files", given(dataset_option=options))
+    check_not_given(name, "a set of files", given(dataset_option=options))
     check_data_dir(data_dir)
     with reading(name) as report:
         return entry(data_dir=data_dir, trust=trust, progress=report)
@@ -124,17 +124,17 @@ def open_dataset(
     ending = path.suffix.lower()
     if source in DATASETS or not (ending or path.exists()):
         find_entry(source)
-        refuse(source, "a named dataset", {**columns, **given(stream=stream)})
+        check_not_given(source, "a named dataset", {**columns, **given(stream=stream)})
         return open_named(source, words, data_dir=data_dir)
     if ending not in (".arff", *READERS):
         raise HierlearnError(
             f"{source} is neither a dataset nor a file that can be read; "
             f"files end in .arff, {', '.join(READERS)}"
         )
-    refuse(source, "a file", given(dataset_option=words, data_dir=data_dir))
+    check_not_given(source, "a file", given(dataset_option=words, data_dir=data_dir))
     if ending == ".arff":
         others = {name: 1 for name in columns if name != "sep"}
-        refuse(source, "an ARFF file", {**others, **given(stream=stream)})
+        check_not_given(source, "an ARFF file", {**others, **given(stream=stream)})
         with reading(source):
             return read_arff(path, **columns)
     if "levels" in columns and "label_sep" in columns:
@@ -163,9 +163,9 @@ def open_hierarchy(source: str, *, data_dir: Path | None = None, **options: Any)
     options = {name: value for name, value in options.items() if value is not None}
     if source in DATASETS or not (Path(source).suffix or Path(source).exists()):
         find_entry(source)
-        refuse(source, "a named dataset", options)
+        check_not_given(source, "a named dataset", options)
         return open_named(source, data_dir=data_dir).hierarchy
-    refuse(source, "a file", given(data_dir=data_dir))
+    check_not_given(source, "a file", given(data_dir=data_dir))
     checked_sep(options.get("sep", "/"))
     with reading(source):
         return Hierarchy.read(source, **options)

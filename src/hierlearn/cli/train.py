@@ -119,16 +119,16 @@ def rows_and_classes(dataset: Dataset) -> str:
     splits = ", ".join(f"{name} {len(rows):,}" for name, rows in dataset.splits.items())
     kind = "a tree" if hierarchy.is_tree else "a DAG"
     what = "texts" if dataset.is_text else f"rows of {len(dataset.feature_names):,} numbers"
-    told = (
+    line = (
         f"{dataset.name}: {len(dataset):,} {what}{f' ({splits})' if splits else ''}, "
         f"{len(hierarchy):,} classes in {hierarchy.depth} levels, {kind}"
     )
     inputs: Any = dataset.inputs
     if not hasattr(inputs, "window"):
-        return told
+        return line
     largest = int(max(b - a for a, b in pairwise(inputs.source.offsets)))
     return (
-        f"{told}; streamed by row groups of up to {largest:,} rows, "
+        f"{line}; streamed by row groups of up to {largest:,} rows, "
         f"shuffled in windows of {max(inputs.window, largest):,}"
     )
 

@@ -114,7 +114,7 @@ def parse_labels(y: Any, sep: str = "/") -> ParsedLabels:
         return parse_entries(list(y), plain=True)  # frames' own types hold what NumPy's cannot
     array = np.asarray(y)
     if array.ndim == 2:
-        refuse_indicators(array)
+        check_no_indicators(array)
         return parse_levels(array.tolist(), array.shape[1], sep)
     if array.ndim != 1:
         raise LabelError(
@@ -156,7 +156,7 @@ def check_numbers(values: NDArray[Any]) -> None:
         check_classification_targets(values)
 
 
-def refuse_indicators(array: NDArray[Any]) -> None:
+def check_no_indicators(array: NDArray[Any]) -> None:
     """Raise on a matrix of zeros and ones, which is hardly one column per level."""
     if array.shape[1] > 1 and array.dtype.kind in NUMERIC and np.isin(array, (0, 1)).all():
         raise LabelError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  (read at run time by settings_of)
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hierlearn.training.fields import check_fields, documented, setting
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 TABLE = ("hit@1", "mrr", "hier-dist", "lca-height", "terminal-accuracy", "mean-level", "au-prc")
+Tune = Literal["none", "paper", "each"]  # how settings are chosen before a study
 KINDS = ("labels", "hierarchy")  # of noise
 EARLY = {"epochs": 100, "patience": 10, "metric": "au-prc"}  # unless the settings say otherwise
 

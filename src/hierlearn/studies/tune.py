@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import itertools
 import random
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, get_args
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.metrics import METRICS
 from hierlearn.pipeline.prepare import prepare
-from hierlearn.studies.protocol import Protocol
+from hierlearn.studies.protocol import Protocol, Tune
 from hierlearn.studies.runner import fit
 from hierlearn.training.plan import Plan
 from hierlearn.training.processes import find_device
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from hierlearn.datasets import Dataset
     from hierlearn.studies.candidates import Candidate
 
-Tune = Literal["none", "paper", "each"]
 RATES = (3e-4, 1e-3, 3e-3)
 WIDTHS = (400, 800)
 DROPOUTS = (0.25, 0.5)
@@ -59,8 +58,8 @@ def tune(
         on_trial: called with the number of trials done and the number of all trials.
     """
     protocol = protocol or Protocol()
-    if how not in ("none", "paper", "each"):
-        raise HierlearnError(unknown_name("way to tune", str(how), ("none", "paper", "each")))
+    if how not in get_args(Tune):
+        raise HierlearnError(unknown_name("way to tune", str(how), get_args(Tune)))
     chosen: dict[str, Any] = {"network": dict(protocol.network), "by_candidate": {}, "trials": []}
     if how == "none":
         return chosen
