@@ -59,3 +59,8 @@ def place(path: Path | str, line: int | None = None, column: str | None = None) 
     if column is not None:
         text += f", column {column!r}"
     return text
+
+
+def plural(count: int, word: str, many: str | None = None) -> str:
+    """Write a count with its noun: 1 epoch, 2 epochs."""
+    return f"{count:,} {word if count == 1 else many or word + 's'}"

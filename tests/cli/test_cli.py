@@ -105,7 +105,15 @@ def test_describe_a_table_with_its_own_hierarchy(files):
 
 
 def test_describe_a_named_dataset_with_options():
-    done = run("data", "describe", "synthetic", "--set", "rows=50", "--set", "label-noise=0.1")
+    done = run(
+        "data",
+        "describe",
+        "synthetic",
+        "--dataset-option",
+        "rows=50",
+        "--dataset-option",
+        "label-noise=0.1",
+    )
     assert done.returncode == 0, done.stderr
     assert "50 (train 30, valid 10, test 10)" in done.stdout
 
@@ -135,8 +143,8 @@ def test_errors_are_one_line_that_names_the_place(files):
     assert "loop.csv: cycle: 'a' -> 'b' -> 'a'; remove one of these edges" in message
     message = refused("data", "describe", "rows.csv", cwd=files)
     assert "label" in message
-    message = refused("data", "describe", "synthetic", "--set", "rows", cwd=files)
-    assert "an option is written key=value, not 'rows'" in message
+    message = refused("data", "describe", "synthetic", "--dataset-option", "rows", cwd=files)
+    assert "--dataset-option takes key=value, not 'rows'" in message
     assert "is neither a dataset nor a file" in refused("data", "describe", "a.xlsx", cwd=files)
 
 
@@ -183,24 +191,51 @@ def test_debug_shows_the_traceback_wherever_it_stands(files, place):
             "data describe icd10cm --label foo --levels a,b --text q",
             "icd10cm is a named dataset and does not take --label, --levels, --text; leave that",
         ),
-        ("data describe rows.csv --label y --set size=small", "is a file and does not take --set"),
+        (
+            "data describe rows.csv --label y --dataset-option size=small",
+            "is a file and does not take --dataset-option",
+        ),
         ("data describe t.arff --hierarchy no.json", "an ARFF file and does not take --hierarchy"),
         ("data describe rows.csv --label y --text y", "column 'y' is named twice, as label and as"),
-        ("data describe rows.csv --label y --label-sep /", "label_sep '/' joins labels and sep"),
+        ("data describe rows.csv --label y --label-sep /", "--label-sep '/' joins labels and sep"),
         ("data describe rows.csv --label y --label-sep ''", "neither may be empty or part of"),
         ("data describe rows.csv --label y --sep ''", "sep must be a non-empty text, not ''"),
         ("data describe rows.csv --levels y --label-sep +", "--label-sep goes with --label"),
         ("data describe rows.csv --levels ,", "levels names no column; name at least one"),
-        ("data describe icd10cm --set size=[", "unknown size of icd10cm '['; known: full, small"),
-        ("data describe icd10cm --set size=", "option size of dataset 'icd10cm' must be a text"),
-        ("data describe synthetic --set rows=1e3", "rows of dataset 'synthetic' must be an int"),
-        ("data describe synthetic --set rows=null", "must be an integer, not 'null'"),
-        ("data describe synthetic --set seed=-1", "seed must be at least 0, not -1"),
-        ("data describe synthetic --set decay=x", "must be a finite number, not 'x'"),
-        ("data describe synthetic --set decay=nan", "must be a finite number, not nan"),
-        ("data describe synthetic --set no=1", "has no option 'no'; it takes rows, features,"),
-        ("data describe synthetic --set seed=1 --set seed=2", "--set gives seed twice"),
-        ("data describe diatoms --set progress=1", "diatoms is a set of files and does not take"),
+        (
+            "data describe icd10cm --dataset-option size=[",
+            "unknown size of icd10cm '['; known: full, small",
+        ),
+        (
+            "data describe icd10cm --dataset-option size=",
+            "option size of dataset 'icd10cm' must be a text",
+        ),
+        (
+            "data describe synthetic --dataset-option rows=1e3",
+            "rows of dataset 'synthetic' must be a whole",
+        ),
+        (
+            "data describe synthetic --dataset-option rows=null",
+            "must be a whole number, not 'null'",
+        ),
+        ("data describe synthetic --dataset-option seed=-1", "seed must be at least 0, not -1"),
+        ("data describe synthetic --dataset-option decay=x", "must be a finite number, not 'x'"),
+        (
+            "data describe synthetic --dataset-option decay=nan",
+            "must be a finite number, not 'nan'",
+        ),
+        (
+            "data describe synthetic --dataset-option no=1",
+            "has no option 'no'; it takes rows, features,",
+        ),
+        (
+            "data describe synthetic --dataset-option seed=1 --dataset-option seed=2",
+            "--dataset-option gives seed twice",
+        ),
+        (
+            "data describe diatoms --dataset-option progress=1",
+            "diatoms is a set of files and does not take",
+        ),
     ],
 )
 def test_each_refusal_is_one_line(files, told, line, message):

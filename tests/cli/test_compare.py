@@ -58,7 +58,7 @@ def test_every_loss_tuned_for_itself(call, rows):
         ("--losses bce,hlc", "unknown loss 'hlc'; did you mean 'hcl'"),
         ("--tune all", "unknown way to tune 'all'"),
         ("--metrics hit@1,map", "unknown metric 'map'"),
-        ("--epochs 0", "epochs must be at least 1, not 0"),
+        ("--epochs 0", "--epochs must be at least 1, not 0"),
         ("--losses bce,hcl:floor=abc", "loss hcl cannot be made with floor='abc'"),
         ("--network-option widht=3", "unknown option of network mlp 'widht'; did you mean 'width'"),
     ],
@@ -88,7 +88,7 @@ def test_a_narrow_table_keeps_its_names_whole():
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"the benchmark files are not in {DATA}")
 def test_the_papers_tables_from_end_to_end(call, rows):
     said = call(f"compare --paper --data-dir {DATA} --seeds 2 --epochs 1 --device cpu --out p")
-    assert "wrote paper.md, paper.tex and a study a dataset to p" in said
+    assert "wrote paper.md, paper.tex and one study per dataset to p" in said
     text = (rows / "p" / "paper.md").read_text()
     for name in ("diatoms", "imclef07d"):
         summary = json.loads((rows / "p" / name / "summary.json").read_text())
@@ -105,8 +105,9 @@ def test_the_papers_tables_from_end_to_end(call, rows):
 @pytest.mark.filterwarnings("always::hierlearn.losses.hcl.CollapseWarning")
 def test_classes_that_nothing_teaches_are_named_once_a_loss(call, rows):
     call(
-        "compare synthetic --set rows=240 --losses hcl-paper --seeds 2 --epochs 6 --patience 0 "
-        "--batch-size 64 --learning-rate 0.01 --network mlp --network-option width=8 --out s"
+        "compare synthetic --dataset-option rows=240 --losses hcl-paper --seeds 2 --epochs 6 "
+        "--patience none --batch-size 64 --learning-rate 0.01 --network mlp "
+        "--network-option width=8 --out s"
     )
     (line,) = call.warned.splitlines()
     assert line.startswith("hierlearn: hcl-paper: ")
@@ -126,3 +127,15 @@ def test_a_class_that_only_test_rows_have_is_named(call, rows):
 def test_a_misspelt_split_column_is_named(call, rows):
     line = LINE.replace("--split part", "--split prt")
     assert "unknown column 'prt'; did you mean 'part'" in call(line, code=2)
+
+
+def test_an_option_of_a_loss_means_the_same_in_train_and_compare(call, rows):
+    """``scope=none`` is None for both."""
+    call(
+        "train rows.csv --label class --split part --out m --epochs 1 --network-option width=8 "
+        "--loss hcl --loss-option scope=none"
+    )
+    config = json.loads((rows / "m" / "config.json").read_text())
+    call(LINE.replace("bce,leaf-ce", "hcl:scope=none"))
+    (entry,) = json.loads((rows / "s" / "study.json").read_text())["entries"]
+    assert config["plan"]["loss_options"] == entry["options"] == {"scope": None}

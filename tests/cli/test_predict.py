@@ -91,7 +91,7 @@ def test_the_promise_on_errors_is_kept_on_the_calibration_rows(trained, rows, ca
     threshold = risk_threshold(model.probabilities(dataset.inputs), targets, model.hierarchy, 0.1)
     assert f"decoder stop at threshold {threshold:.4g}, found" in said
     assert "found on 100 rows" in said
-    assert "at most a share 0.1 of new answers are wrong" in said
+    assert "at most a fraction 0.1 of new answers are wrong" in said
     truth = dataset.labels
     found = [row["path"] for row in written(tmp_path / "out.csv")]
     wrong = sum(
@@ -105,7 +105,7 @@ def test_the_promise_on_errors_is_kept_on_the_calibration_rows(trained, rows, ca
         (path + "/").startswith(one + "/") or not one for path, one in zip(found, sure, strict=True)
     )
     said = call(f"{line} --calibrate-rows test --decoder conformal --force")
-    assert "at most a share 0.1 of new answers have a label outside the answer" in said
+    assert "at most a fraction 0.1 of new answers have a label outside the answer" in said
 
 
 @pytest.mark.parametrize(
@@ -174,11 +174,11 @@ def test_each_refusal_is_one_line_and_leaves_nothing(trained, rows, call, line, 
 
 
 def test_named_datasets_and_texts(call, tmp_path):
-    call("train synthetic --set rows=60 --out model --epochs 1")
-    said = call("predict model synthetic --set rows=60 --rows test -o out.csv")
+    call("train synthetic --dataset-option rows=60 --out model --epochs 1")
+    said = call("predict model synthetic --dataset-option rows=60 --rows test -o out.csv")
     assert "test rows of synthetic" in said
     assert len(written(tmp_path / "out.csv")) == 12
-    line = "predict model synthetic --set rows=60 --rows test -o risk.csv --risk 0.2"
+    line = "predict model synthetic --dataset-option rows=60 --rows test -o risk.csv --risk 0.2"
     assert "found on 12 rows of synthetic" in call(
         f"{line} --calibrate synthetic --calibrate-rows valid"
     )

@@ -89,17 +89,17 @@ def test_names_in_a_file_may_have_dashes_lists_and_mappings(rows, call):
     [
         ("epoch: 3", "run.yaml: unknown key 'epoch'; did you mean 'epochs'"),
         ("force: true", "run.yaml: unknown key 'force'"),
-        ("epochs: many", "run.yaml: epochs must be a whole number, not 'many'"),
-        ("epochs: 2.5", "run.yaml: epochs must be a whole number, not 2.5"),
+        ("epochs: many", "run.yaml: epochs must be an integer, not 'many'"),
+        ("epochs: 2.5", "run.yaml: epochs must be an integer, not 2.5"),
         ("learning_rate: fast", "run.yaml: learning_rate must be a number, not 'fast'"),
-        ("label: 3", "run.yaml: label must be a text, not 3"),
+        ("label: 3", "run.yaml: label must be a string, not 3"),
         ("prior_bias: 1", "run.yaml: prior_bias must be true or false, not 1"),
         ("loss_option: floor", "run.yaml: loss_option must be a list of key=value"),
-        ("loss_option: [floor]", "an option is written key=value, not 'floor'"),
+        ("loss_option: [floor]", "run.yaml: loss_option takes key=value, not 'floor'"),
         ("seed: 1\nse-ed: 2", "run.yaml: unknown key 'se-ed'; did you mean 'seed'"),
         ("batch_size: 1\nbatch-size: 2", "run.yaml gives batch_size twice"),
         ("- a", "run.yaml must hold option: value lines, not list"),
-        ("a: [", "run.yaml is no YAML: "),
+        ("a: [", "run.yaml is not valid YAML: "),
         ("schedule: cosin", "unknown schedule 'cosin'; did you mean 'cosine'"),
     ],
 )
@@ -122,7 +122,10 @@ def test_a_configuration_that_is_wrong_names_the_key(rows, call, content, messag
             f"{BASE} --out m --loss hcl --loss-option floor=x",
             "hcl cannot be made with floor='x'",
         ),
-        (f"{BASE} --out m --loss-option floor=1", "loss options go with a loss; name it"),
+        (
+            f"{BASE} --out m --loss-option floor=1",
+            "--loss-option needs a loss; name it with --loss",
+        ),
         (
             f"{BASE} --out m --network-option widht=3",
             "option of network mlp 'widht'",
@@ -137,7 +140,7 @@ def test_a_configuration_that_is_wrong_names_the_key(rows, call, content, messag
         (f"{BASE} --out m --recipe papr", "unknown recipe 'papr'; did you mean 'paper'"),
         (f"{BASE} --out m --link soft", "unknown link 'soft'"),
         (f"{BASE} --out m --unlabeled-descendants none", "none"),
-        (f"{BASE} --out m --epochs 0", "epochs must be at least 1, not 0"),
+        (f"{BASE} --out m --epochs 0", "--epochs must be at least 1, not 0"),
         (f"{BASE} --out m --metric hit", "unknown metric 'hit'"),
         (f"{BASE} --out m --device tpu9", "'tpu9' is no device"),
         (f"{BASE} --out m --stream", "rows.csv: only Parquet files can be streamed"),
@@ -148,11 +151,11 @@ def test_a_configuration_that_is_wrong_names_the_key(rows, call, content, messag
         ),
         (
             "train rows.csv --label class --features a --out m --patience 2",
-            "early stopping (patience) needs val",
+            "--patience needs validation rows; name a split 'valid' or set --valid-f",
         ),
         (
             "train rows.csv --label class --out m --valid-fraction 1",
-            "valid_fraction must lie in [0, 1)",
+            "--valid-fraction must be in [0, 1)",
         ),
         ("train rows.csv --label class --out rows.csv", "rows.csv is a file; name a folder"),
         ("train rows.csv --label class --out . ", "pass --force"),
@@ -197,7 +200,7 @@ def test_going_on_with_other_options_is_refused(rows, call):
     (rows / "model" / "config.json").unlink()
     before = (rows / "model" / "run.yaml").read_text()
     said = call(f"{BASE} --out model --resume --seed 5", code=2, begun=True)
-    assert "was trained with seed=0, now seed=5; use the same" in said
+    assert "was trained with --seed 0, now --seed 5; use the same" in said
     assert (rows / "model" / "run.yaml").read_text() == before
 
 
@@ -209,10 +212,10 @@ def test_texts_and_named_datasets(rows, call):
     assert "t: 20 texts, 3 classes in 2 levels, a tree" in said
     assert "┃ metric" in said
     assert json.loads((rows / "texts" / "config.json").read_text())["columns"]["text"] == "words"
-    said = call("train synthetic --set rows=60 --out syn --epochs 1 --ensemble-size 2")
+    said = call("train synthetic --dataset-option rows=60 --out syn --epochs 1 --ensemble-size 2")
     assert "synthetic: 60 rows" in said
     stored = yaml.safe_load((rows / "syn" / "run.yaml").read_text())
-    assert stored["set"] == ["rows=60"]
+    assert stored["dataset_option"] == ["rows=60"]
     call("train --config syn/run.yaml --out again")
     assert same_weights("syn", "again")
 

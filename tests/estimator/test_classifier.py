@@ -225,7 +225,7 @@ def test_what_lies_below_a_label_may_be_unknown():
     dogs = np.isin(fitted.predict(X), LEAVES[:2])
     assert fitted.score(X[dogs], ["animal/dog"] * dogs.sum()) == 1
     assert fitted.score(X[dogs], ["animal/cat"] * dogs.sum()) == 0
-    with pytest.raises(DataError, match="no row has a label that a score could count"):
+    with pytest.raises(DataError, match="no row has a label, so there is nothing to score"):
         fitted.score(X[:2], [None, None])
     # Under "negative" the same labels say that a dog is of no breed.
     strict = classifier().fit(X[y != None], y[y != None])  # noqa: E711
@@ -296,8 +296,8 @@ def test_sparse_rows(form):
     X, group = blobs()
     X = np.where(X > 0, X, 0)
     fitted = classifier(network_options=None).fit(form(X), LEAVES[group])
-    assert type(fitted.model_.network).__name__ == "TokenBag"
-    assert fitted.model_.preprocessor is None
+    assert type(fitted.pipeline_.network).__name__ == "TokenBag"
+    assert fitted.pipeline_.preprocessor is None
     assert fitted.score(form(X), LEAVES[group]) > 0.95
     np.testing.assert_allclose(fitted.predict_proba(X), fitted.predict_proba(form(X)), rtol=1e-9)
     dense = classifier().fit(X, LEAVES[group])

@@ -6,17 +6,17 @@ import numpy as np
 import torch
 
 from estimator_problems import LEAVES, blobs, classifier
-from hierlearn.estimator.float64 import Precise
+from hierlearn.estimator.float64 import Predictor
 
 
 def test_the_copy_is_double_and_not_stored():
     X, group = blobs()
-    model = classifier(epochs=1).fit(X, LEAVES[group]).model_
-    precise = Precise(model)
-    assert precise.model is precise.model
-    assert precise.model.network.head.weight.dtype == torch.float64
+    model = classifier(epochs=1).fit(X, LEAVES[group]).pipeline_
+    predictor = Predictor(model)
+    assert predictor.as_float64 is predictor.as_float64
+    assert predictor.as_float64.network.head.weight.dtype == torch.float64
     assert model.network.head.weight.dtype == torch.float32
-    assert "model" not in vars(pickle.loads(pickle.dumps(precise)))
-    rough, fine = (one.probabilities(X) for one in (model, precise.model))
+    assert set(vars(pickle.loads(pickle.dumps(predictor)))) == {"pipeline"}
+    rough, fine = (one.probabilities(X) for one in (model, predictor.as_float64))
     assert fine.dtype == torch.float64
     np.testing.assert_allclose(rough, fine, atol=1e-6)

@@ -49,40 +49,42 @@ def test_partial_fit_of_numbers_and_inner_classes():
     assert inner.score(X, y) > 0.95
 
 
-def test_the_optimizer_goes_on_and_every_pass_draws_anew():
+def test_the_optimizer_goes_on_and_every_pass_draws_again():
     X, group = blobs()
     fitted = classifier(epochs=2).fit(X, LEAVES[group])
-    steps = fitted._further.optimizer["0.step"].clone()
+    steps = fitted._incremental.optimizer["0.step"].clone()
     fitted.partial_fit(X, LEAVES[group])
-    assert fitted._further.optimizer["0.step"] == steps + 5
+    assert fitted._incremental.optimizer["0.step"] == steps + 5
     # Without its state the first step of Adam is larger.
     kept, lost = (pickle.loads(pickle.dumps(fitted)) for _ in range(2))
-    lost._further.optimizer = {}
-    before = fitted.model_.network.head.weight.detach()
+    lost._incremental.optimizer = {}
+    before = fitted.pipeline_.network.head.weight.detach()
     moved = []
     for one in (kept, lost):
         one.partial_fit(X[:32], LEAVES[group][:32])
-        moved.append(float((one.model_.network.head.weight.detach() - before).abs().mean()))
+        moved.append(float((one.pipeline_.network.head.weight.detach() - before).abs().mean()))
     assert moved[1] > 1.4 * moved[0]
     # The same rows twice: other noise, another order.
     again = pickle.loads(pickle.dumps(fitted))
-    again._further.calls += 1
+    again._incremental.calls += 1
     fitted.partial_fit(X, LEAVES[group])
     again.partial_fit(X, LEAVES[group])
-    assert not torch.equal(fitted.model_.network.head.weight, again.model_.network.head.weight)
+    assert not torch.equal(
+        fitted.pipeline_.network.head.weight, again.pipeline_.network.head.weight
+    )
 
 
 def test_the_preprocessing_is_that_of_the_first_rows():
     X, group = blobs()
     fitted = classifier().partial_fit(X, LEAVES[group])
-    mean = fitted.model_.preprocessor.state()[1]["mean"]
+    mean = fitted.pipeline_.preprocessor.state()[1]["mean"]
     fitted.partial_fit(X + 100, LEAVES[group])
-    assert np.array_equal(fitted.model_.preprocessor.state()[1]["mean"], mean)
+    assert np.array_equal(fitted.pipeline_.preprocessor.state()[1]["mean"], mean)
 
 
 def test_a_model_without_its_recipe_cannot_go_on():
     X, group = blobs()
-    model = classifier(epochs=1).fit(X, LEAVES[group]).model_
+    model = classifier(epochs=1).fit(X, LEAVES[group]).pipeline_
     model.config.pop("recipe")
     with pytest.raises(HierlearnError, match="does not say which loss trained it; call fit"):
-        IncrementalState.anew(model)
+        IncrementalState.from_pipeline(model)

@@ -7,7 +7,7 @@ import pytest
 
 from hierlearn import Hierarchy
 from hierlearn.errors import DataError
-from hierlearn.estimator.inputs import as_texts, gather, read_weights
+from hierlearn.estimator.inputs import as_texts, gather, parse_weights
 
 
 def test_texts_are_told_from_tables():
@@ -22,17 +22,17 @@ def test_texts_are_told_from_tables():
 
 
 def test_weights():
-    assert read_weights(None, 2).tolist() == [1, 1]
-    assert read_weights(3, 2).tolist() == [3, 3]
+    assert parse_weights(None, 2).tolist() == [1, 1]
+    assert parse_weights(3, 2).tolist() == [3, 3]
     for wrong, message in (
-        ([1.0], "sample_weight (1,) must be (2,): a weight a row"),
+        ([1.0], "sample_weight (1,) must be (2,): one weight per row"),
         ([[1.0], [2.0]], "sample_weight (2, 1) must be (2,)"),
         ([1.0, -2.0], "row 1: sample_weight is -2.0, below zero"),
-        ([0.0, 0.0], "sample_weight is zero for every row; let at least one count"),
+        ([0.0, 0.0], "sample_weight is zero for every row; give at least one row a weight"),
         ([1.0, np.nan], "Input sample_weight contains NaN"),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
-            read_weights(wrong, 2)
+            parse_weights(wrong, 2)
 
 
 def test_rows_of_weight_0_are_left_out_and_equal_weights_are_none():

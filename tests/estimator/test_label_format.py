@@ -11,7 +11,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from hierlearn import Hierarchy
 from hierlearn.errors import LabelError
-from hierlearn.estimator.label_format import LabelFormat, read_labels
+from hierlearn.estimator.label_format import LabelFormat, parse_labels
 
 
 @pytest.mark.parametrize(
@@ -37,14 +37,14 @@ from hierlearn.estimator.label_format import LabelFormat, read_labels
     ],
 )
 def test_forms(y, shape, rows):
-    given = read_labels(y)
+    given = parse_labels(y)
     assert given.shape == shape
     assert given.rows == rows
 
 
 def test_one_column_is_one_label_with_scikit_learns_warning():
     with pytest.warns(DataConversionWarning, match="A column-vector y was passed"):
-        given = read_labels(np.array([["a"], ["b"]]))
+        given = parse_labels(np.array([["a"], ["b"]]))
     assert given.shape == "one"
 
 
@@ -52,52 +52,57 @@ def test_one_column_is_one_label_with_scikit_learns_warning():
     ("y", "message"),
     [
         (None, "requires y to be passed, but the target y is None; give a label, or a list"),
-        ("a/b", "labels are a list with one entry a row, not one text 'a/b'"),
-        (csr_array(np.eye(2)), "labels are a sparse matrix; give a list of labels a row"),
-        (np.zeros((2, 2, 2)), "y should be a 1d array, or (N, L) with a column a level: (2, 2, 2)"),
-        (np.eye(3, dtype=int), "y (3, 3) holds zeros and ones only: an indicator matrix and a"),
+        ("a/b", "labels are a list with one entry per row, not one string 'a/b'"),
+        (csr_array(np.eye(2)), "labels are a sparse matrix; give a list of labels per row"),
+        (
+            np.zeros((2, 2, 2)),
+            "y should be a 1d array, or (N, L) with one column per level: (2, 2, 2)",
+        ),
+        (np.eye(3, dtype=int), "y (3, 3) holds zeros and ones only: an indicator matrix and one"),
         (np.eye(2, dtype=bool), "y (2, 2) holds zeros and ones only"),
-        (["a", 5], "row 1 has the label 5, but row 0 has 'a'; give texts or numbers, not both"),
-        (["a", b"b"], "row 1: a label is a text or a number, not b'b' (bytes)"),
+        (["a", 5], "row 1 has the label 5, but row 0 has 'a'; give strings or numbers, not both"),
+        (["a", b"b"], "row 1: a label is a string or a number, not b'b' (bytes)"),
         ([0.5, 1.5], "Unknown label type: continuous"),
         (np.array([1.0, np.nan]), "Input y contains NaN."),
         (
             np.array([["a/b", "c"], ["d", "e"]]),
-            "row 0: class name 'a/b' holds the separator '/'; choose another with sep= (a table is "
-            "a column a level; for several labels give a list of lists)",
+            "row 0: class name 'a/b' holds the separator '/'; choose another with sep= (a table "
+            "has one column per level; for several labels give a list of lists)",
         ),
-        ([["a"], [None, "a"]], "row 1: a label is a text or a number, not None (NoneType)"),
+        ([["a"], [None, "a"]], "row 1: a label is a string or a number, not None (NoneType)"),
     ],
 )
 def test_refused(y, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        LabelFormat.of(read_labels(y), None, "/")
+        LabelFormat.from_labels(parse_labels(y), None, "/")
 
 
 def test_nothing_to_infer_from():
     with pytest.raises(LabelError, match="none of the 2 rows has a label, so no hierarchy can be"):
-        LabelFormat.of(read_labels([None, None]), None, "/")
+        LabelFormat.from_labels(parse_labels([None, None]), None, "/")
 
 
 def test_numbers_of_a_hierarchy():
     h = Hierarchy.from_paths(["a/b", "c"])
-    form = LabelFormat.of(read_labels([0, 2]), h, "/")
-    assert form.names(read_labels([2.0, 1])) == [[2], [1]]
+    form = LabelFormat.from_labels(parse_labels([0, 2]), h, "/")
+    assert form.names(parse_labels([2.0, 1])) == [[2], [1]]
     assert form.answer([2, 0]).tolist() == [2, 0]
     for wrong in ([True], [[1.5]]):
         with pytest.raises(LabelError, match=r"row 0: (True|1.5) is no class number"):
-            form.names(read_labels(wrong))
+            form.names(parse_labels(wrong))
 
 
 def test_answers_come_back_in_form():
-    one = LabelFormat.of(read_labels(np.array([5, 3])), None, "/")
+    one = LabelFormat.from_labels(parse_labels(np.array([5, 3])), None, "/")
     assert one.answer([0, 1]).tolist() == [3, 5]
     assert one.answer([0, -1]).tolist() == [3, None]
-    several = LabelFormat.of(read_labels([["b", "a/x"]]), None, "/")
+    several = LabelFormat.from_labels(parse_labels([["b", "a/x"]]), None, "/")
     assert several.hierarchy.names == ("a", "b", "a/x")
     assert several.answer([2, -1]) == [["a/x"], []]
     assert several.answer_sets([[1, 2], []]) == [["b", "a/x"], []]
-    levels = LabelFormat.of(read_labels(np.array([["a", 1], ["b", None]], dtype=object)), None, "/")
+    levels = LabelFormat.from_labels(
+        parse_labels(np.array([["a", 1], ["b", None]], dtype=object)), None, "/"
+    )
     assert levels.answer([2, 1, -1]).tolist() == [["a", 1], ["b", None], [None, None]]
 
 
@@ -114,7 +119,7 @@ def test_answers_come_back_in_form():
 def test_a_form_survives_json(y):
     import json
 
-    form = LabelFormat.of(read_labels(y), None, "/")
+    form = LabelFormat.from_labels(parse_labels(y), None, "/")
     again = LabelFormat.from_dict(json.loads(json.dumps(form.to_dict())), form.hierarchy)
     assert again == form
     classes, numbers = form.classes()
@@ -123,8 +128,8 @@ def test_a_form_survives_json(y):
 
 
 def test_labels_that_an_inferred_hierarchy_lacks_widen_it():
-    form = LabelFormat.of(read_labels(["a/b", "c"]), None, "/")
-    assert form.widened(read_labels(["a/b"])) is form.hierarchy
-    assert "a/d/e" in form.widened(read_labels(["a/d/e"]))
-    given = LabelFormat.of(read_labels(["a/b"]), form.hierarchy, "/")
-    assert given.widened(read_labels(["a/d/e"])) is form.hierarchy
+    form = LabelFormat.from_labels(parse_labels(["a/b", "c"]), None, "/")
+    assert form.extended_hierarchy(parse_labels(["a/b"])) is form.hierarchy
+    assert "a/d/e" in form.extended_hierarchy(parse_labels(["a/d/e"]))
+    given = LabelFormat.from_labels(parse_labels(["a/b"]), form.hierarchy, "/")
+    assert given.extended_hierarchy(parse_labels(["a/d/e"])) is form.hierarchy

@@ -41,8 +41,8 @@ def test_early_stopping_keeps_the_best(paths):
     fitted = classifier(patience=2, metric="hit@1", valid_fraction=0.2).fit(X, y)
     found = [record["valid"]["hit@1"][0] for record in fitted.history_]
     assert len(found) < 30
-    assert fitted.model_.config["training"]["best_value"] == [max(found)]
-    assert fitted.model_.config["data"]["validation_rows"] == 30
+    assert fitted.pipeline_.config["training"]["best_value"] == [max(found)]
+    assert fitted.pipeline_.config["data"]["validation_rows"] == 30
 
 
 def test_weights_count_rows():
@@ -178,10 +178,10 @@ def test_texts_and_sparse_rows_are_saved_too(tmp_path):
 def test_a_model_of_the_command_line_is_loaded(paths, tmp_path):
     """A folder without an estimator's own part answers paths, or sets where its decoder does."""
     fitted, X, y = paths
-    fitted.model_.save(tmp_path / "one")
+    fitted.pipeline_.save(tmp_path / "one")
     assert (HierarchicalClassifier.load(tmp_path / "one").predict(X) == fitted.predict(X)).all()
     sets = classifier(epochs=2).fit(X, [[label, "plant"] for label in y])
-    sets.model_.save(tmp_path / "sets")
+    sets.pipeline_.save(tmp_path / "sets")
     assert HierarchicalClassifier.load(tmp_path / "sets").predict(X) == sets.predict(X)
     # And the other way round.
     fitted.save(tmp_path / "mine")

@@ -9,6 +9,7 @@ from hierlearn.datasets.synthetic import make_synthetic
 from hierlearn.reports import write_report
 from hierlearn.studies.candidates import Candidate, parse_candidates
 from hierlearn.studies.compare import compare
+from hierlearn.studies.protocol import Protocol
 
 HOSTILE = [
     "<script>hit()</script>|</script><script>hit()</script>",
@@ -35,9 +36,11 @@ def study(tmp_path_factory, one_thread):
         make_synthetic(rows=300, features=8, fan_out=3, ragged=0.2),
         parse_candidates(["bce", "hxe:alpha=0.3", "hcl"]),
         tmp_path_factory.mktemp("studies") / "numbers",
-        seeds=2,
-        settings={"epochs": 4, "learning_rate": 0.01, "device": "cpu"},
-        network={"name": "mlp", "options": {"width": 8}},
+        Protocol(
+            seeds=2,
+            settings={"epochs": 4, "learning_rate": 0.01, "device": "cpu"},
+            network={"name": "mlp", "options": {"width": 8}},
+        ),
     )
 
 
@@ -63,9 +66,11 @@ def hostile(tmp_path_factory, one_thread):
         dataset,
         entries,
         tmp_path_factory.mktemp("studies") / "hostile",
-        seeds=2,
-        settings={"epochs": 2, "device": "cpu"},
-        network={"name": "token-bag", "options": {"width": 8}},
+        Protocol(
+            seeds=2,
+            settings={"epochs": 2, "device": "cpu"},
+            network={"name": "token-bag", "options": {"width": 8}},
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from hierlearn.training.recipes import RECIPES
 
 
 def test_losses_options_and_recipes():
-    assert parse_candidate("bce").plan() == {"loss": "bce", "loss_options": {}, "link": "own"}
+    assert parse_candidate("bce").plan() == {"loss": "bce", "loss_options": {}, "link": "from-loss"}
     entry = parse_candidate("hcl:link=softmax+scope=ancestors+floor=0.3+curriculum=None")
     assert entry.options == {
         "link": "softmax",
@@ -36,7 +36,7 @@ def test_file_names_are_safe_and_differ():
     [
         (["bcee"], "unknown loss 'bcee'; did you mean 'bce'"),
         (["recipe:mx"], "unknown recipe 'mx'; did you mean 'max'"),
-        (["hxe:alpha"], "an option of a loss is written key=value, not 'alpha'"),
+        (["hxe:alpha"], "loss hxe takes key=value, not 'alpha'"),
         (["bce", "hcl", "bce"], "'bce' is listed twice"),
         ([], "name at least one loss"),
     ],

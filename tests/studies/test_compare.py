@@ -17,7 +17,7 @@ from hierlearn.studies.splits import with_test_rows
 from hierlearn.studies.study import Study, StudyError
 from hierlearn.studies.summary import RowJudge, summarize
 from hierlearn.studies.tune import tune
-from studies.small_studies import NETWORK, SETTINGS, WORDS, dataset, run, with_other_test_rows
+from studies.small_studies import WORDS, dataset, protocol, run, with_other_test_rows
 
 
 @pytest.fixture(scope="module")
@@ -116,22 +116,22 @@ def test_tuning_does_not_look_at_test_rows():
             one,
             parse_candidates(["bce", "hxe"]),
             "each",
-            trials=2,
-            settings=SETTINGS,
-            network=NETWORK,
+            protocol(trials=2),
         )
         for one in (data, with_other_test_rows(data))
     ]
     assert found[0] == found[1]
-    assert set(found[0]["by_entry"]) == {"bce", "hxe"}
+    assert set(found[0]["by_candidate"]) == {"bce", "hxe"}
     assert len(found[0]["trials"]) == 4
 
 
 def test_the_papers_way_to_tune_fixes_one_network_for_all():
     entries = parse_candidates(["bce", "hxe"])
-    found = tune(dataset(), entries, "paper", trials=2, settings={**SETTINGS, "epochs": 1})
+    found = tune(
+        dataset(), entries, "paper", protocol(trials=2, settings={"epochs": 1}, network={})
+    )
     assert {"width", "dropout"} <= set(found["network"]["options"])
-    assert found["by_entry"]["bce"] == found["by_entry"]["hxe"]
+    assert found["by_candidate"]["bce"] == found["by_candidate"]["hxe"]
     assert {trial["for"] for trial in found["trials"]} == {"bce"}
 
 

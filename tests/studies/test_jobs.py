@@ -64,7 +64,7 @@ def test_a_killed_process_is_named_and_the_study_goes_on(tmp_path):
             os.kill(killed[0], signal.SIGKILL)
 
     longer = {"epochs": 60, "patience": None}
-    with pytest.raises(HierlearnError, match=r"was killed, perhaps for want of memory.*--jobs 1"):
+    with pytest.raises(HierlearnError, match=r"was killed, perhaps for want of memory.*jobs=1"):
         small.run(tmp_path, jobs=2, settings=longer, on_step=kill_one)
     study = small.run(tmp_path, jobs=2, settings=longer)
     assert all(study.is_done(entry) for entry in study.entries)

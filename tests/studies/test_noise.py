@@ -15,23 +15,22 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.studies import runner as module
 from hierlearn.studies.candidates import parse_candidates
 from hierlearn.studies.noise import Cell, CleanJudge, cells, noise_study, spoil
+from hierlearn.studies.protocol import Noise
 from hierlearn.studies.study import Study, StudyError
 from hierlearn.studies.summary import summarize
-from studies.small_studies import NETWORK, SETTINGS, dataset, run
+from studies.small_studies import dataset, protocol, run
 
 WORDS = ("bce", "leaf-ce")
 
 
-def train(folder, *, words=WORDS, data=None, rates=(0, 0.5), seeds=2, **options):
+def train(folder, *, words=WORDS, data=None, seeds=2, on_step=None, **noise):
     return noise_study(
         dataset() if data is None else data,
         parse_candidates(words),
         folder,
-        rates=rates,
-        seeds=seeds,
-        settings=SETTINGS,
-        network=NETWORK,
-        **options,
+        protocol(seeds=seeds),
+        noise=Noise(**{"rates": (0, 0.5), **noise}),
+        on_step=on_step,
     )
 
 
@@ -263,7 +262,7 @@ def test_rows_that_no_split_names_are_trained_on(tmp_path):
         ({"rates": [0, 0.1, 0.1]}, "each once, not 0, 0.1, 0.1"),
         ({"kinds": ["label"]}, "unknown kind of noise 'label'; did you mean 'labels'"),
         ({"kinds": []}, "name at least one kind of noise, of 'labels', 'hierarchy'"),
-        ({"noise_seed": -1}, "seed must be at least 0, not -1"),
+        ({"seed": -1}, "seed must be at least 0, not -1"),
     ],
 )
 def test_what_is_refused(options, message, tmp_path):
@@ -284,7 +283,7 @@ def test_rows_without_a_clean_truth_are_refused(tmp_path):
 def test_another_study_is_not_written_over(trained, tmp_path):
     folder = trained[1]
     with pytest.raises(StudyError, match=r"labels-0.5 holds another study \(its dataset differ\)"):
-        train(folder, noise_seed=1, kinds=["labels"])
+        train(folder, seed=1, kinds=["labels"])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(StudyError, match="exists and holds no noise study; name another folder"):

@@ -38,7 +38,7 @@ def test_the_plan_goes_before_the_recipe():
 
 def test_a_named_loss_stands_alone_or_replaces_that_of_a_recipe():
     alone = decide(Plan(loss="focal", loss_options={"gamma": 1.0}), ONE_PATH)
-    assert (alone.name, alone.why) == ("own", "the loss was named")
+    assert (alone.name, alone.why) == ("custom", "the loss was named")
     assert alone.recipe.loss_options == {"gamma": 1.0}
     inside = decide(Plan("paper", loss="focal"), ONE_PATH)
     assert (inside.name, inside.recipe.loss, inside.recipe.link) == ("paper", "focal", "sigmoid")
@@ -56,8 +56,8 @@ def test_plans_are_plain_values():
         ({"recipe": "maxx"}, "unknown recipe 'maxx'; did you mean 'max'"),
         ({"network": "mlpp"}, "unknown network 'mlpp'; did you mean 'mlp'"),
         ({"decoder": "leave"}, "unknown decoder 'leave'"),
-        ({"valid_fraction": 1.0}, r"valid_fraction must lie in \[0, 1\), not 1.0"),
-        ({"loss_options": {"floor": 0.1}}, "loss options go with a loss; name it"),
+        ({"valid_fraction": 1.0}, r"valid_fraction must be in \[0, 1\), not 1.0"),
+        ({"loss_options": {"floor": 0.1}}, "loss_options needs a loss; name it with loss="),
         ({"settings": {"epoch": 3}}, "unknown setting 'epoch'; did you mean 'epochs'"),
     ],
 )

@@ -174,7 +174,7 @@ def test_networks_by_name(name):
         ({"network_options": {"members": 3}}, "unknown option of network mlp 'members'"),
         ({"network_options": {"width": "a"}}, "width must be an integer of at least 1, not 'a'"),
         ({"network_options": {"dropout": "a"}}, "network mlp cannot be made with dropout='a'"),
-        ({"unlabeled_descendants": "open"}, "unknown value of unlabeled_descendants 'open'"),
+        ({"unlabeled_descendants": "open"}, "unknown unlabeled_descendants 'open'"),
     ],
 )
 def test_what_is_refused(values, message):
@@ -208,6 +208,6 @@ def test_labels_unknown_to_the_hierarchy_and_no_rows_are_refused():
 def test_a_summary_in_a_sentence():
     said = summary(prepare(problem(), plan("hcl", ensemble_size=2, epochs=7), CPU))
     assert said == (
-        "recipe own (the loss was named): HCLLoss on the sigmoid link, read by the max link, "
+        "recipe custom (the loss was named): HCLLoss on the sigmoid link, read by the max link, "
         "decoder leaf; 36 training rows, 12 for validation, 7 epochs, 2 networks on cpu"
     )

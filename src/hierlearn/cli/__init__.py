@@ -23,28 +23,62 @@ from hierlearn.cli import (
     report,
     train,
 )
+from hierlearn.cli.config import ConfigError
+from hierlearn.cli.generate import Group, add_command
+from hierlearn.cli.messages import in_option_names, option_names
 from hierlearn.errors import HierlearnError
 
 # Click's error of a wrong command line; newer releases of typer have a copy of click inside.
 UsageError: Any = typer.BadParameter.__base__
 
 app = typer.Typer(
+    cls=Group,
     name="hierlearn",
     help="Classification whose labels form a taxonomy.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("bench")(bench.bench)
-app.command("compare")(compare.compare)
-app.command("inspect")(inspect.inspect)
-app.command("train")(train.train)
-app.command("evaluate")(evaluate.evaluate)
-app.command("predict")(predict.predict)
-app.command("export")(export.export)
-app.command("report")(report.report)
-app.command("rank")(rank.rank)
-app.command("noise")(noise.noise)
+add_command(app, "bench", bench.bench, "bench", "bench icd10cm --losses hcl,hcl-hier --rows 64")
+add_command(
+    app,
+    "compare",
+    compare.compare,
+    "compare",
+    "compare rows.csv --label class --losses bce,hxe:alpha=0.3,recipe:hcl --seeds 5",
+)
+add_command(app, "inspect", inspect.inspect, "inspect icd10cm", "inspect tree.csv --svg tree.svg")
+add_command(
+    app,
+    "train",
+    train.train,
+    "train rows.csv --label class --split part --out model",
+    "train rows.csv --label class --out model --loss hxe --loss-option alpha=0.3 --epochs 50",
+)
+add_command(
+    app,
+    "evaluate",
+    evaluate.evaluate,
+    "evaluate model rows.csv",
+    "evaluate model rows.csv --rows valid --metrics hit@1,au-prc --out metrics.json",
+)
+add_command(
+    app,
+    "predict",
+    predict.predict,
+    "predict model new.csv --out answers.csv",
+    "predict model new.csv --out answers.csv --risk 0.05 --calibrate fresh.csv",
+)
+add_command(app, "export", export.export, "export model --out onnx/model.onnx")
+add_command(app, "report", report.report, "report study", "report study --png")
+add_command(app, "rank", rank.rank, "rank study-a study-b study-c --metric hit@1")
+add_command(
+    app,
+    "noise",
+    noise.noise,
+    "noise synthetic --losses bce,hcl --rates 0,0.2,0.4",
+    "noise rows.csv --label class --kinds labels --seeds 3",
+)
 app.add_typer(data.app, name="data")
 
 
@@ -86,20 +120,27 @@ def main() -> None:
     try:
         code = app(words, standalone_mode=False)
     except UsageError as error:
-        sys.exit(refuse_words(error))
+        sys.exit(report_usage(error))
     except typer.Abort:  # Ctrl-C, in older releases of typer
         sys.exit(130)
     except (HierlearnError, OSError) as error:
         if "--debug" in sys.argv:
             raise
-        message = str(error).replace("\n", " ")
-        print(f"hierlearn: {message}", file=sys.stderr)
+        print(f"hierlearn: {worded(error)}", file=sys.stderr)
         sys.exit(2)
     sys.exit(code)
 
 
-def refuse_words(error: Any) -> int:
-    """Tell in one line what the parser minds, or show the help where a command is missing."""
+def worded(error: Exception) -> str:
+    """Return the one line of an error, with options where the library names arguments."""
+    message = str(error).replace("\n", " ")
+    if isinstance(error, (ConfigError, OSError)):
+        return message
+    return in_option_names(message, option_names(typer.main.get_command(app)))
+
+
+def report_usage(error: Any) -> int:
+    """Print in one line what is wrong, or the help where a command is missing."""
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.format_message(), end="")  # empty where rich has printed the help already
     else:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from hierlearn.cli import shared
+from hierlearn.cli.generate import given, option, takes
+from hierlearn.errors import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,51 +20,50 @@ if TYPE_CHECKING:
 WARM_UP = 3
 
 
+OPTIONS = [
+    option("rows", int, 256, "Rows of a batch.", min=1),
+    option("classes", int, None, "Classes of the tree; 4000 if none.", min=1),
+    option("levels", int, None, "Levels of the tree; 4 if none.", min=1),
+    option("losses", str, "", "Losses by name: hcl,hcl-hier; hcl-bf16 and hcl-plain on cuda."),
+    option("rounds", int, 20, "Timed steps of each loss.", min=1),
+]
+
+
+@takes(*OPTIONS, shared.DEVICE, shared.DATA_DIR)
 def bench(
     source: Annotated[
         Optional[str],
-        typer.Argument(help="A dataset's name or a hierarchy file; else a tree is made."),
+        typer.Argument(help="Name of a dataset or a hierarchy file; a tree is made if none."),
     ] = None,
-    rows: Annotated[int, typer.Option(min=1, help="Rows of a batch.")] = 256,
-    classes: Annotated[
-        Optional[int], typer.Option(min=1, help="Classes of the tree; by default 4000.")
-    ] = None,
-    levels: Annotated[
-        Optional[int], typer.Option(min=1, help="Levels of the tree; by default 4.")
-    ] = None,
-    losses: Annotated[
-        str, typer.Option(help="Losses by name: hcl,hcl-hier; hcl-bf16 and hcl-plain on cuda.")
-    ] = "",
-    rounds: Annotated[int, typer.Option(min=1, help="Timed steps of each loss.")] = 20,
-    device: shared.Device = "auto",
-    data_dir: Annotated[Optional[Path], typer.Option(help="Folder of benchmark files.")] = None,
+    **options: Any,
 ) -> None:
-    """Time a step (forward and backward) of the losses, all in turn, on a batch of random rows."""
+    """Time a step (forward and backward) of the losses, in turn, on a batch of random rows."""
     from rich.console import Console
     from rich.table import Table
 
     from hierlearn.cli.show import print_plain, working
-    from hierlearn.cli.sources import open_hierarchy, refuse, split_names
+    from hierlearn.cli.sources import check_not_given, open_hierarchy, split_names
     from hierlearn.training.processes import find_device
 
+    rows, rounds, losses = (options[name] for name in ("rows", "rounds", "losses"))
     if source is not None:
-        given = {"classes": classes, "levels": levels}
-        refuse(source, "a taxonomy of its own", {k: v for k, v in given.items() if v is not None})
-        hierarchy = open_hierarchy(source, data_dir=data_dir, form=None, sep=None, root=None)
+        sizes = given(options, ("classes", "levels"))
+        check_not_given(source, "a taxonomy of its own", sizes)
+        hierarchy = open_hierarchy(source, data_dir=options["data_dir"])
     else:
-        hierarchy = spread(4000 if classes is None else classes, 4 if levels is None else levels)
-    place = find_device(device)
+        hierarchy = spread(options["classes"] or 4000, options["levels"] or 4)
+    place = find_device(options["device"])
     cuda = place.type == "cuda"
     usual = ["hcl", "hcl-hier", "hcl-cl", *(["hcl-bf16", "hcl-plain"] if cuda else [])]
     names = split_names(losses) if losses else usual
     steps = make_steps(hierarchy, rows, names, place)
     console = Console()
-    sizes = ", ".join(f"{size:,}" for size in hierarchy.level_sizes)
+    levels = ", ".join(f"{size:,}" for size in hierarchy.level_sizes)
     print_plain(
-        console, f"{rows:,} rows, {len(hierarchy):,} classes ({sizes}) on {described(place)}"
+        console, f"{rows:,} rows, {len(hierarchy):,} classes ({levels}) on {described(place)}"
     )
-    with working("timing", total=rounds) as told:
-        found = in_turn(steps, rounds, place, told)
+    with working("timing", total=rounds) as on_round:
+        found = in_turn(steps, rounds, place, on_round)
     table = Table(title=f"a step, median of {rounds}", title_justify="left")
     table.add_column("loss")
     for column in ("milliseconds", "x bce", *(["memory / logits"] if cuda else [])):
@@ -125,19 +125,20 @@ def make_steps(
         if kind not in LOSSES:
             raise HierlearnError(unknown_name("loss", name, [*LOSSES, *forms]))
         x = fresh(logits.bfloat16() if name == "hcl-bf16" else logits)
-        found[name] = step(LOSSES[kind](hierarchy, **options).to(device), x, targets)
+        loss: Any = LOSSES[kind](hierarchy, **options)  # type: ignore[arg-type]
+        found[name] = step(loss.to(device), x, targets)
     return found
 
 
 def fresh(logits: Any) -> Any:
-    """Return a leaf of its own."""
+    """Return a leaf tensor with the same values."""
     return logits.detach().clone().requires_grad_()
 
 
 def in_turn(
-    steps: dict[str, Callable[[], None]], rounds: int, device: Any, told: Callable[[int], None]
+    steps: dict[str, Callable[[], None]], rounds: int, device: Any, on_round: Callable[[int], None]
 ) -> dict[str, tuple[float, int]]:
-    """Return of each step the median seconds and, on a graphics processor, the peak of memory."""
+    """Return of each step the median seconds and, on a GPU, the peak memory."""
     import torch
 
     cuda = device.type == "cuda"
@@ -156,15 +157,14 @@ def in_turn(
                 peaks[name] = torch.cuda.max_memory_allocated() - before
             if number >= 0:
                 times[name].append(time.perf_counter() - start)
-        told(max(number + 1, 0))
+        on_round(max(number + 1, 0))
     return {name: (statistics.median(times[name]), peaks[name]) for name in steps}
 
 
 def described(device: Any) -> str:
-    """Name the device, and the threads of a processor."""
+    """Name the device, and the threads of a CPU."""
     import torch
 
     if device.type == "cuda":
         return torch.cuda.get_device_name()
-    threads = torch.get_num_threads()
-    return f"{threads} thread{'s' if threads > 1 else ''} of the processor"
+    return f"the CPU, {plural(torch.get_num_threads(), 'thread')}"

@@ -4,118 +4,99 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional, get_args
 
 import typer
 
 from hierlearn.cli import shared
+from hierlearn.cli.generate import described, flag, given, given_fields, option, takes
+from hierlearn.errors import plural
+from hierlearn.studies.protocol import EARLY, Protocol, Tune
+from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rich.console import Console
 
     from hierlearn.datasets import Dataset
+    from hierlearn.studies.candidates import Candidate
     from hierlearn.studies.study import Study
 
-WHAT, HOW = "What to compare", shared.HOW
+WHAT, HOW = "What to compare", shared.HOW  # panels of --help
 LOSSES = "bce,focal,hxe,soft-labels,mcloss,hcl-hier,hcl-paper,hcl"
-SETTINGS = ("epochs", "patience", "metric", "batch_size", "learning_rate", "schedule", "device")
+CANDIDATES = (
+    "Losses, or recipe:<name>, with commas, or all; the first is what the others are tested "
+    "against. Options as hxe:alpha=0.3."
+)
+TEST_FRACTION = option(
+    "test_fraction", float, 0.2, "Fraction of the rows to judge on, where no split is.", panel=HOW
+)
+NETWORK = [
+    one for one in described(Plan, HOW, study=True) if one.name in ("network", "network_option")
+]
+JOBS = option("jobs", int, None, "Losses to train at a time; one per core, or one on a GPU.", min=1)
+OPTIONS = [
+    option("losses", str, LOSSES, CANDIDATES, panel=WHAT),
+    option("metrics", str, None, "Metrics of the table: hit@1,mrr.", panel=WHAT),
+    option("out", Path, Path("study"), "Folder of the study.", "--out", "-o"),
+    flag("force", "Replace another study in --out."),
+    flag("paper", "The paper's tables on Diatoms and ImCLEF07D.", panel=WHAT),
+    option(
+        "tune",
+        str,
+        "none",
+        "Search settings first; paper: the network by cross entropy, each: every loss for itself.",
+        panel=HOW,
+        metavar=f"[{'|'.join(get_args(Tune))}]",
+    ),
+]
 
 
+@takes(
+    *OPTIONS,
+    *described(Protocol, HOW),
+    TEST_FRACTION,
+    *described(Settings, HOW, study=True, **EARLY),
+    *NETWORK,
+    JOBS,
+    *shared.SOURCE,
+)
 def compare(
     data: Annotated[
         Optional[str],
-        typer.Argument(help=f"{shared.DATA} By default icd10cm, five chapters of it."),
+        typer.Argument(help=f"{shared.DATA} Five chapters of icd10cm if none."),
     ] = None,
-    losses: Annotated[
-        str,
-        typer.Option(
-            help="Losses, or recipe:<name>, with commas, or all; the first is what the others are "
-            "tested against. Options as hxe:alpha=0.3.",
-            rich_help_panel=WHAT,
-        ),
-    ] = LOSSES,
-    seeds: Annotated[int, typer.Option(help="Runs of each loss.", rich_help_panel=WHAT)] = 10,
-    seed: Annotated[int, typer.Option(help="The first seed.", rich_help_panel=WHAT)] = 0,
-    metrics: Annotated[
-        Optional[str], typer.Option(help="The table's metrics: hit@1,mrr.", rich_help_panel=WHAT)
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The study's folder.")] = Path("study"),
-    force: Annotated[
-        bool, typer.Option("--force", help="Begin anew where another study is.")
-    ] = False,
-    paper: Annotated[
-        bool,
-        typer.Option(
-            "--paper", help="The paper's tables on Diatoms and ImCLEF07D.", rich_help_panel=WHAT
-        ),
-    ] = False,
-    tune: Annotated[
-        str,
-        typer.Option(
-            help="none; paper: the network by cross entropy; each: every loss for itself.",
-            rich_help_panel=HOW,
-        ),
-    ] = "none",
-    trials: Annotated[int, typer.Option(help="Trials of every search.", rich_help_panel=HOW)] = 6,
-    valid_fraction: shared.ValidFraction = 0.15,
-    test_fraction: shared.TestFraction = 0.2,
-    epochs: shared.Epochs = None,
-    patience: shared.Patience = None,
-    metric: shared.Metric = None,
-    batch_size: shared.BatchSize = None,
-    learning_rate: shared.LearningRate = None,
-    schedule: shared.Schedule = None,
-    network: shared.NetworkName = None,
-    network_option: shared.NetworkOption = None,
-    device: shared.StudyDevice = None,
-    jobs: shared.Jobs = None,
-    set: shared.Set = None,
-    label: shared.Label = None,
-    levels: shared.Levels = None,
-    features: shared.Features = None,
-    text: shared.Text = None,
-    split: shared.Split = None,
-    hierarchy: shared.HierarchyFile = None,
-    label_sep: shared.LabelSep = None,
-    sep: shared.Sep = None,
-    data_dir: shared.DataDir = None,
+    **options: Any,
 ) -> None:
     """Train several losses over several seeds and compare them, with honest statistics.
 
-    Interrupt it at any time: the same command goes on with what is missing.
+    Interrupt it at any time: the same command continues with what is missing.
     """
-    given = dict(locals())
     from rich.console import Console
 
     console = Console()
-    if paper:
-        compare_paper(given, console)
+    if options["paper"]:
+        compare_paper(options, console)
         return
-    from hierlearn.cli.config import pairs_of
     from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_dataset, split_names
     from hierlearn.errors import quoted
-    from hierlearn.reports.sections import plural
     from hierlearn.studies.candidates import parse_candidates
     from hierlearn.studies.splits import unseen_classes, with_test_rows
 
     if data is None:
-        data, set = "icd10cm", ["size=small", *(set or [])]
-    entries = parse_candidates(split_names(losses))
-    options = pairs_of("network-option", network_option or [])
-    columns = ("label", "levels", "features", "text", "split", "hierarchy", "label_sep", "sep")
-    dataset = open_dataset(
-        data, set or (), data_dir=data_dir, **{name: given[name] for name in columns}
-    )
-    dataset, made = with_test_rows(dataset, test_fraction, seed)
-    settings = settings_of(given)
-    wanted = None if metrics is None else split_names(metrics)
+        small = ["size=small", *(options["dataset_option"] or [])]
+        data, options = "icd10cm", {**options, "dataset_option": small}
+    candidates = parse_candidates(split_names(options["losses"]))
+    protocol = make_protocol(options)
+    dataset = open_dataset(data, options)
+    dataset, made = with_test_rows(dataset, options["test_fraction"], protocol.seed)
     print_plain(
         console,
         f"{dataset.name}: {len(dataset):,} rows, {len(dataset.hierarchy):,} classes; "
-        f"{plural(len(entries), 'loss', 'losses')}, {plural(seeds, 'seed')} each{made}",
+        f"{plural(len(candidates), 'loss', 'losses')}, {plural(protocol.seeds, 'seed')} each{made}",
     )
     unseen = unseen_classes(dataset)
     if unseen:
@@ -124,84 +105,76 @@ def compare(
             f"{plural(len(unseen), 'class', 'classes')} of test rows without a training row, "
             f"which nothing can learn: {quoted(unseen, most=3)}",
         )
-    study = run(
-        dataset,
-        entries,
-        given,
-        settings,
-        {"name": network, "options": options} if network or options else {},
-        wanted,
+    finish(console, run(dataset, candidates, protocol, options))
+
+
+def make_protocol(options: Mapping[str, Any], **defaults: Any) -> Protocol:
+    """Return the protocol of a study's options."""
+    from hierlearn.cli.sources import split_names
+
+    chosen = given(options)
+    network = {"name": chosen.get("network"), "options": chosen.get("network_option", {})}
+    metrics = {} if options.get("metrics") is None else {"metrics": split_names(options["metrics"])}
+    return Protocol(
+        **{**defaults, **metrics, **given_fields(Protocol, chosen)},
+        settings=given_fields(Settings, chosen),
+        network=network if network["name"] or network["options"] else {},
     )
-    finish(console, study)
-
-
-def settings_of(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a training that were given; a patience of 0 is none."""
-    settings = {name: given[name] for name in SETTINGS if given[name] is not None}
-    return {**settings, "patience": None} if given["patience"] == 0 else settings
 
 
 def run(
     dataset: Dataset,
-    entries: list[Any],
-    given: dict[str, Any],
-    settings: dict[str, Any],
-    network: dict[str, Any],
-    metrics: list[str] | None,
-    folder: Path | None = None,
-    by_entry: dict[str, Any] | None = None,
+    candidates: Sequence[Candidate],
+    protocol: Protocol,
+    options: Mapping[str, Any],
 ) -> Study:
     """Tune and compare under one progress bar."""
-    from hierlearn.studies.compare import TABLE, compare
-    from hierlearn.studies.jobs import usual_jobs
+    from hierlearn.studies.compare import compare
     from hierlearn.studies.tune import tune
-    from hierlearn.training.processes import find_device
 
-    jobs = given["jobs"] or usual_jobs(len(entries), find_device(given["device"] or "auto"))
-    with bar(len(entries)) as (on_trial, on_step):
-        chosen = tune(
-            dataset,
-            entries,
-            given["tune"],
-            trials=given["trials"],
-            settings=settings,
-            network=network,
-            valid_fraction=given["valid_fraction"],
-            on_trial=on_trial,
+    with bar(len(candidates)) as (on_trial, on_step):
+        chosen = tune(dataset, candidates, options["tune"], protocol, on_trial=on_trial)
+        tuned = protocol.with_changes(
+            by_candidate={**protocol.by_candidate, **chosen["by_candidate"]},
+            network=chosen["network"],
         )
         return compare(
             dataset,
-            entries,
-            folder or given["out"],
-            seeds=given["seeds"],
-            seed=given["seed"],
-            metrics=metrics or TABLE,
-            settings=settings,
-            by_entry={**(by_entry or {}), **chosen["by_entry"]},
-            network=chosen["network"],
-            valid_fraction=given["valid_fraction"],
-            force=given["force"],
-            about={"tune": given["tune"], "trials": chosen["trials"]},
-            jobs=jobs,
+            candidates,
+            options["out"],
+            tuned,
+            force=options["force"],
+            jobs=jobs_of(options, len(candidates)),
+            metadata={"tune": options["tune"], "trials": chosen["trials"]},
             on_step=on_step,
         )
 
 
+def jobs_of(options: Mapping[str, Any], candidates: int) -> int:
+    """Return how many candidates to train at a time."""
+    from hierlearn.studies.jobs import usual_jobs
+    from hierlearn.training.processes import find_device
+
+    device = find_device(options["device"] or "auto")
+    jobs: int = options["jobs"] or usual_jobs(candidates, device)
+    return jobs
+
+
 @contextmanager
-def told_when_interrupted(console: Console) -> Iterator[None]:
-    """Say on Ctrl-C that nothing finished is lost."""
+def says_when_interrupted(console: Console) -> Iterator[None]:
+    """Say on Ctrl-C that what is finished is kept."""
     try:
         yield
     except KeyboardInterrupt:
-        console.print("hierlearn: interrupted; the same command goes on with what is missing")
+        console.print("hierlearn: interrupted; the same command continues with what is missing")
         raise
 
 
 @contextmanager
 def bar(
-    entries: int,
+    candidates: int,
 ) -> Iterator[tuple[Callable[[int, int], None], Callable[[int, int, int], None]]]:
-    """Show one bar over all runs with the time left; give what tuning and training report to."""
+    """Show one bar over all runs with the time left; yield the callbacks of tune and compare."""
     from rich import progress as rich
     from rich.console import Console
 
@@ -215,8 +188,8 @@ def bar(
     shown = rich.Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     )
-    with told_when_interrupted(console), shown:
-        task = shown.add_task("comparing", total=float(entries))
+    with says_when_interrupted(console), shown:
+        task = shown.add_task("comparing", total=float(candidates))
         shares: dict[int, float] = {}  # how much of each loss is done
 
         def on_trial(done: int, of: int) -> None:
@@ -225,8 +198,8 @@ def bar(
         def on_step(number: int, step: int, of: int) -> None:
             shares[number] = step / of
             whole = sum(share == 1 for share in shares.values())
-            told = f"{whole} of {entries} losses done"
-            shown.update(task, completed=sum(shares.values()), description=told)
+            text = f"{whole} of {plural(candidates, 'loss', 'losses')} done"
+            shown.update(task, completed=sum(shares.values()), description=text)
 
         yield on_trial, on_step
 
@@ -245,7 +218,7 @@ def finish(console: Console, study: Study) -> None:
     print_plain(console, f"wrote {names} to {study.folder}")
 
 
-def compare_paper(given: dict[str, Any], console: Console) -> None:
+def compare_paper(options: Mapping[str, Any], console: Console) -> None:
     """Reproduce the paper's tables."""
     from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_named
@@ -255,23 +228,21 @@ def compare_paper(given: dict[str, Any], console: Console) -> None:
     from hierlearn.studies.publish import publish
 
     summaries = {}
+    asked = make_protocol(options)
+    candidates = paper.entries()
     for name, epochs in paper.EPOCHS.items():
-        dataset = open_named(name, data_dir=given["data_dir"])
-        settings = {**paper.SETTINGS, "epochs": given["epochs"] or epochs}
-        if given["device"] is not None:
-            settings["device"] = given["device"]
-        folder = given["out"] / name
-        print_plain(console, f"{name}: {len(paper.ROWS)} rows, {given['seeds']} seeds each")
-        study = run(
-            dataset,
-            paper.entries(),
-            {**given, "valid_fraction": 0.0, "tune": "none"},
-            settings,
-            paper.NETWORK,
-            [*paper.METRICS, *paper.ALSO],
-            folder,
-            paper.BY_ENTRY,
+        dataset = open_named(name, data_dir=options["data_dir"])
+        protocol = asked.with_changes(
+            settings={**paper.SETTINGS, "epochs": epochs, **given(options, ("epochs", "device"))},
+            network=paper.NETWORK,
+            valid_fraction=0.0,
+            by_candidate=paper.BY_ENTRY,
+            metrics=(*paper.METRICS, *paper.ALSO),
         )
+        seeds = plural(protocol.seeds, "seed")
+        print_plain(console, f"{name}: {plural(len(paper.ROWS), 'row')}, {seeds} each")
+        own = {**options, "tune": "none", "out": options["out"] / name}
+        study = run(dataset, candidates, protocol, own)
         summaries[name] = publish(study)[0]
         write_report(study.folder, summary=summaries[name])
     titles = {1: "Table 1, the ablation", 2: "Table 2, the results", 0: "What the paper lacks"}
@@ -282,7 +253,7 @@ def compare_paper(given: dict[str, Any], console: Console) -> None:
         f"% {title}\n{paper.as_latex(summaries, number)}" for number, title in titles.items()
     )
     for name, text in (("paper.md", shown), ("paper.tex", typeset)):
-        with atomic_write(given["out"] / name) as file:
+        with atomic_write(options["out"] / name) as file:
             file.write(text)
     print_plain(console, shown)
-    print_plain(console, f"wrote paper.md, paper.tex and a study a dataset to {given['out']}")
+    print_plain(console, f"wrote paper.md, paper.tex and one study per dataset to {options['out']}")

@@ -7,38 +7,48 @@ one that lists columns a list.
 
 from __future__ import annotations
 
-import json
+import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.options import parse_pairs, parse_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 KINDS = {
-    int: "a whole number",
+    int: "an integer",
     float: "a number",
     bool: "true or false",
-    str: "a text",
+    str: "a string",
     list: "a list of key=value, or a mapping",
 }
+
+
+class ConfigError(HierlearnError):
+    """A configuration file does not hold what it should; its keys are named as they stand."""
 
 
 def option_kinds(command: Callable[..., Any], without: Iterable[str]) -> dict[str, type]:
     """Return the type of each option of a command: str, int, float, bool or list."""
     found: dict[str, type] = {}
-    for name, hint in get_type_hints(command).items():
-        inner = [one for one in get_args(hint) if one is not type(None)]
-        kind = inner[0] if get_origin(hint) is Union and inner else hint
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in without:
+            continue
+        kind = get_args(parameter.annotation)[0]
+        if get_origin(kind) is Union:
+            kind = next(one for one in get_args(kind) if one is not type(None))
         kind = get_origin(kind) or kind
-        if name not in (*without, "return"):
-            found[name] = str if kind is Path else kind
+        found[name] = str if kind is Path else kind
     return found
 
 
 def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
-    """Return the options in a YAML file; refuse keys and values that the command does not take."""
+    """Return the options in a YAML file; raise on keys and values that the command does not take.
+
+    A number that is null is None, unlike one that the file does not name.
+    """
     import yaml
 
     from hierlearn.files import read_text
@@ -47,66 +57,44 @@ def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
         loaded = yaml.safe_load(read_text(path))
     except yaml.YAMLError as error:
         problem = " ".join(str(error).split())
-        raise HierlearnError(f"{path} is no YAML: {problem}") from None
+        raise ConfigError(f"{path} is not valid YAML: {problem}") from None
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
-        raise HierlearnError(f"{path} must hold option: value lines, not {type(loaded).__name__}")
+        raise ConfigError(f"{path} must hold option: value lines, not {type(loaded).__name__}")
     found: dict[str, Any] = {}
     for key, value in loaded.items():
         name = str(key).replace("-", "_")
         if name not in kinds:
-            raise HierlearnError(f"{path}: {unknown_name('key', str(key), kinds)}")
+            raise ConfigError(f"{path}: {unknown_name('key', str(key), kinds)}")
         if name in found:
-            raise HierlearnError(f"{path} gives {name} twice")
-        if value is not None:
-            found[name] = as_kind(path, name, value, kinds[name])
+            raise ConfigError(f"{path} gives {name} twice")
+        if value is not None or kinds[name] in (int, float):
+            found[name] = None if value is None else as_kind(path, name, value, kinds[name])
     return found
 
 
 def as_kind(path: Path, name: str, value: Any, kind: type) -> Any:
-    """Return a value of the file as the option has it, or refuse it."""
-    if kind is list and isinstance(value, (dict, list)):
-        pairs = value.items() if isinstance(value, dict) else (pair_of(str(one)) for one in value)
-        return {str(key): parsed(one) for key, one in pairs}
+    """Return a value of the file as the option has it, or raise."""
+    if kind is list and isinstance(value, dict):
+        return {
+            str(key): parse_value(one) if isinstance(one, str) else one
+            for key, one in value.items()
+        }
+    if kind is list and isinstance(value, list):
+        try:
+            return parse_pairs(map(str, value), name)
+        except HierlearnError as error:
+            raise ConfigError(f"{path}: {error}") from None
     if kind is str and isinstance(value, list) and all(isinstance(one, str) for one in value):
         return ",".join(value)
-    if kind is float and isinstance(value, str):  # YAML reads 1e-3 as a text
-        value = parsed(value)
+    if kind is float and isinstance(value, str):  # YAML reads 1e-3 as a string
+        value = parse_value(value)
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is kind:
         return value
-    raise HierlearnError(f"{path}: {name} must be {KINDS[kind]}, not {value!r}")
-
-
-def pairs_of(option: str, words: Iterable[str]) -> dict[str, Any]:
-    """Return the values of an option that is given as ``key=value``, once a key."""
-    found: dict[str, Any] = {}
-    for word in words:
-        key, value = pair_of(word)
-        if key in found:
-            raise HierlearnError(f"--{option} gives {key} twice")
-        found[key] = parsed(value)
-    return found
-
-
-def pair_of(word: str) -> tuple[str, str]:
-    """Split ``key=value``."""
-    key, equals, value = word.partition("=")
-    if not equals or not key:
-        raise HierlearnError(f"an option is written key=value, not {word!r}")
-    return key.replace("-", "_"), value
-
-
-def parsed(value: Any) -> Any:
-    """Return the number, truth value, null or list that a text is in JSON, else the text."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except json.JSONDecodeError:
-        return value
+    raise ConfigError(f"{path}: {name} must be {KINDS[kind]}, not {value!r}")
 
 
 def to_yaml(options: Mapping[str, Any], comment: str = "") -> str:

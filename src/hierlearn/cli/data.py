@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any
 
 import typer
 
 from hierlearn.cli import shared
+from hierlearn.cli.generate import Group, add_command, flag, option, takes
 
 app = typer.Typer(
-    help="List, describe and fetch datasets.", no_args_is_help=True, add_completion=False
+    cls=Group,
+    help="List, describe and fetch datasets.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 
-@app.command("list")
-def list_datasets(data_dir: shared.DataDir = None) -> None:
-    """List the named datasets, and which are at hand."""
+@takes(shared.DATA_DIR)
+def list_datasets(**options: Any) -> None:
+    """List the named datasets, and which are available."""
     import sys
 
     from rich.console import Console
@@ -26,66 +30,46 @@ def list_datasets(data_dir: shared.DataDir = None) -> None:
     from hierlearn.datasets.clus import CLUS_SETS, locate_clus, no_folder, own_folders
     from hierlearn.datasets.registry import DATASETS, DEFAULT
 
+    data_dir = options["data_dir"]
     check_data_dir(data_dir)
     for origin, folder in own_folders().items():
         if not folder.is_dir():
             print(f"hierlearn: {no_folder(origin, folder)}", file=sys.stderr)
     table = Table()
-    for column in ("name", "what", "at hand", "download"):
+    for column in ("name", "what", "available", "download"):
         table.add_column(column)
     for entry in DATASETS.values():
-        at_hand, download = "yes", ""
+        available, download = "yes", ""
         if entry.origin == "files":
             one = CLUS_SETS[entry.name]
-            at_hand = "yes" if locate_clus(entry.name, data_dir) else "no"
+            available = "yes" if locate_clus(entry.name, data_dir) else "no"
             size = "" if one.size is None else f"{one.size / 1e6:.1f} MB, "
             download = size + ("verified" if one.has_checksum else "needs --trust")
         name = f"{entry.name} (default)" if entry.name == DEFAULT else entry.name
-        table.add_row(name, entry.description, at_hand, download)
+        table.add_row(name, entry.description, available, download)
     Console().print(table)
 
 
-@app.command("describe")
-def describe_dataset(
-    source: Annotated[str, typer.Argument(help=shared.DATA)] = "icd10cm",
-    option: shared.Set = None,
-    label: shared.Label = None,
-    levels: shared.Levels = None,
-    features: shared.Features = None,
-    text: shared.Text = None,
-    split: shared.Split = None,
-    hierarchy: shared.HierarchyFile = None,
-    label_sep: shared.LabelSep = None,
-    sep: shared.Sep = None,
-    data_dir: shared.DataDir = None,
-    out: Annotated[
-        Optional[Path], typer.Option(help="Also write facts, hierarchy and drawing here.")
-    ] = None,
+@takes(
+    *shared.SOURCE,
+    option("out", Path, None, "Also write facts, hierarchy and drawing here.", "--out", "-o"),
+)
+def describe(
+    source: Annotated[str, typer.Argument(help=shared.DATA)] = "icd10cm", **options: Any
 ) -> None:
-    """Tell the facts of a dataset that decide how to learn from it."""
+    """Describe a dataset: what matters for learning from it."""
     from rich.console import Console
 
     from hierlearn.cli.show import print_facts, print_plain
     from hierlearn.cli.sources import open_dataset
-    from hierlearn.datasets import describe
+    from hierlearn.datasets import describe as describe_dataset
     from hierlearn.files import atomic_write, check_writable
 
+    out = options["out"]
     names = ("facts.json", "hierarchy.json", "hierarchy.svg")
     check_writable(*(out / name for name in names if out is not None))
-    dataset = open_dataset(
-        source,
-        option or (),
-        data_dir=data_dir,
-        label=label,
-        levels=levels,
-        features=features,
-        text=text,
-        split=split,
-        hierarchy=hierarchy,
-        label_sep=label_sep,
-        sep=sep,
-    )
-    facts = describe(dataset)
+    dataset = open_dataset(source, options)
+    facts = describe_dataset(dataset)
     console = Console()
     print_facts(console, facts)
     if out is not None:
@@ -99,19 +83,27 @@ def describe_dataset(
         print_plain(console, f"wrote {', '.join(names)} to {out}")
 
 
-@app.command("fetch")
-def fetch_dataset(
+@takes(shared.DATA_DIR, flag("trust", "Accept files whose checksum is not recorded."))
+def fetch(
     name: Annotated[str, typer.Argument(help="The dataset; see hierlearn data list.")],
-    data_dir: shared.DataDir = None,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Accept files whose checksum is not recorded.")
-    ] = False,
+    **options: Any,
 ) -> None:
-    """Download a benchmark into the cache, verified, unless it is at hand."""
+    """Download a benchmark into the cache, verified, unless it is there."""
     from rich.console import Console
 
     from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_named
 
-    dataset = open_named(name, data_dir=data_dir, trust=trust)
+    dataset = open_named(name, data_dir=options["data_dir"], trust=options["trust"])
     print_plain(Console(), f"{name}: {len(dataset):,} rows are ready")
+
+
+add_command(app, "list", list_datasets, "data list")
+add_command(
+    app,
+    "describe",
+    describe,
+    "data describe icd10cm --dataset-option size=small",
+    "data describe rows.csv --label class --out facts",
+)
+add_command(app, "fetch", fetch, "data fetch diatoms")

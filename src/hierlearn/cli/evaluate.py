@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any
 
 import typer
 
 from hierlearn.cli import shared
+from hierlearn.cli.generate import option, takes
+
+OPTIONS = [
+    option("metrics", str, None, "Metrics by name: hit@1,au-prc; the usual ones if none."),
+    option("rows", str, None, "Split to evaluate on, or all; test if there is one."),
+    option("out", Path, None, "Also write the metrics to this JSON file.", "--out", "-o"),
+]
 
 
+@takes(*OPTIONS, shared.FORCE, shared.DEVICE, *shared.SOURCE)
 def evaluate(
     model: shared.ModelFolder,
     data: Annotated[str, typer.Argument(help=shared.DATA)],
-    metrics: Annotated[
-        Optional[str], typer.Option(help="Metrics by name: hit@1,au-prc; else the usual ones.")
-    ] = None,
-    rows: Annotated[
-        Optional[str],
-        typer.Option(help="The split to evaluate on, or all; by default test where it is."),
-    ] = None,
-    out: Annotated[
-        Optional[Path], typer.Option("--out", "-o", help="Also write them to this JSON file.")
-    ] = None,
-    force: shared.Force = False,
-    device: shared.Device = "auto",
-    set: shared.Set = None,
-    label: shared.Label = None,
-    levels: shared.Levels = None,
-    features: shared.Features = None,
-    text: shared.Text = None,
-    split: shared.Split = None,
-    hierarchy: shared.HierarchyFile = None,
-    label_sep: shared.LabelSep = None,
-    sep: shared.Sep = None,
-    data_dir: shared.DataDir = None,
+    **options: Any,
 ) -> None:
-    """Tell how well a model does on labeled rows; their columns are those of its training."""
+    """Compute the metrics of a model on labeled rows; their columns are those of its training."""
     from rich.console import Console
 
     from hierlearn.cli.model_rows import open_labeled, pick_rows
@@ -48,22 +35,12 @@ def evaluate(
     from hierlearn.pipeline import evaluate as measure
     from hierlearn.training.processes import find_device
 
+    out, metrics, rows = (options[name] for name in ("out", "metrics", "rows"))
     if out is not None:
-        check_new(out, force)
+        check_new(out, options["force"])
     names = None if metrics is None else check_metrics(split_names(metrics))
-    loaded = Pipeline.load(model, device=find_device(device))
-    words = {
-        "label": label,
-        "levels": levels,
-        "features": features,
-        "text": text,
-        "split": split,
-        "hierarchy": hierarchy,
-        "label_sep": label_sep,
-        "sep": sep,
-        "data_dir": data_dir,
-    }
-    dataset = open_labeled(loaded, data, set or (), words)
+    loaded = Pipeline.load(model, device=find_device(options["device"]))
+    dataset = open_labeled(loaded, data, options)
     if rows is None and "test" in dataset.splits:
         rows = "test"
     picked, which = pick_rows(dataset, rows)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import Any
 
 from hierlearn.cli import shared
+from hierlearn.cli.generate import option, takes
 
 
-def export(
-    model: shared.ModelFolder,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The .onnx file to write.")],
-    force: shared.Force = False,
-) -> None:
+@takes(option("out", Path, ..., "The .onnx file to write.", "--out", "-o"), shared.FORCE)
+def export(model: shared.ModelFolder, **options: Any) -> None:
     """Write a model as ONNX, with hierarchy.json and preprocessing.json beside it."""
     from rich.console import Console
 
@@ -25,12 +21,13 @@ def export(
     from hierlearn.pipeline.export import BESIDE
     from hierlearn.pipeline.export import export as write
 
+    out = options["out"]
     if out.suffix.lower() != ".onnx":
         raise HierlearnError(f"{out}: the file to write must end in .onnx")
     if out.parent.resolve() == model.resolve():
         raise HierlearnError(f"{out.parent} holds the model; export to another folder")
     for path in (out, *(out.parent / name for name in BESIDE)):
-        check_new(path, force)
+        check_new(path, options["force"])
     loaded = Pipeline.load(model)
     with working("exporting"):
         written = write(loaded, out)

@@ -3,46 +3,48 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any
 
 import typer
 
+from hierlearn.cli import shared
+from hierlearn.cli.generate import option, takes
 
+OPTIONS = [
+    option("depth", int, 2, "Fold what lies deeper; 0: nothing.", min=0),
+    option("breadth", int, 8, "Children to show of a class; 0: all of them.", min=0),
+    option("svg", Path, None, "Also draw it into this SVG file."),
+    option("json", Path, None, "Also write it to this JSON file."),
+    option("form", str, None, "What an ambiguous file holds: nested, parents, ..."),
+    option("sep", str, None, "Separator of the names of a path; / if none."),
+    option("root", str, None, "The id that stands for the implicit root."),
+]
+
+
+@takes(*OPTIONS, shared.DATA_DIR)
 def inspect(
     source: Annotated[
-        str, typer.Argument(help="A dataset's name or a hierarchy file.")
+        str, typer.Argument(help="Name of a dataset or a hierarchy file.")
     ] = "icd10cm",
-    depth: Annotated[int, typer.Option(min=0, help="Fold what lies deeper; 0: nothing.")] = 2,
-    breadth: Annotated[
-        int, typer.Option(min=0, help="Children to show of a class; 0: all of them.")
-    ] = 8,
-    svg: Annotated[Optional[Path], typer.Option(help="Also draw it into this SVG file.")] = None,
-    json: Annotated[Optional[Path], typer.Option(help="Also write it to this JSON file.")] = None,
-    data_dir: Annotated[Optional[Path], typer.Option(help="Folder of benchmark files.")] = None,
-    form: Annotated[
-        Optional[str], typer.Option(help="What an ambiguous file holds: nested, parents, ...")
-    ] = None,
-    sep: Annotated[
-        Optional[str], typer.Option(help="What joins the names of a path; by default /.")
-    ] = None,
-    root: Annotated[
-        Optional[str], typer.Option(help="The id that stands for the implicit root.")
-    ] = None,
+    **options: Any,
 ) -> None:
-    """Draw a taxonomy and tell its facts."""
+    """Draw a taxonomy and count its classes."""
     from rich.console import Console
 
     from hierlearn.cli.show import print_levels, print_plain
     from hierlearn.cli.sources import open_hierarchy
     from hierlearn.files import atomic_write, check_writable
 
+    depth, breadth = options["depth"] or None, options["breadth"] or None
+    svg, json = options["svg"], options["json"]
     check_writable(*(path for path in (svg, json) if path is not None))
-    hierarchy = open_hierarchy(source, data_dir=data_dir, form=form, sep=sep, root=root)
+    reading = {name: options[name] for name in ("data_dir", "form", "sep", "root")}
+    hierarchy = open_hierarchy(source, **reading)
     console = Console()
-    print_plain(console, hierarchy.draw(depth=depth or None, breadth=breadth or None))
+    print_plain(console, hierarchy.draw(depth=depth, breadth=breadth))
     print_levels(console, hierarchy)
     if svg is not None:
-        hierarchy.to_svg(svg, depth=depth or None, breadth=breadth or None)
+        hierarchy.to_svg(svg, depth=depth, breadth=breadth)
         print_plain(console, f"wrote {svg}")
     if json is not None:
         with atomic_write(json) as file:

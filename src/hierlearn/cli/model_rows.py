@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hierlearn.cli.shared import COLUMN_NAMES
 from hierlearn.errors import HierlearnError, unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from hierlearn.datasets import Dataset
     from hierlearn.datasets.streaming import TableStream
@@ -22,65 +23,59 @@ def is_table(source: str) -> bool:
     return source not in DATASETS and Path(source).suffix.lower() in READERS
 
 
-def input_columns(model: Pipeline, words: Mapping[str, Any]) -> dict[str, Any]:
+def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return which columns the model reads: ``features`` or ``text``, given or as in training."""
     from hierlearn.cli.sources import split_names
 
     if model.preprocessor is not None and model.preprocessor.reads == "texts":
-        if words.get("features") is not None:
+        if options.get("features") is not None:
             raise HierlearnError("the model reads texts and does not take --features; leave it out")
-        text = words.get("text") or model.config.get("columns", {}).get("text")
+        text = options.get("text") or model.config.get("columns", {}).get("text")
         if text is None:
             raise HierlearnError("the model reads texts; name their column with --text")
         return {"text": text}
-    if words.get("text") is not None:
+    if options.get("text") is not None:
         raise HierlearnError("the model reads numbers and does not take --text; leave it out")
-    if words.get("features") is not None:
-        return {"features": split_names(words["features"])}
+    if options.get("features") is not None:
+        return {"features": split_names(options["features"])}
     names = model.config.get("feature_names")
     if not names:
         raise HierlearnError("the model does not know its columns by name; give --features a,b,c")
     return {"features": list(names)}
 
 
-def open_stream(model: Pipeline, source: str, words: Mapping[str, Any]) -> TableStream:
+def open_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> TableStream:
     """Open a table to predict on."""
     from hierlearn.datasets.streaming import TableStream
 
-    return TableStream(source, **input_columns(model, words))
+    return TableStream(source, **input_columns(model, options))
 
 
-def open_labeled(
-    model: Pipeline, source: str, options: Sequence[str], words: Mapping[str, Any]
-) -> Dataset:
-    """Open labeled rows; what is said of a table's columns adds to what the model knows."""
-    from hierlearn.cli.sources import open_dataset, refuse
+def open_labeled(model: Pipeline, source: str, options: Mapping[str, Any]) -> Dataset:
+    """Open labeled rows; options for the columns of a table add to what the model knows."""
+    from hierlearn.cli.sources import check_not_given, open_dataset
 
-    given = {name: value for name, value in words.items() if value is not None}
-    data_dir = given.pop("data_dir", None)
     if not is_table(source):
-        return open_dataset(source, options, data_dir=data_dir, **given)
-    refuse(
-        source,
-        "a file",
-        {**({"set": 1} if options else {}), **({"data_dir": 1} if data_dir else {})},
-    )
+        return open_dataset(source, options)
+    wrong = ("dataset_option", "data_dir")
+    check_not_given(source, "a file", {name: 1 for name in wrong if options.get(name)})
+    given = {name: options[name] for name in COLUMN_NAMES if options.get(name) is not None}
     known = {**model.config.get("columns", {})}
     if "label" in given:
         known.pop("levels", None)
     if "levels" in given:
         for name in ("label", "label_sep"):
             known.pop(name, None)
-    if known.get("split") not in header(source):  # new rows need not be parted as the old ones were
+    if known.get("split") not in header(source):  # new rows may have no splits
         known.pop("split", None)
     columns = {**known, **given}
     for name in ("features", "text"):
         columns.pop(name, None)
-    for name, value in input_columns(model, words).items():
+    for name, value in input_columns(model, options).items():
         columns[name] = ",".join(value) if name == "features" else value
     if "label" not in columns and "levels" not in columns:
         raise HierlearnError(f"{source}: name the column of labels with --label, or --levels")
-    return open_dataset(source, **{"hierarchy": model.hierarchy, **columns})
+    return open_dataset(source, {"hierarchy": model.hierarchy, **columns})
 
 
 def header(source: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""``hierlearn noise``: which loss minds wrong labels and a wrong taxonomy least?"""
+"""``hierlearn noise``: which loss suffers least from wrong labels and a wrong taxonomy?"""
 
 from __future__ import annotations
 
@@ -8,120 +8,95 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hierlearn.cli import shared
+from hierlearn.cli.compare import (
+    CANDIDATES,
+    HOW,
+    JOBS,
+    NETWORK,
+    TEST_FRACTION,
+    bar,
+    jobs_of,
+    make_protocol,
+)
+from hierlearn.cli.generate import described, flag, option, takes
+from hierlearn.errors import plural
+from hierlearn.studies.protocol import EARLY, KINDS, Noise, Protocol
+from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-WHAT = "What to compare"
+WHAT = "What to compare"  # a panel of --help
 LOSSES = "bce,hxe,soft-labels,mcloss,leaf-ce,hcl-hier,hcl,recipe:hcl"
+SEEDS = 5  # of each loss, unless asked for others
+RATES = ",".join(f"{rate:g}" for rate in Noise().rates)
+OPTIONS = [
+    option("losses", str, LOSSES, CANDIDATES, panel=WHAT),
+    option("rates", str, RATES, "Fractions of labels or edges that are wrong.", panel=WHAT),
+    option("kinds", str, ",".join(KINDS), "What is wrong: labels, hierarchy.", panel=WHAT),
+    option("noise_seed", int, 0, "Seed of the noise, for all runs.", panel=WHAT),
+    option("out", Path, Path("noise"), "Folder of the study.", "--out", "-o"),
+    flag("force", "Replace another study in --out."),
+]
 
 
+@takes(
+    *OPTIONS,
+    *(one for one in described(Protocol, HOW, seeds=SEEDS) if one.name != "trials"),
+    TEST_FRACTION,
+    *described(Settings, HOW, study=True, **EARLY),
+    *NETWORK,
+    JOBS,
+    *shared.SOURCE,
+)
 def noise(
-    data: Annotated[str, typer.Argument(help=shared.DATA)] = "synthetic",
-    losses: Annotated[
-        str,
-        typer.Option(
-            help="Losses, or recipe:<name>, with commas; the first is what others are tested "
-            "against. Options as hxe:alpha=0.3.",
-            rich_help_panel=WHAT,
-        ),
-    ] = LOSSES,
-    rates: Annotated[
-        str,
-        typer.Option(help="Shares of labels or edges that are wrong.", rich_help_panel=WHAT),
-    ] = "0,0.1,0.2,0.4",
-    kinds: Annotated[
-        str, typer.Option(help="What is wrong: labels, hierarchy.", rich_help_panel=WHAT)
-    ] = "labels,hierarchy",
-    seeds: Annotated[int, typer.Option(help="Runs of each loss.", rich_help_panel=WHAT)] = 5,
-    seed: Annotated[int, typer.Option(help="The first seed.", rich_help_panel=WHAT)] = 0,
-    noise_seed: Annotated[
-        int, typer.Option(help="Decides what is spoiled, for all runs.", rich_help_panel=WHAT)
-    ] = 0,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder.")] = Path("noise"),
-    force: Annotated[
-        bool, typer.Option("--force", help="Begin anew where another study is.")
-    ] = False,
-    valid_fraction: shared.ValidFraction = 0.15,
-    test_fraction: shared.TestFraction = 0.2,
-    epochs: shared.Epochs = None,
-    patience: shared.Patience = None,
-    metric: shared.Metric = None,
-    batch_size: shared.BatchSize = None,
-    learning_rate: shared.LearningRate = None,
-    schedule: shared.Schedule = None,
-    network: shared.NetworkName = None,
-    network_option: shared.NetworkOption = None,
-    device: shared.StudyDevice = None,
-    jobs: shared.Jobs = None,
-    set: shared.Set = None,
-    label: shared.Label = None,
-    levels: shared.Levels = None,
-    features: shared.Features = None,
-    text: shared.Text = None,
-    split: shared.Split = None,
-    hierarchy: shared.HierarchyFile = None,
-    label_sep: shared.LabelSep = None,
-    sep: shared.Sep = None,
-    data_dir: shared.DataDir = None,
+    data: Annotated[str, typer.Argument(help=shared.DATA)] = "synthetic", **options: Any
 ) -> None:
-    """Train losses on spoiled labels or a spoiled taxonomy, and judge them on clean rows.
+    """Train losses on corrupted labels or a corrupted taxonomy, and judge them on clean rows.
 
-    Interrupt it at any time: the same command goes on with what is missing.
+    Interrupt it at any time: the same command continues with what is missing.
     """
-    given = dict(locals())
     from rich.console import Console
 
-    from hierlearn.cli.compare import bar, settings_of
-    from hierlearn.cli.config import pairs_of
     from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_dataset, split_names
     from hierlearn.reports.noise_curves import noise_curves
     from hierlearn.reports.saving import need_matplotlib
     from hierlearn.studies.candidates import parse_candidates
-    from hierlearn.studies.jobs import usual_jobs
     from hierlearn.studies.noise import cells, check_kinds, check_rates, noise_study
     from hierlearn.studies.publish import publish_noise
     from hierlearn.studies.splits import with_test_rows
-    from hierlearn.training.processes import find_device
 
     need_matplotlib()  # before hours of training
-    entries = parse_candidates(split_names(losses))
-    wanted_rates, wanted_kinds = check_rates(numbers(rates)), check_kinds(split_names(kinds))
-    options = pairs_of("network-option", network_option or [])
-    columns = ("label", "levels", "features", "text", "split", "hierarchy", "label_sep", "sep")
-    dataset = open_dataset(
-        data, set or (), data_dir=data_dir, **{name: given[name] for name in columns}
-    )
-    dataset, made = with_test_rows(dataset, test_fraction, seed)
-    trainings = len(cells(wanted_kinds, wanted_rates)) * len(entries)
+    candidates = parse_candidates(split_names(options["losses"]))
+    rates = check_rates(numbers(options["rates"]))
+    kinds = check_kinds(split_names(options["kinds"]))
+    protocol = make_protocol(options, seeds=SEEDS)
+    dataset = open_dataset(data, options)
+    dataset, made = with_test_rows(dataset, options["test_fraction"], protocol.seed)
+    trainings = len(cells(kinds, rates)) * len(candidates)
     console = Console()
     print_plain(
         console,
         f"{dataset.name}: {len(dataset):,} rows, {len(dataset.hierarchy):,} classes; "
-        f"{trainings} trainings of {seeds} seeds each{made}",
+        f"{plural(trainings, 'training')} of {plural(protocol.seeds, 'seed')} each{made}",
     )
     with bar(trainings) as (_, on_step):
         summary = noise_study(
             dataset,
-            entries,
-            out,
-            kinds=wanted_kinds,
-            rates=wanted_rates,
-            noise_seed=noise_seed,
+            candidates,
+            options["out"],
+            protocol,
+            noise=Noise(kinds, rates, options["noise_seed"]),
+            force=options["force"],
+            jobs=jobs_of(options, len(candidates)),
             on_step=on_step,
-            seeds=seeds,
-            seed=seed,
-            settings=settings_of(given),
-            network={"name": network, "options": options} if network or options else {},
-            valid_fraction=valid_fraction,
-            force=force,
-            jobs=jobs or usual_jobs(len(entries), find_device(device or "auto")),
         )
-    written = publish_noise(summary, out) + noise_curves(summary, out)
+    written = publish_noise(summary, options["out"]) + noise_curves(summary, options["out"])
     print_noise(console, summary)
     print_plain(console, summary["words"])
-    print_plain(console, f"wrote {', '.join(path.name for path in written)} to {out}")
+    names = ", ".join(path.name for path in written)
+    print_plain(console, f"wrote {names} to {options['out']}")
 
 
 def numbers(text: str) -> list[float]:
@@ -139,7 +114,7 @@ def numbers(text: str) -> list[float]:
 
 
 def print_noise(console: Console, summary: dict[str, Any]) -> None:
-    """Print a table a kind: bold is significantly better than the first row at that rate."""
+    """Print one table per kind; bold is significantly better than the first row at that rate."""
     from rich.table import Table
     from rich.text import Text
 

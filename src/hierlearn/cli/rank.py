@@ -8,20 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hierlearn.cli import shared
+from hierlearn.cli.generate import option, takes
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
+OPTIONS = [
+    option("metric", str, "au-prc", "Metric to rank by."),
+    option("out", Path, Path("ranks"), "Folder to write.", "--out", "-o"),
+]
+
+
+@takes(*OPTIONS, shared.FORCE)
 def rank(
     studies: Annotated[
         list[Path], typer.Argument(help="Folders of studies, from hierlearn compare.")
     ],
-    metric: Annotated[str, typer.Option(help="To rank by, of the studies.")] = "au-prc",
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")] = Path("ranks"),
-    force: shared.Force = False,
+    **options: Any,
 ) -> None:
-    """Rank losses over datasets: Friedman's test, Nemenyi's critical difference and its picture."""
+    """Rank losses over datasets: Friedman's test, Nemenyi's critical difference and its plot."""
     from rich.console import Console
 
     from hierlearn.cli.show import print_plain
@@ -29,18 +35,19 @@ def rank(
     from hierlearn.reports.critical_difference import critical_difference
     from hierlearn.studies.ranks import notes, publish_ranks, rank_studies
 
-    check_new(out / "ranks.json", force)
-    summary = rank_studies(studies, metric)
+    out = options["out"]
+    check_new(out / "ranks.json", options["force"])
+    summary = rank_studies(studies, options["metric"])
     written = critical_difference(summary, out) + publish_ranks(summary, out)
     console = Console()
     print_ranks(console, summary)
-    for said in (summary["words"], *notes(summary)):
-        print_plain(console, said)
+    for text in (summary["words"], *notes(summary)):
+        print_plain(console, text)
     print_plain(console, f"wrote {', '.join(path.name for path in written)} to {out}")
 
 
 def print_ranks(console: Console, summary: dict[str, Any]) -> None:
-    """Print a row a loss, best first: its mean rank, and its figure on each dataset."""
+    """Print one row per loss, best first: its mean rank, and its figure on each dataset."""
     from rich.table import Table
     from rich.text import Text
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any
 
 import typer
 
 from hierlearn.cli import shared
+from hierlearn.cli.generate import flag, option, takes
+
+OPTIONS = [
+    flag("png", "Also write the plots as PNG and SVG, beside it in figures/."),
+    option("out", Path, None, "Page to write; report.html in the study if none.", "--out", "-o"),
+]
 
 
+@takes(*OPTIONS, shared.FORCE)
 def report(
-    study: Annotated[Path, typer.Argument(help="The folder of a study, from hierlearn compare.")],
-    png: Annotated[
-        bool,
-        typer.Option("--png", help="Also write the plots as PNG and SVG, beside it in figures/."),
-    ] = False,
-    out: Annotated[
-        Optional[Path],
-        typer.Option("--out", "-o", help="The page to write; by default report.html in the study."),
-    ] = None,
-    force: shared.Force = False,
+    study: Annotated[Path, typer.Argument(help="Folder of a study, from hierlearn compare.")],
+    **options: Any,
 ) -> None:
     """Write the page of a study: one file, no network."""
     from rich.console import Console
@@ -30,6 +29,7 @@ def report(
     from hierlearn.reports import report_pngs, write_report
     from hierlearn.reports.page import NAME, read
 
+    out, force = options["out"], options["force"]
     if out is None:
         out = study / NAME  # a report of the same study, so it may be replaced
         check_writable(out)
@@ -38,6 +38,6 @@ def report(
     with working("reporting"):
         _, summary = read(study)
         written = [write_report(study, out, summary=summary)]
-        if png:
+        if options["png"]:
             written += report_pngs(study, out.parent / "figures", summary=summary)
     print_plain(Console(), f"wrote {', '.join(map(str, written))}")

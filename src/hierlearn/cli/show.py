@@ -36,7 +36,7 @@ def print_plain(console: Console, text: str) -> None:
 
 
 def print_levels(console: Console, hierarchy: Hierarchy) -> None:
-    """Print a row a level."""
+    """Print one row per level."""
     kind = "tree" if hierarchy.is_tree else "DAG"
     table = Table(title=f"{len(hierarchy):,} classes, {kind}", title_justify="left")
     for column in ("level", "classes", "leaves", "children: median", "most"):
@@ -62,18 +62,18 @@ def print_facts(console: Console, facts: dict[str, Any]) -> None:
     ends = labels["terminal_per_row"]
     splits = ", ".join(f"{name} {count:,}" for name, count in facts["splits"].items())
     if inputs["kind"] == "texts":
-        told = f"texts of {inputs['words_per_row']:.1f} words"
+        described = f"texts of {inputs['words_per_row']:.1f} words"
     elif inputs["kind"] == "sparse":
-        told = f"{inputs['features']:,} sparse numbers, {inputs['density']:.2%} not zero"
+        described = f"{inputs['features']:,} sparse numbers, {inputs['density']:.2%} not zero"
     else:
-        told = f"{inputs['features']:,} numbers, {inputs['missing_fraction']:.1%} missing"
+        described = f"{inputs['features']:,} numbers, {inputs['missing_fraction']:.1%} missing"
     rows = {
         "source": facts["source"],
         "rows": f"{facts['rows']:,}" + (f" ({splits})" if splits else ""),
-        "inputs": told,
+        "inputs": described,
         "classes": f"{hierarchy['classes']:,} in {hierarchy['levels']} levels "
         f"({hierarchy['kind']}, {hierarchy['leaves']:,} leaves)",
-        "terminal labels a row": f"{ends['min']} to {ends['max']}, mean {ends['mean']:.2f}",
+        "terminal labels per row": f"{ends['min']} to {ends['max']}, mean {ends['mean']:.2f}",
         "rows without a label": f"{labels['rows_without_label']:,}",
         "rows ending above a leaf": f"{labels['rows_ending_above_a_leaf']:,}",
     }
@@ -92,7 +92,7 @@ def print_facts(console: Console, facts: dict[str, Any]) -> None:
 
 
 def print_metrics(console: Console, figures: dict[str, dict[str, Any]]) -> None:
-    """Print a row a metric, a column a split; nothing where there is none."""
+    """Print one row per metric, one column per split; nothing where there is none."""
     if not figures:
         return
     table = Table()
@@ -119,7 +119,7 @@ def writes() -> bool:
 
 @contextmanager
 def working(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal that something is done; give a callback for how many rows are."""
+    """Show progress on a terminal; yield a callback for the number of rows done."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 

@@ -6,7 +6,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hierlearn.cli.shared import COLUMN_NAMES
 from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.options import split_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,18 +18,10 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
 
-def parse_options(entry: DatasetEntry, pairs: Sequence[str]) -> dict[str, Any]:
+def parse_options(entry: DatasetEntry, words: Sequence[str]) -> dict[str, Any]:
     """Turn ``key=value`` words into options of a dataset."""
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise HierlearnError(f"an option is written key=value, not {pair!r}")
-        name = key.replace("-", "_")
-        if name in found:
-            raise HierlearnError(f"--set gives {name} twice")
-        found[name] = entry.parse(name, value)
-    return found
+    texts = split_pairs(words, "--dataset-option")
+    return {name: entry.parse(name, text) for name, text in texts.items()}
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -35,8 +29,8 @@ def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value}
 
 
-def refuse(source: str, what: str, options: Mapping[str, Any]) -> None:
-    """Refuse options that a source does not take, rather than ignore them."""
+def check_not_given(source: str, what: str, options: Mapping[str, Any]) -> None:
+    """Raise on options that a source does not take, rather than ignore them."""
     if options:
         names = ", ".join("--" + name.replace("_", "-") for name in options)
         raise HierlearnError(f"{source} is {what} and does not take {names}; leave that out")
@@ -44,7 +38,7 @@ def refuse(source: str, what: str, options: Mapping[str, Any]) -> None:
 
 @contextmanager
 def reading(name: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Say on a terminal what is read; give a callback that shows a bar while files arrive."""
+    """Show on a terminal what is read; yield a callback that shows a bar for downloads."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
@@ -86,18 +80,18 @@ def open_named(
     """Load a dataset of the registry with the options of the command line."""
     entry = find_entry(name)
     if entry.origin != "files":
-        refuse(name, "no set of files", given(data_dir=data_dir, trust=trust))
+        check_not_given(name, "no set of files", given(data_dir=data_dir, trust=trust))
         settings = parse_options(entry, options)
         with reading(name):
             return entry(**settings)
-    refuse(name, "a set of files", given(set=options))
+    check_not_given(name, "a set of files", given(dataset_option=options))
     check_data_dir(data_dir)
     with reading(name) as report:
         return entry(data_dir=data_dir, trust=trust, progress=report)
 
 
 def check_data_dir(data_dir: Path | None) -> None:
-    """Refuse a folder that is not there in the words of the command line."""
+    """Raise on a folder that does not exist."""
     from hierlearn.datasets.clus import no_folder
 
     if data_dir is not None and not data_dir.expanduser().is_dir():
@@ -106,41 +100,39 @@ def check_data_dir(data_dir: Path | None) -> None:
 
 def open_dataset(
     source: str,
-    options: Sequence[str] = (),
+    options: Mapping[str, Any],
     *,
-    data_dir: Path | None = None,
     stream: bool = False,
     window: int | None = None,
-    **columns: Any,
 ) -> Dataset:
     """Open a named dataset, a Clus ARFF file or a table.
 
     Args:
         source: the name or the file.
-        options: the ``key=value`` options of a named dataset.
-        data_dir: the folder of a set of files.
+        options: those of ``shared.SOURCE``; others are left alone, and None is not given.
         stream: leave the inputs of a Parquet file in the file.
         window: how many rows are then shuffled together.
-        columns: the options of ``read_table``, None where they were not given.
     """
     from hierlearn.datasets import DATASETS, READERS, read_arff, read_table, stream_table
 
-    columns = {name: value for name, value in columns.items() if value is not None}
+    columns = {name: options[name] for name in COLUMN_NAMES if options.get(name) is not None}
+    words = options.get("dataset_option") or ()
+    data_dir = None if options.get("data_dir") is None else Path(options["data_dir"])
     path = Path(source)
     ending = path.suffix.lower()
     if source in DATASETS or not (ending or path.exists()):
         find_entry(source)
-        refuse(source, "a named dataset", {**columns, **given(stream=stream)})
-        return open_named(source, options, data_dir=data_dir)
+        check_not_given(source, "a named dataset", {**columns, **given(stream=stream)})
+        return open_named(source, words, data_dir=data_dir)
     if ending not in (".arff", *READERS):
         raise HierlearnError(
             f"{source} is neither a dataset nor a file that can be read; "
             f"files end in .arff, {', '.join(READERS)}"
         )
-    refuse(source, "a file", given(set=options, data_dir=data_dir))
+    check_not_given(source, "a file", given(dataset_option=words, data_dir=data_dir))
     if ending == ".arff":
         others = {name: 1 for name in columns if name != "sep"}
-        refuse(source, "an ARFF file", {**others, **given(stream=stream)})
+        check_not_given(source, "an ARFF file", {**others, **given(stream=stream)})
         with reading(source):
             return read_arff(path, **columns)
     if "levels" in columns and "label_sep" in columns:
@@ -169,9 +161,9 @@ def open_hierarchy(source: str, *, data_dir: Path | None = None, **options: Any)
     options = {name: value for name, value in options.items() if value is not None}
     if source in DATASETS or not (Path(source).suffix or Path(source).exists()):
         find_entry(source)
-        refuse(source, "a named dataset", options)
+        check_not_given(source, "a named dataset", options)
         return open_named(source, data_dir=data_dir).hierarchy
-    refuse(source, "a file", given(data_dir=data_dir))
+    check_not_given(source, "a file", given(data_dir=data_dir))
     checked_sep(options.get("sep", "/"))
     with reading(source):
         return Hierarchy.read(source, **options)

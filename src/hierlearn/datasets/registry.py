@@ -9,11 +9,11 @@ from inspect import signature
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.datasets.cells import is_plain
 from hierlearn.datasets.clus import CLUS_SETS, load_clus
 from hierlearn.datasets.icd10cm import load_icd10cm
 from hierlearn.datasets.synthetic import make_synthetic
 from hierlearn.errors import DataError, unknown_name
+from hierlearn.options import parse_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,18 +54,12 @@ class DatasetEntry:
         return self.load(**options)
 
     def parse(self, name: str, text: str) -> Any:
-        """Return a text as the value of an option, by the type of the option."""
+        """Return the value that a text gives to an option, checked against its type."""
         kind = self._kind(name)
-        try:
-            if kind is bool:
-                return {"true": True, "false": False}[text.lower()]
-            if kind in (int, float) and is_plain(text):
-                return kind(text)
-        except (KeyError, ValueError):
-            pass
-        if kind is str and text:
-            return text
-        raise self._type_error(name, kind, text)
+        value = text if kind is str else parse_value(text)
+        if not text or not is_of(kind, value):
+            raise self._type_error(name, kind, text)
+        return kind(value)
 
     def _kind(self, name: str) -> type:
         if name not in self.options:

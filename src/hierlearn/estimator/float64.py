@@ -1,6 +1,6 @@
-"""Precise: a model in double precision, in which a row's answer hardly depends on its batch.
+"""Predictor: a pipeline in double precision, where a row's answer hardly depends on its batch.
 
-In single precision a matrix product rounds differently for one row than for many, which moves
+In single precision a matmul rounds differently for one row than for many, which moves
 probabilities by about 1e-6; in double precision by about 1e-15.
 """
 
@@ -11,28 +11,28 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.networks.network import Network
+from hierlearn.networks.ensemble import is_native
 
 if TYPE_CHECKING:
     from hierlearn.pipeline.pipeline import Pipeline
 
 
-class Precise:
-    """Makes the copy when it is first asked for; it is never stored.
+class Predictor:
+    """Holds a pipeline and, from the first prediction on, its float64 copy, which is not pickled.
 
     Args:
-        model: the model; a network from elsewhere stays in its own precision.
+        pipeline: the pipeline; a network with foreign parts keeps its precision.
     """
 
-    def __init__(self, model: Pipeline) -> None:
-        self.single = model
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
 
     @cached_property
-    def model(self) -> Pipeline:
-        """The model in double precision."""
-        if not isinstance(self.single.network, Network):
-            return self.single
-        return replace(self.single, network=copy.deepcopy(self.single.network).double())
+    def as_float64(self) -> Pipeline:
+        """The pipeline in double precision."""
+        if not is_native(self.pipeline.network):
+            return self.pipeline
+        return replace(self.pipeline, network=copy.deepcopy(self.pipeline.network).double())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"single": self.single}
+        return {"pipeline": self.pipeline}

@@ -1,7 +1,7 @@
 """IncrementalState: more steps on new rows, from where a training ended.
 
-A pass over the new rows at a constant learning rate. The preprocessing stays as the first rows
-made it; the optimizer and an epoch curriculum go on with what they have gathered.
+One pass over the new rows at a constant learning rate. The preprocessing stays as fitted on the
+first rows; the optimizer and an epoch curriculum keep their state.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
-from hierlearn.networks.network import Network
-from hierlearn.pipeline.train import rng_kept
 from hierlearn.training.checkpoint import optimizer_tensors, restore_optimizer
+from hierlearn.training.prepare import for_heads
 from hierlearn.training.recipes import build_loss
 from hierlearn.training.rows import Rows
 from hierlearn.training.seeding import derive
@@ -27,8 +26,9 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.losses import Loss
+    from hierlearn.losses.joint import JointLoss
     from hierlearn.pipeline.pipeline import Pipeline
-    from hierlearn.pipeline.prepare import Prepared
+    from hierlearn.training.prepare import Prepared
 
 
 @dataclass
@@ -36,71 +36,58 @@ class IncrementalState:
     """What a training leaves behind for the next rows.
 
     Attributes:
-        losses: the loss of each model.
-        settings: how the training was done.
-        optimizer: its state, empty before the first step.
-        calls: how many times there were new rows.
+        loss: what trains the network.
+        settings: those of the training.
+        optimizer: the state of the optimizer, empty before the first step.
+        calls: how often there were new rows.
     """
 
-    losses: list[Loss]
+    loss: Loss | JointLoss
     settings: Settings
     optimizer: dict[str, Tensor] = field(default_factory=dict)
     calls: int = 0
 
     @classmethod
-    def after(cls, prepared: Prepared, trainer: Trainer) -> Self:
-        """Keep what a training has gathered."""
+    def from_training(cls, prepared: Prepared, trainer: Trainer) -> Self:
+        """Keep the loss and the optimizer of a training that has ended."""
         tensors = optimizer_tensors(trainer.optimizer)
-        return cls(prepared.losses, prepared.decision.settings, tensors)
+        return cls(prepared.loss, prepared.decision.settings, tensors)
 
     @classmethod
-    def anew(cls, model: Pipeline) -> Self:
-        """Begin with a model from a folder, which holds no state of an optimizer."""
-        if "recipe" not in model.config:
+    def from_pipeline(cls, pipeline: Pipeline) -> Self:
+        """Start with a saved pipeline, which holds no state of an optimizer."""
+        if "recipe" not in pipeline.config:
             raise HierlearnError("this model does not say which loss trained it; call fit instead")
-        recipe = model.config["recipe"]
-        settings = Settings.from_dict(model.config["settings"])
-        losses = [
-            build_loss(recipe["loss"], model.hierarchy, model.terminals, **recipe["loss_options"])
-            for _ in range(settings.ensemble_size)
-        ]
-        return cls(losses, settings)
+        recipe = pipeline.config["recipe"]
+        settings = Settings.from_dict(pipeline.config["settings"])
+        loss = build_loss(recipe["loss"], pipeline.label_space, **recipe["loss_options"])
+        return cls(for_heads(loss, pipeline.network), settings)
 
-    def learn(
+    def partial_fit(
         self,
-        model: Pipeline,
+        pipeline: Pipeline,
         inputs: Any,
         labels: Labels,
         weights: NDArray[np.float64] | None = None,
     ) -> dict[str, Any]:
         """Take the steps of one pass over new rows, and return its record."""
-        if model.preprocessor is not None:
-            inputs = model.preprocessor.transform(inputs)
-        rows = Rows(inputs, labels, model.device, weights)
+        if pipeline.preprocessor is not None:
+            inputs = pipeline.preprocessor.transform(inputs)
+        rows = Rows(inputs, labels, pipeline.device, weights)
         settings = self.settings.with_changes(
             epochs=1,
             schedule="constant",
             warmup=0.0,
             patience=None,
             # Another order of rows and other noise at every call.
-            seed=derive(self.settings.seed, "further", self.calls) % 2**31,
+            seed=derive(self.settings.seed, "incremental", self.calls) % 2**31,
         )
         records: list[dict[str, Any]] = []
-        trainer = Trainer(
-            model.network,
-            self.losses,
-            rows,
-            settings,
-            link=model.link,
-            on_epoch=records.append,
-        )
+        trainer = Trainer(pipeline.network, self.loss, rows, settings, read=pipeline.read)
+        trainer.on_epoch = records.append
         if self.optimizer:
             restore_optimizer(trainer.optimizer, self.optimizer)
-        if isinstance(model.network, Network):
-            trainer.train()
-        else:
-            with rng_kept():
-                trainer.train()
+        trainer.train()
         self.optimizer = optimizer_tensors(trainer.optimizer)
         self.calls += 1
         return records[0]

@@ -1,7 +1,7 @@
-"""Inputs and weights as a person gave them, told apart and checked.
+"""Inputs and weights as given, recognized and checked.
 
 A number may be missing (NaN) in a column where one was missing in training, since the model has
-learned what to make of that; anywhere else it is refused.
+learned what that means; anywhere else it raises.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.errors import DataError, HierlearnError
+from hierlearn.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from hierlearn.features import Preprocessor
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.pipeline import Pipeline
 
 NUMERIC = "biufc"  # kinds of NumPy's numbers
 
 
 def as_texts(X: Any) -> list[str] | None:
-    """Return one-dimensional inputs of texts as a list; None for whatever else."""
+    """Return one-dimensional inputs of texts as a list; None for anything else."""
     if isinstance(X, (str, bytes)):
         raise DataError("inputs are a single text; give a list of texts")
     if not isinstance(X, (list, tuple)):
@@ -38,7 +39,7 @@ def as_texts(X: Any) -> list[str] | None:
 
 
 def as_csr(X: Any) -> Any:
-    """Return sparse rows as float32; refuse what that cannot hold."""
+    """Return sparse rows as float32; raise on what does not fit."""
     with np.errstate(over="ignore"):  # the result is checked below
         rows = X.astype(np.float32)
     wrong = np.flatnonzero(~np.isfinite(rows.data))
@@ -51,10 +52,10 @@ def as_csr(X: Any) -> Any:
     return rows
 
 
-def refuse_missing(
+def check_missing(
     X: NDArray[Any], preprocessor: Preprocessor[Any, Any] | None, names: Sequence[str] | None
 ) -> None:
-    """Refuse a missing number in a column that had none in training, naming row and column."""
+    """Raise on a missing number in a column that had none in training."""
     if X.dtype.kind != "f":
         return
     if preprocessor is None:
@@ -71,7 +72,28 @@ def refuse_missing(
         )
 
 
-def read_weights(weights: ArrayLike | None, count: int) -> NDArray[np.float64]:
+def as_trained(X: Any, pipeline: Pipeline, names: Sequence[str] | None) -> Any:
+    """Return rows to predict on as dense or sparse as those of the training."""
+    from scipy.sparse import csr_array
+
+    sparse = hasattr(X, "tocsr")
+    if not sparse:
+        check_missing(X, pipeline.preprocessor, names)
+    if pipeline.preprocessor is None:  # it was trained on sparse rows
+        return as_csr(X if sparse else csr_array(X))
+    return X.toarray() if sparse else X
+
+
+def check_hierarchy(hierarchy: object) -> None:
+    """Raise on a hierarchy that is not one, such as the name of a file."""
+    if hierarchy is not None and not isinstance(hierarchy, Hierarchy):
+        raise HierlearnError(
+            f"hierarchy is {hierarchy!r}, not a Hierarchy; build one with "
+            f"Hierarchy.from_paths, or read a file with Hierarchy.read"
+        )
+
+
+def parse_weights(weights: ArrayLike | None, count: int) -> NDArray[np.float64]:
     """Return (N,) weights of rows, 1 where none are given."""
     from sklearn.utils import check_array
 
@@ -83,12 +105,12 @@ def read_weights(weights: ArrayLike | None, count: int) -> NDArray[np.float64]:
         weights, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
     )
     if found.shape != (count,):
-        raise DataError(f"sample_weight {found.shape} must be ({count},): a weight a row")
+        raise DataError(f"sample_weight {found.shape} must be ({count},): one weight per row")
     if found.min() < 0:
         row = int(np.argmin(found))
         raise DataError(f"row {row}: sample_weight is {found[row]}, below zero")
     if not found.any():
-        raise DataError("sample_weight is zero for every row; let at least one count")
+        raise DataError("sample_weight is zero for every row; give at least one row a weight")
     return found
 
 
@@ -101,7 +123,7 @@ def gather(
 ) -> tuple[Dataset, NDArray[np.float64] | None]:
     """Bring rows, labels and weights together, without rows of weight 0; equal weights are none."""
     dataset = Dataset(inputs, labels, hierarchy, feature_names=tuple(columns))
-    found = read_weights(weights, len(dataset))
+    found = parse_weights(weights, len(dataset))
     counting = found > 0
     if not counting.all():
         dataset, found = dataset.take(counting), found[counting]
@@ -109,7 +131,7 @@ def gather(
 
 
 def check_own_network(ensemble_size: int, dataset: Dataset) -> None:
-    """Refuse what only the networks of NETWORKS can do."""
+    """Raise on what only the networks of NETWORKS can do."""
     if ensemble_size != 1:
         raise HierlearnError(
             f"ensemble_size={ensemble_size} needs a network of NETWORKS; a module of your own is "

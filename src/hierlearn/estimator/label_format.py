@@ -1,8 +1,8 @@
-"""LabelFormat: the labels as a person gave them, and answers given back in the same form.
+"""LabelFormat: how labels were given, so that answers come back in the same form.
 
-    one      a label a row: a text (a path), or a number or truth value of a flat problem
-    several  a list of labels a row
-    levels   a column a level, top level first: (N, L) cells, missing below the last one known
+    one      one label per row: a string (a path), or a number or boolean of a flat problem
+    several  a list of labels per row
+    levels   one column per level, top level first: (N, L) cells, missing below the last one known
 
 A row without a label is None, "", NaN, NA, an empty list, or a row of missing cells. A number names
 a flat class, or, where a hierarchy is given, is the number of a class in it.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Shape = Literal["one", "several", "levels"]
 
 FLOAT = np.dtype(float)
-NUMERIC = "biuf"  # kinds of NumPy's numbers and truth values
+NUMERIC = "biuf"  # kinds of NumPy's numbers and booleans
 COLUMN = (  # scikit-learn's own words, which its users know
     "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
     "(n_samples, ), for example using ravel()."
@@ -46,11 +46,11 @@ class ParsedLabels:
     """The labels of N rows, read but not yet looked up.
 
     Attributes:
-        shape: how they stand.
-        rows: the labels of each row, texts or numbers.
-        cells: for levels, what stood in the table for each name that was no text.
+        shape: their shape.
+        rows: the labels of each row, strings or numbers.
+        cells: for levels, the cell of each name that was not a string.
         columns: for levels, L.
-        plain: whether texts came as an array of texts, or a list without a missing one.
+        plain: whether strings came as an array of strings, or a list without a missing one.
     """
 
     shape: Shape
@@ -68,64 +68,66 @@ class ParsedLabels:
 
     @cached_property
     def are_numbers(self) -> bool:
-        """Whether the labels are numbers or truth values; both kinds together are refused."""
+        """Whether the labels are numbers or booleans; a mixture with strings raises."""
         first: tuple[int, Any] | None = None
         for row, label in self.labels():
             if not is_number(label) and not isinstance(label, str):
                 kind = type(label).__name__
                 raise LabelError(
-                    f"row {row}: a label is a text or a number, not {label!r} ({kind})"
+                    f"row {row}: a label is a string or a number, not {label!r} ({kind})"
                 )
             if first is None:
                 first = row, label
             elif is_number(label) != is_number(first[1]):
                 raise LabelError(
                     f"row {row} has the label {label!r}, but row {first[0]} has {first[1]!r}; "
-                    f"give texts or numbers, not both"
+                    f"give strings or numbers, not both"
                 )
         return first is not None and is_number(first[1])
 
 
 def is_number(label: object) -> bool:
-    """Whether a label is a number or a truth value."""
+    """Whether a label is a number or a boolean."""
     return isinstance(label, (int, float, np.number, np.bool_))
 
 
-def read_labels(y: Any, sep: str = "/") -> ParsedLabels:
-    """Read labels in any of their forms.
+def parse_labels(y: Any, sep: str = "/") -> ParsedLabels:
+    """Parse labels in any of their forms.
 
     Args:
-        y: a sequence with an entry a row, an (N, L) array or frame with a column a level.
+        y: a sequence with one entry per row, or an (N, L) array or frame, one column per level.
         sep: what joins the names of a path.
     """
     if y is None:
         raise DataError(
             "HierarchicalClassifier requires y to be passed, but the target y is None; "
-            "give a label, or a list of labels, a row"
+            "give a label, or a list of labels, per row"
         )
     if isinstance(y, (str, bytes)):
-        raise LabelError(f"labels are a list with one entry a row, not one text {y!r}")
+        raise LabelError(f"labels are a list with one entry per row, not one string {y!r}")
     if hasattr(y, "tocsr"):
-        raise LabelError("labels are a sparse matrix; give a list of labels a row")
+        raise LabelError("labels are a sparse matrix; give a list of labels per row")
     if hasattr(y, "columns"):  # a frame of pandas or polars
         rows = y.iter_rows() if hasattr(y, "iter_rows") else y.itertuples(index=False, name=None)
-        return read_levels(list(rows), len(y.columns), sep)
+        return parse_levels(list(rows), len(y.columns), sep)
     if isinstance(y, (list, tuple)) or not isinstance(getattr(y, "dtype", FLOAT), np.dtype):
-        return read_entries(list(y), plain=True)  # frames' own types hold what NumPy's cannot
+        return parse_entries(list(y), plain=True)  # frames' own types hold what NumPy's cannot
     array = np.asarray(y)
     if array.ndim == 2:
-        refuse_indicators(array)
-        return read_levels(array.tolist(), array.shape[1], sep)
+        check_no_indicators(array)
+        return parse_levels(array.tolist(), array.shape[1], sep)
     if array.ndim != 1:
-        raise LabelError(f"y should be a 1d array, or (N, L) with a column a level: {array.shape}")
+        raise LabelError(
+            f"y should be a 1d array, or (N, L) with one column per level: {array.shape}"
+        )
     if array.dtype.kind in NUMERIC:
         check_numbers(array)
         return ParsedLabels("one", [[label] for label in array])
-    return read_entries(array, plain=array.dtype.kind == "U")
+    return parse_entries(array, plain=array.dtype.kind == "U")
 
 
-def read_entries(entries: Sequence[Any] | NDArray[Any], *, plain: bool) -> ParsedLabels:
-    """Read a sequence with a label, a list of labels or nothing a row."""
+def parse_entries(entries: Sequence[Any] | NDArray[Any], *, plain: bool) -> ParsedLabels:
+    """Parse a sequence with a label, a list of labels or nothing per row."""
     several = any(is_list(entry) for entry in entries)
     rows = [
         list(entry) if is_list(entry) else [] if has_no_label(entry) else [entry]
@@ -145,7 +147,7 @@ def is_list(entry: object) -> bool:
 
 
 def check_numbers(values: NDArray[Any]) -> None:
-    """Refuse numbers that name no classes, in scikit-learn's words."""
+    """Raise on numbers that name no classes, in scikit-learn's words."""
     from sklearn.utils import check_array
     from sklearn.utils.multiclass import check_classification_targets
 
@@ -154,22 +156,22 @@ def check_numbers(values: NDArray[Any]) -> None:
         check_classification_targets(values)
 
 
-def refuse_indicators(array: NDArray[Any]) -> None:
-    """Refuse a matrix of zeros and ones, which is hardly a column a level."""
+def check_no_indicators(array: NDArray[Any]) -> None:
+    """Raise on a matrix of zeros and ones, which is hardly one column per level."""
     if array.shape[1] > 1 and array.dtype.kind in NUMERIC and np.isin(array, (0, 1)).all():
         raise LabelError(
-            f"y {array.shape} holds zeros and ones only: an indicator matrix and a column a level "
-            f"look alike; give a list of labels a row"
+            f"y {array.shape} holds zeros and ones only: an indicator matrix and one column per "
+            f"level look alike; give a list of labels per row"
         )
 
 
-def read_levels(table: list[Any], columns: int, sep: str) -> ParsedLabels:
-    """Read rows of cells, a cell a level; 2.0 is 2, since a frame with gaps holds no integers."""
+def parse_levels(table: list[Any], columns: int, sep: str) -> ParsedLabels:
+    """Parse rows of cells, one per level; 2.0 is 2, since a frame with gaps holds no integers."""
     if columns == 1:
         from sklearn.exceptions import DataConversionWarning
 
         warnings.warn(COLUMN, DataConversionWarning, stacklevel=5)
-        return read_labels(np.asarray([row[0] for row in table]))
+        return parse_labels(np.asarray([row[0] for row in table]))
     rows: list[list[str]] = []
     cells: dict[str, Any] = {}
     for number, given in enumerate(table):
@@ -178,8 +180,8 @@ def read_levels(table: list[Any], columns: int, sep: str) -> ParsedLabels:
             path = level_path(row, sep)
         except HierarchyError as error:
             raise LabelError(
-                f"row {number}: {error} (a table is a column a level; for several labels give a "
-                f"list of lists)"
+                f"row {number}: {error} (a table has one column per level; for several labels "
+                f"give a list of lists)"
             ) from None
         cells.update((str(cell), cell) for cell in row[: len(path)] if not isinstance(cell, str))
         rows.append([sep.join(path)] if path else [])
@@ -195,14 +197,14 @@ def name_of(label: Any) -> str:
 
 @dataclass(frozen=True)
 class LabelFormat:
-    """What answers look like: as the labels of the training rows did.
+    """The form of the training labels, which is the form of the answers.
 
     Attributes:
         hierarchy: the taxonomy.
-        shape: how the labels stood.
-        inferred: whether the hierarchy was made of the labels.
+        shape: the shape of the labels.
+        inferred: whether the hierarchy was inferred from the labels.
         numbers: whether labels are class numbers of a given hierarchy.
-        values: what stands for the name of a class, where the name itself does not.
+        values: the label of a class, where that is not its name.
         dtype: of an array of labels.
         columns: for levels, L.
     """
@@ -216,14 +218,14 @@ class LabelFormat:
     columns: int = 0
 
     @classmethod
-    def of(
+    def from_labels(
         cls,
         given: ParsedLabels,
         hierarchy: Hierarchy | None,
         sep: str,
         listing: ParsedLabels | None = None,
     ) -> Self:
-        """Take on the form of labels, and their hierarchy where none is given.
+        """Return the form of labels, and infer their hierarchy where none is given.
 
         Args:
             given: the labels.
@@ -249,6 +251,11 @@ class LabelFormat:
         class_numbers = numbers and not inferred
         return cls(hierarchy, given.shape, inferred, class_numbers, values, dtype, given.columns)
 
+    @classmethod
+    def of_answers(cls, answers: str, hierarchy: Hierarchy) -> Self:
+        """Return the form that fits a decoder, for a model that has seen no Python labels."""
+        return cls(hierarchy, "one" if answers == "class" else "several", dtype="str")
+
     def names(self, given: ParsedLabels) -> list[list[Label]]:
         """Return the labels of each row as Labels takes them: names, or class numbers."""
         if not given.are_numbers:
@@ -267,13 +274,13 @@ class LabelFormat:
                 )
         return [[name_of(label) for label in labels] for labels in given.rows]
 
-    def widened(self, given: ParsedLabels) -> Hierarchy:
+    def extended_hierarchy(self, given: ParsedLabels) -> Hierarchy:
         """Return the hierarchy, with the labels that it lacks where it was inferred."""
         if not self.inferred:
             return self.hierarchy
         numbers = given.are_numbers
-        texts = {name_of(label) if numbers else label for _, label in given.labels()}
-        new = [text for text in texts if text not in self.hierarchy]
+        names = {name_of(label) if numbers else label for _, label in given.labels()}
+        new = [name for name in names if name not in self.hierarchy]
         if not new:
             return self.hierarchy
         return Hierarchy.from_paths([*self.hierarchy.names, *new], sep=self.hierarchy.sep)
@@ -309,7 +316,7 @@ class LabelFormat:
         return as_objects(found) if self.dtype == "object" else np.asarray(found, dtype=self.dtype)
 
     def answer(self, numbers: Sequence[int]) -> Any:
-        """Return a decision a row, each one class or the root, in the form of the labels."""
+        """Return decisions, each one class or the root, in the form of the labels."""
         if self.shape == "several":
             return [[] if number < 0 else [self.label(number)] for number in numbers]
         if self.shape == "one":
@@ -322,7 +329,7 @@ class LabelFormat:
         return table
 
     def cells(self, number: int) -> list[Any]:
-        """Return the names on the way down to a class, as they stood in the table."""
+        """Return the names on the way down to a class, as they were in the table."""
         path: list[str] = []
         while number >= 0:
             path.append(self.hierarchy.bare_names[number])
@@ -330,7 +337,7 @@ class LabelFormat:
         return [self.values.get(name, name) for name in reversed(path)]
 
     def answer_sets(self, rows: Iterable[Iterable[int]]) -> list[list[Any]]:
-        """Return a list of labels a row."""
+        """Return a list of labels per row."""
         return [[self.label(number) for number in row] for row in rows]
 
     # ------------------------------------------------------------------ a folder
@@ -353,7 +360,7 @@ class LabelFormat:
 
 
 def infer_hierarchy(labels: Iterable[Any], numbers: bool, sep: str) -> Hierarchy:
-    """Build the tree of all labels: of their paths, or a top class a number."""
+    """Build the tree of all labels: of their paths, or one top class per number."""
     names = {name_of(label) if numbers else label for label in labels}
     return Hierarchy.from_paths(sorted(names), sep=sep)
 

@@ -1,51 +1,125 @@
-"""The parameters of an estimator: from plain values to a Plan, and to JSON."""
+"""The parameters of the estimator, made from Plan and Settings; to a Plan, and to JSON.
+
+A field that is added to Settings is a parameter: None there, which leaves it to the recipe.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from hierlearn.errors import HierlearnError
+from hierlearn.training.fields import entry, names, setting, settings_of
 from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-SETTINGS = (  # parameters that are settings under the same name; None leaves them to the recipe
-    *(
-        "epochs",
-        "batch_size",
-        "learning_rate",
-        "weight_decay",
-        "schedule",
-        "warmup",
-        "max_grad_norm",
-    ),
-    *("precision", "prior_bias", "metric", "patience", "ensemble_size", "device"),
-)
+    from hierlearn.training.fields import Setting
+
+C = TypeVar("C", bound=type)
+PLACE = "{parameters}"  # where a docstring takes the list of parameters
 
 
-def plan_of(params: Mapping[str, Any]) -> Plan:
+@dataclass(frozen=True)
+class Own:
+    """What only the estimator has, or has with another default."""
+
+    valid_fraction: float = setting(
+        0.1, "Fraction of the rows held out for early stopping; used only with patience."
+    )
+    sep: str = setting("/", "Separator of the names of a path, where the hierarchy is inferred.")
+    random_state: int | None = setting(
+        None, "An integer makes fit reproducible; a RandomState is drawn from."
+    )
+    verbose: bool = setting(False, "Print what was chosen and show a progress bar.")
+
+
+def parameters_of(*classes: type) -> dict[str, tuple[Setting, Any]]:
+    """Return every parameter by name, with its default; what a later class says wins.
+
+    Args:
+        classes: dataclasses whose fields are parameters; those of Settings are None by default.
+    """
+    found: dict[str, tuple[Setting, Any]] = {}
+    for cls in classes:
+        for name, one in settings_of(cls).items():
+            if one.about.estimator:
+                unset = issubclass(cls, Settings) or one.kind is dict
+                found[name] = one, None if unset else one.default
+    return found
+
+
+PARAMETERS = parameters_of(Plan, Settings, Own)
+
+
+def signature_of(found: Mapping[str, tuple[Setting, Any]]) -> list[Parameter]:
+    """Return the parameters of ``__init__``: self, the recipe, and the others by keyword."""
+    either, keyword = Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
+    return [
+        Parameter("self", either),
+        *(
+            Parameter(name, either if name == "recipe" else keyword, default=default)
+            for name, (_, default) in found.items()
+        ),
+    ]
+
+
+def with_parameters(cls: C) -> C:
+    """Give a class the signature of ``__init__`` and the documentation of its parameters."""
+    made: Any = cls
+    made.__init__.__signature__ = Signature(signature_of(PARAMETERS))
+    made.__doc__ = (cls.__doc__ or "").replace(PLACE, document(PARAMETERS))
+    return cls
+
+
+def document(found: Mapping[str, tuple[Setting, Any]]) -> str:
+    """Return the list of parameters for a docstring."""
+    lines = []
+    for name, (one, default) in found.items():
+        text = f"{one.about.help}{names(one)}"
+        if name == "network":
+            text += " Or a torch module that returns (N, C) logits; it is copied, not changed."
+        if default is None and one.default not in (None, {}):
+            text += f" None: the recipe's, else {one.default!r}."
+        lines.append(entry(name, text, default))
+    return "\n".join(lines).strip()
+
+
+def make_plan(params: Mapping[str, Any]) -> Plan:
     """Return what to train; every value is checked on the way."""
     from sklearn.utils import check_random_state
 
-    settings = {name: as_plain(params[name]) for name in SETTINGS if params[name] is not None}
+    settings = {
+        name: as_plain(params[name])
+        for name in settings_of(Settings)
+        if params.get(name) is not None
+    }
     seed = params["random_state"]
     if seed is None or isinstance(seed, np.random.RandomState):
         seed = check_random_state(seed).randint(2**31 - 1)
-    network = params["network"]
-    same = ("recipe", "loss", "link", "decoder", "unlabeled_descendants", "standardize")
-    chosen: dict[str, Any] = {name: params[name] for name in same}
-    for name in ("loss_options", "network_options", "decoder_options"):
-        chosen[name] = dict(params[name] or {})
-    return Plan(
-        **chosen,
-        network=network if isinstance(network, str) else None,
-        valid_fraction=0.0 if params["patience"] is None else params["valid_fraction"],
-        settings={**settings, "seed": as_plain(seed)},
-    )
+    seed = replace(settings_of(Settings)["seed"], name="random_state").checked(as_plain(seed))
+    chosen: dict[str, Any] = {
+        name: dict(params[name] or {}) if one.kind is dict else as_plain(params[name])
+        for name, one in settings_of(Plan).items()
+    }
+    if not isinstance(chosen["network"], str):  # a module
+        chosen["network"] = None
+    if params["patience"] is None:
+        chosen["valid_fraction"] = 0.0
+    return Plan(**chosen, settings={**settings, "seed": seed})
+
+
+def check_parameters(names: Iterable[str], function: str) -> None:
+    """Raise Python's own error for a name that is no parameter."""
+    for name in names:
+        if name not in PARAMETERS:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
 def storable(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Score: how right decisions are, as one number for scikit-learn.
+"""Score: the quality of decisions as one number, for scikit-learn.
 
-    one label a row      the share of rows whose answer, closed, is the truth over the known classes
+    one label per row    the fraction of rows whose closed answer is the truth on known classes
     several labels       F1 = 2 sum |A n T| / sum (|A| + |T|), over the known classes of all rows
 
 A and T are closed under ancestors. Known is what the policy of the labels leaves: under "ignore"
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.labels import Labels
 
 
-def exact_share(answers: Tensor, labels: Labels, weights: Tensor) -> float:
-    """Return the share of rows that are answered exactly.
+def exact_fraction(answers: Tensor, labels: Labels, weights: Tensor) -> float:
+    """Return the fraction of rows that are answered exactly.
 
     Args:
         answers: (N, C) bool, closed.
@@ -33,13 +33,13 @@ def exact_share(answers: Tensor, labels: Labels, weights: Tensor) -> float:
     known = labels.mask()
     counted = weights * known.any(dim=1)
     if not bool(counted.any()):
-        raise DataError("no row has a label that a score could count")
+        raise DataError("no row has a label, so there is nothing to score")
     right = ((answers & known) == labels.targets()).all(dim=1)
     return float((counted * right).sum() / counted.sum())
 
 
 def pooled_f1(answers: Tensor, labels: Labels, weights: Tensor) -> float:
-    """Return the hierarchical F1 of all rows together, 0 where nothing is said at all.
+    """Return the hierarchical F1 of all rows together, 0 where all sets are empty.
 
     Args:
         answers: (N, C) bool, closed.

@@ -6,7 +6,7 @@ l = sum over heads k of w_k l_k(output of head k)
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
@@ -14,7 +14,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.losses.mixed import Parts, mixed_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.links import HeadOutput, Link
@@ -53,7 +53,7 @@ class JointLoss(Parts):
         return self.losses_of_parts[0].label_space
 
     @classmethod
-    def same_for_all(cls, loss: Loss, heads: Mapping[str, Any]) -> JointLoss:
+    def same_for_all(cls, loss: Loss, heads: Sequence[str]) -> JointLoss:
         """Return the loss for every head alike, each with a state of its own."""
         return cls({name: loss if not k else copy.deepcopy(loss) for k, name in enumerate(heads)})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hierlearn.errors import plural
 from hierlearn.metrics import METRICS
 from hierlearn.reports.markup import safe, table
 from hierlearn.studies.tables import ARROWS, PERCENT, cell, is_bold, notes, shown
@@ -182,11 +183,6 @@ def headline(study: Study, summary: Mapping[str, Any], rows: int) -> str:
 def between(low: int, high: int) -> str:
     """Write a range of whole numbers."""
     return f"{low} to {high}" if low < high else str(low)
-
-
-def plural(count: int, word: str, more: str | None = None) -> str:
-    """Write a count with its word."""
-    return f"{count:,} {word if count == 1 else more or word + 's'}"
 
 
 def options(labels: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Entries: what a study compares. A loss with its options, or a recipe.
+"""Candidates: what a study compares. A loss with its options, or a recipe.
 
 Written as words on the command line: ``bce``, ``hxe:alpha=0.3``, ``recipe:max``, or
 ``hcl:link=softmax+scope=ancestors+floor=0.3``.
@@ -6,12 +6,12 @@ Written as words on the command line: ``bce``, ``hxe:alpha=0.3``, ``recipe:max``
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
+from hierlearn.options import parse_pairs
 from hierlearn.training.recipes import RECIPES, find_recipe
 
 if TYPE_CHECKING:
@@ -45,40 +45,24 @@ class Candidate:
         """Return the choices of a training plan; a loss is read by its own link."""
         if self.recipe is not None:
             return {"recipe": self.recipe}
-        return {"loss": self.loss, "loss_options": dict(self.options), "link": "own"}
+        return {"loss": self.loss, "loss_options": dict(self.options), "link": "from-loss"}
 
 
 def parse_candidate(words: str) -> Candidate:
-    """Read an entry as it is written."""
+    """Read a candidate as it is written."""
     name, _, rest = words.strip().partition(":")
     if name == "recipe":
         find_recipe(rest)
         return Candidate(words.strip(), recipe=rest, label=f"recipe {rest}")
     if name not in LOSSES:
         raise HierlearnError(unknown_name("loss", name, [*LOSSES, "recipe:<name>"]))
-    options: dict[str, Any] = {}
-    for pair in filter(None, rest.split("+")):
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise HierlearnError(f"an option of a loss is written key=value, not {pair!r}")
-        options[key.strip()] = parse_value(value.strip())
+    options = parse_pairs(filter(str.strip, rest.split("+")), f"loss {name}")
     shown = ", ".join(f"{key} {value}" for key, value in options.items())
     return Candidate(words.strip(), name, options, label=f"{name} ({shown})" if shown else name)
 
 
-def parse_value(text: str) -> Any:
-    """Return a number, a truth value or None where the text is one, else the text."""
-    words = {"none": None, "None": None, "True": True, "False": False}
-    if text in words:
-        return words[text]
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
-
-
 def parse_candidates(words: Sequence[str]) -> list[Candidate]:
-    """Read the entries of a study, each once; "all" is every loss and every recipe."""
+    """Read the candidates of a study, each once; "all" is every loss and every recipe."""
     if list(words) == ["all"]:
         words = [*LOSSES, *(f"recipe:{name}" for name in RECIPES)]
     entries = [parse_candidate(one) for one in words]

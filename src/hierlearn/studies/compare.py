@@ -19,6 +19,7 @@ from hierlearn.losses.hcl.loss import CollapseWarning
 from hierlearn.metrics import METRICS
 from hierlearn.pipeline.pipeline import versions
 from hierlearn.studies.jobs import do_jobs
+from hierlearn.studies.protocol import Protocol
 from hierlearn.studies.runner import Job
 from hierlearn.studies.study import Study
 from hierlearn.training.plan import Plan
@@ -31,74 +32,60 @@ if TYPE_CHECKING:
     from hierlearn.datasets import Dataset
     from hierlearn.studies.candidates import Candidate
 
-TABLE = ("hit@1", "mrr", "hier-dist", "lca-height", "terminal-accuracy", "mean-level", "au-prc")
 ALWAYS = ("level-accuracy", "mistake-severity", "leaf-accuracy")  # what the report also shows
-EARLY = {"epochs": 100, "patience": 10, "metric": "au-prc"}  # unless the caller says otherwise
 
 
 def compare(
     dataset: Dataset,
-    entries: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     out: Path | str,
+    protocol: Protocol | None = None,
     *,
-    seeds: int = 10,
-    seed: int = 0,
-    metrics: Sequence[str] = TABLE,
-    settings: Mapping[str, Any] | None = None,
-    by_entry: Mapping[str, Mapping[str, Any]] | None = None,
-    network: Mapping[str, Any] | None = None,
-    valid_fraction: float = 0.15,
     force: bool = False,
-    about: Mapping[str, Any] | None = None,
     jobs: int = 1,
+    metadata: Mapping[str, Any] | None = None,
     on_step: Callable[[int, int, int], None] | None = None,
 ) -> Study:
-    """Run a study, or go on with one that was interrupted.
+    """Run a study, or resume one that was interrupted.
 
     Args:
         dataset: with a split "test".
-        entries: what to compare; the first is what the others are tested against.
+        candidates: what to compare; the first is what the others are tested against.
         out: the study's folder.
-        seeds: how many runs of each.
-        seed: the first of them.
-        metrics: of the table, names of METRICS.
-        settings: changes to how everything trains.
-        by_entry: changes to settings, and options of the loss, of single entries by key.
-        network: the network's name and options.
-        valid_fraction: share of the training rows to stop early on, where no split "valid" is.
-        force: begin anew in a folder with another study.
-        about: more facts for study.json that need not agree to go on.
-        jobs: how many entries train at a time, each in a process of its own; above 1 the calling
+        protocol: how to train and judge them; the defaults of Protocol if None.
+        force: replace another study in the folder.
+        jobs: how many candidates train at a time, each in its own process; above 1 the calling
             script needs the usual ``if __name__ == "__main__"``.
-        on_step: told the entry's number, the step and all steps of a training.
+        metadata: more entries for study.json, which may differ when a study is resumed.
+        on_step: called with the candidate's number, the step and the number of steps.
     """
+    protocol = protocol or Protocol()
     if "test" not in dataset.splits or not len(dataset.splits["test"]):
         raise HierlearnError(
-            f"{dataset.name or 'the dataset'} has no split 'test' to compare on; name one with "
-            f"--split, or set rows aside with --test-fraction"
+            f"{dataset.name or 'the dataset'} has no split 'test' to compare on; make one with "
+            f"hierlearn.studies.splits.with_test_rows"
         )
-    for name in (*metrics, *ALWAYS):
+    for name in (*protocol.metrics, *ALWAYS):
         if name not in METRICS:
             raise HierlearnError(unknown_name("metric", name, METRICS))
     if jobs < 1:
         raise HierlearnError(f"jobs must be at least 1, not {jobs}")
-    common = {**EARLY, **(settings or {}), "seed": seed, "ensemble_size": seeds}
-    Settings.from_dict(common)
+    Settings.from_dict(protocol.training)
     facts: dict[str, Any] = {
-        "entries": [asdict(entry) for entry in entries],
-        "seeds": [seed + number for number in range(seeds)],
-        "metrics": list(dict.fromkeys(metrics)),
-        "settings": common,
-        "by_entry": {key: dict(value) for key, value in (by_entry or {}).items()},
-        "network": dict(network or {}),
-        "valid_fraction": valid_fraction,
+        "entries": [asdict(entry) for entry in candidates],
+        "seeds": [protocol.seed + number for number in range(protocol.seeds)],
+        "metrics": list(dict.fromkeys(protocol.metrics)),
+        "settings": protocol.training,
+        "by_entry": {key: dict(value) for key, value in protocol.by_candidate.items()},
+        "network": dict(protocol.network),
+        "valid_fraction": protocol.valid_fraction,
         "dataset": {**describe(dataset), "digest": dataset.digest()[:16]},
-        "about": {"versions": versions(), **(about or {})},
+        "about": {"versions": versions(), **(metadata or {})},
     }
     new = not (Path(out) / "study.json").is_file()
     study = Study.begin(out, facts, force=force)
     try:
-        run_entries(study, dataset, entries, by_entry or {}, jobs, on_step)
+        run_entries(study, dataset, candidates, protocol.by_candidate, jobs, on_step)
     except HierlearnError:
         if new and not study.runs():  # nothing was trained: the corrected command begins here
             study.discard()

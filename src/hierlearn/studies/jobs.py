@@ -78,7 +78,7 @@ def do_jobs(
         except BrokenProcessPool:
             raise HierlearnError(
                 "a process of the study was killed, perhaps for want of memory; the same command "
-                "goes on with what is missing: try it with --jobs 1"
+                "goes on with what is missing: try it with jobs=1"
             ) from None
         finally:
             stop.set()

@@ -28,6 +28,7 @@ from hierlearn.errors import HierlearnError, quoted, unknown_name
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.studies.compare import compare
 from hierlearn.studies.noise_figures import summarize_noise
+from hierlearn.studies.protocol import KINDS, Noise, Protocol
 from hierlearn.studies.study import StudyError
 from hierlearn.studies.summary import RowJudge
 
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.structure import Ints
     from hierlearn.studies.candidates import Candidate
 
-KINDS = ("labels", "hierarchy")
-RATES = (0.0, 0.1, 0.2, 0.4)
 WORDS = {"labels": "of the labels wrong", "hierarchy": "of the edges moved"}
 
 
@@ -62,32 +61,33 @@ class Cell:
 
 def noise_study(
     dataset: Dataset,
-    entries: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     out: Path | str,
+    protocol: Protocol | None = None,
     *,
-    kinds: Sequence[str] = KINDS,
-    rates: Sequence[float] = RATES,
-    noise_seed: int = 0,
+    noise: Noise | None = None,
+    force: bool = False,
+    jobs: int = 1,
     on_step: Callable[[int, int, int], None] | None = None,
-    **options: Any,
 ) -> dict[str, Any]:
-    """Train every loss under every noise, or go on where that was interrupted.
+    """Train every loss under every noise, or resume where that was interrupted.
 
     Args:
         dataset: clean, with a split "test".
-        entries: what to compare; the first is what the others are tested against.
+        candidates: what to compare; the first is what the others are tested against.
         out: the folder.
-        kinds: of noise, names of KINDS.
-        rates: shares of labels, or of edges, that are wrong.
-        noise_seed: decides which; one draw serves all losses and seeds.
-        on_step: told the number of the training among all, the step and all its steps.
-        options: of ``compare``.
+        protocol: how to train and judge them; the defaults of Protocol if None.
+        noise: which kinds of noise at which rates; the defaults of Noise if None.
+        force: replace another study in the folder.
+        jobs: how many candidates train at a time, each in its own process.
+        on_step: called with the number of the training among all, the step and the number of
+            steps.
 
     Returns:
         Every figure with its spread and test, ready for JSON; see ``summarize_noise``.
     """
-    rates = check_rates(rates)
-    kinds = check_kinds(kinds)
+    noise = noise or Noise()
+    rates, kinds = check_rates(noise.rates), check_kinds(noise.kinds)
     dataset = with_terminal_labels(with_training_rows(dataset))
     out = Path(out)
     check_folder(out)
@@ -97,15 +97,17 @@ def noise_study(
     improving: dict[Cell, list[str]] = {}
     settings: dict[str, Any] = {}
     for place, cell in enumerate(cells(kinds, rates)):
-        noisy, clean_numbers = spoil(dataset, cell, noise_seed)
+        noisy, clean_numbers = spoil(dataset, cell, noise.seed)
         spoiled[cell] = corrupted_fraction(dataset, noisy, cell, clean_numbers)
         study = compare(
             noisy,
-            entries,
+            candidates,
             out / "cells" / cell.name,
-            about={"noise": {"kind": cell.kind, "rate": cell.rate, "source": dataset.source}},
-            on_step=on_step and shifted(on_step, place * len(entries)),
-            **options,
+            protocol,
+            force=force,
+            jobs=jobs,
+            metadata={"noise": {"kind": cell.kind, "rate": cell.rate, "source": dataset.source}},
+            on_step=on_step and shifted(on_step, place * len(candidates)),
         )
         settings = {name: study.facts[name] for name in ("settings", "network", "valid_fraction")}
         settings["versions"] = study.facts["about"]["versions"]
@@ -114,11 +116,11 @@ def noise_study(
             dict.fromkeys(run["entry"] for run in runs if run["still_improving"])
         )
         found[cell] = {
-            entry.key: judge(clean_numbers[study.rows(entry)["terminal"]]) for entry in entries
+            entry.key: judge(clean_numbers[study.rows(entry)["terminal"]]) for entry in candidates
         }
     facts: dict[str, Any] = {
         "dataset": describe(dataset),
-        "noise_seed": noise_seed,
+        "noise_seed": noise.seed,
         **settings,
         "machine": machine(),
     }
@@ -126,7 +128,7 @@ def noise_study(
     by_kind = {kind: [found[cell] for cell in row] for kind, row in grid.items()}
     facts["spoiled"] = {kind: [spoiled[cell] for cell in row] for kind, row in grid.items()}
     facts["still_improving"] = {kind: [improving[one] for one in row] for kind, row in grid.items()}
-    return summarize_noise(by_kind, rates, entries, facts)
+    return summarize_noise(by_kind, rates, candidates, facts)
 
 
 def cells(kinds: Sequence[str], rates: Sequence[float]) -> list[Cell]:
@@ -167,8 +169,8 @@ def with_training_rows(dataset: Dataset) -> Dataset:
     """Return the dataset with a split "train": whatever is held by no other."""
     if not len(dataset.splits.get("test", ())):
         raise HierlearnError(
-            f"{dataset.name or 'the dataset'} has no split 'test' to judge on; name one with "
-            f"--split, or set rows aside with --test-fraction"
+            f"{dataset.name or 'the dataset'} has no split 'test' to judge on; make one with "
+            f"hierlearn.studies.splits.with_test_rows"
         )
     if "train" in dataset.splits:
         return dataset

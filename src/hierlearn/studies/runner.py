@@ -11,16 +11,15 @@ import numpy as np
 import torch
 
 from hierlearn.decoding.mass import terminal_scores
-from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.losses.hcl.loss import CollapseWarning
 from hierlearn.metrics.measure import measure
 from hierlearn.metrics.ranking import first_ranks
-from hierlearn.pipeline.prepare import prepare
-from hierlearn.training.passes import member_probabilities
+from hierlearn.pipeline.train import Reporting, run
+from hierlearn.training.prepare import prepare
+from hierlearn.training.probabilities import member_probabilities
 from hierlearn.training.processes import Processes, find_device
 from hierlearn.training.rows import Rows
-from hierlearn.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,9 +28,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.datasets import Dataset
-    from hierlearn.pipeline.prepare import Prepared
     from hierlearn.studies.candidates import Candidate
     from hierlearn.training.plan import Plan
+    from hierlearn.training.prepare import Prepared
+    from hierlearn.training.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ def do_job(job: Job, dataset: Dataset, on_step: Callable[[int, int], None] | Non
     log: list[dict[str, Any]] = []
     trainer, collapsed = fit_noting_collapse(prepared, log, on_step)
     runs, rows = judge(job, prepared, trainer, dataset.split("test"))
-    for run in runs:
-        run["seconds"] = round((time.perf_counter() - begun) / len(runs), 3)
+    for one in runs:
+        one["seconds"] = round((time.perf_counter() - begun) / len(runs), 3)
     selected = None
     if trainer.selections:
         shares = torch.stack(trainer.selections).mul(100).round()
@@ -117,40 +117,25 @@ def fit(
     on_step: Callable[[int, int], None] | None = None,
 ) -> Trainer:
     """Train what was prepared, in this process, without files."""
-    device = prepared.rows.device
-    trainer = Trainer(
-        prepared.model.network,
-        prepared.losses,
-        prepared.rows,
-        prepared.decision.settings,
-        link=prepared.model.link,
-        valid=prepared.valid,
-        terminals=prepared.model.terminals,
-        processes=Processes(0, 1, device),
-        alike=True,
-        on_epoch=log.append,
-    )
-    if on_step is not None:
-        trainer.on_step = lambda step: on_step(step, trainer.steps)
-    trainer.train()
-    return trainer
+    here = Processes(0, 1, prepared.rows.device)
+    reporting = Reporting(bar=False, on_epoch=log.append, on_step=on_step)
+    return run(prepared, here, reporting=reporting)
 
 
 def judge(
     job: Job, prepared: Prepared, trainer: Trainer, test: Dataset
 ) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
     """Return the runs of an entry, a dictionary a seed, and its decisions on the test rows."""
-    model = prepared.model
-    labels = Labels(test.labels, model.hierarchy)
+    space = prepared.label_space
+    labels = Labels(test.labels, space.hierarchy)
     inputs: Any = test.inputs
-    if model.preprocessor is not None:  # sparse rows go as they are
-        inputs = model.preprocessor.transform(inputs)
+    if prepared.preprocessor is not None:  # sparse rows go as they are
+        inputs = prepared.preprocessor.transform(inputs)
     ready = Rows(inputs, labels, prepared.rows.device)
     targets = ready.targets(torch.arange(len(ready)))
-    space = LabelSpace(model.hierarchy, model.terminals)
     runs: list[dict[str, Any]] = []
     rows: dict[str, list[NDArray[Any]]] = {}
-    for member, p in enumerate(member_probabilities(model.network, ready, model.link)):
+    for member, p in enumerate(member_probabilities(prepared.network, ready, prepared.read)):
         for name, values in decisions(p, targets, prepared).items():
             rows.setdefault(name, []).append(values)
         runs.append(
@@ -158,9 +143,10 @@ def judge(
                 "entry": job.entry.key,
                 "seed": job.seeds[member],
                 "test": measure(p, targets, space, job.metrics),
-                "valid": trainer.best_value[member],
-                "best_epoch": trainer.best_epoch[member],
-                "still_improving": not trainer.stopped[member] and trainer.improved_last[member],
+                "valid": trainer.stopping.value[member],
+                "best_epoch": trainer.stopping.epoch[member],
+                "still_improving": not trainer.stopped[member]
+                and trainer.stopping.improved_last[member],
                 "settings": dict(job.plan.settings),
                 "loss_options": dict(job.plan.loss_options),
             }
@@ -175,9 +161,9 @@ def decisions(p: Tensor, targets: Tensor, prepared: Prepared) -> dict[str, NDArr
     terminal     the best terminal class, and its probability
     rank         of the first positive class among all
     """
-    model = prepared.model
-    ends = torch.tensor(model.terminals, device=p.device)
-    terminal = ends[terminal_scores(p, model.hierarchy)[:, ends].argmax(dim=1)]
+    ends = prepared.label_space.terminal_ids(p.device)
+    scores = terminal_scores(p, prepared.label_space)
+    terminal = ends[scores[:, ends].argmax(dim=1)]
     found = {
         "argmax": p.argmax(dim=1),
         "terminal": terminal,

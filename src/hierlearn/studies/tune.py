@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import itertools
 import random
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, get_args
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.metrics import METRICS
-from hierlearn.pipeline.prepare import prepare
-from hierlearn.studies.compare import EARLY
+from hierlearn.studies.protocol import Protocol, Tune
 from hierlearn.studies.runner import fit
 from hierlearn.training.plan import Plan
+from hierlearn.training.prepare import prepare
 from hierlearn.training.processes import find_device
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from hierlearn.datasets import Dataset
     from hierlearn.studies.candidates import Candidate
 
-Tune = Literal["none", "paper", "each"]
 RATES = (3e-4, 1e-3, 3e-3)
 WIDTHS = (400, 800)
 DROPOUTS = (0.25, 0.5)
@@ -43,47 +42,40 @@ TRIAL_SEED = 1_000_003  # no run of a study has it
 
 def tune(
     dataset: Dataset,
-    entries: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     how: Tune,
+    protocol: Protocol | None = None,
     *,
-    trials: int = 6,
-    settings: Mapping[str, Any] | None = None,
-    network: Mapping[str, Any] | None = None,
-    valid_fraction: float = 0.15,
     on_trial: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Return what was chosen: ``by_entry`` and ``network`` for ``compare``, and every trial.
+    """Return what was chosen: ``by_candidate`` and ``network`` of a Protocol, and every trial.
 
     Args:
         dataset: its split "test" is not looked at.
-        entries: what will be compared.
+        candidates: what will be compared.
         how: "none", "paper" or "each".
-        trials: how many each search may make.
-        settings: changes to how everything trains.
-        network: the network's name and options to begin with.
-        valid_fraction: share of the training rows to choose on, where no split "valid" is.
-        on_trial: told how many trials are done, and of how many.
+        protocol: how to train, with the number of trials of each search; the defaults if None.
+        on_trial: called with the number of trials done and the number of all trials.
     """
-    if how not in ("none", "paper", "each"):
-        raise HierlearnError(unknown_name("way to tune", str(how), ("none", "paper", "each")))
-    if trials < 1:
-        raise HierlearnError(f"trials must be at least 1, not {trials}")
-    chosen: dict[str, Any] = {"network": dict(network or {}), "by_entry": {}, "trials": []}
+    protocol = protocol or Protocol()
+    if how not in get_args(Tune):
+        raise HierlearnError(unknown_name("way to tune", str(how), get_args(Tune)))
+    chosen: dict[str, Any] = {"network": dict(protocol.network), "by_candidate": {}, "trials": []}
     if how == "none":
         return chosen
-    common = {**EARLY, **(settings or {}), "seed": TRIAL_SEED, "ensemble_size": 1}
+    common = {**protocol.training, "seed": TRIAL_SEED, "ensemble_size": 1}
     if how == "paper":
         spaces = {"bce": network_space(chosen["network"], dataset.is_text)}
-        plans = {"bce": {"loss": "bce", "link": "own"}}
+        plans = {"bce": {"loss": "bce", "link": "from-loss"}}
     else:
-        spaces = {entry.key: loss_space(entry) for entry in entries}
-        plans = {entry.key: entry.plan() for entry in entries}
-    drawn = {key: draw(space, trials, key) for key, space in spaces.items()}
+        spaces = {one.key: loss_space(one) for one in candidates}
+        plans = {one.key: one.plan() for one in candidates}
+    drawn = {key: draw(space, protocol.trials, key) for key, space in spaces.items()}
     total, done = sum(map(len, drawn.values())), 0
     for key, options in drawn.items():
         results = []
         for option in options:
-            value = try_out(dataset, plans[key], option, common, chosen["network"], valid_fraction)
+            value = try_out(dataset, plans[key], option, common, chosen["network"], protocol)
             results.append((value, option))
             chosen["trials"].append({"for": key, **option, "value": value})
             done += 1
@@ -93,9 +85,9 @@ def tune(
         if how == "paper":
             chosen["network"] = merged(chosen["network"], best.get("network_options", {}))
             rate = {"learning_rate": best["learning_rate"]}
-            chosen["by_entry"] = {entry.key: dict(rate) for entry in entries}
+            chosen["by_candidate"] = {one.key: dict(rate) for one in candidates}
         else:
-            chosen["by_entry"][key] = {
+            chosen["by_candidate"][key] = {
                 name: value for name, value in best.items() if name != "network_options"
             }
     return chosen
@@ -137,7 +129,7 @@ def try_out(
     option: Mapping[str, Any],
     common: Mapping[str, Any],
     network: Mapping[str, Any],
-    valid_fraction: float,
+    protocol: Protocol,
 ) -> float:
     """Train one model and return its best metric on the validation rows."""
     options = {**choices.get("loss_options", {}), **option.get("loss_options", {})}
@@ -146,11 +138,11 @@ def try_out(
         **{**choices, **({"loss_options": options} if choices.get("loss") else {})},
         network=whole.get("name"),
         network_options=whole.get("options", {}),
-        valid_fraction=valid_fraction,
+        valid_fraction=protocol.valid_fraction,
         settings={**common, "learning_rate": option["learning_rate"]},
     )
     prepared = prepare(dataset, plan, find_device(common.get("device", "auto")))
-    value = fit(prepared, []).best_value[0]
+    value = fit(prepared, []).stopping.value[0]
     return float("nan") if value is None else value
 
 

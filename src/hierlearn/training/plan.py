@@ -2,64 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003  (read at run time by settings_of)
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from hierlearn.decoding import DECODERS
-from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.networks.build import find_factory
-from hierlearn.training.recipes import Recipe, choose_recipe, find_recipe
+from hierlearn.errors import HierlearnError
+from hierlearn.training.fields import check_fields, documented, setting
 from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hierlearn.hierarchy.labels import Labels
+    from hierlearn.training.recipes import Recipe
+
+HOW = "How to train"  # a panel of --help
 
 
+@documented
 @dataclass(frozen=True)
 class Plan:
     """What to train; whatever is None comes from the recipe.
 
-    Attributes:
-        recipe: a name of RECIPES, or "auto" to choose by the labels.
-        loss: a name of LOSSES.
-        loss_options: its options.
-        network: a name of NETWORKS; by default "mlp", "token-bag" for texts.
-        network_options: its options.
-        link: how to read the logits when predicting, a name of LINKS, or "own": the loss's own.
-        decoder: a name of DECODERS.
-        decoder_options: its options.
-        unlabeled_descendants: what is said of the classes below a row's labels; see Labels.
-        standardize: bring every number to mean 0 and deviation 1; texts and sparse rows stay.
-        valid_fraction: of the training rows, for validation where there is no split "valid".
-        settings: changes to the recipe's settings; see Settings.
+    ``settings`` holds changes to the recipe's settings, see Settings.
     """
 
-    recipe: str = "auto"
-    loss: str | None = None
-    loss_options: Mapping[str, Any] = field(default_factory=dict)
-    network: str | None = None
-    network_options: Mapping[str, Any] = field(default_factory=dict)
-    link: str | None = None
-    decoder: str | None = None
-    decoder_options: Mapping[str, Any] = field(default_factory=dict)
-    unlabeled_descendants: Literal["negative", "ignore"] = "negative"
-    standardize: bool = True
-    valid_fraction: float = 0.0
+    recipe: str = setting(
+        "auto",
+        "Recipe to follow; auto chooses by the labels.",
+        registry="hierlearn.training.recipes:RECIPES",
+        also=("auto",),
+        study=False,
+    )
+    loss: str | None = setting(
+        None, "Loss instead of the recipe's.", registry="hierlearn.losses:LOSSES", study=False
+    )
+    loss_options: Mapping[str, Any] = setting(
+        {}, "Options of the loss, such as floor=0.3.", study=False
+    )
+    network: str | None = setting(
+        None,
+        "Network; mlp by default, token-bag for texts and sparse rows.",
+        registry="hierlearn.networks:NETWORKS",
+        importable=True,
+    )
+    network_options: Mapping[str, Any] = setting({}, "Options of the network, such as width=800.")
+    link: str | None = setting(
+        None,
+        "How to read the logits when predicting; from-loss is the link of the loss.",
+        registry="hierlearn.links:LINKS",
+        also=("from-loss",),
+        study=False,
+    )
+    decoder: str | None = setting(
+        None, "How a decision is made.", registry="hierlearn.decoding:DECODERS", study=False
+    )
+    decoder_options: Mapping[str, Any] = setting(
+        {}, "Options of the decoder, such as threshold=0.5.", study=False
+    )
+    unlabeled_descendants: Literal["negative", "ignore"] = setting(
+        "negative", "What a label says about the classes below it.", study=False
+    )
+    preprocessing: str | None = setting(
+        None,
+        "What the inputs go through first; by default what fits them.",
+        registry="hierlearn.features:FEATURES",
+    )
+    preprocessing_options: Mapping[str, Any] = setting(
+        {}, "Options of the preprocessing, such as ngrams=2."
+    )
+    standardize: bool = setting(
+        True,
+        "Scale numbers to mean 0 and deviation 1; texts and sparse rows are not scaled.",
+        study=False,
+    )
+    valid_fraction: float = setting(
+        0.0,
+        "Fraction of the training rows for validation, where no split is named valid.",
+        at_least=0,
+        below=1,
+        panel=HOW,
+    )
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.valid_fraction < 1:
-            raise HierlearnError(f"valid_fraction must lie in [0, 1), not {self.valid_fraction}")
-        if self.network is not None:
-            find_factory(self.network)
-        if self.decoder is not None and self.decoder not in DECODERS:
-            raise HierlearnError(unknown_name("decoder", self.decoder, DECODERS))
+        check_fields(self)
         if self.loss_options and self.loss is None:
-            raise HierlearnError("loss options go with a loss; name it")
-        if self.recipe != "auto":
-            find_recipe(self.recipe)
+            raise HierlearnError("loss_options needs a loss; name it with loss=")
         Settings.from_dict(self.settings)
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,7 +99,7 @@ class Decision:
     """The recipe of a plan, with the plan's own choices in it.
 
     Attributes:
-        name: the recipe's, "own" where the plan names a loss and no recipe.
+        name: the recipe's, "custom" where the plan names a loss and no recipe.
         why: why this one.
         recipe: with the plan's loss, link and decoder.
         settings: the recipe's, with the plan's changes.
@@ -86,8 +113,10 @@ class Decision:
 
 def decide(plan: Plan, labels: Labels) -> Decision:
     """Choose the recipe by the plan, or by the training labels, and put the plan's choices in."""
+    from hierlearn.training.recipes import Recipe, choose_recipe, find_recipe
+
     if plan.loss is not None and plan.recipe == "auto":
-        name, why, recipe = "own", "the loss was named", Recipe(plan.loss, "a loss by name")
+        name, why, recipe = "custom", "the loss was named", Recipe(plan.loss, "a loss by name")
     else:
         name, why = (
             choose_recipe(labels) if plan.recipe == "auto" else (plan.recipe, "it was named")

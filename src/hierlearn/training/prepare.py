@@ -11,7 +11,7 @@ import torch
 from hierlearn.datasets.row_groups import RowGroups
 from hierlearn.decoding import make_decoder
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.features import preprocessor_for
+from hierlearn.features import make_preprocessor
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.links import LINKS, link_name, make_link
@@ -114,20 +114,19 @@ def prepare(
     settings.check_validation(len(held_out) > 0)
     preprocessor = fitted_preprocessor(train_set, plan)
     label_space = LabelSpace.from_labels(labels, extras.terminals)
-    loss: Loss | JointLoss = build_loss(recipe.loss, label_space, **dict(recipe.loss_options))
+    own = build_loss(recipe.loss, label_space, **dict(recipe.loss_options))
     decoder = recipe.decoder or choose_decoder(labels)
     make_decoder(label_space, decoder, **dict(plan.decoder_options))  # refused before the work
     weights = row_weights(picked, extras.weights, len(dataset))
     spec = None
     network = extras.network
     if network is None:
-        spec = network_spec(decision, input_spec(train_set, preprocessor), loss)
+        spec = network_spec(decision, input_spec(train_set, preprocessor), own)
         seeds = [settings.seed + number for number in range(settings.ensemble_size)]
         network = build_network(spec, label_space, [derive(seed, "weights") for seed in seeds])
         if settings.prior_bias:
             set_prior(network, *class_counts(labels, weights))
-    if len(head_names(network)) > 1:
-        loss = JointLoss.same_for_all(loss, dict.fromkeys(head_names(network)))  # type: ignore[arg-type]
+    loss = for_heads(own, network)
     valid = None
     if len(held_out):
         held = dataset.take(held_out)
@@ -144,7 +143,7 @@ def prepare(
         network=network,
         network_spec=spec,
         loss=loss,
-        link=reading_link(recipe.link, loss, label_space).to(device),
+        link=reading_link(recipe.link, own, label_space).to(device),
         decoder=decoder,
     )
 
@@ -174,7 +173,10 @@ def split_rows(dataset: Dataset, plan: Plan) -> tuple[Ints, Ints]:
 
 def fitted_preprocessor(train_set: Dataset, plan: Plan) -> Preprocessor[Any, Any] | None:
     """Return what the inputs go through, fitted on the training rows; None for as they are."""
-    preprocessor: Any = preprocessor_for(train_set, standardize=plan.standardize)
+    options = dict(plan.preprocessing_options)
+    if plan.preprocessing is None:
+        options = {"standardize": plan.standardize, **options}
+    preprocessor: Any = make_preprocessor(plan.preprocessing, train_set, **options)
     inputs: Any = train_set.inputs
     if preprocessor is None:
         return None
@@ -228,7 +230,13 @@ def input_spec(train_set: Dataset, preprocessor: Preprocessor[Any, Any] | None) 
     return InputSpec.sparse(width) if sparse else InputSpec.numbers(width)
 
 
-def network_spec(decision: Decision, inputs: InputSpec, loss: Loss | JointLoss) -> NetworkSpec:
+def for_heads(loss: Loss, network: nn.Module) -> Loss | JointLoss:
+    """Return the loss, or one for every head of a network with several."""
+    names = head_names(network)
+    return JointLoss.same_for_all(loss, names) if len(names) > 1 else loss
+
+
+def network_spec(decision: Decision, inputs: InputSpec, loss: Loss) -> NetworkSpec:
     """Return the network of a decision; its head reads logits as the loss does."""
     recipe, size = decision.recipe, decision.settings.ensemble_size
     name = recipe.network or ("token-bag" if inputs.kind == "sparse" else "mlp")
@@ -238,7 +246,7 @@ def network_spec(decision: Decision, inputs: InputSpec, loss: Loss | JointLoss) 
     return NetworkSpec(name, inputs, options, size if size > 1 else None)
 
 
-def reading_link(wanted: str | None, loss: Loss | JointLoss, label_space: LabelSpace) -> Link:
+def reading_link(wanted: str | None, loss: Loss, label_space: LabelSpace) -> Link:
     """Return how logits are read when predicting.
 
     Args:
@@ -247,7 +255,7 @@ def reading_link(wanted: str | None, loss: Loss | JointLoss, label_space: LabelS
         loss: what trains the logits.
         label_space: what can be predicted.
     """
-    own = getattr(loss, "reading_link", None)
+    own = loss.reading_link
     if wanted is None:
         coherent = LINKS[own].coherent if own is not None else loss.link.coherent
         wanted = "from-loss" if coherent else "max"

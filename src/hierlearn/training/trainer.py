@@ -137,6 +137,12 @@ class Trainer:
         return self.stopping.stopped
 
     @property
+    def still_improving(self) -> list[bool]:
+        """Which members had their best metric so far when they were validated last."""
+        pairs = zip(self.stopped, self.stopping.improved_last, strict=True)
+        return [improved and not stopped for stopped, improved in pairs]
+
+    @property
     def uses_torch_generator(self) -> bool:
         """Whether the network draws from torch's own generator, which the steps then seed."""
         return self._noise.uses_torch

@@ -1,0 +1,213 @@
+"""Commands made from descriptions: one option per field of Settings, Plan and Protocol.
+
+``described`` turns the fields of a dataclass into options and ``takes`` gives them to a function
+that has ``**options``. Values that were not given arrive as None, so that a configuration file, a
+recipe or the dataclass itself can fill them in; ``--help`` shows the defaults and the names of a
+registry, which are looked up only then.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from hierlearn.options import CONSTANTS, parse_pairs
+from hierlearn.training.fields import settings_of
+
+if TYPE_CHECKING:
+    from hierlearn.training.fields import Setting
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+PAIRS = "KEY=VALUE"  # the metavar of an option that may be repeated
+NONE = type("None_", (), {"__repr__": lambda _: "none"})()  # given as "none", unlike not given
+
+
+def dashed(name: str) -> str:
+    """Return how an option is written: ``--batch-size``."""
+    return "--" + name.replace("_", "-")
+
+
+def option(name: str, kind: Any, default: Any, help: str, *names: str, **more: Any) -> Parameter:
+    """Return an option of a command.
+
+    Args:
+        name: the name of its value.
+        kind: its type, without Optional.
+        default: the value where it is not given; ``...`` where it must be.
+        help: one sentence.
+        names: how it is written, where not after its name.
+        more: what typer.Option takes, and ``panel``.
+    """
+    info = typer.Option(*names, help=help, rich_help_panel=more.pop("panel", None), **more)
+    plain: Any = Optional[kind] if default is None else kind
+    annotation: Any = Annotated[plain, info]
+    default = Parameter.empty if default is ... else default
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def flag(name: str, help: str, **more: Any) -> Parameter:
+    """Return an option that is there or not."""
+    return option(name, bool, False, help, dashed(name), **more)
+
+
+def pairs(name: str, help: str, **more: Any) -> Parameter:
+    """Return an option that is given as ``key=value``, once per key."""
+    return option(name, list[str], None, f"{help} Repeatable.", metavar=PAIRS, **more)
+
+
+def option_name(one: Setting) -> str:
+    """Return the option of a setting: ``loss_options`` is given as ``--loss-option``."""
+    return one.name.removesuffix("s") if one.kind is dict else one.name
+
+
+def described(cls: type, panel: str, *, study: bool = False, **defaults: Any) -> list[Parameter]:
+    """Return the options of a dataclass made with ``setting``.
+
+    Args:
+        cls: the dataclass.
+        panel: the heading in ``--help``, unless a field names its own.
+        study: only those of a study.
+        defaults: what ``--help`` shows instead of the defaults of the dataclass.
+    """
+    found = []
+    for one in settings_of(cls).values():
+        if study and not one.about.study:
+            continue
+        more: dict[str, Any] = {"panel": one.about.panel or panel}
+        if one.kind is dict:
+            made = pairs(option_name(one), one.about.help, **more)
+        else:
+            if one.literals:
+                more["metavar"] = f"[{'|'.join(one.literals)}]"
+            if one.optional and one.kind in (int, float):
+                more |= {"parser": or_none(one.kind), "metavar": f"<{one.kind.__name__}|none>"}
+            made = option(option_name(one), one.kind, None, one.about.help, **more)
+        found.append(with_default(made, one, defaults.get(one.name, one.default)))
+    return found
+
+
+def with_default(parameter: Parameter, one: Setting, default: Any) -> Parameter:
+    """Keep beside an option what ``--help`` shows of it."""
+    return parameter.replace(annotation=Annotated[parameter.annotation, (one, default)])
+
+
+def or_none(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return what reads a number, or "none"."""
+
+    def read(text: str) -> Any:
+        if text in CONSTANTS and CONSTANTS[text] is None:
+            return NONE
+        try:
+            return kind(text)
+        except ValueError:
+            raise typer.BadParameter(f"{text!r} is neither a number nor none") from None
+
+    return read
+
+
+def takes(*options: Parameter) -> Callable[[Function], Function]:
+    """Give options to a function that takes them as ``**options``."""
+
+    def decorate(function: Function) -> Function:
+        own = [
+            one
+            for one in inspect.signature(function, eval_str=True).parameters.values()
+            if one.kind is not Parameter.VAR_KEYWORD
+        ]
+        made: Any = function
+        made.__signature__ = inspect.Signature([*own, *options])
+        made.__annotations__ = {one.name: one.annotation for one in (*own, *options)}
+        made.shown = {
+            one.name: extra
+            for one in options
+            for extra in one.annotation.__metadata__
+            if isinstance(extra, tuple)
+        }
+        return function
+
+    return decorate
+
+
+def given(options: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return the options that were given, of some names, with ``key=value`` parsed."""
+    found: dict[str, Any] = {}
+    for name in options if names is None else names:
+        value = options.get(name)
+        if value is None or value == []:
+            continue
+        if isinstance(value, list) and name != "dataset_option":  # read by the dataset's own types
+            value = parse_pairs(value, dashed(name))
+        found[name] = None if value is NONE else str(value) if isinstance(value, Path) else value
+    return found
+
+
+def given_fields(cls: type, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a dataclass that options give, under the names of the fields."""
+    return {
+        one.name: options[option_name(one)]
+        for one in settings_of(cls).values()
+        if option_name(one) in options
+    }
+
+
+# ---------------------------------------------------------------------- help
+
+
+def without_flag_types(params: Sequence[Any]) -> Sequence[Any]:
+    """Show a flag as ``--force``, not as ``--force <bool>``."""
+    for one in params:
+        if getattr(one, "is_flag", False):
+            one.metavar = ""
+    return params
+
+
+class Group(TyperGroup):
+    """A group of commands whose flags show no type."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the options of the group itself."""
+        return without_flag_types(super().get_params(ctx))
+
+
+class Command(TyperCommand):
+    """A command whose help looks up defaults and choices when it is shown."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the options."""
+        return without_flag_types(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        shown = getattr(self.callback, "shown", {})
+        kept = self.params
+        self.params = [explained(one, *shown.get(one.name, (None, None))) for one in kept]
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.params = kept
+
+
+def explained(parameter: Any, one: Setting | None, default: Any) -> Any:
+    """Return a copy of an option that shows the default and the choices of its setting."""
+    parameter = copy.copy(parameter)
+    if one is None:
+        return parameter
+    if one.about.registry:
+        parameter.help = f"{parameter.help} One of {', '.join(one.choices())}."
+    if default is not None and one.kind is not dict:
+        parameter.default = default
+    return parameter
+
+
+def add_command(app: typer.Typer, name: str, function: Callable[..., None], *examples: str) -> None:
+    """Add a command with examples below its help."""
+    lines = [f"[dim]$[/dim] hierlearn {example}" for example in examples]
+    epilog = "\n\n".join(["Examples:" if len(lines) > 1 else "Example:", *lines])
+    app.command(name, cls=Command, epilog=epilog)(function)

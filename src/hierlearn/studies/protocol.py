@@ -1,0 +1,71 @@
+"""Protocol: how a study trains and judges its candidates, the same for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  (read at run time by settings_of)
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from hierlearn.training.fields import check_fields, documented, setting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Self
+
+TABLE = ("hit@1", "mrr", "hier-dist", "lca-height", "terminal-accuracy", "mean-level", "au-prc")
+Tune = Literal["none", "paper", "each"]  # how settings are chosen before a study
+KINDS = ("labels", "hierarchy")  # of noise
+EARLY = {"epochs": 100, "patience": 10, "metric": "au-prc"}  # unless the settings say otherwise
+
+
+@documented
+@dataclass(frozen=True)
+class Protocol:
+    """How every candidate of a study is trained and judged.
+
+    ``metrics`` are the names of METRICS in the table. ``settings`` holds changes to how everything
+    trains, and ``by_candidate`` changes for single candidates by key: settings, and
+    ``loss_options``. ``network`` is the ``name`` and the ``options`` of the network.
+    """
+
+    seeds: int = setting(10, "Runs of each candidate.", at_least=1)
+    seed: int = setting(0, "First seed.", at_least=0)
+    valid_fraction: float = setting(
+        0.15,
+        "Fraction of the training rows to stop early on, where no split is named valid.",
+        at_least=0,
+        below=1,
+    )
+    trials: int = setting(6, "Trials of each search of tune.", at_least=1)
+    metrics: tuple[str, ...] = TABLE
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    by_candidate: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    network: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """The settings that all candidates are trained with."""
+        return {**EARLY, **self.settings, "seed": self.seed, "ensemble_size": self.seeds}
+
+    def with_changes(self, **changes: Any) -> Self:
+        """Return the protocol with some of its fields changed."""
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Which noise a study adds.
+
+    Attributes:
+        kinds: names of KINDS.
+        rates: fractions of the labels, or of the edges, that are wrong.
+        seed: decides which ones; one draw serves all losses and seeds.
+    """
+
+    kinds: Sequence[str] = KINDS
+    rates: Sequence[float] = (0.0, 0.1, 0.2, 0.4)
+    seed: int = 0
