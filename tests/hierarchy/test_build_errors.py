@@ -122,7 +122,7 @@ def test_no_classes(build):
         (["a", None], "path 1 is None, which is not text"),
         ([b"a"], "path 0 is b'a', which is not text"),
         ([["a", "b"]], "path 0 is ['a', 'b'], which is not text"),
-        ("a/b", "paths is a list of paths, not one text 'a/b'"),
+        ("a/b", "paths must be a list of paths, not the string 'a/b'"),
     ],
 )
 def test_paths(paths, message):
