@@ -16,6 +16,7 @@ from reference.taxonomy import (
     levels,
     root_height,
 )
+from tolerances import FLOAT64
 
 #     0 animal            1 plant
 #       2 cat   3 dog       (a leaf)
@@ -477,7 +478,7 @@ def test_memberships_by_hand():
     # half a power of the size: animal's 3 leaves, dog's 2
     v = decoding.memberships([0.7, 0.2, 0.1, 0.6, 0.2, 0.3], TREE, spread=0.5)
     best = [0.7 / math.sqrt(3), 0.2, 0.7 / math.sqrt(3), *[0.6 / math.sqrt(2)] * 3]
-    assert v == pytest.approx(best, rel=1e-12)
+    assert v == FLOAT64.approx(best)
 
 
 @pytest.mark.parametrize(
