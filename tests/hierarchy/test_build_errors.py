@@ -269,7 +269,7 @@ def test_separators(sep):
     refused(message, Hierarchy.from_json, json.dumps(FORM | {"sep": sep}))
 
 
-def test_unknown_ways_of_naming():
+def test_unknown_values_of_named_by():
     for build, content in (
         (Hierarchy.from_edges, [("a", "b")]),
         (Hierarchy.from_parents, {"a": None}),

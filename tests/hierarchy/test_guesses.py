@@ -1,4 +1,4 @@
-"""Input that could mean two things is refused, never guessed."""
+"""Input that could mean two things raises and is never guessed."""
 
 import re
 
@@ -58,7 +58,7 @@ def test_what_to_json_wrote_needs_no_form_and_no_root(tmp_path):
             Hierarchy.read(path, **options)
 
 
-def test_one_text_is_no_list_of_classes():
+def test_a_string_is_not_a_list_of_classes():
     h = Hierarchy.from_paths(["a", "b", "ab"])
     for ask in (h.closure, h.restrict):
         with pytest.raises(LabelError, match="pass a list of classes, not the string 'ab'"):
@@ -66,7 +66,7 @@ def test_one_text_is_no_list_of_classes():
         assert ask(["ab"])
 
 
-def test_what_is_not_a_number_reaches_the_top():
+def test_nan_propagates_to_the_top():
     h = Hierarchy.from_paths(["a/b/c", "d"])
     nan = float("nan")
     for way, at in ((h.max_up, "a/b/c"), (h.max_down, "a")):
@@ -75,7 +75,7 @@ def test_what_is_not_a_number_reaches_the_top():
         assert way(x).isnan().tolist() == [name.startswith("a") for name in h.names]
 
 
-def test_arguments_that_do_not_fit():
+def test_arguments_that_do_not_match():
     h = Hierarchy.from_paths(["a/b"])
     with pytest.raises(
         LabelError, match=re.escape("pairs (2,) and (3,) cannot be broadcast together")
