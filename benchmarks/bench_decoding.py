@@ -1,8 +1,8 @@
 """Seconds and peak memory of every decoder.
 
 100,000 rows of 2,000 classes: a tree with levels of 10, 100 and 1,890 classes, and a softmax over
-the leaves that is sure of most rows, in float32. Each decoder has a process of its own; the memory
-is its peak beyond the probabilities, its answer included.
+the leaves that is confident in most rows, in float32. Each decoder runs in a process of its own;
+memory is its peak beyond the probabilities, the result included.
 Run with ``python benchmarks/bench_decoding.py [rows]``; the figures go to results/decoding.json.
 """
 
@@ -42,8 +42,8 @@ def probabilities(link: SoftmaxLink, rows: int) -> torch.Tensor:
         truth = link.terminals[
             torch.randint(len(link.terminals), (len(part),), generator=generator)
         ]
-        sureness = 10 + 2 * torch.randn(len(part), 1, generator=generator)
-        logits.scatter_add_(1, truth[:, None], sureness)
+        confidence = 10 + 2 * torch.randn(len(part), 1, generator=generator)
+        logits.scatter_add_(1, truth[:, None], confidence)
         part.copy_(link.probabilities(logits))
     return out
 

@@ -1,4 +1,4 @@
-"""Speed and memory of the ground floor: build, encode, common ancestors, reading, importing.
+"""Speed and memory of hierarchies: build, encode, common ancestors, reading, importing.
 
 Run with ``python benchmarks/bench_hierarchy.py``; the figures go to results/hierarchy.json.
 """
@@ -86,7 +86,7 @@ def arff() -> dict[str, Any] | None:
 
 
 def imports() -> dict[str, float]:
-    """Import torch; then torch, the public names and a first propagation; alternately."""
+    """Import torch; then torch, the public names and a first propagation; alternating."""
     names = "HCLLoss, Hierarchy, Labels, Dataset, load_dataset"
     use = "Hierarchy.from_paths(['a/b']).max_up(torch.zeros(2))"
     statements = {

@@ -1,9 +1,9 @@
-"""An orientation figure for ICD-10-CM: the nearest description by TF-IDF, without any learning.
+"""A baseline for ICD-10-CM: the nearest description by TF-IDF, without any training.
 
 Every inclusion term gets the category of the description with the largest cosine similarity; ties
 go to the first. All descriptions serve as neighbors, those of the validation split too. The
-vectorizers are compared on the test rows themselves, so that the best of them is a little
-flattered. Writes benchmarks/results/icd10cm_knn.json. Run:
+vectorizers are compared on the test rows themselves, so the figure of the best one is slightly
+optimistic. Writes benchmarks/results/icd10cm_knn.json. Run:
 
     python benchmarks/bench_icd10cm_knn.py
 """

@@ -1,9 +1,9 @@
-"""HCL's Triton kernels on a graphics processor, beside torch's cross entropy and the plain paths.
+"""HCL's Triton kernels on a GPU, relative to torch's cross entropy and the plain paths.
 
-All steps of a shape (forward and backward) take turns in one loop, each between two events of the
-device; the host does not wait in between, as in a training loop. Medians in milliseconds. The floor
-is the bytes that must move (float32: 5 in, then 5 in and 4 out; bfloat16: 3, 3 and 2 an entry) at
-the measured bandwidth of a copy.
+All steps of a shape (forward and backward) alternate in one loop, each between two CUDA events; the
+host does not wait in between, as in a training loop. Medians in milliseconds. The floor is the
+bytes that must move (per entry, float32: 5 in, then 5 in and 4 out; bfloat16: 3, 3 and 2) at the
+measured bandwidth of a copy.
 Run with ``python benchmarks/bench_kernels.py``; the figures go to results/kernels.json.
 """
 
@@ -41,7 +41,7 @@ VARIANTS = {  # how cost grows: rows, classes of each level
     "2 equal levels": (8192, (5000, 5000)),
     "20 equal levels": (8192, (500,) * 20),
     "a large level in the middle": (8192, (100, 9800, 100)),
-    "9,999 classes, rows aligned to nothing": (8192, (10, 100, 1000, 8889)),
+    "9,999 classes, unaligned rows": (8192, (10, 100, 1000, 8889)),
     "half the rows": (4096, (10, 100, 1000, 8890)),
     "half the classes": (8192, (10, 100, 1000, 3890)),
     "one row": (1, (10, 100, 1000, 8890)),
@@ -51,7 +51,7 @@ DEVICE = "cuda"
 
 
 def labels(hierarchy: Hierarchy, rows: int) -> torch.Tensor:
-    """Return closed targets of one random class a row, made on the device."""
+    """Return closed targets of one random class per row, on the device."""
     structure = hierarchy.structure
     parent = torch.full((len(hierarchy),), -1)
     parent[torch.tensor(structure.edge_children)] = torch.tensor(structure.parent_ids)
@@ -73,10 +73,10 @@ def step(loss: Callable[..., torch.Tensor], logits: torch.Tensor, targets: torch
     return run
 
 
-def agree(
+def check_agreement(
     fused: HCLLoss, plain: HCLLoss, logits: torch.Tensor, targets: torch.Tensor, close: float
 ) -> None:
-    """Refuse to time kernels that do not do their work."""
+    """Exit if the kernels are wrong: their time would mean nothing."""
     found = []
     for loss, x in ((fused, logits), (plain, logits.float())):
         x = x.detach().requires_grad_()
@@ -103,8 +103,8 @@ def captured(run: Callable[[], None]) -> Callable[[], None]:
     return graph.replay
 
 
-def in_turn(steps: dict[str, Any], rounds: int, warm_up: int = 5) -> dict[str, float]:
-    """Return the median milliseconds of each step, all taken in turn."""
+def alternate(steps: dict[str, Any], rounds: int, warm_up: int = 5) -> dict[str, float]:
+    """Return the median milliseconds of each step; all alternate."""
     marks: dict[str, list[Any]] = {name: [] for name in steps}
     for run in steps.values():
         for _ in range(warm_up):
@@ -125,10 +125,10 @@ def in_turn(steps: dict[str, Any], rounds: int, warm_up: int = 5) -> dict[str, f
 
 
 def bandwidth() -> float:
-    """Return the bytes a second of a copy, read and written."""
+    """Return the bytes per second that a copy reads and writes."""
     source = torch.randn(1 << 29, device=DEVICE)
     target = torch.empty_like(source)
-    found = in_turn({"copy": lambda: target.copy_(source)}, 20)
+    found = alternate({"copy": lambda: target.copy_(source)}, 20)
     return 2 * source.nbytes / found["copy"] * 1e3
 
 
@@ -157,8 +157,8 @@ def shapes(copied: float) -> dict[str, Any]:
         for one in (x, half, other):
             one.requires_grad_()
         fused, plain = HCLLoss(hierarchy).to(DEVICE), HCLLoss(hierarchy, fused=False).to(DEVICE)
-        agree(fused, plain, x, targets, 1e-4)
-        agree(fused, plain, half, targets, 1e-2)
+        check_agreement(fused, plain, x, targets, 1e-4)
+        check_agreement(fused, plain, half, targets, 1e-2)
         steps = {
             "bce": step(binary_cross_entropy_with_logits, x, numbers),
             "bce, compiled": step(torch.compile(binary_cross_entropy_with_logits), x, numbers),
@@ -169,7 +169,7 @@ def shapes(copied: float) -> dict[str, Any]:
         }
         if shape in LARGE:
             steps["hcl, compiled"] = step(torch.compile(plain), x, targets)
-        times = in_turn(steps, rounds)
+        times = alternate(steps, rounds)
         entries = rows * len(hierarchy)
         floors = {"float32": 14e3 * entries / copied, "bfloat16": 8e3 * entries / copied}
         found[shape] = {
@@ -181,7 +181,9 @@ def shapes(copied: float) -> dict[str, Any]:
             "bce_over_hcl": round(times["bce"] / times["hcl"], 2),
             "bce_over_hcl_in_a_graph": round(times["bce"] / times["hcl, in a graph"], 2),
             "float32_over_bfloat16": round(times["hcl"] / times["hcl, bfloat16"], 2),
-            "float32_over_bfloat16_in_graphs": graphs(hierarchy, x, half, targets, rounds),
+            "float32_over_bfloat16_in_graphs": speedup_in_graphs(
+                hierarchy, x, half, targets, rounds
+            ),
             "peak_memory_in_logits": {
                 name: round(peak(steps[name], x), 3) for name in ("bce", "hcl, plain", "hcl")
             },
@@ -191,15 +193,15 @@ def shapes(copied: float) -> dict[str, Any]:
     return found
 
 
-def graphs(
+def speedup_in_graphs(
     hierarchy: Hierarchy, x: torch.Tensor, half: torch.Tensor, targets: torch.Tensor, rounds: int
 ) -> float:
-    """Return how much faster bfloat16 is where the host has no part: both captured in graphs."""
+    """Return how much faster bfloat16 is without the host: both captured in CUDA graphs."""
     steps = {
         name: captured(step(HCLLoss(hierarchy).to(DEVICE), one.detach().requires_grad_(), targets))
         for name, one in (("float32", x), ("bfloat16", half))
     }
-    times = in_turn(steps, rounds)
+    times = alternate(steps, rounds)
     return round(times["float32"] / times["bfloat16"], 2)
 
 
@@ -210,7 +212,7 @@ def growth(copied: float) -> dict[str, Any]:
         hierarchy = tree(sizes)
         targets = labels(hierarchy, rows)
         x = torch.randn(rows, len(hierarchy), device=DEVICE, requires_grad=True)
-        times = in_turn({"hcl": captured(step(HCLLoss(hierarchy).to(DEVICE), x, targets))}, 30)
+        times = alternate({"hcl": captured(step(HCLLoss(hierarchy).to(DEVICE), x, targets))}, 30)
         floor = 14e3 * x.numel() / copied
         found[name] = {
             "rows": rows,
@@ -222,8 +224,8 @@ def growth(copied: float) -> dict[str, Any]:
     return found
 
 
-def others() -> dict[str, Any]:
-    """Return what has no kernels: plain and compiled, forward and backward."""
+def without_kernels() -> dict[str, Any]:
+    """Return the times of what has no kernels: plain and compiled, forward and backward."""
     rows, sizes = 1024, (10, 100, 1000, 8890)
     hierarchy = tree(sizes)
     targets = labels(hierarchy, rows)
@@ -247,7 +249,7 @@ def others() -> dict[str, Any]:
         except Exception as error:  # a compiler may fail in many ways, and that is a result
             print(name, "does not compile:", str(error).splitlines()[0], flush=True)
             del steps["compiled"]
-        times: dict[str, Any] = in_turn(steps, 20)
+        times: dict[str, Any] = alternate(steps, 20)
         found[name] = {key: round(value, 4) for key, value in times.items()}
         found[name].setdefault("compiled", "fails")
         print(name, found[name], flush=True)
@@ -300,17 +302,17 @@ def linear() -> dict[str, Any]:
 
 def main() -> None:
     if not torch.cuda.is_available():
-        sys.exit("bench_kernels needs a graphics processor")
+        sys.exit("bench_kernels needs a GPU")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     copied = bandwidth()
-    figures: dict[str, Any] = {"copy_terabytes_a_second": round(copied / 1e12, 3)}
+    figures: dict[str, Any] = {"copy_terabytes_per_second": round(copied / 1e12, 3)}
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "shapes": lambda: shapes(copied),
         "growth_in_graphs": lambda: growth(copied),
         "linear": linear,
-        "without_kernels": others,
+        "without_kernels": without_kernels,
     }
-    for name, part in parts.items():  # written after each, for the whole takes minutes
+    for name, part in parts.items():  # written after each part: all of them take minutes
         figures[name] = part()
         path = write("kernels", figures, "python benchmarks/bench_kernels.py")
     print(f"wrote benchmarks/results/{path.name}")

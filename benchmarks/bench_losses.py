@@ -1,8 +1,7 @@
-"""Speed and memory of every loss, forward and backward, beside torch's binary cross entropy.
+"""Speed and memory of every loss, forward and backward, relative to torch's binary cross entropy.
 
-Each loss and torch's eager binary_cross_entropy_with_logits run in turn in one loop, so that a busy
-moment of the machine meets both alike and no third loss is in the way; medians of each, and
-their ratio.
+Each loss and torch's eager binary_cross_entropy_with_logits alternate in one loop, so that a busy
+moment of the machine affects both and no third loss interferes; medians of each, and their ratio.
 Run with ``python benchmarks/bench_losses.py``; the figures go to results/losses.json.
 """
 
@@ -62,10 +61,10 @@ def step(
     return run
 
 
-def together(
+def alternate(
     steps: dict[str, Callable[[], None]], rounds: int, warm_up: int = 3
 ) -> dict[str, float]:
-    """Return the median seconds of each step, all taken in turn."""
+    """Return the median seconds of each step; all alternate."""
     times: dict[str, list[float]] = {name: [] for name in steps}
     for run in steps.values():
         for _ in range(warm_up):
@@ -91,7 +90,7 @@ def speed() -> dict[str, Any]:
         plain = step(losses.pop("torch bce"), logits, targets)
         found[shape] = {}
         for name, loss in losses.items():
-            pair = together({"plain": plain, "loss": step(loss, logits, targets)}, rounds)
+            pair = alternate({"plain": plain, "loss": step(loss, logits, targets)}, rounds)
             found[shape][name] = {
                 "microseconds": round(1e6 * pair["loss"], 1),
                 "torch_bce_microseconds": round(1e6 * pair["plain"], 1),
@@ -123,7 +122,7 @@ def mcloss() -> dict[str, Any]:
     losses = {"mcloss": LOSSES["mcloss"](hierarchy), "dense": dense_mcloss(is_below)}
     with torch.no_grad():
         both = [float(loss(logits[:4], targets[:4])) for loss in losses.values()]
-    medians = together({n: step(f, logits, targets) for n, f in losses.items()}, 1, warm_up=1)
+    medians = alternate({n: step(f, logits, targets) for n, f in losses.items()}, 1, warm_up=1)
     return {
         "shape": "(64, 4000)",
         "milliseconds": {name: round(1e3 * value, 2) for name, value in medians.items()},

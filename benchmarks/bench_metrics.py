@@ -1,4 +1,4 @@
-"""Speed and memory of the metrics at 10,000 x 4,000, beside scikit-learn's average precision.
+"""Speed and memory of the metrics at 10,000 x 4,000, and of scikit-learn's average precision.
 
 Seconds are the median of a few calls after one warm-up. Memory is the peak beyond the inputs of
 one call in a fresh process. Run with ``python benchmarks/bench_metrics.py``; the figures go to
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LEVELS = (8, 64, 512, 3416)
 ROWS = 10_000
 SCIKIT = "scikit-learn, micro"
-MEASURED = ("au-prc", "clus-au-prc", SCIKIT)  # memory is measured of these
+MEASURED = ("au-prc", "clus-au-prc", SCIKIT)  # their memory is measured
 REPEAT = {"ap-macro": 1, SCIKIT: 1}
 
 
@@ -45,7 +45,7 @@ def call(
 ) -> Callable[[], Any]:
     """Return the call that is measured."""
     if name == SCIKIT:
-        # Raveled: scikit-learn makes the multi-label matrix into that itself, after more checks.
+        # Raveled: scikit-learn does the same with a multi-label matrix, after more checks.
         truth, values = targets.numpy().ravel(), scores.numpy().ravel()
         return lambda: average_precision_score(truth, values)
     return lambda: METRICS[name](scores, targets, hierarchy)
@@ -79,7 +79,7 @@ def peak(reset=False):
     return 1024 * int(re.search(r"VmHWM:\\s+([0-9]+)", open("/proc/self/status").read())[1])
 
 hierarchy = tree(LEVELS)
-call({name!r}, *batch(hierarchy, 20), hierarchy)()  # loads whatever is loaded at first use
+call({name!r}, *batch(hierarchy, 20), hierarchy)()  # imports what is imported at first use
 scores, targets = batch(hierarchy, {rows})
 run = call({name!r}, scores, targets, hierarchy)
 before = peak(reset=True)

@@ -2,8 +2,8 @@
 
     python benchmarks/bench_noise.py FOLDER...
 
-reads noise.json in each folder, writes results/noise.json and prints the tables and words of the
-page. The folders are those of the commands on that page.
+reads noise.json in each folder, writes results/noise.json and prints the tables and the text of
+the page. The folders are those of the commands on that page.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def compact(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def page(found: dict[str, Any]) -> str:
-    """Return the tables and the words of one dataset."""
+    """Return the tables and the text of one dataset."""
     lines = []
     for kind in found["kinds"]:
         lines += [f"{TITLES[kind]}:", ""]

@@ -1,9 +1,9 @@
-"""What training costs beside the same loop written by hand, many seeds at once, and predicting.
+"""What training costs relative to a plain PyTorch loop, ensembles, and prediction.
 
-The hand-written loop is what a user of torch would write: two linear layers, ReLU, dropout, AdamW,
-binary cross entropy, batches by a random index. Both run an epoch in turn, so that a busy moment of
-the machine meets both alike; medians and their ratio. Diatoms where its files are (the variable
-HIERLEARN_DATA), else random rows of the same shape.
+The plain loop is what a user of torch would write: two linear layers, ReLU, dropout, AdamW,
+binary cross entropy, batches by a random index. Epochs of both alternate, so that a busy moment of
+the machine affects both; medians and their ratio. On Diatoms if its files are there (environment
+variable HIERLEARN_DATA), else on random rows of the same shape.
 Run with ``python benchmarks/bench_training.py``; the figures go to results/training.json.
 """
 
@@ -42,22 +42,27 @@ def diatoms() -> tuple[Dataset, str]:
         return made, "random rows of the shape of diatoms"
 
 
-def trainer(dataset: Dataset, loss: str, seeds: int = 1) -> Trainer:
-    """Return a trainer of many epochs, of which each call of train_epoch does one."""
-    settings = {"epochs": 1000, "ensemble_size": seeds, "batch_size": BATCH, "device": "cpu"}
-    ready = prepare(dataset, Plan(loss=loss, settings=settings), CPU)
+def trainer(dataset: Dataset, loss: str, ensemble_size: int = 1) -> Trainer:
+    """Return a trainer of many epochs, each call of train_epoch trains one of them."""
+    settings = {
+        "epochs": 1000,
+        "ensemble_size": ensemble_size,
+        "batch_size": BATCH,
+        "device": "cpu",
+    }
+    prepared = prepare(dataset, Plan(loss=loss, settings=settings), CPU)
     return Trainer(
-        ready.model.network,
-        ready.losses,
-        ready.rows,
-        ready.decision.settings,
-        link=ready.model.link,
+        prepared.model.network,
+        prepared.losses,
+        prepared.rows,
+        prepared.decision.settings,
+        link=prepared.model.link,
         alike=True,
     )
 
 
-def by_hand(reference: Trainer) -> Callable[[], None]:
-    """Return an epoch of the same training in bare PyTorch, with cross entropy."""
+def plain_loop(reference: Trainer) -> Callable[[], None]:
+    """Return an epoch of the same training in plain PyTorch, with cross entropy."""
     inputs: Any = reference.rows.inputs
     targets = reference.rows.targets(torch.arange(len(inputs))).float()
     network = nn.Sequential(
@@ -78,8 +83,8 @@ def by_hand(reference: Trainer) -> Callable[[], None]:
     return epoch
 
 
-def in_turn(epochs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return the median seconds of each, all taken in turn."""
+def alternate(epochs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Return the median seconds of each; all alternate."""
     times: dict[str, list[float]] = {name: [] for name in epochs}
     for run in epochs.values():
         run()
@@ -92,24 +97,24 @@ def in_turn(epochs: dict[str, Callable[[], object]], rounds: int) -> dict[str, f
 
 
 def epochs(dataset: Dataset, rounds: int) -> dict[str, Any]:
-    """Time an epoch of each way to train."""
+    """Time an epoch of each loss and of the plain loop."""
     runs = {name: trainer(dataset, name) for name in ("bce", "hcl", "mcloss", "leaf-ce")}
-    steps: dict[str, Callable[[], object]] = {"by hand, bce": by_hand(runs["bce"])}
+    steps: dict[str, Callable[[], object]] = {"plain PyTorch, bce": plain_loop(runs["bce"])}
     steps |= {name: one.train_epoch for name, one in runs.items()}
-    found = in_turn(steps, rounds)
-    base = found["by hand, bce"]
+    found = alternate(steps, rounds)
+    base = found["plain PyTorch, bce"]
     return {
         name: {"milliseconds": round(1e3 * value, 2), "ratio": round(value / base, 3)}
         for name, value in found.items()
     }
 
 
-def stacked(dataset: Dataset, rounds: int) -> dict[str, Any]:
-    """Time an epoch of ten models at once beside one."""
+def ensembles(dataset: Dataset, rounds: int) -> dict[str, Any]:
+    """Time an epoch of an ensemble of ten relative to one network."""
     found = {}
     for loss in ("bce", "hcl"):
         one, ten = trainer(dataset, loss), trainer(dataset, loss, ensemble_size=10)
-        pair = in_turn({"one": one.train_epoch, "ten": ten.train_epoch}, rounds)
+        pair = alternate({"one": one.train_epoch, "ten": ten.train_epoch}, rounds)
         found[loss] = {
             "milliseconds": {name: round(1e3 * value, 2) for name, value in pair.items()},
             "ten_cost_as_many_single_ones": round(pair["ten"] / pair["one"], 2),
@@ -117,27 +122,27 @@ def stacked(dataset: Dataset, rounds: int) -> dict[str, Any]:
     return found
 
 
-def predicting(dataset: Dataset, rows: int, rounds: int) -> dict[str, Any]:
-    """Time the probabilities of many rows beside their matrix products alone."""
-    ready = prepare(dataset, Plan(loss="bce", settings={"device": "cpu"}), CPU)
-    model = ready.model
+def prediction(dataset: Dataset, rows: int, rounds: int) -> dict[str, Any]:
+    """Time the probabilities of many rows relative to their matmuls alone."""
+    prepared = prepare(dataset, Plan(loss="bce", settings={"device": "cpu"}), CPU)
+    model = prepared.model
     inputs = np.random.default_rng(0).normal(size=(rows, model.network.inputs))
     inputs = inputs.astype(np.float32)
     first, last = model.network.hidden[0].weight.detach(), model.network.head.weight.detach()
     tensor = torch.from_numpy(inputs)
 
-    def products() -> None:
+    def matmuls() -> None:
         for part in tensor.split(4096):
             part @ first @ last
 
-    pair = in_turn(
-        {"products": products, "probabilities": lambda: list(model.stream_probabilities(inputs))},
+    pair = alternate(
+        {"matmuls": matmuls, "probabilities": lambda: list(model.stream_probabilities(inputs))},
         rounds,
     )
     return {
         "rows": rows,
         "seconds": {name: round(value, 3) for name, value in pair.items()},
-        "ratio": round(pair["probabilities"] / pair["products"], 2),
+        "ratio": round(pair["probabilities"] / pair["matmuls"], 2),
     }
 
 
@@ -149,8 +154,8 @@ def main() -> None:
     figures = {
         "data": what,
         "an_epoch": epochs(dataset, 2 if small else 21),
-        "ten_seeds": stacked(dataset, 1 if small else 9),
-        "predicting": predicting(dataset, 2_000 if small else 100_000, 1 if small else 5),
+        "ten_seeds": ensembles(dataset, 1 if small else 9),
+        "predicting": prediction(dataset, 2_000 if small else 100_000, 1 if small else 5),
     }
     print(figures)
     if not small:

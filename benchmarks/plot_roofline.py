@@ -10,7 +10,7 @@ import matplotlib as mpl
 
 from machine import RESULTS
 
-BYTES = 14  # an entry, float32: forward 5, backward 9
+BYTES = 14  # per entry, float32: forward 5, backward 9
 LINES = {
     "hcl, plain": ("HCL, plain path", "#999999", "v", ":"),
     "bce": ("torch's cross entropy, eager", "#444444", "s", "--"),
@@ -32,10 +32,10 @@ def main() -> None:
         sizes[shape] = rows * classes * BYTES / 1e6
     order = sorted(sizes, key=lambda shape: sizes[shape])
     figure, axes = plt.subplots(figsize=(7, 4.4), layout="constrained")
-    ends = [sizes[order[0]] / 2, sizes[order[-1]] * 3]
-    speed = figures["copy_terabytes_a_second"]
-    axes.fill_between(ends, [end / speed / 1e3 for end in ends], 1e-5, color="#dddddd", lw=0)
-    axes.plot(ends, [end / speed / 1e3 for end in ends], color="black", lw=1)
+    limits = [sizes[order[0]] / 2, sizes[order[-1]] * 3]
+    speed = figures["copy_terabytes_per_second"]
+    axes.fill_between(limits, [size / speed / 1e3 for size in limits], 1e-5, color="#dddddd", lw=0)
+    axes.plot(limits, [size / speed / 1e3 for size in limits], color="black", lw=1)
     axes.annotate(
         f"floor: {speed} TB/s",
         (sizes[order[1]], sizes[order[1]] / speed / 1e3),
@@ -54,12 +54,12 @@ def main() -> None:
             ls=style,
             ms=5,
         )
-    for place, shape in enumerate(order):  # the last two would meet on one line
+    for place, shape in enumerate(order):  # the last two would overlap on one line
         height = 3.2e-4 if place == len(order) - 1 else 1.5e-4
         axes.annotate(shape, (sizes[shape], height), ha="center", fontsize=8, color="#333333")
         axes.axvline(sizes[shape], color="#bbbbbb", lw=0.6, zorder=0)
-    axes.set(xscale="log", yscale="log", xlim=ends, ylim=(1e-4, 300))
-    axes.set_xlabel("megabytes that must move (14 bytes an entry)", fontsize=9)
+    axes.set(xscale="log", yscale="log", xlim=limits, ylim=(1e-4, 300))
+    axes.set_xlabel("megabytes that must move (14 bytes per entry)", fontsize=9)
     axes.set_ylabel("milliseconds, forward and backward", fontsize=9)
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)

@@ -17,8 +17,8 @@ class Tolerance(NamedTuple):
         torch.testing.assert_close(actual, expected, rtol=self.rtol, atol=self.atol)
 
     def approx(self, expected: Any) -> Any:
-        """Return what compares equal to numbers, or to lists of them, that agree."""
-        return pytest.approx(expected, rel=self.rtol, abs=self.atol)
+        """Return what compares equal to numbers or lists that agree; NaN equals NaN."""
+        return pytest.approx(expected, rel=self.rtol, abs=self.atol, nan_ok=True)
 
 
 # Double precision, some hundred operations of 1e-16 each.

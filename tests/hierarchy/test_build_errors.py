@@ -122,7 +122,7 @@ def test_no_classes(build):
         (["a", None], "path 1 is None, which is not text"),
         ([b"a"], "path 0 is b'a', which is not text"),
         ([["a", "b"]], "path 0 is ['a', 'b'], which is not text"),
-        ("a/b", "paths is a list of paths, not one text 'a/b'"),
+        ("a/b", "paths must be a list of paths, not the string 'a/b'"),
     ],
 )
 def test_paths(paths, message):
@@ -269,7 +269,7 @@ def test_separators(sep):
     refused(message, Hierarchy.from_json, json.dumps(FORM | {"sep": sep}))
 
 
-def test_unknown_ways_of_naming():
+def test_unknown_values_of_named_by():
     for build, content in (
         (Hierarchy.from_edges, [("a", "b")]),
         (Hierarchy.from_parents, {"a": None}),

@@ -105,9 +105,9 @@ def test_any_taxonomy_in_both_forms(taxonomy):
         assert hierarchy_of(attribute, "h.arff") == h
 
 
-@pytest.mark.parametrize("ending", ["\r\n", "\r"])
-def test_line_ends_and_byte_order_marks(tmp_path, ending):
-    h = read(tmp_path, "\ufeff" + HEADER.replace("\n", ending))
+@pytest.mark.parametrize("line_ending", ["\r\n", "\r"])
+def test_line_endings_and_byte_order_marks(tmp_path, line_ending):
+    h = read(tmp_path, "\ufeff" + HEADER.replace("\n", line_ending))
     assert h.names == ("1", "2", "1/1", "1/2")
 
 

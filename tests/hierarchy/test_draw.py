@@ -129,7 +129,7 @@ def test_every_class_is_drawn_once(taxonomy):
 
 
 @pytest.mark.parametrize("method", ["draw", "to_svg"])
-def test_refusals(small_tree, method):
+def test_invalid_arguments_raise(small_tree, method):
     draw = getattr(small_tree, method)
     with pytest.raises(HierlearnError, match="depth must be at least 1, not 0"):
         draw(depth=0)
@@ -165,7 +165,7 @@ def test_svg_is_well_formed_and_holds_every_label(taxonomy):
 
 
 @given(trees())
-def test_svg_has_a_column_a_level(taxonomy):
+def test_svg_has_one_column_per_level(taxonomy):
     h, _ = taxonomy.build()
     labels, _, circles, _, dashed = parts_of(h.to_svg(breadth=None))
     columns = sorted({x for x, _ in circles})

@@ -80,7 +80,7 @@ def test_decode_gives_the_terminal_labels(drawn):
     assert torch.equal(h.encode(every), targets)
 
 
-def test_a_number_that_is_also_the_name_of_another_class_is_refused():
+def test_a_number_that_is_also_the_name_of_another_class_raises():
     h = Hierarchy.from_edges([(1, 2), (1, 3)])
     assert h.names == ("1", "1/2", "1/3")
     message = "row 1: label 2 could be the class number 2 ('1/3') or the class named '2'; give"
@@ -90,7 +90,7 @@ def test_a_number_that_is_also_the_name_of_another_class_is_refused():
     assert same.encode([[0], [1]]).int().tolist() == [[1, 0], [0, 1]]
 
 
-def test_by_hand(small_tree):
+def test_worked_examples(small_tree):
     targets = small_tree.encode([["animal/dog/pug"], ["plant"], "cat", None, [], [0, "oak"]])
     assert targets.int().tolist() == [
         [1, 0, 0, 1, 0, 0, 1],
@@ -217,7 +217,7 @@ def test_errors_name_the_row(small_tree, rows, message, sparse):
         small_tree.encode(rows, sparse=sparse)
 
 
-def test_one_text_is_not_a_table_of_rows(small_tree):
+def test_a_string_is_not_a_list_of_rows(small_tree):
     with pytest.raises(LabelError, match="list"):
         small_tree.encode("animal")
 

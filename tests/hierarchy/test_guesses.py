@@ -1,4 +1,4 @@
-"""Input that could mean two things is refused, never guessed."""
+"""Input that could mean two things raises and is never guessed."""
 
 import re
 
@@ -23,7 +23,7 @@ from hierlearn.hierarchy import Hierarchy
         (
             "h.json",
             '{"name": "flare", "children": [{"name": "a", "id": "x"}]}',
-            "the object of 'a' has keys beside name and children: 'id'",
+            "the object of 'a' has keys other than name and children: 'id'",
         ),
         ("h.json", '{"a":' * 5000 + "1" + "}" * 5000, "nested too deeply"),
     ],
@@ -58,15 +58,15 @@ def test_what_to_json_wrote_needs_no_form_and_no_root(tmp_path):
             Hierarchy.read(path, **options)
 
 
-def test_one_text_is_no_list_of_classes():
+def test_a_string_is_not_a_list_of_classes():
     h = Hierarchy.from_paths(["a", "b", "ab"])
     for ask in (h.closure, h.restrict):
-        with pytest.raises(LabelError, match="give a list of classes, not one text 'ab'"):
+        with pytest.raises(LabelError, match="pass a list of classes, not the string 'ab'"):
             ask("ab")
         assert ask(["ab"])
 
 
-def test_what_is_not_a_number_reaches_the_top():
+def test_nan_propagates_to_the_top():
     h = Hierarchy.from_paths(["a/b/c", "d"])
     nan = float("nan")
     for way, at in ((h.max_up, "a/b/c"), (h.max_down, "a")):
@@ -75,9 +75,11 @@ def test_what_is_not_a_number_reaches_the_top():
         assert way(x).isnan().tolist() == [name.startswith("a") for name in h.names]
 
 
-def test_arguments_that_do_not_fit():
+def test_arguments_that_do_not_match():
     h = Hierarchy.from_paths(["a/b"])
-    with pytest.raises(LabelError, match=re.escape("pairs (2,) and (3,) do not fit together")):
+    with pytest.raises(
+        LabelError, match=re.escape("pairs (2,) and (3,) cannot be broadcast together")
+    ):
         h.lca_heights([0, 1], [0, 1, 1])
     with pytest.raises(HierarchyError, match="parents must be one row of integers"):
         Hierarchy.from_parents([[-1], [0, 1]])

@@ -93,7 +93,7 @@ def test_equal_means_equal_fingerprint(one, other):
     assert len({first, second}) == (1 if equal else 2)
 
 
-def test_what_makes_a_difference(small_tree):
+def test_what_makes_hierarchies_differ(small_tree):
     paths = ["animal/dog/pug", "animal/dog/bulldog", "animal/cat", "plant/oak"]
     same_again = Hierarchy.from_paths(paths[::-1])
     assert same_again == small_tree
@@ -130,7 +130,7 @@ def test_fingerprints_never_change(small_tree, diamond):
     assert diamond.fingerprint == dag
 
 
-def test_nothing_can_be_set(small_tree):
+def test_attributes_cannot_be_set(small_tree):
     for name in ("names", "sep", "structure", "levels", "anything", "_routes"):
         with pytest.raises(AttributeError, match=f"a Hierarchy is immutable; {name} cannot be set"):
             setattr(small_tree, name, 1)
@@ -144,7 +144,7 @@ def test_nothing_can_be_set(small_tree):
         Hierarchy(["a", "b"])
 
 
-def test_answers_do_not_reach_inside(small_tree, diamond):
+def test_results_are_copies(small_tree, diamond):
     for h in (small_tree, diamond):
         before, every = h.fingerprint, np.arange(len(h))
         lcas, heights = h.lcas(every, 0), h.lca_heights(every, 0)
@@ -213,7 +213,7 @@ def test_parts_keep_separator_and_root():
         assert (part.sep, part.root) == (" > ", "top")
 
 
-def test_restrict_refuses(small_tree):
+def test_restrict_raises_on_bad_classes(small_tree):
     with pytest.raises(HierarchyError, match="a hierarchy needs at least one class"):
         small_tree.restrict([])
     with pytest.raises(LabelError, match="unknown label 'dgo'; did you mean 'dog'"):

@@ -96,7 +96,7 @@ def test_a_missing_row_has_no_label():
     assert np.diff(Labels(series, H).annotated[0]).tolist() == [1, 0, 0]
     with pytest.raises(LabelError, match="row 0: "):
         Labels([["pug", float("nan")]], H)
-    with pytest.raises(LabelError, match="labels are a list with one entry a row"):
+    with pytest.raises(LabelError, match="labels must be a list with one entry per row"):
         Labels("pug", H)
 
 

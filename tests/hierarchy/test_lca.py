@@ -170,8 +170,8 @@ def test_broadcasting(small_tree, diamond):
         ([0.0, 1.0], [0, 1], "class numbers must be integers, not float64"),
         ([0], [True], "class numbers must be integers, not bool"),
         (["cat"], [0], "class numbers must be integers, not <U3"),
-        ([0, 7], [0, 1], "class numbers 0..7 leave 0..6"),
-        ([0, 1], [-1, 1], "class numbers -1..1 leave 0..6"),
+        ([0, 7], [0, 1], "class numbers 0..7 must lie in 0..6"),
+        ([0, 1], [-1, 1], "class numbers -1..1 must lie in 0..6"),
     ],
 )
 def test_bad_numbers(small_tree, a, b, message):

@@ -24,10 +24,10 @@ def test_names_and_numbers_find_their_class(taxonomy):
 
 
 @given(trees())
-def test_a_bare_name_finds_its_class_where_only_one_bears_it(taxonomy):
+def test_a_bare_name_finds_its_class_where_only_one_has_it(taxonomy):
     h, _ = taxonomy.build()
     for number, bare in enumerate(h.bare_names):
-        if bare in h.names:  # a top class goes by its bare name, whoever else bears it
+        if bare in h.names:  # a top class goes by its bare name, even if others have it too
             assert h.index(bare) == h.names.index(bare)
         elif h.bare_names.count(bare) == 1:
             assert h.index(bare) == number
@@ -160,14 +160,14 @@ def test_labels_of_other_types(small_tree, label):
 
 
 @pytest.mark.parametrize("method", ["parents", "children", "ancestors", "descendants", "index"])
-def test_every_look_up_refuses_alike(small_tree, method):
+def test_every_lookup_raises_the_same_error(small_tree, method):
     with pytest.raises(LabelError, match="unknown label 'dgo'; did you mean 'dog'"):
         getattr(small_tree, method)("dgo")
     with pytest.raises(LabelError, match=re.escape("class number 7 is outside 0..6")):
         getattr(small_tree, method)(7)
 
 
-def test_what_a_hierarchy_says_of_itself(small_tree, diamond):
+def test_repr_and_sizes(small_tree, diamond):
     assert repr(small_tree) == "Hierarchy(7 classes, tree, levels 2/3/2)"
     assert repr(diamond) == "Hierarchy(4 classes, DAG, levels 1/2/1)"
     assert len(small_tree) == 7

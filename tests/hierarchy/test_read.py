@@ -72,9 +72,9 @@ def test_every_format_spells_one_tree(tmp_path, small_tree, name):
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("ending", ["\r\n", "\r"])
-def test_line_ends_and_byte_order_marks(tmp_path, small_tree, name, ending):
-    text = FILES[name].replace("\n", ending)
+@pytest.mark.parametrize("line_ending", ["\r\n", "\r"])
+def test_line_endings_and_byte_order_marks(tmp_path, small_tree, name, line_ending):
+    text = FILES[name].replace("\n", line_ending)
     assert read(tmp_path, name, text) == small_tree
     assert read(tmp_path, name, "\ufeff" + text) == small_tree
 
@@ -135,7 +135,7 @@ def test_one_named_node_at_the_top_of_json(tmp_path):
     assert read(tmp_path, "h.json", '{"name": "alone"}').names == ("alone",)
 
 
-def test_form_settles_what_the_ending_leaves_open(tmp_path):
+def test_form_settles_what_the_extension_leaves_open(tmp_path):
     lists = json.dumps({"a": ["b"], "b": ["c"], "c": []})
     assert read(tmp_path, "h.json", lists, form="parents").names == ("c", "c/b", "c/b/a")
     children = json.dumps({"a": ["b", "c"], "d": []})

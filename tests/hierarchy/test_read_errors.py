@@ -25,15 +25,15 @@ def refused(folder, name, text, message, error=HierarchyError, **options):
     assert message in said
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("extension", FORMATS)
 @pytest.mark.parametrize("content", ["", "\n \n\t", "\ufeff", "\ufeff\r\n"])
-def test_empty_files(tmp_path, ending, content):
-    refused(tmp_path, f"h.{ending}", content, "is empty", DataError)
+def test_empty_files(tmp_path, extension, content):
+    refused(tmp_path, f"h.{extension}", content, "is empty", DataError)
 
 
-@pytest.mark.parametrize("ending", FORMATS)
-def test_missing_files_and_folders(tmp_path, ending):
-    path = tmp_path / f"h.{ending}"
+@pytest.mark.parametrize("extension", FORMATS)
+def test_missing_files_and_folders(tmp_path, extension):
+    path = tmp_path / f"h.{extension}"
     with pytest.raises(DataError, match=re.escape(f"{path}: no such file")):
         Hierarchy.read(path)
     path.mkdir()
@@ -41,18 +41,18 @@ def test_missing_files_and_folders(tmp_path, ending):
         Hierarchy.read(path)
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("extension", FORMATS)
 @pytest.mark.parametrize(
     ("raw", "line", "byte"),
     [(b"a\nb\xe4\n", 2, "0xe4"), (b"\xff\xfea\x00", 1, "0xff"), (b"a\r\n\r\nb\x80", 3, "0x80")],
 )
-def test_bytes_that_are_not_utf8(tmp_path, ending, raw, line, byte):
-    message = f"h.{ending}, line {line}: byte {byte} is not UTF-8; convert the file"
-    refused(tmp_path, f"h.{ending}", raw, message, DataError)
+def test_bytes_that_are_not_utf8(tmp_path, extension, raw, line, byte):
+    message = f"h.{extension}, line {line}: byte {byte} is not UTF-8; convert the file"
+    refused(tmp_path, f"h.{extension}", raw, message, DataError)
 
 
 @pytest.mark.parametrize("name", ["h", "h.xml", "h.json.gz", "json"])
-def test_unknown_endings(tmp_path, name):
+def test_unknown_extensions(tmp_path, name):
     message = (
         f"the extension {(tmp_path / name).suffix!r} names no known format; "
         "use one of .json, .csv, .tsv, .txt, .paths, .arff, .obo"
@@ -73,12 +73,12 @@ def test_unknown_forms(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("ending", "form"),
+    ("extension", "form"),
     [("txt", "edges"), ("paths", "nested"), ("arff", "levels"), ("obo", "edges")],
 )
-def test_forms_that_an_ending_rules_out(tmp_path, ending, form):
+def test_forms_that_an_extension_rules_out(tmp_path, extension, form):
     texts = {"arff": "@attribute c hierarchical a,b\n@data\n", "obo": "[Term]\nid: a\n"}
-    refused(tmp_path, f"h.{ending}", texts.get(ending, "a\nb\n"), f"{form!r}", form=form)
+    refused(tmp_path, f"h.{extension}", texts.get(extension, "a\nb\n"), f"{form!r}", form=form)
 
 
 @pytest.mark.parametrize(

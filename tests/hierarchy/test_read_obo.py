@@ -75,9 +75,9 @@ def test_an_ontology(tmp_path):
     assert h.levels.tolist() == [1, 2, 2, 3, 4]
 
 
-@pytest.mark.parametrize("ending", ["\r\n", "\r"])
-def test_line_ends_and_byte_order_marks(tmp_path, ending):
-    text = "\ufeff" + ONTOLOGY.replace("\n", ending)
+@pytest.mark.parametrize("line_ending", ["\r\n", "\r"])
+def test_line_endings_and_byte_order_marks(tmp_path, line_ending):
+    text = "\ufeff" + ONTOLOGY.replace("\n", line_ending)
     assert read(tmp_path, text, "h.OBO") == read(tmp_path, ONTOLOGY)
 
 

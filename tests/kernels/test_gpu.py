@@ -8,6 +8,7 @@ import torch
 from hierlearn.losses import HCLLoss
 from kernels.kernel_cases import (
     DEVICE,
+    LAYOUTS,
     batch,
     nan_filled_memory,
     needs_gpu,
@@ -17,10 +18,7 @@ from kernels.kernel_cases import (
 )
 from tolerances import FLOAT32_SUMS, Tolerance
 
-
-@pytest.fixture
-def layout():
-    """Leave the launch plans as they are for large batches."""
+as_is_and_tiled = pytest.mark.parametrize("layout", LAYOUTS[:2], indirect=True)
 
 
 @needs_gpu
@@ -38,7 +36,8 @@ def test_large_batches(sizes, rows):
 
 
 @needs_gpu
-def test_every_run_is_bitwise_the_same():
+@as_is_and_tiled
+def test_every_run_is_bitwise_the_same(layout):
     hierarchy = tree((10, 100, 3000))
     data = on_device(*batch(hierarchy, 300, masked=True))
     with nan_filled_memory():
@@ -51,7 +50,8 @@ def test_every_run_is_bitwise_the_same():
 
 
 @needs_gpu
-def test_the_host_never_waits_and_a_cuda_graph_replays():
+@as_is_and_tiled
+def test_the_host_never_waits_and_a_cuda_graph_replays(layout):
     hierarchy = tree((3, 20, 60))
     loss = HCLLoss(hierarchy, fused=True).to(DEVICE)
     logits, targets, _ = batch(hierarchy, 50)

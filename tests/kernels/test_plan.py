@@ -5,6 +5,7 @@ import torch
 
 from hierlearn.kernels import hcl as kernels
 from hierlearn.kernels import hcl_arrays
+from kernels.kernel_cases import DEVICE
 
 
 @pytest.mark.parametrize("sizes", [(1,), (5, 1, 30), (16, 16), (3, 50, 2)], ids=str)
@@ -40,7 +41,8 @@ def kernels_of_two_levels():
 
 def test_a_plan_is_reused_for_the_same_shape_and_dtype_only():
     run = kernels_of_two_levels()
-    x, y = torch.zeros(4, 5), torch.zeros(4, 5, dtype=torch.bool)
+    x = torch.zeros(4, 5, device=DEVICE)
+    y = x.bool()
     plan = run.prepare(x, y, None)[3]
     assert run.prepare(x.clone(), y.clone(), None)[3] is plan
     for other in ((x[:3], y[:3], None), (x.half(), y, None), (x, y.float(), None), (x, y, y)):
@@ -51,5 +53,6 @@ def test_plans_of_ever_new_shapes_are_dropped(monkeypatch):
     monkeypatch.setattr(kernels, "MAX_PLANS", 3)
     run = kernels_of_two_levels()
     for rows in range(1, 9):
-        run.prepare(torch.zeros(rows, 5), torch.zeros(rows, 5, dtype=torch.bool), None)
+        x = torch.zeros(rows, 5, device=DEVICE)
+        run.prepare(x, x.bool(), None)
         assert len(run.plans) <= 3

@@ -31,7 +31,7 @@ def test_theorem_1_and_corollary_1(seed, scope, whole):
     assert found.tolist() == constraint.constrain(losses.tolist(), batch.parents, scope)
     assert found.tolist() == constraint.smallest_majorant(losses.tolist(), batch.parents, scope)
     assert (found >= losses).all()
-    for j, above in enumerate(constraint.binding(batch.parents, scope)):
+    for j, above in enumerate(constraint.binding_classes(batch.parents, scope)):
         for k in above:
             assert (found[:, j] >= found[:, k]).all()
     assert constrain(found, batch.hierarchy, scope).equal(found)
@@ -132,7 +132,7 @@ def test_theorem_4_on_thousands_of_cases_and_what_the_printed_text_gives():
             return curriculum.objective([float(c) for c in chosen], losses.tolist(), errors)
 
         assert value(select_classes(losses, count + errors)) == pytest.approx(best)
-        printed = curriculum.printed(losses.tolist(), count + errors)
+        printed = curriculum.select_as_printed(losses.tolist(), count + errors)
         unsorted_wrong += value(printed) > best + 1e-9
         other_threshold_wrong += value(select_classes(losses, count)) > best + 1e-9
     assert unsorted_wrong > 100

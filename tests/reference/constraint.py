@@ -3,13 +3,14 @@
     l_h(i, j) = max(l(i, j), max of l(i, k) over the classes k that bind j)
 
 scope "levels" (the paper): k binds j when m(k) < m(j). scope "ancestors": when k is an ancestor
-of j. scope None: nothing binds. An unknown entry (mask False) binds nobody, and its own is 0.
+of j. scope None: nothing binds. An unknown entry (mask False) binds no other and has
+loss 0.
 """
 
 from reference.taxonomy import ancestors_or_self, levels
 
 
-def binding(parents, scope):
+def binding_classes(parents, scope):
     """Return, for every class j, the other classes that bind it, in class order."""
     m = levels(parents)
     out = []
@@ -25,21 +26,21 @@ def binding(parents, scope):
     return out
 
 
-def known(mask, i, j):
+def is_known(mask, i, j):
     return mask is None or bool(mask[i][j])
 
 
 def constrain(losses, parents, scope, mask=None):
     """Return l_h, N x C."""
-    above = binding(parents, scope)
+    above = binding_classes(parents, scope)
     out = [[0.0 for _ in row] for row in losses]
     for i in range(len(losses)):
         for j in range(len(parents)):
-            if not known(mask, i, j):
+            if not is_known(mask, i, j):
                 continue
             value = losses[i][j]
             for k in above[j]:
-                if known(mask, i, k):
+                if is_known(mask, i, k):
                     value = max(value, losses[i][k])
             out[i][j] = value
     return out
@@ -51,15 +52,15 @@ def constrain_gradient(losses, parents, scope, upstream, mask=None):
     Each upstream entry goes whole to the entry that attains its maximum: the class's own if that
     ties, else the first maximizer in class order.
     """
-    above = binding(parents, scope)
+    above = binding_classes(parents, scope)
     out = [[0.0 for _ in row] for row in losses]
     for i in range(len(losses)):
         for j in range(len(parents)):
-            if not known(mask, i, j):
+            if not is_known(mask, i, j):
                 continue
             winner = j
             for k in above[j]:
-                if known(mask, i, k) and losses[i][k] > losses[i][winner]:
+                if is_known(mask, i, k) and losses[i][k] > losses[i][winner]:
                     winner = k
             out[i][winner] += upstream[i][j]
     return out
@@ -72,7 +73,7 @@ def smallest_majorant(losses, parents, scope):
     that violates Lambda just as far as needed, until none does. Whatever satisfies Lambda above
     the losses is above every step.
     """
-    above = binding(parents, scope)
+    above = binding_classes(parents, scope)
     out = [list(row) for row in losses]
     for g in out:
         raised = True

@@ -53,7 +53,7 @@ def brute_force(class_losses, errors, floor=0.0):
     )
 
 
-def printed(class_losses, thresh):
+def select_as_printed(class_losses, thresh):
     """Algorithm 1 as printed, in class order and without a sort. Returns C bools."""
     selected = [False for _ in class_losses]
     total = 0.0
@@ -68,7 +68,7 @@ def printed(class_losses, thresh):
 def select(class_losses, thresh):
     """Algorithm 1 after an ascending sort (ties in class order). Returns C bools."""
     order = sorted(range(len(class_losses)), key=lambda j: class_losses[j])  # stable
-    chosen = printed([class_losses[j] for j in order], thresh)
+    chosen = select_as_printed([class_losses[j] for j in order], thresh)
     selected = [False for _ in class_losses]
     for position, j in enumerate(order):
         selected[j] = chosen[position]

@@ -9,9 +9,11 @@ normalize "mean" divides L and e_h by the number of rows N, so that thresh = C +
 
 import math
 
-from reference import bce as bases
-from reference.constraint import constrain, known
+from reference.bases import elementwise, zero_one
+from reference.bce import bce
+from reference.constraint import constrain, is_known
 from reference.curriculum import objective, select, weights
+from reference.focal import focal
 from reference.links import log_probabilities
 
 
@@ -45,14 +47,14 @@ def hcl(
 
     def loss_of(log_p, log_q, y):
         if base == "bce":
-            return bases.bce(log_p, log_q, y, log_base)
+            return bce(log_p, log_q, y, log_base)
         if base == "focal":
-            return bases.focal(log_p, log_q, y, alpha, gamma, log_base)
+            return focal(log_p, log_q, y, alpha, gamma, log_base)
         raise ValueError(f"base is 'bce' or 'focal', not {base!r}")
 
     log_p, log_q = log_probabilities(logits, parents, link, terminals)
-    losses = constrain(bases.matrix(log_p, log_q, targets, loss_of), parents, scope, mask)
-    errors = constrain(bases.matrix(log_p, log_q, targets, bases.zero_one), parents, scope, mask)
+    losses = constrain(elementwise(loss_of, log_p, log_q, targets), parents, scope, mask)
+    errors = constrain(elementwise(zero_one, log_p, log_q, targets), parents, scope, mask)
 
     scale = {"sum": 1, "mean": max(N, 1)}[normalize]
     class_losses = [0.0 for _ in range(C)]
@@ -76,7 +78,7 @@ def hcl(
     count = 0
     for i in range(N):
         for j in range(C):
-            if known(mask, i, j):
+            if is_known(mask, i, j):
                 count += 1
                 if s[j] != 0:
                     weighted[i][j] = s[j] * losses[i][j]

@@ -53,7 +53,7 @@ class Builders:
         nodes = NodeCollector()
         listed: dict[str, int] = {}
         if isinstance(paths, str):
-            raise HierarchyError(f"paths is a list of paths, not one text {paths!r}")
+            raise HierarchyError(f"paths must be a list of paths, not the string {paths!r}")
         for entry, path in enumerate(paths):
             if not isinstance(path, str):
                 raise HierarchyError(f"path {entry} is {path!r}, which is not text")

@@ -39,7 +39,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Header:
-    """The attributes of an ARFF file and the number of the line that says @data."""
+    """The attributes of an ARFF file and the number of its @data line."""
 
     attributes: tuple[Attribute, ...]
     data_line: int

@@ -64,7 +64,7 @@ def nodes_from_edges(edges: Iterable[tuple[Any, Any]], root: str | None) -> Node
     """Collect the nodes of (parent, child) pairs of ids."""
     nodes = NodeCollector()
     seen: dict[Edge, int] = {}
-    tops: set[str] = set()  # an empty parent says that they are at the top
+    tops: set[str] = set()  # listed with an empty parent
     for entry, edge in enumerate(edges):
         above, below = edge_ends(entry, edge, root)
         if above is None:
@@ -85,7 +85,7 @@ def nodes_from_edges(edges: Iterable[tuple[Any, Any]], root: str | None) -> Node
 
 
 def edge_ends(entry: int, edge: Any, root: str | None) -> Edge:
-    """Return the parent, or None, and the child of an edge; refuse what is no edge."""
+    """Return the parent, or None, and the child of an edge; raise if it is none."""
     if isinstance(edge, (str, bytes)) or not hasattr(edge, "__len__") or len(edge) != 2:
         raise HierarchyError(f"edge {entry} is {edge!r}; an edge is (parent, child)")
     above, below = (None if is_missing(end) else as_text(end) for end in edge)
@@ -159,7 +159,7 @@ def nested_items(content: Any, above: tuple[str, ...], sep: str) -> list[tuple[s
             foreign = [key for key in content if key not in ("name", "children")]
             if foreign:
                 raise HierarchyError(
-                    f"the object of {content['name']!r} has keys beside name and children: "
+                    f"the object of {content['name']!r} has keys other than name and children: "
                     f"{quoted(foreign)}; remove them"
                 )
             return [(content["name"], content.get("children"))]

@@ -1,6 +1,6 @@
 """Drawing a hierarchy: as a text tree for terminals, and as an SVG picture for pages.
 
-Both fold what lies deeper than ``depth`` and beyond ``breadth`` children, and say how much they
+Both fold what lies deeper than ``depth`` and beyond ``breadth`` children, and show how much they
 folded. A class of a DAG is drawn below its first parent; the SVG adds its other edges dashed.
 """
 
@@ -115,7 +115,7 @@ class Family:
 
 
 def checked_counts(hierarchy: Hierarchy, counts: ArrayLike) -> Any:
-    """Return counts as an array, or refuse another number of them."""
+    """Return counts as an array; raise unless there is one per class."""
     numbers = np.asarray(counts)
     if numbers.shape != (len(hierarchy),):
         raise HierlearnError(f"counts {numbers.shape} must be ({len(hierarchy)},)")

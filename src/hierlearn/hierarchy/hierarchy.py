@@ -1,11 +1,11 @@
 """Hierarchy: the taxonomy of C classes, immutable, in level order.
 
-A class is a node of a tree, forest or DAG; the root above the top classes is implicit and is no
+A class is a node of a tree, forest or DAG; the root above the top classes is implicit and not a
 class. Classes are numbered by level, siblings together, names in natural order ("2" before "10"),
 so the numbering depends on the taxonomy alone and never on the order in which it was read.
 
 A node is its path: ``animal/dog`` and ``plant/dog`` are two classes. In a DAG, where a node has
-several paths, its name is its id. A bare name (``dog``) finds its class where only one bears it.
+several paths, its name is its id. A bare name (``dog``) is accepted where only one class has it.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ class Hierarchy(Encoding, Builders):
             "device_cache": {},
         }
         self.__dict__.update(state)
-        self._refuse_repeats()
+        self._check_unique_names()
         return self
 
-    def _refuse_repeats(self) -> None:
+    def _check_unique_names(self) -> None:
         if self.named_by == "path":
             above = self.structure.first_parents.tolist()
             keys: Iterable[tuple[int, str]] = zip(above, self.bare_names, strict=True)
@@ -139,7 +139,7 @@ class Hierarchy(Encoding, Builders):
     def closure(self, labels: Iterable[Label]) -> tuple[Any, ...]:
         """Return a label set with all its ancestors, in class order."""
         if isinstance(labels, str):
-            raise LabelError(f"give a list of classes, not one text {labels!r}")
+            raise LabelError(f"pass a list of classes, not the string {labels!r}")
         labels = list(labels)
         rows = np.array([self.index(label) for label in labels], dtype=np.int64)
         offsets, ids = self.structure.closure
@@ -171,14 +171,15 @@ class Hierarchy(Encoding, Builders):
         try:
             left, right = np.broadcast_arrays(left, right)
         except ValueError:
-            raise LabelError(f"pairs {left.shape} and {right.shape} do not fit together") from None
+            raise LabelError(
+                f"pairs {left.shape} and {right.shape} cannot be broadcast together"
+            ) from None
         for side in (left, right):
             if side.dtype.kind not in "iu" and side.size:
                 raise LabelError(f"class numbers must be integers, not {side.dtype}")
             if side.size and not 0 <= int(side.min()) <= int(side.max()) < len(self):
-                raise LabelError(
-                    f"class numbers {int(side.min())}..{int(side.max())} leave 0..{len(self) - 1}"
-                )
+                found = f"{int(side.min())}..{int(side.max())}"
+                raise LabelError(f"class numbers {found} must lie in 0..{len(self) - 1}")
         flat = (side.ravel().astype(np.int64, copy=False) for side in (left, right))
         return lca(self._lca_solver, *flat).reshape(left.shape)
 
@@ -217,11 +218,11 @@ class Hierarchy(Encoding, Builders):
         """Give each class the sum over itself and its ancestors, each once; x is (..., C)."""
         return self._propagate(x, "down", "sum")
 
-    def _propagate(self, x: Tensor, way: str, reduce: str) -> Tensor:
+    def _propagate(self, x: Tensor, direction: str, reduce: str) -> Tensor:
         from hierlearn.hierarchy import propagate
 
         propagate.check(x, len(self))
-        step = propagate.up if way == "up" else propagate.down
+        step = propagate.up if direction == "up" else propagate.down
         return step(x, propagate.routes_on(self, x.device), reduce)
 
     # ------------------------------------------------------------------ parts of it
@@ -229,7 +230,7 @@ class Hierarchy(Encoding, Builders):
     def restrict(self, classes: Iterable[Label]) -> Hierarchy:
         """Return the sub-hierarchy of the given classes and their ancestors."""
         if isinstance(classes, str):
-            raise LabelError(f"give a list of classes, not one text {classes!r}")
+            raise LabelError(f"pass a list of classes, not the string {classes!r}")
         keep = np.array(self.closure([self.index(label) for label in classes]), dtype=np.int64)
         place = np.full(len(self), -1, dtype=np.int64)
         place[keep] = np.arange(len(keep))

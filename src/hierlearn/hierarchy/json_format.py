@@ -48,7 +48,7 @@ def parent_lists(structure: Structure) -> list[list[int]]:
 
 
 def parse_json(text: str) -> JsonForm:
-    """Return the content of ``to_json``'s text, or refuse it."""
+    """Return the content of ``to_json``'s text; raise if it is damaged."""
     try:
         form = json.loads(text)
     except json.JSONDecodeError as error:
@@ -83,7 +83,7 @@ def checked_form(form: dict[str, Any]) -> JsonForm:
 
 
 def parent_number(value: object, count: int) -> int:
-    """Return a parent's number, or refuse it."""
+    """Return a parent's number; raise if there is no such class."""
     if type(value) is not int or not 0 <= value < count:
-        raise ValueError(f"{value!r} is no class number of 0..{count - 1}")
+        raise ValueError(f"{value!r} is not a class number in 0..{count - 1}")
     return value

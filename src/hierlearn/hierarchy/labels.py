@@ -1,7 +1,7 @@
-"""Labels: what the data says of each row, as targets, terminal classes and masks.
+"""Labels: the annotations of each row, as targets, terminal classes and masks.
 
-Held sparse, as class numbers a row, and made dense for the rows asked for, so that a large
-dataset never needs its N x C targets at once.
+Stored sparse, as the class numbers of each row, and made dense for the requested rows only, so
+that a large dataset never needs its N x C targets at once.
 
     targets   (N, C) closed multi-hot: the annotated labels and their ancestors
     terminal  the most specific classes of a row: positive, without a positive child
@@ -41,9 +41,9 @@ def row_numbers(rows: Rows | None, count: int, what: str = "the selection") -> I
     """Return the row numbers that a list, an array, a slice or a boolean mask picks.
 
     Args:
-        rows: numbers from 0, a slice, or a truth value for each of the rows; None picks all.
+        rows: numbers from 0, a slice, or one boolean per row; None picks all.
         count: N, the number of rows.
-        what: what picks them, for errors.
+        what: what picks them, for error messages.
     """
     if rows is None or isinstance(rows, slice):
         return np.arange(count)[rows or slice(None)]
@@ -73,10 +73,10 @@ class Labels:
     """The annotated labels of N rows against a hierarchy.
 
     Args:
-        rows: a label or an iterable of labels a row; a label is a path, an unambiguous bare name
-            or a class number, at any level. A row may be empty or missing: None, "", NaN, NA.
+        rows: for each row a label or an iterable of labels; a label is a path, an unambiguous bare
+            name or a class number, at any level. A row may be empty or missing: None, "", NaN, NA.
         hierarchy: the taxonomy.
-        unlabeled_descendants: what is said of the classes below a row's most specific labels.
+        unlabeled_descendants: how the classes below a row's most specific labels count.
 
     Raises:
         LabelError: naming the row, counted from 0, and the nearest known labels.
@@ -168,7 +168,8 @@ class Labels:
         odd = np.flatnonzero(counts != 1)
         if len(odd):
             raise LabelError(
-                f"row {odd[0]} has {counts[odd[0]]} terminal labels; one class a row is needed here"
+                f"row {odd[0]} has {counts[odd[0]]} terminal labels; "
+                f"one class per row is needed here"
             )
         return self.terminal[1]
 
@@ -183,8 +184,8 @@ class Labels:
         picked = row_numbers(rows, len(self))
         if self.unlabeled_descendants == "negative":
             return torch.ones((len(picked), len(self.hierarchy)), dtype=torch.bool)
-        ends = self._dense(self.terminal, picked)
-        covered = self.hierarchy.max_down(ends.to(torch.uint8)).bool()
+        terminal = self._dense(self.terminal, picked)
+        covered = self.hierarchy.max_down(terminal.to(torch.uint8)).bool()
         unlabeled = torch.from_numpy(np.diff(self.closed[0])[picked] == 0)
         return ~(covered | unlabeled[:, None]) | self._dense(self.closed, picked)
 

@@ -1,4 +1,4 @@
-"""What may be the name of a class: checks, paths and their natural order."""
+"""The names of classes: checks, paths and natural order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def as_text(name: object) -> str:
 
 
 def checked(name: object, sep: str) -> str:
-    """Return a node's bare name as text, or refuse it."""
+    """Return a node's bare name as text; raise if it cannot be one."""
     name = as_text(name)
     if not name.strip():
         raise HierarchyError(f"a class name must not be empty, but one is {name!r}")
@@ -50,7 +50,7 @@ def checked(name: object, sep: str) -> str:
 
 
 def checked_sep(sep: str) -> str:
-    """Refuse an empty separator."""
+    """Return the separator; raise if it is empty."""
     if not isinstance(sep, str) or not sep:
         raise HierarchyError(f"sep must be a non-empty text, not {sep!r}")
     return sep
@@ -64,14 +64,14 @@ def is_missing(value: object) -> bool:
 
 
 def checked_naming(named_by: NamedBy | None) -> NamedBy | None:
-    """Refuse an unknown way of naming classes."""
+    """Return ``named_by``; raise if it is unknown."""
     if named_by is not None and named_by not in NAMINGS:
         raise HierarchyError(unknown_name("naming", str(named_by), NAMINGS))
     return named_by
 
 
 def split_path(path: str, sep: str) -> list[str]:
-    """Return the names of a path, or refuse an empty one among them."""
+    """Return the names of a path; raise if one is empty."""
     parts = path.split(sep)
     if not all(part.strip() for part in parts):
         raise HierarchyError(f"path {path!r} has an empty part; write a{sep}b{sep}c")
@@ -79,7 +79,7 @@ def split_path(path: str, sep: str) -> list[str]:
 
 
 def level_path(cells: Iterable[Any], sep: str) -> list[str]:
-    """Return the path of a row with a cell a level; cells may be missing at the end only."""
+    """Return the path of a row with one cell per level; cells may be missing at the end only."""
     parts: list[str] = []
     ended = False
     for cell in cells:

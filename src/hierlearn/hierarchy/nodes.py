@@ -1,4 +1,4 @@
-"""Nodes: the names and numbers of the classes, and finding a class by what a person calls it."""
+"""Nodes: the names and numbers of the classes, and looking a class up by name."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Nodes:
 
         Args:
             label: the class.
-            exact: refuse a bare name that is not the whole name.
+            exact: accept whole names only, no bare names.
         """
         if isinstance(label, str):
             number = self._by_name.get(label)
@@ -186,7 +186,9 @@ class Nodes:
             LabelError: naming the row, counted from 0, and the label.
         """
         if isinstance(rows, (str, bytes)):
-            raise LabelError(f"labels are a list with one entry a row, not one text {rows!r}")
+            raise LabelError(
+                f"labels must be a list with one entry per row, not the string {rows!r}"
+            )
         offsets, numbers = [0], cast("list[int]", [])
         known = self._by_name
         for row, labels in enumerate(rows):
@@ -212,7 +214,7 @@ class Nodes:
         return np.asarray(offsets, dtype=np.int64), np.asarray(numbers, dtype=np.int64)
 
     def _row_label(self, label: Label) -> int:
-        """Return the class of a row's label; a number that is also a name is refused."""
+        """Return the class of a row's label; a number that is also a name raises."""
         number = self.index(label)
         if not isinstance(label, str):
             other = self._find(str(label))
@@ -224,6 +226,6 @@ class Nodes:
         return number
 
     def _answer(self, asked: L, numbers: Ints) -> tuple[L, ...]:
-        """Return classes in the kind that was asked with: names for a name, else numbers."""
+        """Return classes in the form of the query: names for a name, else numbers."""
         found: list[Any] = [int(number) for number in numbers]
         return tuple(self.names[n] for n in found) if isinstance(asked, str) else tuple(found)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.structure import Structure
 
 
-LOG_ZERO = -1e30  # the logarithm of nothing, but finite: differences of two of them are no NaN
+LOG_ZERO = -1e30  # log(0), but finite: the difference of two of them is not NaN
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Edges:
 class Routes:
     """Index tensors of one hierarchy on one device."""
 
-    sizes: tuple[int, ...]  # classes a level
+    sizes: tuple[int, ...]  # classes per level
     edges: tuple[Edges, ...]  # by parent level, then child level
     closure: tuple[Tensor, Tensor] | None  # (descendant, ancestor) pairs; DAG only
 
@@ -90,7 +90,7 @@ def routes(structure: Structure, device: torch.device) -> Routes:
 
 
 def check(x: Tensor, count: int) -> None:
-    """Refuse a tensor whose last dimension is not the classes."""
+    """Raise unless the last dimension of a tensor is the classes."""
     if x.dim() == 0 or x.shape[-1] != count:
         shape = tuple(x.shape)
         raise HierlearnError(f"values {shape} must have a last dimension of {count} classes")
@@ -106,7 +106,7 @@ def _reach(x: Tensor, index: Tensor, values: Tensor, reduce: str) -> Tensor:
     # torch.maximum would halve the gradient at a tie; the own value keeps it whole.
     higher = best > x
     if x.is_floating_point():
-        higher = higher | best.isnan()  # what is not a number must not vanish on its way
+        higher = higher | best.isnan()  # NaN must propagate
     return torch.where(higher, best, x)
 
 

@@ -74,7 +74,7 @@ def read_json(path: Path, form: str | None, sep: str, root: str | None) -> Hiera
             raise HierarchyError("the file was written by to_json and needs no form and no root")
         return Hierarchy.from_json(text)
     form = form or json_form(value)
-    refuse_root(form, root)
+    check_root(form, root)
     if form == "nested":
         return Hierarchy.from_nested(value, sep=sep)
     if form == "paths" and isinstance(value, list):
@@ -89,8 +89,8 @@ def read_json(path: Path, form: str | None, sep: str, root: str | None) -> Hiera
     raise HierarchyError(f"the JSON is a {type(value).__name__}, which is not of the form {form!r}")
 
 
-def refuse_root(form: str, root: str | None) -> None:
-    """Refuse a root for forms in which no node could be it."""
+def check_root(form: str, root: str | None) -> None:
+    """Raise if a root is given for a form that has none."""
     if root is not None and form in ("nested", "paths", "levels"):
         raise HierarchyError(f"root= names a node of edges or parent maps; {form} have none")
 
@@ -153,7 +153,7 @@ def read_table(path: Path, form: str | None, sep: str, root: str | None) -> Hier
     if form is None:
         is_edges = {"parent", "child"} <= set(lower)
         form = "edges" if is_edges else "paths" if lower == ["path"] else "levels"
-    refuse_root(form, root)
+    check_root(form, root)
     if form == "levels":
         return Hierarchy.from_paths(list(level_paths(path, table, sep)), sep=sep)
     if form == "paths":
@@ -185,7 +185,7 @@ def read_paths(path: Path, form: str | None, sep: str, root: str | None) -> Hier
 
 
 def distinct_paths(path: Path, entries: Iterable[tuple[int, str]], sep: str) -> list[str]:
-    """Return the paths of numbered lines; refuse what repeats or has an empty part."""
+    """Return the paths of numbered lines; raise on duplicates and empty parts."""
     seen: dict[str, int] = {}
     for number, entry in entries:
         if entry in seen:
@@ -203,7 +203,7 @@ def distinct_paths(path: Path, entries: Iterable[tuple[int, str]], sep: str) -> 
 def distinct_edges(
     path: Path, entries: Iterable[tuple[int, str, str]]
 ) -> list[tuple[str | None, str]]:
-    """Return the edges of numbered lines; refuse what repeats or has no child."""
+    """Return the edges of numbered lines; raise on duplicates and missing children."""
     seen: dict[tuple[str | None, str], int] = {}
     for number, above, below in entries:
         edge = (above or None, below)
