@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from hierlearn.pipeline.prepare import prepare
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from hierlearn.datasets import Dataset, load_dataset
 from hierlearn.errors import HierlearnError
-from hierlearn.pipeline.prepare import prepare
 from hierlearn.training import Plan
 from hierlearn.training.trainer import Trainer
 from machine import write

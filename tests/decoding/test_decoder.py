@@ -1,4 +1,4 @@
-"""The base of the decoders: sets of ancestors, chunks, and decoders of one's own."""
+"""The base of the decoders: sets of ancestors, chunks, and custom decoders."""
 
 import re
 
@@ -31,8 +31,8 @@ def test_ancestor_sets_refuse_what_is_no_class():
         (torch.tensor([[1]]), "classes must be (N,) class numbers, not (1, 1) torch.int64"),
         (torch.tensor([1.0]), "classes must be (N,) class numbers, not (1,) torch.float32"),
         (torch.tensor([True]), "classes must be (N,) class numbers, not (1,) torch.bool"),
-        (torch.tensor([0, 8]), "class numbers 0..8 leave -1..7"),
-        (torch.tensor([-2, 3]), "class numbers -2..3 leave -1..7"),
+        (torch.tensor([0, 8]), "class numbers 0..8 are outside -1..7"),
+        (torch.tensor([-2, 3]), "class numbers -2..3 are outside -1..7"),
     ):
         with pytest.raises(HierlearnError, match=re.escape(message)):
             ancestor_sets(TREE, wrong)
@@ -57,7 +57,7 @@ def test_the_width_of_a_dag_is_its_closure():
     assert chunks.row_width(dag) == 1 + 2 + 2 + 4
 
 
-def test_a_decoder_of_ones_own():
+def test_a_custom_decoder():
     class Deepest(Decoder):
         answers = "class"
 

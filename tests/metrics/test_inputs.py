@@ -1,13 +1,18 @@
-"""What every metric refuses, in one wording."""
+"""What every metric reads, and what it raises for, in one wording."""
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from hierlearn import Hierarchy
-from hierlearn.errors import HierlearnError
-from hierlearn.metrics import average_precision, hier_dist, hit_at_k, level_accuracy
+from hierlearn import Hierarchy, metrics
+from hierlearn.errors import HierlearnError, LabelError
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.labels import Labels
+from hierlearn.links import HeadOutput, SigmoidLink, SoftmaxLink
+from hierlearn.metrics import METRICS, average_precision, hier_dist, hit_at_k, level_accuracy
 from hierlearn.metrics.choices import best_classes
-from metrics.score_batches import ANIMALS, random_batch
+from metrics.score_batches import ANIMALS, DIAMOND, assert_same, random_batch
 
 SCORES, TARGETS = torch.rand(3, 7), ANIMALS.encode(["pug", "cat", []])
 
@@ -95,3 +100,165 @@ def test_best_classes_are_those_of_a_stable_sort(monkeypatch):
             monkeypatch.setattr("hierlearn.hierarchy.chunks.CHUNK", 20)
             assert best_classes(scores, numbers, k).tolist() == expected
             monkeypatch.undo()
+
+
+# ---------------------------------------------------------------------- the estimator's output
+
+# What HierarchicalClassifier.predict_proba and .predict return, by the form of the labels.
+PROBA = random_batch(ANIMALS, 4, seed=3).scores.numpy()  # (N, C) float64
+TRUTH = ["animal/dog/pug", "animal/cat", "plant/oak", "animal/dog"]
+NUMBERS = [ANIMALS.index(name) for name in ("pug", "dog", "oak", "plant")]
+PATHS = ["animal/dog/pug", "animal/dog", "plant/oak", "plant"]
+TABLE = np.array(
+    [
+        ["animal", "dog", "pug"],
+        ["animal", "dog", None],
+        ["plant", "oak", None],
+        ["plant", None, None],
+    ],
+    dtype=object,
+)
+ONE_LABEL = {
+    "array of paths": np.array(PATHS),
+    "array of objects": np.array(PATHS, dtype=object),
+    "list of paths": PATHS,
+    "list of lists": [[path] for path in PATHS],
+    "bare names": ["pug", "dog", "oak", "plant"],
+    "one column per level": TABLE,
+    "frame with one column per level": pd.DataFrame(TABLE),
+    "series": pd.Series(PATHS),
+    "array of class numbers": np.array(NUMBERS),
+    "list of class numbers": NUMBERS,
+    "tensor of class numbers": torch.tensor(NUMBERS),
+}
+each_form = pytest.mark.parametrize("form", ONE_LABEL)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_metrics_take_what_predict_proba_returns(name):
+    targets = ANIMALS.encode(TRUTH)
+    metric, space = METRICS[name], LabelSpace(ANIMALS, ["dog"])
+    expected = metric(torch.from_numpy(PROBA), targets, space)
+    frozen = PROBA.copy()
+    frozen.flags.writeable = False
+    for scores in (PROBA, PROBA.tolist(), frozen, pd.DataFrame(PROBA), PROBA[::-1][::-1]):
+        for truth in (TRUTH, np.array(TRUTH), targets.numpy(), targets.numpy().astype(int)):
+            assert_same(metric(scores, truth, space), expected)
+    module = metric.module(space)
+    module.update(PROBA, TRUTH)
+    assert_same(module.compute(), expected)
+
+
+@each_form
+def test_functions_of_decisions_take_what_predict_returns(form):
+    decided, numbers = ONE_LABEL[form], torch.tensor(NUMBERS)
+    targets = ANIMALS.encode(TRUTH)
+    for truth in (TRUTH, targets):
+        found = metrics.answer_accuracy(decided, truth, ANIMALS, reduction="none")
+        assert found.tolist() == [1, 0, 1, 0]
+        for function in (
+            metrics.hierarchical_cost,
+            metrics.hierarchical_f1,
+            metrics.hierarchical_precision,
+            metrics.hierarchical_recall,
+            metrics.exact_match,
+        ):
+            assert_same(function(decided, truth, ANIMALS), function(numbers, targets, ANIMALS))
+    assert_same(metrics.mean_level(decided, ANIMALS), (3 + 2 + 2 + 1) / 4)
+
+
+@each_form
+def test_targets_may_be_labels(form):
+    expected = hier_dist(torch.from_numpy(PROBA), ANIMALS.encode(PATHS), ANIMALS)
+    assert_same(hier_dist(PROBA, ONE_LABEL[form], ANIMALS), expected)
+    labels = Labels(PATHS, ANIMALS)
+    assert_same(hier_dist(PROBA, labels, ANIMALS), expected)
+
+
+def test_none_is_the_root_and_a_row_without_labels():
+    decided = np.array(["animal/dog", None, "animal/cat", None], dtype=object)
+    truth = ["pug", "oak", None, []]
+    found = metrics.answer_accuracy(decided, truth, ANIMALS, reduction="none")
+    assert found.tolist() == [1, 1, 0, 1]  # the root is always right
+    assert metrics.mean_level(decided, ANIMALS, reduction="none").tolist() == [2, 0, 2, 0]
+    assert metrics.mean_level([3, None, 2, -1], ANIMALS, reduction="none").tolist() == [2, 0, 2, 0]
+    found = metrics.exact_match([["dog"], None, "cat", []], truth, ANIMALS, reduction="none")
+    assert found.tolist() == [0, 0, 0, 1]
+    for missing in (None, "", float("nan"), []):
+        assert hit_at_k(PROBA[:2], ["pug", missing], ANIMALS, reduction="none")[1].isnan()
+
+
+def test_several_labels_per_row():
+    answers, truth = [["pug", "oak"], ["cat"]], [["pug"], ["cat", "oak"]]
+    expected = metrics.hierarchical_f1(ANIMALS.encode(answers), ANIMALS.encode(truth), ANIMALS)
+    assert_same(metrics.hierarchical_f1(answers, truth, ANIMALS), expected)
+    with pytest.raises(LabelError, match="row 0 has 2 labels, but a decision is one class"):
+        metrics.answer_accuracy(answers, truth, ANIMALS)
+
+
+def test_in_a_dag_labels_are_ids():
+    scores = random_batch(DIAMOND, 2).scores
+    expected = hit_at_k(scores, DIAMOND.encode(["d", "e"]))
+    assert_same(hit_at_k(scores, ["d", "e"], DIAMOND), expected)
+
+
+def test_what_labels_raise():
+    for call in (
+        lambda: hit_at_k(PROBA, TRUTH),
+        lambda: metrics.answer_accuracy(PATHS, ANIMALS.encode(TRUTH)),
+        lambda: average_precision(PROBA, np.array(TRUTH)),
+        lambda: hit_at_k(PROBA, torch.tensor(NUMBERS)),
+    ):
+        with pytest.raises(HierlearnError, match=r"are labels, which need label_space= to be read"):
+            call()
+    with pytest.raises(LabelError, match="row 1: unknown label 'wolf'"):
+        hit_at_k(PROBA, ["pug", "wolf", "cat", "oak"], ANIMALS)
+    with pytest.raises(LabelError, match="row 1: unknown label 'wolf'"):
+        metrics.mean_level(["pug", "wolf"], ANIMALS)
+    with pytest.raises(LabelError, match="targets are a list with one entry per row, not the text"):
+        hit_at_k(PROBA, "pug", ANIMALS)
+    with pytest.raises(LabelError, match=r"row 0 of targets is a list of 7 zeros and ones, but l"):
+        hit_at_k(PROBA, ANIMALS.encode(TRUTH).int().tolist(), ANIMALS)
+    with pytest.raises(LabelError, match=r"row 0 of answers is a list of 7 zeros and ones"):
+        metrics.exact_match(ANIMALS.encode(TRUTH).tolist(), TRUTH, ANIMALS)
+    broken = TABLE.copy()
+    broken[0, 1] = None
+    with pytest.raises(LabelError, match=r"row 0 of targets, one column per level: 'pug' stands"):
+        hit_at_k(PROBA, broken, ANIMALS)
+    with pytest.raises(HierlearnError, match=r"scores must be numbers, not <U4 of shape \(1, 2\)"):
+        hit_at_k([["high", "low"]], TARGETS[:1])
+    with pytest.raises(HierlearnError, match=r"scores must be \(N, C\), one column per class"):
+        hit_at_k([[0.1, 0.2], [0.3]], TARGETS)
+    with pytest.raises(HierlearnError, match="targets must be numbers or labels, not object of sh"):
+        hit_at_k(PROBA, object(), ANIMALS)
+    with pytest.raises(HierlearnError, match=r"targets \(3, 7\) must match scores \(4, 7\)"):
+        hit_at_k(PROBA, TRUTH[:3], ANIMALS)
+    with pytest.raises(HierlearnError, match="a label space is made of a Hierarchy, not int"):
+        hit_at_k(PROBA, TRUTH, 5)
+
+
+# ---------------------------------------------------------------------- the output of a head
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_the_output_of_a_head_is_read_like_its_probabilities(name):
+    metric, targets = METRICS[name], ANIMALS.encode(TRUTH)
+    logits = torch.randn(3, 4, 7, generator=torch.Generator().manual_seed(0)).double()
+    logits.requires_grad_()
+    link = SigmoidLink(ANIMALS)
+    one, ensemble = (HeadOutput.from_logits(part, link) for part in (logits[0], logits))
+    space = LabelSpace(ANIMALS, ["dog"])  # five terminal classes
+    expected = metric(logits[0].sigmoid().detach(), targets, space)
+    for output in (one, HeadOutput(one.log_p, one.log_not_p)):
+        assert_same(metric(output, targets, space), expected)
+    assert_same(metric(ensemble, TRUTH, space), metric(logits.sigmoid().mean(0), targets, space))
+    assert one.log_p.requires_grad  # a loss still finds its graph
+
+
+def test_reading_an_output_keeps_its_graph_for_the_loss():
+    logits = torch.randn(4, 7, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    output = HeadOutput.from_logits(logits, SoftmaxLink(ANIMALS))
+    with torch.no_grad():
+        hit_at_k(output, TRUTH, ANIMALS)
+    output.log_p.sum().backward()
+    assert logits.grad is not None

@@ -51,7 +51,7 @@ def test_a_distance_of_decisions_is_the_metrics(study):
     decisions = study.rows(study.entries[0])["terminal"]
     scores = torch.zeros(targets.shape)
     scores[torch.arange(len(targets)), torch.from_numpy(decisions[1]).long()] = 1
-    wanted = hier_dist(scores, targets, hierarchy, hits="zero", reduction="none")
+    wanted = hier_dist(scores, targets, hierarchy, correct_cost="zero", reduction="none")
     found = RowJudge(hierarchy, targets).distance(decisions, "zero")[1]
     assert found.tolist() == wanted.tolist()
 

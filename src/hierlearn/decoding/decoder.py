@@ -173,7 +173,7 @@ def ancestor_sets(label_space: LabelSpace | Hierarchy, classes: Tensor) -> Tenso
     count, device = len(hierarchy), classes.device
     if len(classes) and not (int(classes.min()) >= ROOT and int(classes.max()) < count):
         raise HierlearnError(
-            f"class numbers {int(classes.min())}..{int(classes.max())} leave -1..{count - 1}"
+            f"class numbers {int(classes.min())}..{int(classes.max())} are outside -1..{count - 1}"
         )
     offsets, ids = (torch.tensor(part, device=device) for part in hierarchy.structure.closure)
     nothing = offsets.new_zeros(1)  # for the root, whose number -1 is the last place

@@ -101,9 +101,9 @@ def as_scores(scores: Scores, hierarchy: Hierarchy | None = None) -> Tensor:
 
 def as_probabilities(probabilities: Probabilities, hierarchy: Hierarchy) -> Tensor:
     """Return (N, C) probabilities of at least 32 bits; raise for values outside [0, 1]."""
-    nodes = as_tensor(probabilities)
+    nodes = as_tensor(probabilities).detach()
     within = check_probabilities(nodes, hierarchy)
-    p = widened(nodes.detach())
+    p = widened(nodes)
     return p if within else p.clamp(0.0, 1.0)  # what rounding carried outside
 
 

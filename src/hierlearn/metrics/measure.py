@@ -111,13 +111,15 @@ def measure_rows(
     """
     given = Predictions(probabilities, targets, label_space)
     if metrics is None:
-        known = [METRICS[name] for name in shown_metrics()]
-        chosen = [m for m in known if m.per_row and m.unsupported_reason(given.space) is None]
+        metrics = [
+            name
+            for name in shown_metrics()
+            if METRICS[name].per_row and METRICS[name].unsupported_reason(given.space) is None
+        ]
     else:
-        chosen = [METRICS[name] for name in check_metrics(metrics)]
-        for metric in chosen:
-            check_supported(metric, given.space)
-    return {metric.name: given.rows(metric) for metric in chosen}
+        for name in check_metrics(metrics):
+            check_supported(METRICS[name], given.space)
+    return {name: given.rows(METRICS[name]) for name in metrics}
 
 
 def compute(name: str, probabilities: Scores, targets: Targets, label_space: Space) -> Tensor:

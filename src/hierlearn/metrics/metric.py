@@ -101,8 +101,9 @@ class Metric:
         self, scores: Scores, targets: Targets, label_space: Space, **reduction: str
     ) -> Tensor:
         space = LabelSpace.of(label_space)
-        p, truth = as_tensor(scores, "scores"), read_targets(targets, space.hierarchy)
-        found = self.function(p, truth, space, **self.options, **reduction)
+        read = as_tensor(scores, "scores")
+        truth = read_targets(targets, space.hierarchy).to(read.device)
+        found = self.function(read, truth, space, **self.options, **reduction)
         return torch.as_tensor(found, dtype=torch.float64)
 
     def bounds(self, label_space: Space) -> tuple[float, float]:

@@ -68,7 +68,6 @@ class LevelAccuracy(HierlearnMetric):
 class PooledMetric(HierlearnMetric):
     """A metric of all scores at once, which are kept until ``compute``."""
 
-    higher_is_better: bool | None = True
     needs_label_space = False
     scores: list[Tensor]  # tensors after a sync
     targets: list[Tensor]
@@ -98,6 +97,8 @@ class AveragePrecision(PooledMetric):
     With ``classes="evaluated"`` this is ``au_prc``.
     """
 
+    higher_is_better = True
+
     def __init__(
         self,
         label_space: Space | None = None,
@@ -120,6 +121,8 @@ class AveragePrecision(PooledMetric):
 
 class ClusAUPRC(PooledMetric):
     """Clus's area under the pooled precision-recall curve; see ``clus_au_prc``."""
+
+    higher_is_better = True
 
     def __init__(
         self, label_space: Space | None = None, *, classes: Classes | None = None, **kwargs: Any
@@ -146,7 +149,11 @@ class FunctionMetric(PooledMetric):
     def __init__(self, label_space: Space, metric: Metric, **kwargs: Any) -> None:
         super().__init__(label_space, **kwargs)
         self.metric = metric
-        self.higher_is_better = {"up": True, "down": False, "none": None}[metric.direction]
+
+    @property
+    def higher_is_better(self) -> bool | None:  # type: ignore[override]
+        """Whether larger is better, None if neither is."""
+        return {"up": True, "down": False, "none": None}[self.metric.direction]
 
     def compute(self) -> Tensor:
         """Return the metric of everything seen."""

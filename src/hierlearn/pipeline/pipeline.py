@@ -309,7 +309,7 @@ def check_free(folder: Path, force: bool, *, clear: bool = True) -> None:
         return
     if not force:
         raise HierlearnError(
-            f"{folder} exists; pass --force to replace the model in it, or --resume to go on"
+            f"{folder} exists; pass force=True to replace the model in it, or resume=True to resume"
         )
     if not any((folder / name).exists() for name in OURS):
         raise HierlearnError(f"{folder} holds no model, so it is not replaced; name another")

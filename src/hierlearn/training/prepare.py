@@ -10,7 +10,7 @@ import torch
 
 from hierlearn.datasets.row_groups import RowGroups
 from hierlearn.decoding import make_decoder
-from hierlearn.errors import DataError, HierlearnError
+from hierlearn.errors import DataError, HierlearnError, plural
 from hierlearn.features import make_preprocessor
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
@@ -294,6 +294,6 @@ def summary(prepared: Prepared) -> str:
         f"recipe {decision.name} ({decision.why}): {type(loss).__name__} on the "
         f"{link_name(loss.link)} link, read by the {link_name(prepared.link)} link, decoder "
         f"{prepared.decoder}; {len(prepared.rows):,} training rows, "
-        f"{len(prepared.valid or ()):,} for validation, {epochs} epoch{'s' * (epochs > 1)}, "
-        f"{size} network{'s' * (size > 1)} on {prepared.rows.device}"
+        f"{len(prepared.valid or ()):,} for validation, {plural(epochs, 'epoch')}, "
+        f"{plural(size, 'network')} on {prepared.rows.device}"
     )
