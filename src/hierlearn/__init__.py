@@ -9,15 +9,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hierlearn.datasets import DATASETS, Dataset, load_dataset
+    from hierlearn.datasets import DATASETS, Dataset, load_dataset, read_table
     from hierlearn.decoding import DECODERS
     from hierlearn.errors import HierlearnError
     from hierlearn.estimator import HierarchicalClassifier
+    from hierlearn.features import FEATURES
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.hierarchy.labels import Labels
-    from hierlearn.links import LINKS
+    from hierlearn.links import LINKS, HeadOutput
     from hierlearn.losses import LOSSES, HCLLoss
     from hierlearn.metrics import METRICS
+    from hierlearn.networks import NETWORKS
+    from hierlearn.pipeline import Pipeline, evaluate, load, train
+    from hierlearn.studies.compare import compare
+    from hierlearn.training import RECIPES, Plan, Recipe, Settings
 
 __version__ = "0.1.0"
 
@@ -25,32 +30,58 @@ _HOMES = {
     "DATASETS": "hierlearn.datasets",
     "DECODERS": "hierlearn.decoding",
     "Dataset": "hierlearn.datasets",
+    "FEATURES": "hierlearn.features",
     "HCLLoss": "hierlearn.losses",
+    "HeadOutput": "hierlearn.links",
     "HierarchicalClassifier": "hierlearn.estimator",
     "Hierarchy": "hierlearn.hierarchy",
     "HierlearnError": "hierlearn.errors",
     "LINKS": "hierlearn.links",
     "LOSSES": "hierlearn.losses",
-    "METRICS": "hierlearn.metrics",
     "LabelSpace": "hierlearn.hierarchy",
     "Labels": "hierlearn.hierarchy.labels",
+    "METRICS": "hierlearn.metrics",
+    "NETWORKS": "hierlearn.networks",
+    "Pipeline": "hierlearn.pipeline",
+    "Plan": "hierlearn.training",
+    "RECIPES": "hierlearn.training",
+    "Recipe": "hierlearn.training",
+    "Settings": "hierlearn.training",
+    "compare": "hierlearn.studies.compare",
+    "evaluate": "hierlearn.pipeline",
+    "load": "hierlearn.pipeline",
     "load_dataset": "hierlearn.datasets",
+    "read_table": "hierlearn.datasets",
+    "train": "hierlearn.pipeline",
 }
 
 __all__ = [
     "DATASETS",
     "DECODERS",
+    "FEATURES",
     "LINKS",
     "LOSSES",
     "METRICS",
+    "NETWORKS",
+    "RECIPES",
     "Dataset",
     "HCLLoss",
+    "HeadOutput",
     "HierarchicalClassifier",
     "Hierarchy",
     "HierlearnError",
     "LabelSpace",
     "Labels",
+    "Pipeline",
+    "Plan",
+    "Recipe",
+    "Settings",
+    "compare",
+    "evaluate",
+    "load",
     "load_dataset",
+    "read_table",
+    "train",
 ]
 
 

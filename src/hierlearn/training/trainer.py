@@ -250,6 +250,8 @@ class Trainer:
             return None
         if not self.is_ensemble:
             return found[None]
+        if found.dim() == 1:  # the same for all members
+            found = found.expand(len(self.seeds), -1)
         return found[[member for member, over in enumerate(self.stopped) if not over]]
 
     # ------------------------------------------------------------------ records and checks
