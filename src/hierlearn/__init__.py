@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from hierlearn.losses import LOSSES, HCLLoss
     from hierlearn.metrics import METRICS
     from hierlearn.networks import NETWORKS
-    from hierlearn.pipeline import Pipeline, evaluate, load, train
+    from hierlearn.pipeline.evaluate import evaluate
+    from hierlearn.pipeline.pipeline import Pipeline, load
+    from hierlearn.pipeline.train import train
     from hierlearn.studies.compare import compare
     from hierlearn.training import RECIPES, Plan, Recipe, Settings
 

@@ -212,11 +212,11 @@ def test_debug_shows_the_traceback_wherever_it_stands(files, place):
         ),
         (
             "data describe synthetic --dataset-option rows=1e3",
-            "rows of dataset 'synthetic' must be a whole",
+            "rows of dataset 'synthetic' must be an integer",
         ),
         (
             "data describe synthetic --dataset-option rows=null",
-            "must be a whole number, not 'null'",
+            "must be an integer, not 'null'",
         ),
         ("data describe synthetic --dataset-option seed=-1", "seed must be at least 0, not -1"),
         ("data describe synthetic --dataset-option decay=x", "must be a finite number, not 'x'"),

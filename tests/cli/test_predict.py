@@ -119,7 +119,10 @@ def test_the_promise_on_errors_is_kept_on_the_calibration_rows(trained, rows, ca
         ("gap.csv -o out.csv", "gap.csv, line 3, column 'a': the value is missing, but none was"),
         ("word.csv -o out.csv", "word.csv, line 3, column 'b': 'red' is not a finite number"),
         ("none.csv -o out.csv", "none.csv has a header but no rows"),
-        ("new.csv -o out.csv --threshold 0.5", "unknown option of decoder leaf 'threshold'"),
+        (
+            "new.csv -o out.csv --threshold 0.5",
+            "decoder leaf takes no options, but threshold was given",
+        ),
         ("new.csv -o out.csv --decoder stopp", "unknown decoder 'stopp'; did you mean 'stop'"),
         ("new.csv -o out.csv --decoder stop --threshold 2", "threshold must lie in [0, 1], not 2"),
         (

@@ -31,7 +31,7 @@ def probabilities(hierarchy=TREE, rows=40, seed=0, scale=2.0):
     """Rows that add up, some of the mass ending at inner classes."""
     generator = torch.Generator().manual_seed(seed)
     logits = scale * torch.randn(rows, len(hierarchy), generator=generator)
-    return SoftmaxLink(hierarchy, range(len(hierarchy))).probabilities(logits)
+    return SoftmaxLink(LabelSpace(hierarchy, range(len(hierarchy)))).probabilities(logits)
 
 
 def is_closed(sets, hierarchy):
@@ -127,7 +127,7 @@ def test_no_graph_no_change_no_layout(name):
 @each_decoder
 def test_the_output_of_a_head_is_read_like_its_probabilities(name):
     decoder = make(name)
-    link = SoftmaxLink(TREE, range(len(TREE)))
+    link = SoftmaxLink(LabelSpace(TREE, range(len(TREE))))
     logits = 2 * torch.randn(3, 20, 8, generator=torch.Generator().manual_seed(3))
     logits.requires_grad_()
     one, ensemble = (HeadOutput.from_logits(part, link) for part in (logits[0], logits))

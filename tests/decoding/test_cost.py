@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decoding.probability_cases import random_case
-from hierlearn import Hierarchy
+from hierlearn import Hierarchy, LabelSpace
 from hierlearn.decoding import Argmax, Cost, Leaf
 from hierlearn.errors import HierlearnError
 from hierlearn.links import SoftmaxLink
@@ -43,7 +43,7 @@ def test_the_sums_along_the_path_are_the_table(cost):
         edges = [level[a] + level[b] - 2 * level[c] for a, b, c in zip(*pairs, lca, strict=True)]
         table = torch.tensor(edges).reshape(8, 8)
     logits = torch.randn(30, 8, generator=torch.Generator().manual_seed(0)).double()
-    p = SoftmaxLink(TREE, range(8)).probabilities(logits)
+    p = SoftmaxLink(LabelSpace(TREE, range(8))).probabilities(logits)
     found, expected = Cost(TREE, cost).expected(p), Cost(TREE, table).expected(p)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 

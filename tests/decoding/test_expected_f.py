@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from hierlearn import Hierarchy
+from hierlearn import Hierarchy, LabelSpace
 from hierlearn.decoding import ExpectedF, expected_f, size_search, terminal_mass
 from hierlearn.errors import HierlearnError
 from hierlearn.links import SoftmaxLink
@@ -35,7 +35,7 @@ def test_few_classes_shown_first_change_nothing(scale, beta, monkeypatch):
     """The certificate: with 1, 4 or 32 of 305 classes shown the answers are those of all."""
     h = wide_tree()
     logits = torch.randn(60, len(h), generator=torch.Generator().manual_seed(0)).double()
-    p = SoftmaxLink(h, range(len(h))).probabilities(scale * logits)
+    p = SoftmaxLink(LabelSpace(h, range(len(h)))).probabilities(scale * logits)
     decoder = ExpectedF(h, beta)
     monkeypatch.setattr(expected_f, "MOST_PROBABLE", len(h))
     exact = decoder(p)

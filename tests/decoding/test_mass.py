@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decoding.probability_cases import random_case
-from hierlearn import Hierarchy
+from hierlearn import Hierarchy, LabelSpace
 from hierlearn.decoding import terminal_mass
 from hierlearn.errors import HierlearnError
 from hierlearn.links import SoftmaxLink
@@ -18,7 +18,7 @@ DAG = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])
 @pytest.mark.parametrize("seed", range(20))
 def test_the_mass_of_a_softmax_is_its_softmax(seed):
     case = random_case(seed, dag=seed % 2 == 1)
-    link = SoftmaxLink(case.hierarchy, range(len(case.hierarchy)))
+    link = SoftmaxLink(LabelSpace(case.hierarchy, range(len(case.hierarchy))))
     logits = torch.randn(5, len(case.hierarchy), generator=torch.Generator().manual_seed(seed))
     q = terminal_mass(link.probabilities(logits), case.hierarchy)
     torch.testing.assert_close(q, logits.softmax(dim=1), rtol=1e-4, atol=1e-6)

@@ -296,7 +296,7 @@ def test_sparse_rows(form):
     X, group = blobs()
     X = np.where(X > 0, X, 0)
     fitted = classifier(network_options=None).fit(form(X), LEAVES[group])
-    assert type(fitted.pipeline_.network).__name__ == "TokenBag"
+    assert fitted.pipeline_.network_spec.name == "token-bag"
     assert fitted.pipeline_.preprocessor is None
     assert fitted.score(form(X), LEAVES[group]) > 0.95
     np.testing.assert_allclose(fitted.predict_proba(X), fitted.predict_proba(form(X)), rtol=1e-9)

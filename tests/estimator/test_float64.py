@@ -14,8 +14,8 @@ def test_the_copy_is_double_and_not_stored():
     model = classifier(epochs=1).fit(X, LEAVES[group]).pipeline_
     predictor = Predictor(model)
     assert predictor.as_float64 is predictor.as_float64
-    assert predictor.as_float64.network.head.weight.dtype == torch.float64
-    assert model.network.head.weight.dtype == torch.float32
+    assert predictor.as_float64.network.heads["main"].linear.weight.dtype == torch.float64
+    assert model.network.heads["main"].linear.weight.dtype == torch.float32
     assert set(vars(pickle.loads(pickle.dumps(predictor)))) == {"pipeline"}
     rough, fine = (one.probabilities(X) for one in (model, predictor.as_float64))
     assert fine.dtype == torch.float64
