@@ -47,6 +47,7 @@ class Loss(nn.Module, ABC):
         needs_tree: whether a DAG is refused.
         search_space: values worth trying of the options that matter most.
         function: the pure function on tensors that the loss is made of.
+        is_zero_elsewhere: whether the losses that do not count are 0 already.
     """
 
     default_link: ClassVar[str] = "sigmoid"
@@ -55,6 +56,7 @@ class Loss(nn.Module, ABC):
     needs_tree: ClassVar[bool] = False
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     function: ClassVar[Any] = None
+    is_zero_elsewhere: ClassVar[bool] = False
     link: Link
 
     def __init__(
@@ -121,10 +123,11 @@ class Loss(nn.Module, ABC):
         self, output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
     ) -> Tensor:
         """Do the work of ``forward`` on tensors that are known to fit."""
-        shape = output.shape[:-1]
-        flat = (targets, mask) if output.members is None else flat_rows(targets, mask)
-        values = self.losses(output.flat(), *flat)  # (rows, C) or (rows,)
-        return self.reduce(values.view(*shape, *values.shape[1:]), targets, mask, weight)
+        if output.members is None:
+            return self.reduce(self.losses(output, targets, mask), targets, mask, weight)
+        values = self.losses(output.flat(), *flat_rows(targets, mask))  # (M N, C) or (M N,)
+        values = values.view(*output.shape[:-1], *values.shape[1:])
+        return self.reduce(values, targets, mask, weight)
 
     @abstractmethod
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
@@ -150,22 +153,25 @@ class Loss(nn.Module, ABC):
         if weight is not None:
             values = values * spread_weight(weight, values)
         counted = self.counted(targets, mask)
-        if counted is not None:
+        if counted is not None and not self.is_zero_elsewhere:
             values = torch.where(counted, values, 0.0)
         if self.reduction == "none":
             return values
-        first = targets.dim() - 2  # 1 where the first axis is that of the members
-        total = values.flatten(first).sum(dim=-1)
+        total = values.sum() if targets.dim() == 2 else values.flatten(1).sum(dim=1)
         if self.reduction == "sum":
             return total
-        return total / at_least(self.count(targets, mask, weight), weight)
+        return total / at_least(self._count(counted, targets, weight), weight)
 
     def count(
         self, targets: Tensor, mask: Tensor | None = None, weight: Tensor | None = None
     ) -> int | Tensor:
         """Return what the mean of a batch divides by: the summed weight of what counts."""
-        counted = self.counted(targets, mask)
-        first = targets.dim() - 2
+        return self._count(self.counted(targets, mask), targets, weight)
+
+    def _count(
+        self, counted: Tensor | None, targets: Tensor, weight: Tensor | None
+    ) -> int | Tensor:
+        first = targets.dim() - 2  # 1 where the first axis is that of the members
         if counted is None and weight is None:
             return self.size(targets)
         if weight is None:
@@ -233,7 +239,9 @@ class RowLoss(Loss):
 
     def counted(self, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Every row with a known label counts."""
-        positive = targets > 0 if mask is None else (targets > 0) & mask
+        positive = targets if targets.dtype == torch.bool else targets > 0
+        if mask is not None:
+            positive = positive & mask
         return positive.any(dim=-1)
 
     def size(self, targets: Tensor) -> int:
