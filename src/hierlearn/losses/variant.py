@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Variant:
-    """A loss with other defaults; what it is, it says like a loss class.
+    """A loss with other defaults and the class attributes of a loss.
 
     Args:
         loss: the class.

@@ -89,7 +89,7 @@ def find_recipe(name: str) -> Recipe:
 
 
 def choose_recipe(labels: Labels) -> tuple[str, str]:
-    """Return the name of the recipe that fits the training labels, and why."""
+    """Return the name of the recipe for the training labels, and why."""
     import numpy as np
 
     ends = np.diff(labels.terminal[0])
@@ -103,7 +103,7 @@ def choose_recipe(labels: Labels) -> tuple[str, str]:
 
 
 def build_loss(name: str, label_space: LabelSpace, **options: Any) -> Loss:
-    """Make a loss of LOSSES; refuse an option that it does not take."""
+    """Make a loss of LOSSES; raise on an option that it does not take."""
     if name not in LOSSES:
         raise HierlearnError(unknown_name("loss", name, LOSSES))
     entry = LOSSES[name]
