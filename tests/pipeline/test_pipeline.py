@@ -121,7 +121,7 @@ def test_the_card_tells_what_the_model_is(tmp_path):
 
 
 def test_a_folder_that_exists_is_refused_without_force(trained, saved, tmp_path):
-    with pytest.raises(HierlearnError, match=r"model exists; pass --force to replace the model"):
+    with pytest.raises(HierlearnError, match=r"model exists; pass force=True to replace the model"):
         trained.save(saved)
     other = train(problem(), plan("bce"), reporting=QUIET)
     other.save(saved, force=True)
