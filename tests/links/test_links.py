@@ -203,7 +203,7 @@ def test_masses_of_the_terminal_classes_are_what_ends_there(name):
 
 def test_masses_of_a_dag_are_refused_where_they_need_equations():
     dag = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])
-    with pytest.raises(HierlearnError, match="cannot be read from its probabilities; use the"):
+    with pytest.raises(HierlearnError, match="cannot be read from probabilities; use the"):
         LINKS["sigmoid"](LabelSpace(dag, ["b"])).log_masses(torch.zeros(1, 4))
     leaf = LINKS["sigmoid"](dag).log_masses(torch.zeros(1, 4))
     assert leaf.exp().tolist() == [[0.0, 0.0, 0.0, 0.5]]

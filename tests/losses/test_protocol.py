@@ -288,7 +288,7 @@ def test_shapes_that_do_not_fit_are_refused():
     pair = HeadOutput(*loss.link(logits))
     with pytest.raises(HierlearnError, match="must match log-probabilities"):
         loss(pair, targets[:2])
-    with pytest.raises(HierlearnError, match="LeafCELoss is no loss of single entries"):
+    with pytest.raises(HierlearnError, match="LeafCELoss is not a loss of single entries"):
         HCLLoss(TREE, base=LOSSES["leaf-ce"](TREE))
 
 

@@ -148,7 +148,7 @@ def test_other_files_beside_a_replaced_model_stay(trained, saved):
 
 def test_what_cannot_be_saved_leaves_the_old_model(trained, saved):
     foreign = Pipeline(trained.label_space, nn.Linear(5, 12), trained.link)
-    with pytest.raises(HierlearnError, match="a Linear that was handed in as a module cannot be"):
+    with pytest.raises(HierlearnError, match="a Linear that was passed in as a module cannot be"):
         foreign.save(saved, force=True)
     odd = replace(trained, config={"plan": {"f": len}})
     with pytest.raises(HierlearnError, match=r"plan cannot be written as JSON .*plain values"):

@@ -148,7 +148,7 @@ def test_a_folder_that_exists_is_refused_and_replaced_with_force(tmp_path):
     train(problem(), plan("hcl"), out=tmp_path / "m", reporting=QUIET)
     with pytest.raises(
         HierlearnError,
-        match=r"m exists; pass force=True to replace the model in it, or resume=True to",
+        match=r"m exists; pass force=True to replace the model in it, or resume=True to resume",
     ):
         train(problem(), plan("bce", epochs=1), out=tmp_path / "m", reporting=QUIET)
     model = train(problem(), plan("bce", epochs=1), out=tmp_path / "m", force=True, reporting=QUIET)

@@ -15,8 +15,8 @@ from training import distributed_worker as ranks
 from training.datasets import environment, read_records, state
 
 LOST = re.compile(
-    r"process 0 (lost touch with another one in epoch 3|was told to stop, as torchrun does where "
-    r"another one is lost); go on from the last checkpoint with --resume"
+    r"process 0 (lost the connection to another one in epoch 3|was terminated, as torchrun does "
+    r"when another one is lost); resume from the last checkpoint with --resume"
 )
 
 

@@ -67,8 +67,8 @@ def test_a_loss_is_told_from_other_errors_and_worded():
     error = lost(1, RuntimeError(GLOO), " in epoch 3")
     assert isinstance(error, LostProcessError)
     assert str(error) == (
-        "process 1 lost touch with another one in epoch 3; go on from the last checkpoint with "
-        "--resume ([/x/gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer)"
+        "process 1 lost the connection to another one in epoch 3; resume from the last checkpoint "
+        "with --resume ([/x/gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer)"
     )
 
 

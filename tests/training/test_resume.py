@@ -290,7 +290,7 @@ def test_a_truncated_checkpoint_is_refused_and_the_one_before_named(cut, length)
     said = refusal(cut)
     assert said.startswith(f"FOLDER/checkpoints/{path.name} is damaged or truncated (")
     assert said.endswith(
-        "); use an earlier one or train again; remove it to go on from "
+        "); use an earlier one or train again; remove it to resume from "
         "step-000000000005.safetensors"
     )
 
@@ -304,10 +304,10 @@ def test_a_checkpoint_from_elsewhere_is_refused(cut):
     save_file({"a": torch.zeros(2)}, path, {"hierlearn": "[1"})
     assert refusal(cut) == f"FOLDER/checkpoints/{path.name} was not written by hierlearn"
     write_tensors(path, {"a": torch.zeros(2)}, {"format": "hierlearn.model"})
-    assert refusal(cut) == f"FOLDER/checkpoints/{path.name} is no checkpoint of a training"
+    assert refusal(cut) == f"FOLDER/checkpoints/{path.name} is not a checkpoint of a training"
     write_tensors(path, {"a": torch.zeros(2)}, {"format": "hierlearn.checkpoint"})
     assert refusal(cut) == (
-        f"FOLDER/checkpoints/{path.name} does not tell its training; train again in another folder"
+        f"FOLDER/checkpoints/{path.name} does not name its training; train again in another folder"
     )
 
 
@@ -341,7 +341,7 @@ def test_a_finished_training_is_loaded_and_only_with_the_same_plan(tmp_path):
 def test_a_model_that_was_saved_elsewhere_is_no_training_to_go_on_with(tmp_path):
     train(problem(), plan("hcl"), reporting=QUIET).save(tmp_path / "m")
     assert refusal(tmp_path / "m") == (
-        "FOLDER does not tell its training; train again in another folder"
+        "FOLDER does not name its training; train again in another folder"
     )
 
 

@@ -16,15 +16,15 @@ from hierlearn.links.output import HALF_PRECISION, HeadOutput
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
-HALF = 0.5  # a row more on either side of a prior
+HALF = 0.5  # of a row, added to either side of a prior
 
 
 class Link(nn.Module, ABC):
     """Base of the links: ``forward(logits) -> (log p, log(1 - p))``, of the shape of the logits.
 
-    Both logarithms are computed for themselves, never one from the other, so that they stay
-    accurate where p is close to 0 or 1. Logits of half precision are taken to float32. Members
-    of an ensemble go through at once: logits are (N, C) or (M, N, C).
+    Both logarithms are computed on their own, never one from the other, so that they stay
+    accurate where p is close to 0 or 1. Half precision is converted to float32. Members of an
+    ensemble go through at once: logits are (N, C) or (M, N, C).
 
     Args:
         label_space: what can be predicted; a Hierarchy means that its leaves are terminal.
@@ -48,7 +48,7 @@ class Link(nn.Module, ABC):
 
     @abstractmethod
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Do the work of ``forward`` on (..., C) logits that are known to fit."""
+        """Return what ``forward`` does, for (..., C) logits whose shape was checked."""
 
     def output(self, logits: Tensor) -> HeadOutput:
         """Return logits with this link, whose log-probabilities are computed when needed."""
@@ -61,7 +61,7 @@ class Link(nn.Module, ABC):
         return log_p.exp()
 
     def log_masses(self, logits: Tensor) -> Tensor:
-        """Return the log of what ends at each terminal class itself, LOG_ZERO for the others."""
+        """Return the log mass of each terminal class alone, LOG_ZERO for the others."""
         return log_terminal_masses(self.log_probabilities(logits)[0], self.label_space)
 
     def prior_logits(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> Tensor:
@@ -72,7 +72,7 @@ class Link(nn.Module, ABC):
 
         Args:
             counts: (C,) the rows of each class, ancestors counted.
-            terminal_counts: (C,) the rows that end at each class.
+            terminal_counts: (C,) the rows whose most specific label is each class.
             rows: N, the number of rows.
         """
         del terminal_counts
@@ -84,7 +84,7 @@ class Link(nn.Module, ABC):
 
 
 def check_logits(logits: Tensor, classes: int) -> None:
-    """Refuse what is no (N, C) or (M, N, C) tensor of floats."""
+    """Raise unless logits are (N, C) or (M, N, C) floats."""
     if not logits.is_floating_point():
         raise HierlearnError(f"logits must be floating point, not {logits.dtype}")
     if logits.dim() not in (2, 3) or logits.shape[-1] != classes:
@@ -92,7 +92,7 @@ def check_logits(logits: Tensor, classes: int) -> None:
 
 
 def as_float(logits: Tensor, classes: int) -> Tensor:
-    """Refuse what are no logits of these classes; widen half precision."""
+    """Check the logits and convert half precision to float32."""
     check_logits(logits, classes)
     return logits.float() if logits.dtype in HALF_PRECISION else logits
 
@@ -117,7 +117,7 @@ def link_name(link: Link) -> str:
     """Return the name under which a link is registered in LINKS.
 
     Raises:
-        HierlearnError: where it is not registered, so that no file could name it.
+        HierlearnError: if it is not registered, so that no file could name it.
     """
     from hierlearn.links import LINKS
 

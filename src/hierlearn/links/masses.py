@@ -1,4 +1,4 @@
-"""Terminal masses in log space: how much of a row's probability ends at each terminal class.
+"""Terminal masses in log space: what each terminal class holds of a row's probability.
 
     q(c) = p(c)                              for a leaf
     q(c) = p(c) - sum over children of p     for an inner terminal class of a tree
@@ -31,14 +31,14 @@ def log_terminal_masses(log_p: Tensor, label_space: LabelSpace) -> Tensor:
         label_space: which classes are terminal.
 
     Raises:
-        HierlearnError: in a DAG with inner terminal classes, where masses need equations.
+        HierlearnError: in a DAG with inner terminal classes, where this is not a subtraction.
     """
     hierarchy = label_space.hierarchy
     terminal = torch.from_numpy(label_space.is_terminal).to(log_p.device)
     if label_space.has_inner_terminals:
         if not hierarchy.is_tree:
             raise HierlearnError(
-                "what ends at an inner class of a DAG cannot be read from its probabilities; "
+                "the mass of an inner terminal class of a DAG cannot be read from probabilities; "
                 "use the softmax link, or a loss of single classes such as bce"
             )
         log_p = log_p + _log_rest(log_p, label_space)

@@ -2,8 +2,8 @@
 
     p(c) = max over c and its descendants d of sigmoid(x_d)
 
-The coherent output of C-HMCNN (Giunchiglia and Lukasiewicz, 2020). The sigmoid grows, so the
-maximum is taken over logits.
+The coherent output of C-HMCNN (Giunchiglia and Lukasiewicz, 2020). The sigmoid is monotone, so
+the maximum is taken over logits.
 """
 
 from __future__ import annotations

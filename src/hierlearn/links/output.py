@@ -1,10 +1,10 @@
-"""HeadOutput: what a head gives, the log-probabilities of every node of N rows.
+"""HeadOutput: what a head returns, the log-probabilities of every node of N rows.
 
     log_p, log_not_p   (N, C), or (M, N, C) of the M members of an ensemble
 
 An output that was made of logits carries them with their link, so that fused kernels see them;
-its log-probabilities are then computed only where they are asked for. An output without logits,
-of a memory for example, is the pair alone.
+its log-probabilities are then computed only where they are read. An output without logits, such as
+the average of several heads, is the pair alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class HeadOutput:
 
     Args:
         log_p: (N, C) or (M, N, C), the log-probability of every node.
-        log_not_p: the same shape, log(1 - p), computed for itself and not from ``log_p``.
+        log_not_p: the same shape, log(1 - p), computed on its own and not from ``log_p``.
 
     Attributes:
         logits: the logits, or None.
@@ -84,12 +84,12 @@ class HeadOutput:
 
     @property
     def values(self) -> Tensor:
-        """The logits where there are any, else log p: the tensor that tells shape and device."""
+        """The logits where there are any, else log p; their shape is that of the output."""
         return self.log_p if self.logits is None else self.logits
 
     @property
     def float_logits(self) -> Tensor:
-        """The logits, in float32 where they are of half precision."""
+        """The logits; half precision is converted to float32."""
         if self.logits is None:
             raise HierlearnError("this output has no logits; read log_p and log_not_p instead")
         return self.logits.float() if self.logits.dtype in HALF_PRECISION else self.logits

@@ -52,7 +52,7 @@ class SoftmaxLink(Link):
         return empty.index_copy(-1, self.terminals, masses)
 
     def prior_logits(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> Tensor:
-        """Return the log fraction of the rows that end at each class, 0 where none can."""
+        """Return the log fraction of the rows of each terminal class, 0 for the others."""
         del counts, rows
         prior = torch.zeros_like(terminal_counts)
         prior[self.terminals] = torch.log(terminal_counts[self.terminals] + HALF)
@@ -75,7 +75,7 @@ def log_outside(hierarchy: Hierarchy, masses: Tensor, inside: Tensor) -> Tensor:
 
     Args:
         hierarchy: a tree.
-        masses: (N, C) the log mass that ends at each class itself.
+        masses: (N, C) the log mass of each class alone.
         inside: (N, C) the log mass at or below each class.
     """
     route = routes_on(hierarchy, inside.device)

@@ -35,7 +35,7 @@ LOSSES: dict[str, type[Loss] | Variant] = {
     "hxe": HXELoss,
     "soft-labels": SoftLabelsLoss,
     "hcl-hier": Variant(HCLLoss, search_space={}, curriculum=None),
-    "hcl-cl": Variant(HCLLoss, scope=None),
+    "hcl-cl": Variant(HCLLoss, uses_hierarchy=False, scope=None),
     "hcl": HCLLoss,
     "hcl-paper": Variant(HCLLoss, search_space={}, floor=0.0),
     "sample-curriculum": SampleCurriculumLoss,

@@ -1,4 +1,4 @@
-"""Bases: elementwise losses of a class on what a head gives, log p and log(1 - p).
+"""Bases: elementwise losses of node log-probabilities, log p and log(1 - p).
 
     bce        -(y log p + (1 - y) log(1 - p)), natural or base 2
     focal      -alpha_t (1 - p_t)^gamma log p_t,  p_t = p where y = 1, else 1 - p (Lin et al., 2017)
@@ -85,7 +85,7 @@ class BCE:
 
     @property
     def scale(self) -> float:
-        """What natural bce is multiplied with."""
+        """The factor on natural bce."""
         return 1.0 / math.log(self.log_base)
 
     def __call__(self, log_p: Tensor, log_not_p: Tensor, targets: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ class BCE:
 
 @dataclass(frozen=True)
 class Focal:
-    """Focal loss: what is right already counts less.
+    """Focal loss: entries that are right already count less.
 
     Args:
         alpha: the weight of positives, 1 - alpha that of negatives; None for no weights.
@@ -135,8 +135,8 @@ def make_base(base: str | Base) -> Base:
         return make_base(own)
     if isinstance(base, torch.nn.Module):
         raise HierlearnError(
-            f"{type(base).__name__} is no loss of single entries, so it cannot be a base; known: "
-            f"{', '.join(BASES)}, or a function of (log p, log(1 - p), targets)"
+            f"{type(base).__name__} is not a loss of single entries, so it cannot be a base; "
+            f"known: {', '.join(BASES)}, or a function of (log p, log(1 - p), targets)"
         )
     if not callable(base):
         raise HierlearnError(f"a base is a name or a function of three tensors, not {base!r}")

@@ -31,6 +31,12 @@ class ComposedLoss(ElementwiseLoss):
         super().__init__(label_space, **options)
         self.base = make_base(base)
 
+    @classmethod
+    def option_names(cls) -> list[str]:
+        """Return the options; the base of a subclass is its own."""
+        names = super().option_names()
+        return names if cls is ComposedLoss else [name for name in names if name != "base"]
+
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return the base of every entry."""
         del mask

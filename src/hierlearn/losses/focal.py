@@ -1,4 +1,4 @@
-"""The focal loss of Lin et al. (2017): what is right already counts less (the FocalLoss row).
+"""The focal loss of Lin et al. (2017): easy entries count less (the paper's FocalLoss row).
 
 l(i, j) = -alpha_t (1 - p_t)^gamma log p_t,    p_t = p where y = 1, else 1 - p
 """

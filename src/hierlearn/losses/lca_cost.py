@@ -11,7 +11,8 @@ ancestors a of C, as in soft labels, with P(a) the mass at or below a and h the 
 - A label that is not terminal costs its own height where the mass lies below it.
 - Several terminal labels: the mean of their costs. No label: 0, and the row does not count.
 
-Alone it is a weak teacher, flat where the network is sure of something wrong; add cross entropy.
+Alone it trains poorly: its gradient vanishes where the network is sure of a wrong class. Add cross
+entropy.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     l(i, j) = w_m(j) bce(i, j)
 
-The weights say how much fine classes count beside coarse ones.
+m(j) is the level of class j; the weights balance fine classes against coarse ones.
 """
 
 from __future__ import annotations

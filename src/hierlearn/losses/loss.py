@@ -2,7 +2,7 @@
 
     loss(output, targets, mask=None, weight=None)
 
-``output`` is what a head gives, or plain logits, which the loss's own link turns into it. With a
+``output`` is a ``HeadOutput``, or plain logits, which the loss's own link turns into it. With a
 leading axis, (M, N, C), every tensor holds the members of an ensemble and so does the result:
 a reduced loss is then (M,) instead of a scalar.
 
@@ -13,6 +13,7 @@ a reduced loss is then (M,) instead of a scalar.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Reduction = Literal["mean", "sum", "none"]
+# What every loss takes and whoever trains with it decides, and what __init__ passes on.
+NOT_OPTIONS = ("self", "label_space", "reduction", "validate", "options", "args", "kwargs")
 SMALLEST = 1e-12  # of the summed weights that a mean divides by
 
 
@@ -36,15 +39,15 @@ class Loss(nn.Module, ABC):
         label_space: what can be predicted, or a Hierarchy; it comes first everywhere.
         link: how plain logits are read: a name of LINKS or a Link; by default the loss's own.
         reduction: "mean" over the known entries (or labeled rows), "sum" or "none".
-        validate: check the values of targets at every call; off in the hot path, as it makes the
-            host wait for the device.
+        validate: check the values of targets at every call; off by default, since it synchronizes
+            with the device.
 
     Attributes:
         default_link: the link of plain logits where none is given.
         reading_link: the link by which a network trained with this loss is read when predicting;
             None for the link that it was trained with.
-        uses_hierarchy: whether the loss looks at the hierarchy, so that a study can tell.
-        needs_tree: whether a DAG is refused.
+        uses_hierarchy: whether the loss looks at the hierarchy; studies report it.
+        needs_tree: whether a DAG raises.
         search_space: values worth trying of the options that matter most.
         function: the pure function on tensors that the loss is made of.
         is_zero_elsewhere: whether the losses that do not count are 0 already.
@@ -81,6 +84,15 @@ class Loss(nn.Module, ABC):
         self.reduction = reduction
         self.validate = validate
 
+    @classmethod
+    def option_names(cls) -> list[str]:
+        """Return the options that a recipe or a study may set, the loss's own first."""
+        found: dict[str, None] = {}
+        for one in cls.__mro__:
+            if "__init__" in vars(one):
+                found |= dict.fromkeys(signature(one.__init__).parameters)
+        return [name for name in found if name not in NOT_OPTIONS]
+
     # ------------------------------------------------------------------ the loss
 
     def forward(
@@ -93,7 +105,7 @@ class Loss(nn.Module, ABC):
         """Return the loss of a batch.
 
         Args:
-            output: what a head gives, or (N, C) logits in the hierarchy's order.
+            output: the output of a head, or (N, C) logits in the hierarchy's order.
             targets: (N, C) closed multi-hot, bool or numbers.
             mask: (N, C) bool, which targets are known; by default all.
             weight: (N,) how much each row counts; by default 1.
@@ -109,7 +121,7 @@ class Loss(nn.Module, ABC):
         return self.compute(read, targets, mask, weight)
 
     def read(self, output: HeadOutput | Tensor) -> HeadOutput:
-        """Return what a head gave, or plain logits under the loss's own link."""
+        """Return the output of a head as it is, or plain logits under the loss's own link."""
         if not isinstance(output, HeadOutput):
             return self.link.output(output)
         if len(output.shape) not in (2, 3) or output.shape[-1] != len(self.hierarchy):
@@ -122,7 +134,7 @@ class Loss(nn.Module, ABC):
     def compute(
         self, output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
     ) -> Tensor:
-        """Do the work of ``forward`` on tensors that are known to fit."""
+        """Return what ``forward`` does, for tensors whose shapes were checked."""
         if output.members is None:
             return self.reduce(self.losses(output, targets, mask), targets, mask, weight)
         values = self.losses(output.flat(), *flat_rows(targets, mask))  # (M N, C) or (M N,)
@@ -182,7 +194,7 @@ class Loss(nn.Module, ABC):
         return (counted * spread_weight(weight, counted)).flatten(first).sum(dim=-1)
 
     def size(self, targets: Tensor) -> int:
-        """Return how many losses a batch of one member has."""
+        """Return the number of losses of one member's batch."""
         return targets.shape[-2] * targets.shape[-1]
 
     # ------------------------------------------------------------------ state, by default none
@@ -265,7 +277,7 @@ def spread_weight(weight: Tensor, values: Tensor) -> Tensor:
 
 
 def at_least(count: int | Tensor, weight: Tensor | None = None) -> int | Tensor:
-    """Return what to divide by: at least 1, or where rows are weighted just not 0."""
+    """Return a safe divisor: at least 1, or just above 0 where rows are weighted."""
     if isinstance(count, int):
         return max(count, 1)
     return count.clamp_min(1 if weight is None else SMALLEST)
@@ -274,7 +286,7 @@ def at_least(count: int | Tensor, weight: Tensor | None = None) -> int | Tensor:
 def check_targets(
     output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
 ) -> None:
-    """Refuse shapes that do not match."""
+    """Raise on shapes that do not match."""
     what = "logits" if output.logits is not None else "log-probabilities"
     shape = tuple(output.shape)
     if targets.shape != output.shape:
@@ -292,7 +304,7 @@ def check_targets(
 
 
 def check_values(hierarchy: Hierarchy, targets: Tensor, mask: Tensor | None) -> None:
-    """Refuse targets outside [0, 1], and known targets that exceed a known parent's."""
+    """Raise on targets outside [0, 1], and on known targets that exceed a known parent's."""
     if targets.dim() == 3:
         targets, mask = flat_rows(targets, mask)
     values = targets.to(torch.float32)

@@ -4,10 +4,10 @@
 
 with h = sigmoid(x) and D_A the class A and its descendants. A positive class takes its best
 positive descendant, so that no wrong one teaches it; a negative class takes its worst descendant.
-The sigmoid grows, so both maxima are of logits, climbing the hierarchy level by level: memory
-O(N * (C + E)), where the N x C x C tensor of the published code is quadratic in C. Score the
-network with the max link; without it its outputs mean little. A head without logits gives h itself:
-the logarithms of h and 1 - h are monotone in it, so the same maxima are taken of them.
+The sigmoid is monotone, so both maxima are of logits, climbing the hierarchy level by level: memory
+O(N * (C + E)), where the N x C x C tensor of the published code is quadratic in C. Predict with the
+max link: the sigmoids by themselves were not trained. A head without logits gives h itself; its
+logarithms are monotone in h, so the same maxima are taken of them.
 """
 
 from __future__ import annotations

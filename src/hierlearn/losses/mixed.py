@@ -2,8 +2,8 @@
 
     l = sum over parts k of w_k l_k
 
-By default half cross entropy, half MCLoss: cross entropy teaches every class by itself, MCLoss
-teaches what the maximum over descendants will show. Read such logits through the max link.
+By default half cross entropy, half MCLoss: cross entropy trains every class on its own, MCLoss
+trains the maximum over descendants. Predict with the max link.
 """
 
 from __future__ import annotations

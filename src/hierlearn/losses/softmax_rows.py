@@ -2,8 +2,8 @@
 
     q = softmax(x over the terminal classes)
 
-Plain logits, and a head whose link is not normalized, are read through the softmax link; any other
-head is taken at its word: what ends at each terminal class is read from its log-probabilities.
+Plain logits, and a head whose link is not normalized, are read through the softmax link. Any other
+head is used as it is: the masses of the terminal classes are computed from its log-probabilities.
 """
 
 from __future__ import annotations

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 
 
 class Variant:
-    """A loss with other defaults; what it is, it says like a loss class.
+    """A loss with other defaults and the class attributes of a loss.
 
     Args:
         loss: the class.
         search_space: what is worth trying here, instead of the class's own.
+        uses_hierarchy: whether this variant looks at the hierarchy, instead of the class's own.
         options: the options that are fixed, unless the caller gives them.
     """
 
@@ -25,6 +26,7 @@ class Variant:
         loss: type[Loss],
         *,
         search_space: Mapping[str, tuple[Any, ...]] | None = None,
+        uses_hierarchy: bool | None = None,
         **options: Any,
     ) -> None:
         self.loss = loss
@@ -32,11 +34,16 @@ class Variant:
         self.search_space = loss.search_space if search_space is None else search_space
         self.default_link = loss.default_link
         self.reading_link = loss.reading_link
-        self.uses_hierarchy = loss.uses_hierarchy
+        own = loss.uses_hierarchy
+        self.uses_hierarchy = own if uses_hierarchy is None else uses_hierarchy
         self.needs_tree = loss.needs_tree
         self.function = loss.function
         self.__name__ = loss.__name__
         self.__doc__ = loss.__doc__
+
+    def option_names(self) -> list[str]:
+        """Return the options of the class."""
+        return self.loss.option_names()
 
     def __call__(self, label_space: LabelSpace | Hierarchy, **options: Any) -> Loss:
         """Make the loss."""

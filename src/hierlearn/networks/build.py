@@ -1,7 +1,7 @@
-"""Build: a network by name, with its options, as a model folder can hold it.
+"""Build: a network by name, with its options, as a model folder stores it.
 
 A name is one of NETWORKS, or ``package.module:factory`` of code that is importable. A factory gets
-the label space and what the network reads, and returns any ``nn.Module``.
+the label space and the InputSpec, and returns any ``nn.Module``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import LabelSpace
 
-GIVEN = ("label_space", "inputs")  # what a factory gets beside its options
+GIVEN = ("label_space", "inputs")  # arguments of a factory that are not options
 
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """How to make a network again, as plain values.
+    """How to build a network again, as plain values.
 
     Attributes:
         name: of NETWORKS, or ``package.module:factory``.
@@ -81,7 +81,7 @@ def find_factory(name: str) -> Callable[..., nn.Module]:
     except (ImportError, AttributeError, ValueError) as error:
         raise HierlearnError(f"network {name!r} cannot be imported: {error}") from None
     if not callable(found):
-        raise HierlearnError(f"network {name!r} is no factory: it cannot be called")
+        raise HierlearnError(f"network {name!r} is not a factory: it is not callable")
     made: Callable[..., nn.Module] = found
     return made
 
@@ -103,12 +103,12 @@ def takes_option(name: str, option: str) -> bool:
 def build_network(
     spec: NetworkSpec, label_space: LabelSpace, seeds: Sequence[int] | None = None
 ) -> nn.Module:
-    """Make a network, or an ensemble, and draw its weights.
+    """Build a network, or an ensemble, and initialize its weights.
 
     Args:
         spec: what to make.
         label_space: what can be predicted.
-        seeds: of the weights, one per member; None leaves them as torch draws them.
+        seeds: of the weights, one per member; None uses torch's generator as it is.
     """
     taken = option_names(spec.name)
     for option in spec.options:

@@ -1,10 +1,11 @@
-"""Ensembles: M networks of the same kind that train at once and answer together.
+"""Ensembles: M networks of the same kind that are trained together and averaged.
 
     StackedEnsemble   weights stacked along a first dimension: one batched matmul for all members
     LoopedEnsemble    one member after another: for any module
 
-Networks that are made of stackable parts are stacked; all others loop. A member is in either case
-the network that is trained alone with its seed. The functions below serve a single network too.
+Networks that are made of stackable parts are stacked; all others loop. In either case a
+member equals the network that is trained alone with its seed. The functions below accept a single
+network too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hierlearn.networks.layers import Dropout
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Modules of torch without weights that treat every number alone, so that a leading axis passes.
+# Elementwise modules of torch without weights, which accept a leading axis.
 ELEMENTWISE = (nn.Identity, nn.ReLU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid)
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 TINY = 1e-6  # torch's own, in clip_grad_norm_
@@ -30,8 +31,8 @@ TINY = 1e-6  # torch's own, in clip_grad_norm_
 class Ensemble(nn.Module):
     """Base of the ensembles: ``forward(x, apart=False)``.
 
-    By default all members read the same rows; with ``apart`` each reads rows of its own, and the
-    first axis of x is that of the members.
+    By default all members read the same rows; with ``apart`` each reads its own, and the first axis
+    of x is that of the members.
 
     Attributes:
         members: M.
@@ -54,7 +55,7 @@ class StackedEnsemble(Ensemble):
 
     def forward(self, x: Any, *, apart: bool = False) -> Any:
         """Return the outputs of all members, (M, N, C); see ``Ensemble``."""
-        del apart  # rows of the members apart have one more dimension, or say so
+        del apart  # rows of each member have a leading axis, or SparseRows.members
         return self.network(x)
 
 
@@ -92,7 +93,7 @@ def rows_of(x: Any, member: int) -> Any:
 
 
 def joined(outputs: Sequence[Any]) -> Any:
-    """Put what members returned along a first axis."""
+    """Stack the outputs of the members along a first axis."""
     first = outputs[0]
     if isinstance(first, dict):
         return {name: joined([one[name] for one in outputs]) for name in first}
@@ -183,12 +184,12 @@ def clip_grad_norm(network: nn.Module, limit: float) -> None:
 
 
 def set_prior(network: nn.Module, counts: Tensor, terminal_counts: Tensor, rows: int) -> None:
-    """Let a network, or every member, begin with the class priors, where it can.
+    """Initialize a network, or every member, to the class priors, where it can.
 
     Args:
         network: a network or an ensemble.
         counts: (C,) the training rows of each class, ancestors counted.
-        terminal_counts: (C,) the rows that end at each class.
+        terminal_counts: (C,) the rows whose most specific label is each class.
         rows: how many rows there are.
     """
     alone: list[Any] = [network]
@@ -201,7 +202,7 @@ def set_prior(network: nn.Module, counts: Tensor, terminal_counts: Tensor, rows:
 
 
 def head_names(network: nn.Module) -> list[str]:
-    """Return the names of the heads of a network; empty where it does not say."""
+    """Return the names of the heads of a network; empty where there are none."""
     inner: Any = network
     if isinstance(network, Ensemble):
         inner = network.network if isinstance(network, StackedEnsemble) else network.networks[0]  # type: ignore[index]
@@ -209,9 +210,9 @@ def head_names(network: nn.Module) -> list[str]:
 
 
 class Noise:
-    """Where the dropout of a network draws from: generators of its members, seeded at every step.
+    """The random generators of a network's dropout, one per member, seeded at every step.
 
-    A module from elsewhere draws from torch's own generator, which is then seeded instead.
+    Other modules draw from torch's own generator, which is then seeded instead.
 
     Args:
         network: a network or an ensemble.
@@ -230,7 +231,7 @@ class Noise:
             set_generators(one, [generator])
 
     def seed(self, seeds: Sequence[int]) -> None:
-        """Let the next step's noise depend on these seeds alone, one per member."""
+        """Seed the noise of the next step, one seed per member."""
         for generator, seed in zip(self.generators, seeds, strict=True):
             generator.manual_seed(seed)
         if isinstance(self.network, LoopedEnsemble):
@@ -247,7 +248,7 @@ def is_native(network: nn.Module) -> bool:
 
 
 def set_generators(network: nn.Module, generators: Sequence[torch.Generator]) -> None:
-    """Let the dropout layers of a network draw from these generators."""
+    """Set the generators of the dropout layers of a network."""
     for layer in network.modules():
         if isinstance(layer, Dropout):
             layer.generators = generators

@@ -2,7 +2,7 @@
 
     LinearHead   logits = features W + b, read by a link
 
-A head may do without logits: whatever gives (log p, log(1 - p)) of every node is one.
+A head needs no logits: whatever returns (log p, log(1 - p)) of every node is one.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Head(nn.Module, ABC):
         """Return the node log-probabilities of (N, F) features."""
 
     def set_prior(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> None:
-        """Begin with the class priors, where the head can.
+        """Initialize to the class priors, where the head can.
 
         Args:
             counts: (C,) the training rows of each class, ancestors counted.
-            terminal_counts: (C,) the rows that end at each class.
+            terminal_counts: (C,) the rows whose most specific label is each class.
             rows: how many rows there are.
         """
 

@@ -69,7 +69,7 @@ class InputSpec:
 
     @property
     def width(self) -> int:
-        """D: how many numbers a row has when it is laid out flat."""
+        """D: the numbers per row, flattened."""
         return math.prod(self.shape) if self.shape else sum(part.width for part in self.parts)
 
     def to_dict(self) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class Dense(nn.Module):
 class Dropout(nn.Module):
     """Dropout that draws each member's noise from a generator of its own.
 
-    A draw of 64 bits decides four entries, so the share is rounded to a multiple of 1 / 65,536.
+    A draw of 64 bits decides four entries, so the rate is rounded to a multiple of 1 / 65,536.
     On the CPU that is several times faster than drawing every entry.
     """
 
@@ -83,7 +83,7 @@ class Dropout(nn.Module):
         return cls(layers[0].share)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x with a share of its entries 0 and the others scaled up."""
+        """Return x with a fraction of its entries 0 and the others scaled up."""
         if not self.training or self.share == 0:
             return x
         if self.generators is None:
@@ -98,7 +98,7 @@ class Dropout(nn.Module):
         return x * kept.to(x.dtype).mul_(65_536 / count)
 
     def extra_repr(self) -> str:
-        """Show the share when the module is printed."""
+        """Show the rate when the module is printed."""
         return str(self.share)
 
     def __getstate__(self) -> dict[str, object]:
@@ -106,7 +106,7 @@ class Dropout(nn.Module):
 
 
 def check_size(**sizes: int) -> None:
-    """Refuse layers without units and networks without layers."""
+    """Raise on layers without units and networks without layers."""
     for name, value in sizes.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise HierlearnError(f"{name} must be an integer of at least 1, not {value!r}")

@@ -46,13 +46,13 @@ class Network(nn.Module):
         return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 
     def set_prior(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> None:
-        """Let every head begin with the class priors; see ``Head.set_prior``."""
+        """Initialize every head to the class priors; see ``Head.set_prior``."""
         for head in self.heads.values():
             head.set_prior(counts, terminal_counts, rows)  # type: ignore[operator]
 
 
 def read_output(found: Any, link: Link | None = None, *, rereads: bool = False) -> HeadOutput:
-    """Return what a network gave as one output.
+    """Return the output of a network as one HeadOutput.
 
     Args:
         found: the output of a head, those of several by name, which are averaged, or plain logits.

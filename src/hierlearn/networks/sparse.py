@@ -1,7 +1,7 @@
 """SparseRows: the rows of a sparse matrix as tensors, for texts of few words out of many.
 
-Held as CSR: the columns and values of the entries, row after row, and where each row begins. Taking
-rows and multiplying by a weight matrix never makes the matrix dense.
+Stored as CSR: the columns and values of the entries, row after row, and the offset of each row.
+Neither indexing rows nor multiplying by a weight matrix makes it dense.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SparseRows:
 
     @classmethod
     def from_scipy(cls, matrix: csr_array[np.float32]) -> SparseRows:
-        """Take over a SciPy matrix."""
+        """Convert a SciPy matrix."""
         rows = matrix.tocsr()
         return cls(
             torch.from_numpy(rows.indptr.astype("int64")),
@@ -67,7 +67,7 @@ class SparseRows:
         return SparseRows(offsets, columns, values, self.width, self.members)
 
     def take(self, rows: Tensor) -> SparseRows:
-        """Return some rows: (n,) row numbers for one batch, (M, n) for a batch a member."""
+        """Return some rows: (n,) row numbers for one batch, (M, n) for one batch per member."""
         flat = rows.reshape(-1)
         begin = self.offsets[flat]
         counts = self.offsets[flat + 1] - begin

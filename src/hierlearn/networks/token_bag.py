@@ -1,6 +1,6 @@
 """TokenBag: sparse text features through an embedding bag, then hidden layers and a linear head.
 
-The first layer of an MLP on a bag of words, computed for the words that a text holds only.
+The first layer of an MLP on a bag of words, computed only for the words of each text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The model card: what a model is, what it was trained on and how well it does, in one page."""
+"""The model card: what a model is, what it was trained on, and its metrics, on one page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def model_card(hierarchy: Hierarchy, config: Mapping[str, Any]) -> str:
-    """Return the card as Markdown, from what stands in the configuration."""
+    """Return the card as Markdown, from the configuration."""
     data: Mapping[str, Any] = config.get("data", {})
     recipe: Mapping[str, Any] = config.get("recipe", {})
     lines = [
@@ -50,7 +50,7 @@ def model_card(hierarchy: Hierarchy, config: Mapping[str, Any]) -> str:
 
 
 def show(value: Any) -> str:
-    """Write a value for people."""
+    """Return a value as text."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, dict):

@@ -22,8 +22,8 @@ def evaluate(
     Args:
         pipeline: a trained pipeline.
         dataset: rows labeled by the pipeline's hierarchy.
-        metrics: names of METRICS, refused where one is not defined for these rows; by default the
-            usual ones, None where one is not defined.
+        metrics: names of METRICS, each of which must be defined for these rows; by default those
+            that are ``shown``, None where one is not defined.
     """
     from hierlearn.hierarchy.labels import Labels
 
@@ -35,7 +35,7 @@ def evaluate(
 
 
 def check_hierarchy(pipeline: Pipeline, dataset: Dataset) -> None:
-    """Refuse rows that are labeled by another hierarchy than the model's."""
+    """Raise on rows that are labeled by another hierarchy than the model's."""
     if dataset.hierarchy != pipeline.hierarchy:
         raise HierlearnError(
             f"the rows are labeled by another hierarchy ({dataset.hierarchy!r}, fingerprint "

@@ -2,10 +2,10 @@
 
     inputs (N, D) float32  ->  probabilities (N, C) float32,    N free
 
-Numbers go in raw, NaN where one is missing: filling in and standardizing are part of the graph. Of
-a model of texts the graph takes the weighted words that the preprocessing gives, dense; beside the
-graph stands all that makes them. The graph is compared with the model on rows drawn at random
-before it is written.
+Numbers go in raw, NaN where one is missing: imputing and standardizing are part of the graph. The
+graph of a text model takes the weighted words of the preprocessing, dense; preprocessing.json,
+written beside it, has the vocabulary and the weights. Before it is written, the graph is compared
+with the model on random rows.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from hierlearn.pipeline.pipeline import Pipeline
 
 OPSET = 20
-WITHIN = 1e-5  # how far the graph may be from the model
-LARGEST = 2**31 - 1  # bytes of a file in ONNX's format
+WITHIN = 1e-5  # the largest difference between graph and model
+LARGEST = 2**31 - 1  # bytes of an ONNX file
 BESIDE = ("hierarchy.json", "preprocessing.json")
-ROWS = 13  # of the example that is traced: a number that is no width of a layer
+ROWS = 13  # of the traced example: not the width of a layer
 
 
 class Graph(nn.Module):
-    """What is exported: preprocessing of numbers, network, link, mean over the members."""
+    """The exported module: preprocessing of numbers, network, link, mean over the members."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Graph(nn.Module):
 
 
 def preprocessing_of(pipeline: Pipeline) -> nn.Module | None:
-    """Return the preprocessing as a module, None where rows are preprocessed outside the graph."""
+    """Return the preprocessing as a module; None if it is not part of the graph."""
     return None if pipeline.preprocessor is None else pipeline.preprocessor.as_module()
 
 
@@ -68,14 +68,14 @@ def export(pipeline: Pipeline, path: Path | str) -> tuple[Path, ...]:
     """Write a model as ONNX, with hierarchy.json and preprocessing.json beside it.
 
     Args:
-        pipeline: a trained pipeline; it is left as it is.
-        path: the file to write, which is replaced.
+        pipeline: a trained pipeline; it is not modified.
+        path: the file to write; an existing one is replaced.
 
     Returns:
-        What was written.
+        The files that were written.
 
     Raises:
-        HierlearnError: where onnx is not installed, or the graph is not the model.
+        HierlearnError: if onnx is not installed, or the graph differs from the model.
     """
     path = Path(path)
     graph = Graph(pipeline).eval()
@@ -97,12 +97,14 @@ def columns_of(pipeline: Pipeline) -> int:
     if pipeline.preprocessor is not None:
         return pipeline.preprocessor.columns
     if pipeline.network_spec is None:
-        raise HierlearnError("a module that was handed in does not say how many numbers it reads")
+        raise HierlearnError(
+            "the number of inputs of a module that was passed in is not known; name its factory"
+        )
     return pipeline.network_spec.inputs.width
 
 
 def describe(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the preprocessing as plain values, and what the graph takes and gives."""
+    """Return the preprocessing as plain values, and the inputs and outputs of the graph."""
     settings, arrays = ({}, {}) if pipeline.preprocessor is None else pipeline.preprocessor.state()
     inside = preprocessing_of(pipeline) is not None
     return {
@@ -120,7 +122,7 @@ def describe(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def to_onnx(graph: Graph, width: int, path: Path) -> bytes:
-    """Return the graph in ONNX's format."""
+    """Return the graph as ONNX bytes."""
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
@@ -133,7 +135,7 @@ def to_onnx(graph: Graph, width: int, path: Path) -> bytes:
         raise HierlearnError(f"{path}: the weights are {size:,} bytes, ONNX holds {LARGEST:,}")
     example = torch.zeros(ROWS, width)
     with torch.no_grad(), quiet():
-        graph(example)  # index tensors of the hierarchy are made before tracing, as constants
+        graph(example)  # caches the index tensors of the hierarchy, so that they are constants
         program: Any = torch.onnx.export(
             graph,
             (example,),
@@ -143,13 +145,13 @@ def to_onnx(graph: Graph, width: int, path: Path) -> bytes:
             dynamic_shapes={"inputs": {0: torch.export.Dim("rows")}},
             opset_version=OPSET,
             verbose=False,
-            # The optimizer takes a sum into every column of a level for a plain copy.
+            # The optimizer replaces a sum into every column of a level by a copy.
             optimize=False,
         )
     proto = program.model_proto
     proto.graph.ClearField("value_info")
     for part in (proto, proto.graph, *proto.graph.node, *proto.graph.initializer):
-        part.ClearField("metadata_props")  # where each step stands in the source files
+        part.ClearField("metadata_props")  # source locations
         part.ClearField("doc_string")
     data: bytes = proto.SerializeToString()
     return data
@@ -157,7 +159,7 @@ def to_onnx(graph: Graph, width: int, path: Path) -> bytes:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the exporter's notes on its own future, and on what is not installed, to itself."""
+    """Silence the exporter's warnings on deprecations and optional packages."""
     log = logging.getLogger("torch.onnx")
     before = log.level
     log.setLevel(logging.ERROR)

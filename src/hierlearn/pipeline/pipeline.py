@@ -7,8 +7,8 @@ A pipeline is saved as a folder:
     config.json         what was trained and how; checksums of the other two
     README.md           a model card
 
-Nothing is ever unpickled. A network of code outside of hierlearn is made again only with consent
-(``trust=True``). Where the network is an ensemble, the members' probabilities are averaged.
+Nothing is ever unpickled. A network factory outside of hierlearn is called only with consent
+(``trust=True``). The probabilities of the members of an ensemble are averaged.
 """
 
 from __future__ import annotations
@@ -47,8 +47,12 @@ FORMAT = "hierlearn.model"
 VERSION = 2
 BATCH = 4096
 FILES = ("model.safetensors", "hierarchy.json", "config.json", "README.md")
-OURS = ("config.json", "checkpoints", "log.jsonl")  # by which the folder of a training is known
-OWN_KEYS = (  # of config.json, beside what a training tells
+OURS = (
+    "config.json",
+    "checkpoints",
+    "log.jsonl",
+)  # by which the folder of a training is recognized
+OWN_KEYS = (  # of config.json, beside the description of the training
     *("format", "version", "fingerprint", "network", "link", "decoder", "terminals"),
     *("preprocessing", "files"),
 )
@@ -56,18 +60,18 @@ OWN_KEYS = (  # of config.json, beside what a training tells
 
 @dataclass
 class Pipeline:
-    """A trained network with all that surrounds it.
+    """A trained network with its preprocessing, link and decoder.
 
     Attributes:
         label_space: what can be predicted.
         network: gives a HeadOutput, several by name, or (N, C) logits; with a leading axis for the
             members of an ensemble.
         link: how logits are read.
-        preprocessor: what the inputs go through first; None for tensors as they are.
+        preprocessor: applied to the inputs first; None for inputs used as is.
         decoder: how a decision is made, by name.
         decoder_options: the options of the decoder.
-        network_spec: how to make the network again; None where nobody can.
-        config: everything else that was asked for and found, ready for JSON.
+        network_spec: how to build the network again; None for a module that was passed in.
+        config: the plan, the data and the metrics, ready for JSON.
     """
 
     label_space: LabelSpace
@@ -81,7 +85,7 @@ class Pipeline:
 
     @classmethod
     def from_prepared(cls, prepared: Prepared) -> Pipeline:
-        """Return the pipeline of what was prepared, and perhaps trained."""
+        """Return the pipeline of a prepared network, trained or not."""
         return cls(
             label_space=prepared.label_space,
             network=prepared.network,
@@ -101,7 +105,7 @@ class Pipeline:
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """The device of the network."""
         return next((one.device for one in self.network.parameters()), torch.device("cpu"))
 
     @property
@@ -140,12 +144,12 @@ class Pipeline:
     def stream_probabilities(
         self, inputs: Any, *, batch: int = BATCH, log: bool = False
     ) -> Iterator[Tensor]:
-        """Yield the probabilities of raw inputs one batch at a time; a row never sees another.
+        """Yield the probabilities of raw inputs in batches; rows do not affect each other.
 
         Args:
             inputs: the rows.
-            batch: how many at a time.
-            log: yield their logarithms, which tell small probabilities apart.
+            batch: rows per batch.
+            log: yield their logarithms, in which small probabilities differ.
         """
         self.network.eval()
         count = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
@@ -171,12 +175,12 @@ class Pipeline:
         return self.read(self.network(rows))
 
     def read(self, found: Any) -> HeadOutput:
-        """Return what the network gave as one output."""
+        """Return the output of the network as one HeadOutput."""
         spec = self.network_spec
         rereads = spec is not None and takes_option(spec.name, "link")
         return read_output(found, self.link, rereads=rereads)
 
-    # ------------------------------------------------------------------ a folder
+    # ------------------------------------------------------------------ saving and loading
 
     def save(self, folder: Path | str, *, force: bool = False) -> Path:
         """Write the pipeline as a folder.
@@ -189,7 +193,7 @@ class Pipeline:
         check_free(folder, force, clear=False)
         if self.network_spec is None:
             raise HierlearnError(
-                f"a {type(self.network).__name__} that was handed in as a module cannot be saved "
+                f"a {type(self.network).__name__} that was passed in as a module cannot be saved "
                 f"as a model folder; name its factory, network='package.module:factory', or save "
                 f"its state_dict yourself"
             )
@@ -210,7 +214,7 @@ class Pipeline:
             "terminals": self.label_space.terminals.tolist(),
             "preprocessing": settings,
         }
-        check_free(folder, force)  # an old model goes once this one is sure to be written
+        check_free(folder, force)  # an old model is removed once this one can be written
         folder.mkdir(parents=True, exist_ok=True)
         write_tensors(folder / FILES[0], tensors, {"format": FORMAT})
         with atomic_write(folder / FILES[1]) as file:
@@ -226,7 +230,7 @@ class Pipeline:
     def load(
         cls, folder: Path | str, *, device: torch.device | str = "cpu", trust: bool = False
     ) -> Pipeline:
-        """Read a model folder; missing, foreign, damaged or mixed-up files are named.
+        """Read a model folder; missing, damaged or mixed-up files raise and are named.
 
         Args:
             folder: the folder.
@@ -279,12 +283,12 @@ def load(
 
 
 def named(tensors: Mapping[str, Tensor], begin: str) -> dict[str, Tensor]:
-    """Return the tensors whose names begin so, without that beginning."""
+    """Return the tensors whose names have a prefix, without it."""
     return {k.removeprefix(begin): v for k, v in tensors.items() if k.startswith(begin)}
 
 
 def check_plain(values: Mapping[str, Any]) -> None:
-    """Refuse what no JSON file can hold, such as a function among the options."""
+    """Raise on values that JSON cannot hold, such as a function among the options."""
     for name, value in values.items():
         try:
             json.dumps(value)
@@ -296,12 +300,12 @@ def check_plain(values: Mapping[str, Any]) -> None:
 
 
 def check_free(folder: Path, force: bool, *, clear: bool = True) -> None:
-    """Refuse a folder that holds anything, unless it is a model to be replaced.
+    """Raise on a folder that is not empty, unless it is a model to be replaced.
 
     Args:
         folder: where a model should go.
         force: whether a model there may be replaced.
-        clear: also remove that model; otherwise only look.
+        clear: also remove that model; otherwise only check.
     """
     if folder.is_file():
         raise HierlearnError(f"{folder} is a file; name a folder")
@@ -321,7 +325,7 @@ def check_free(folder: Path, force: bool, *, clear: bool = True) -> None:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the configuration of a model folder whose files are all there and whole."""
+    """Return the configuration of a model folder whose files are complete and intact."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is no folder with a model in it")
     for name in FILES[:3]:

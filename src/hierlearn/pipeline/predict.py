@@ -1,10 +1,10 @@
-"""Predict: the decisions of a model on a table of any size, a row of facts each.
+"""Predict: the decisions of a model on a table of any size, as columns.
 
 path         the class, or the classes joined by ``label_sep`` where a set is answered
 class        the same by bare name
 probability  of the class
-level        of the class; 0 for the root, which is answered where not even a top class is sure
-stopped      whether the answer lies above where rows end: at a class that is no terminal one
+level        of the class; 0 for the root, the answer where not even a top class is sure
+stopped      whether the answer is above the terminal classes
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAMES = ("path", "class", "probability", "level", "stopped")
 def predict_chunks(
     pipeline: Pipeline, decoder: Decoder, chunks: Iterable[Chunk], path: Path, label_sep: str = ";"
 ) -> Iterator[Columns]:
-    """Yield the answers of a pipeline one batch of rows at a time, as columns by name.
+    """Yield the answers of a pipeline in batches, as columns by name.
 
     Args:
         pipeline: the trained pipeline.
@@ -52,7 +52,7 @@ def predict_chunks(
 
 
 def refuse_missing(pipeline: Pipeline, chunk: Chunk, path: Path) -> None:
-    """Refuse a missing value in a column that had none in training."""
+    """Raise on a missing value in a column that had none in training."""
     preprocessor = pipeline.preprocessor
     found = None if preprocessor is None else preprocessor.first_missing(chunk.inputs)
     if found is None:
@@ -91,7 +91,7 @@ def class_answers(probabilities: Tensor, classes: Tensor, pipeline: Pipeline) ->
 def set_answers(
     probabilities: Tensor, chosen: Tensor, pipeline: Pipeline, label_sep: str
 ) -> Columns:
-    """Return the columns of a set of classes per row: texts with one part per class."""
+    """Return the columns of a set of classes per row, joined by ``label_sep``."""
     names, bare, levels, ends = lookup(pipeline.label_space)
     rows: list[list[int]] = [[] for _ in range(len(chosen))]
     values: list[list[float]] = [[] for _ in range(len(chosen))]
@@ -112,7 +112,7 @@ def set_answers(
 def lookup(
     label_space: LabelSpace,
 ) -> tuple[tuple[str, ...], tuple[str, ...], list[int], list[bool]]:
-    """Return names, bare names, levels and whether rows end there, the root's at number -1."""
+    """Return names, bare names, levels and which are terminal; the root is at number -1."""
     hierarchy = label_space.hierarchy
     levels = [*hierarchy.levels.tolist(), 0]
     ends = [*label_space.is_terminal.tolist(), False]

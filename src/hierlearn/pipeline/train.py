@@ -1,4 +1,4 @@
-"""Train: from a dataset and a plan to a pipeline; what the estimator and the command line call."""
+"""Train: from a dataset and a plan to a pipeline; called by the estimator and the command line."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reporting:
-    """Who is told of a training.
+    """The callbacks of a training.
 
     Attributes:
-        on_message: called with a sentence on what was chosen.
-        on_prepared: called in the process that writes with what was prepared, before the first
-            step; the folder is free by then.
+        on_message: called with one sentence on what was chosen.
+        on_prepared: called in the process that writes with the prepared training, before the first
+            step; an old model in the folder is removed by then.
         on_epoch: called with the record of every epoch.
-        on_step: called with the step's number from 1, and with how many there are.
+        on_step: called with the number of the step, from 1, and the number of steps.
         tensorboard: also log for TensorBoard.
         bar: show a progress bar on a terminal.
     """
@@ -54,7 +54,7 @@ class Reporting:
     bar: bool = True
 
     def message(self, sentence: str) -> None:
-        """Tell a sentence."""
+        """Pass a sentence to ``on_message``."""
         if self.on_message is not None:
             self.on_message(sentence)
 
@@ -79,8 +79,8 @@ def train(
         resume: continue from the newest checkpoint in ``out``, if there is one.
         force: replace a model that is in ``out``.
         weights: (N,) how much each row of the dataset counts.
-        metadata: what else the configuration of the model should hold, as plain values.
-        reporting: who is told.
+        metadata: more entries for the configuration of the model, as plain values.
+        reporting: the callbacks.
     """
     plan, reporting = plan or Plan(), reporting or Reporting()
     out = None if out is None else Path(out)
@@ -91,7 +91,7 @@ def train(
         here.wait()
         prepared = prepare(dataset, plan, here.device, Extras(weights=weights))
         if out is not None and resume and (out / "config.json").is_file():
-            # The network was built in this process from the same plan: nothing foreign is run.
+            # The network was built in this process from the same plan, so it is trusted.
             finished = Pipeline.load(out, device=here.device, trust=True)
             stored = finished.config.get("training", {}).get("run")
             check_identity(out, stored, run_identity(prepared))
@@ -99,7 +99,7 @@ def train(
             return finished
         if here.writes:
             if out is not None and not resume:
-                check_free(out, force)  # the old model goes once the new one is sure to begin
+                check_free(out, force)  # the old model is removed once the new training can begin
             reporting.message(summary(prepared))
             if reporting.on_prepared is not None:
                 reporting.on_prepared(prepared)
@@ -118,7 +118,7 @@ def train(
 
 
 def was_restarted(out: Path | None) -> bool:
-    """Whether torchrun has started this training again; it goes on where it left files."""
+    """Whether torchrun has restarted this training, and left files to resume from."""
     again = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     return again and out is not None and any((out / name).exists() for name in (*OURS, "run.yaml"))
 
@@ -147,14 +147,14 @@ def run(
     resume: bool = False,
     reporting: Reporting | None = None,
 ) -> Trainer:
-    """Train what was prepared, from the start or from a checkpoint: the one place that does.
+    """Train from the start or from a checkpoint: the one place that makes a Trainer.
 
     Args:
-        prepared: what to train.
-        here: which process this is of how many.
+        prepared: what ``prepare`` returned.
+        here: this process among all of them.
         out: the folder of the log and the checkpoints; None writes nothing.
         resume: continue from the newest checkpoint in ``out``, if there is one.
-        reporting: who is told.
+        reporting: the callbacks.
     """
     settings, reporting = prepared.decision.settings, reporting or Reporting(bar=False)
     trainer = Trainer(
@@ -201,7 +201,7 @@ def run(
 
 
 def run_identity(prepared: Prepared) -> dict[str, Any]:
-    """Return what a checkpoint must agree on with the training that resumes from it, as JSON."""
+    """Return what must be equal in a checkpoint and the training that resumes from it."""
     plan = {**prepared.plan.to_dict(), "settings": prepared.decision.settings.to_dict()}
     if isinstance(prepared.rows, ParquetRows):
         plan["stream_window"] = prepared.rows.source.window
@@ -216,14 +216,14 @@ def run_identity(prepared: Prepared) -> dict[str, Any]:
     return {
         "fingerprint": prepared.label_space.hierarchy.fingerprint,
         "data": sums.hexdigest(),
-        "plan": json.loads(json.dumps(plan)),  # as it will be read back
+        "plan": json.loads(json.dumps(plan)),  # as it is read back
     }
 
 
 def check_identity(path: Path, stored: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:
-    """Refuse to resume from the checkpoint of another training, naming what differs."""
+    """Raise on a checkpoint of another training, naming what differs."""
     if stored is None:
-        raise CheckpointError(f"{path} does not tell its training; train again in another folder")
+        raise CheckpointError(f"{path} does not name its training; train again in another folder")
     if stored["fingerprint"] != now["fingerprint"]:
         raise CheckpointError(
             f"{path} is of another hierarchy: fingerprint {stored['fingerprint'][:12]}, this "
@@ -246,7 +246,7 @@ def flat(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_run(prepared: Prepared, dataset: Dataset, trainer: Trainer | None) -> dict[str, Any]:
-    """Return what the configuration of a model tells about its training; None before it."""
+    """Return the configuration of a model about its training; ``trainer`` is None before it."""
     decision = prepared.decision
     recipe, patience = decision.recipe, decision.settings.patience
     return {

@@ -1,9 +1,9 @@
-"""Checkpoints: the state of a training as one safetensors file, written whole or not at all.
+"""Checkpoints: the state of a training as one safetensors file, written atomically.
 
 The tensors are those of the network, the optimizer, the best weights and the losses; the header
-holds the rest as JSON: where the training is, what was asked for, the hierarchy. A checkpoint is
-written to a temporary file, flushed to the disk and renamed, so a process killed at any moment, or
-a full disk, leaves the one before it as it was.
+holds the rest as JSON: the step, the plan, the hierarchy. A checkpoint is written to a temporary
+file, flushed to disk and renamed, so if the process is killed or the disk is full, the checkpoint
+before it stays intact.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FORMAT = "hierlearn.checkpoint"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What one file holds."""
+    """The content of one file."""
 
     path: Path
     tensors: dict[str, Tensor]
@@ -42,7 +42,7 @@ class Checkpoints:
 
     Args:
         folder: where they are.
-        keep: how many stay.
+        keep: how many to keep.
     """
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
@@ -60,10 +60,10 @@ class Checkpoints:
             write_tensors(path, tensors, {"format": FORMAT, **metadata})
         except WriteError as error:
             paths = self.paths()
-            before = f"{paths[-1].name} is whole; make" if paths else "make"
+            before = f"{paths[-1].name} is intact; free" if paths else "free"
             raise WriteError(
-                f"cannot write {path.name} into {self.folder}: {error.strerror}; {before} room "
-                f"and go on with --resume"
+                f"cannot write {path.name} into {self.folder}: {error.strerror}; {before} disk "
+                f"space and resume with --resume"
             ) from error
         for old in self.paths()[: -self.keep]:
             old.unlink(missing_ok=True)
@@ -72,10 +72,10 @@ class Checkpoints:
         return path
 
     def latest(self) -> Checkpoint | None:
-        """Return the newest checkpoint, or None where there is none yet.
+        """Return the newest checkpoint, or None if there is none yet.
 
         Raises:
-            CheckpointError: where the newest is damaged; the message names the one before it.
+            CheckpointError: if the newest is damaged; the message names the one before it.
         """
         paths = self.paths()
         if not paths:
@@ -83,10 +83,10 @@ class Checkpoints:
         try:
             tensors, metadata = read_tensors(paths[-1])
         except CheckpointError as error:
-            before = f"; remove it to go on from {paths[-2].name}" if len(paths) > 1 else ""
+            before = f"; remove it to resume from {paths[-2].name}" if len(paths) > 1 else ""
             raise CheckpointError(f"{error}{before}") from None
         if metadata.get("format") != FORMAT:
-            raise CheckpointError(f"{paths[-1]} is no checkpoint of a training")
+            raise CheckpointError(f"{paths[-1]} is not a checkpoint of a training")
         return Checkpoint(paths[-1], tensors, metadata)
 
 
@@ -101,7 +101,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimizer the state that ``optimizer_tensors`` returned."""
+    """Load into an optimizer the state that ``optimizer_tensors`` returned."""
     whole = optimizer.state_dict()
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():

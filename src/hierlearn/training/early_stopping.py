@@ -1,6 +1,6 @@
 """EarlyStopping: the best weights of each member so far, by a metric, and which have stopped.
 
-Members of an ensemble are judged each by itself: one stops while the others go on.
+Each member of an ensemble is evaluated on its own: one may stop while the others train on.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ STATE = ("value", "epoch", "peak", "stopped", "improved_last")
 
 
 class EarlyStopping:
-    """What early stopping remembers.
+    """The best metric and weights of each member.
 
     Args:
         network: holds the members.
         members: how many there are.
         metric: a name of METRICS.
-        patience: epochs without a better metric after which a member stops; None: never, and
-            nothing is remembered.
+        patience: epochs without improvement after which a member stops; None: never, and no
+            weights are stored.
 
     Attributes:
         value: the metric of the best weights of each member; None before there are any.
         epoch: their epoch, from 1; 0 before there are any.
         peak: the best metric of each member so far, with patience or without.
         stopped: which members have stopped.
-        improved_last: which members were at their peak when they were judged last.
+        improved_last: which members were at their peak when last evaluated.
         weights: the best weights of each member by name.
     """
 
@@ -50,10 +50,10 @@ class EarlyStopping:
         self.weights: dict[int, dict[str, Tensor]] = {}
 
     def judge(self, values: Sequence[float], epoch: int) -> None:
-        """Judge each member after an epoch: remember what is best, stop what stalls.
+        """Update each member after an epoch: store the best weights, stop without improvement.
 
         Args:
-            values: one figure per member; NaN is never better.
+            values: the metric of each member; NaN never counts as an improvement.
             epoch: the number of the epoch, from 1.
         """
         for member, value in enumerate(values):
@@ -77,7 +77,7 @@ class EarlyStopping:
                 self._remember(member)
 
     def of_running(self, values: Sequence[float]) -> list[float | None]:
-        """Return the figures of the members that have not stopped, None for the others."""
+        """Return the values of the members that have not stopped, None for the others."""
         pairs = zip(values, self.stopped, strict=True)
         return [None if stopped else value for value, stopped in pairs]
 
@@ -88,7 +88,7 @@ class EarlyStopping:
         }
 
     def restore(self) -> None:
-        """Give the members their best weights; one without any keeps those that it has."""
+        """Load the best weights of each member; a member without any keeps its own."""
         for member, best in self.weights.items():
             for name, value in self.state_of(member).items():
                 value.copy_(best[name])

@@ -25,7 +25,7 @@ KINDS = {int: "an integer", float: "a number", bool: "true or false", str: "a st
 
 @dataclass(frozen=True)
 class About:
-    """What a field's type and default do not say.
+    """What is known of a field beside its type and default.
 
     Attributes:
         help: one sentence.
@@ -107,7 +107,7 @@ class Setting:
 
     @property
     def rule(self) -> str:
-        """The limits in words, empty where there are none."""
+        """The limits as text, empty if there are none."""
         low, above, below = self.about.at_least, self.about.above, self.about.below
         if low is not None and below is not None:
             return f"in [{low:g}, {below:g})"
@@ -197,7 +197,7 @@ def documented(cls: type[T]) -> type[T]:
 
 
 def names(one: Setting) -> str:
-    """Say which names a setting takes, without looking them up."""
+    """Return which names a setting takes, as text, without looking them up."""
     listed = [f'"{name}"' for name in (*one.about.also, *one.literals)]
     if one.registry:
         listed.append(f"a name of {one.registry}")

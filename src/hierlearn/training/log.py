@@ -1,4 +1,4 @@
-"""The log of a training: a JSON line an epoch, and TensorBoard where it is asked for."""
+"""The log of a training: one JSON line per epoch, and TensorBoard on request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class EpochLog:
-    """Epoch records, appended to a file as they come.
+    """Epoch records, appended to a file.
 
     Args:
         path: the file of JSON lines.
@@ -46,7 +46,7 @@ def scalars(record: dict[str, Any]) -> dict[str, float]:
     found = {"learning rate": record["learning_rate"]}
     for name, values in {"loss": record["loss"], **record.get("valid", {})}.items():
         for member, value in enumerate(values):
-            if value is not None:  # of a model that has stopped
+            if value is not None:  # a member that has stopped
                 found[name if len(values) == 1 else f"{name}/{member}"] = value
     for level, value in enumerate(record.get("selected_by_level", ()), start=1):
         found[f"selected/level {level}"] = value
@@ -54,12 +54,12 @@ def scalars(record: dict[str, Any]) -> dict[str, float]:
 
 
 def summary_writer(folder: Path) -> Any:
-    """Return TensorBoard's writer, or say what to install."""
+    """Return TensorBoard's writer, or raise with what to install."""
     return find_tensorboard()(str(folder))
 
 
 def find_tensorboard() -> Any:
-    """Return the class of TensorBoard's writer, or say what to install."""
+    """Return the class of TensorBoard's writer, or raise with what to install."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

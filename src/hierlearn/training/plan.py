@@ -1,4 +1,4 @@
-"""Plan: what to train, as plain values, and what is decided once the labels are known."""
+"""Plan: what to train, as plain values; Decision: its recipe once the labels are known."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Decision:
 
 
 def decide(plan: Plan, labels: Labels) -> Decision:
-    """Choose the recipe by the plan, or by the training labels, and put the plan's choices in."""
+    """Return the recipe of the plan, or of the training labels, with the plan's own choices."""
     from hierlearn.training.recipes import Recipe, choose_recipe, find_recipe
 
     if plan.loss is not None and plan.recipe == "auto":

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan made definite by the data.
+    """A plan resolved on a dataset.
 
     Attributes:
         plan: what was asked for.
@@ -52,9 +52,9 @@ class Prepared:
         label_space: what can be predicted.
         rows, valid: the training and the validation rows.
         held_out: the numbers of the validation rows in the dataset.
-        preprocessor: fitted; None where the inputs go as they are.
-        network: with its weights drawn.
-        network_spec: how to make it again; None for a module that was handed in.
+        preprocessor: fitted; None for inputs used as is.
+        network: with initial weights.
+        network_spec: how to build it again; None for a module that was passed in.
         loss: for all members of an ensemble.
         link: how logits are read when predicting.
         decoder: the name of the decoder.
@@ -75,23 +75,23 @@ class Prepared:
 
     @property
     def rereads(self) -> bool:
-        """Whether logits are read by ``link`` rather than as the network's heads say."""
+        """Whether logits are read by ``link`` rather than by the links of the heads."""
         spec = self.network_spec
         return spec is not None and takes_option(spec.name, "link")
 
     def read(self, found: Any) -> HeadOutput:
-        """Return what the network gave as one output, as it is read when predicting."""
+        """Return the output of the network as it is read when predicting."""
         return read_output(found, self.link, rereads=self.rereads)
 
 
 @dataclass(frozen=True)
 class Extras:
-    """What a caller may bring beside dataset and plan.
+    """Optional arguments beside dataset and plan.
 
     Attributes:
         weights: (N,) how much each row of the dataset counts.
-        network: a module, instead of a network by name.
-        terminals: classes that may be terminal although no training row ends there.
+        network: a module instead of a network by name.
+        terminals: more terminal classes than those of the training rows.
     """
 
     weights: Floats | None = None
@@ -102,7 +102,7 @@ class Extras:
 def prepare(
     dataset: Dataset, plan: Plan, device: torch.device, extras: Extras | None = None
 ) -> Prepared:
-    """Fit the preprocessing, choose what the plan leaves open, and make network and loss."""
+    """Fit the preprocessing, choose what the plan leaves open, build network and loss."""
     extras = extras or Extras()
     picked, held_out = split_rows(dataset, plan)
     train_set = dataset.take(picked)
@@ -116,7 +116,7 @@ def prepare(
     label_space = LabelSpace.from_labels(labels, extras.terminals)
     own = build_loss(recipe.loss, label_space, **dict(recipe.loss_options))
     decoder = recipe.decoder or choose_decoder(labels)
-    make_decoder(label_space, decoder, **dict(plan.decoder_options))  # refused before the work
+    make_decoder(label_space, decoder, **dict(plan.decoder_options))  # fails before the work
     weights = row_weights(picked, extras.weights, len(dataset))
     spec = None
     network = extras.network
@@ -172,7 +172,7 @@ def split_rows(dataset: Dataset, plan: Plan) -> tuple[Ints, Ints]:
 
 
 def fitted_preprocessor(train_set: Dataset, plan: Plan) -> Preprocessor[Any, Any] | None:
-    """Return what the inputs go through, fitted on the training rows; None for as they are."""
+    """Return the preprocessing, fitted on the training rows; None for inputs used as is."""
     options = dict(plan.preprocessing_options)
     if plan.preprocessing is None:
         options = {"standardize": plan.standardize, **options}
@@ -203,7 +203,7 @@ def make_rows(
 
 
 def row_weights(rows: Ints, weights: Floats | None, count: int) -> Floats | None:
-    """Return the weights of some of all rows; refuse what cannot weigh a row."""
+    """Return the weights of the given rows; raise on weights that are not finite or below 0."""
     if weights is None:
         return None
     found = np.asarray(weights, dtype=np.float64)
@@ -275,7 +275,7 @@ def choose_decoder(labels: Labels) -> str:
 
 
 def class_counts(labels: Labels, weights: Floats | None) -> tuple[Tensor, Tensor, int]:
-    """Return (C,) the rows of each class, (C,) those that end there, and N; rows as weighted."""
+    """Return the weighted rows of each class, (C,) closed and (C,) most specific, and N."""
     share = np.ones(len(labels)) if weights is None else weights / weights.mean()
     counts = []
     for offsets, numbers in (labels.closed, labels.terminal):
@@ -286,7 +286,7 @@ def class_counts(labels: Labels, weights: Floats | None) -> tuple[Tensor, Tensor
 
 
 def summary(prepared: Prepared) -> str:
-    """Say in a sentence what will be trained."""
+    """Return one sentence on what will be trained."""
     decision, loss = prepared.decision, prepared.loss
     settings = decision.settings
     size, epochs = settings.ensemble_size, settings.epochs

@@ -1,8 +1,8 @@
-"""Processes: the part of this process in a training of one or many, started by torchrun.
+"""Processes: this process among those of a training, one or many, started by torchrun.
 
-Every process takes its share of the rows of a batch; gradients are averaged by torch's
-DistributedDataParallel, over gloo on the CPU and nccl on graphics processors. Where one of them
-dies, the others say so and end; torchrun may start them all again.
+Every process takes a part of each batch; gradients are averaged by torch's
+DistributedDataParallel, over gloo on the CPU and nccl on GPUs. If one process dies, the others
+report it and exit; torchrun may restart them all.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-JOINED = itertools.count()  # how many times this process has joined the others
-# Groups that an error ended, where ``leave`` could not meet the others: never let go of, since
-# the wrapper of a network would be the last to hold one and could wait for its threads for ever.
+JOINED = itertools.count()  # process groups that this process has joined
+# Groups that were left after an error, without the barrier of ``leave``: kept alive, since their
+# destructor could wait for its threads forever.
 KEPT: list[Any] = []
 
 
@@ -56,7 +56,7 @@ class Processes:
         return self.rank == 0
 
     def share(self, index: Tensor) -> Tensor:
-        """Return this process's rows of a batch; index is (..., n)."""
+        """Return the rows of a batch for this process; index is (..., n)."""
         return index[..., self.rank :: self.world]
 
     def total(self, count: int | Tensor) -> Tensor:
@@ -68,7 +68,7 @@ class Processes:
         return value
 
     def agree(self, value: bool) -> bool:
-        """Return what the first process says."""
+        """Return the value of the first process."""
         if self.world == 1:
             return value
         said = torch.tensor(float(value), device=self.device)
@@ -76,13 +76,13 @@ class Processes:
         return bool(said.item())
 
     def wait(self) -> None:
-        """Wait until every process is here."""
+        """Wait for all processes."""
         if self.world > 1:
             distributed.barrier()
 
 
 def find_device(name: str, local_rank: int = 0) -> torch.device:
-    """Return the device of a name; "auto" is a graphics processor where there is one."""
+    """Return the device of a name; "auto" is a GPU if there is one."""
     if name == "auto":
         name = f"cuda:{local_rank}" if torch.cuda.is_available() else "cpu"
     try:
@@ -96,7 +96,7 @@ def find_device(name: str, local_rank: int = 0) -> torch.device:
 
 @contextmanager
 def processes(device: str = "auto") -> Iterator[Processes]:
-    """Join the processes that torchrun started, and leave them at the end; alone without it."""
+    """Join the process group of torchrun and leave it at the end; a single process without it."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1 or distributed.is_initialized():
         ready = distributed.is_initialized()
@@ -123,9 +123,9 @@ def processes(device: str = "auto") -> Iterator[Processes]:
 
 
 def join(backend: str) -> None:
-    """Meet the other processes under a name that no earlier meeting has used.
+    """Initialize the process group under a prefix that no earlier group has used.
 
-    The store of torchrun outlives a restart, and holds the addresses of processes that are gone.
+    The store of torchrun outlives a restart and still holds the addresses of dead processes.
     """
     from torch.distributed import distributed_c10d
     from torch.distributed.rendezvous import rendezvous
@@ -137,11 +137,11 @@ def join(backend: str) -> None:
 
 
 def leave() -> None:
-    """Part from the other processes when the work is done.
+    """Destroy the process group when the work is done.
 
-    The destructor of a gloo group holds the interpreter's lock while it waits for the group's
-    threads, and a thread that is still letting go of its last message wants that lock. So the last
-    message is kept until the group is gone.
+    The destructor of a gloo group holds the GIL while it waits for the group's threads, and a
+    thread that is still releasing its last message needs the GIL. So the last message is kept
+    until the group is destroyed.
     """
     last = distributed.barrier(async_op=True)
     if last is not None:
@@ -151,7 +151,7 @@ def leave() -> None:
 
 
 def is_loss(error: BaseException) -> bool:
-    """Whether an error tells that another process cannot be reached; gloo has no class for it."""
+    """Whether an error means that another process is unreachable; gloo has no class for it."""
     words = str(error).lower()
     return isinstance(error, distributed.DistError) or any(
         word in words for word in ("gloo", "nccl", "connection")
@@ -159,20 +159,20 @@ def is_loss(error: BaseException) -> bool:
 
 
 def lost(rank: int, error: BaseException, where: str = "") -> LostProcessError:
-    """Word the loss of another process."""
+    """Return the error for the loss of another process."""
     reason = str(error).splitlines()[0].split(". ")[0]
     return LostProcessError(
-        f"process {rank} lost touch with another one{where}; go on from the last checkpoint "
-        f"with --resume ({reason})"
+        f"process {rank} lost the connection to another one{where}; resume from the last "
+        f"checkpoint with --resume ({reason})"
     )
 
 
 @contextmanager
 def handle_sigterm(rank: int) -> Iterator[None]:
-    """Say what to do when torchrun ends this process, since it lost another one.
+    """Print what to do when torchrun terminates this process because another one died.
 
-    It may do so before this process has noticed the loss and told of it. A thread listens, since
-    the main one may wait for the others just then. A handler of one's own is left in place.
+    That may happen before this process has noticed the loss. A thread listens, since the main one
+    may be blocked in a collective. A handler that is installed already is left in place.
     """
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -195,12 +195,12 @@ def handle_sigterm(rank: int) -> Iterator[None]:
 
 
 def end_with_a_word(read: int, rank: int) -> None:
-    """Read the numbers of signals from a pipe; end the process at the one that asks for it."""
+    """Read signal numbers from a pipe; exit at SIGTERM."""
     while got := os.read(read, 1):
         if got[0] == signal.SIGTERM:
             sentence = (
-                f"process {rank} was told to stop, as torchrun does where another one is lost; "
-                f"go on from the last checkpoint with --resume\n"
+                f"process {rank} was terminated, as torchrun does when another one is lost; "
+                f"resume from the last checkpoint with --resume\n"
             )
             os.write(2, sentence.encode())
             os._exit(128 + signal.SIGTERM)

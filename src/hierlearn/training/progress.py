@@ -31,14 +31,14 @@ class Progress:
 
 
 def mean(values: list[float | None]) -> float:
-    """Return the mean over the models that have not stopped."""
+    """Return the mean over the members that have not stopped."""
     running = [value for value in values if value is not None]
     return sum(running) / len(running)
 
 
 @contextmanager
 def progress_bar(what: str, steps: int, done: int = 0, *, show: bool = True) -> Iterator[Progress]:
-    """Show a bar on the terminal while a training runs; nothing where there is no terminal."""
+    """Show a bar on the terminal while training; nothing without a terminal."""
     progress = Progress()
     from rich.console import Console
 

@@ -8,7 +8,6 @@ flat   cross entropy, read by the maximum over descendants: the baseline to beat
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +88,7 @@ def find_recipe(name: str) -> Recipe:
 
 
 def choose_recipe(labels: Labels) -> tuple[str, str]:
-    """Return the name of the recipe that fits the training labels, and why."""
+    """Return the name of the recipe for the training labels, and why."""
     import numpy as np
 
     ends = np.diff(labels.terminal[0])
@@ -103,12 +102,12 @@ def choose_recipe(labels: Labels) -> tuple[str, str]:
 
 
 def build_loss(name: str, label_space: LabelSpace, **options: Any) -> Loss:
-    """Make a loss of LOSSES; refuse an option that it does not take."""
+    """Make a loss of LOSSES; raise on an option that it does not take."""
     if name not in LOSSES:
         raise HierlearnError(unknown_name("loss", name, LOSSES))
     entry = LOSSES[name]
     asked = ", ".join(f"{option}={value!r}" for option, value in options.items())
-    known = loss_options(name)
+    known = entry.option_names()
     for option in options:
         if option not in known:
             raise HierlearnError(unknown_name(f"option of {name}", option, known))
@@ -116,15 +115,3 @@ def build_loss(name: str, label_space: LabelSpace, **options: Any) -> Loss:
         return entry(label_space, **options)
     except TypeError:
         raise HierlearnError(f"loss {name} cannot be made with {asked}") from None
-
-
-def loss_options(name: str) -> list[str]:
-    """Return the options that a loss of LOSSES takes, its own first."""
-    entry: Any = LOSSES[name]
-    kind = getattr(entry, "loss", entry)  # a variant names its class
-    found: dict[str, None] = {}
-    for one in kind.__mro__:
-        if "__init__" in vars(one):
-            found |= dict.fromkeys(inspect.signature(one.__init__).parameters)
-    without = ("self", "label_space", "options", "args", "kwargs", "reduction", "validate")
-    return [option for option in found if option not in without]

@@ -1,7 +1,7 @@
-"""Rows: the inputs, targets and masks of some rows as tensors, a batch at a time.
+"""Rows: the inputs, targets and masks of some rows as tensors, in batches.
 
-A small dataset lives on the device as a whole, and shuffling is an index: no worker processes, no
-copies a row. The targets of a large one are made a batch at a time from the sparse labels.
+A small dataset is held on the device, and shuffling is an index: no worker processes, no copy per
+row. The targets of a large one are made batch by batch from the sparse labels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy.labels import Labels
 
-DENSE = 1 << 30  # entries of targets that may live on the device
+DENSE = 1 << 30  # entries of targets that may be held on the device
 
 
 class Rows:
@@ -32,9 +32,9 @@ class Rows:
     Args:
         inputs: (N, D) array or tensor, or a SciPy sparse matrix.
         labels: the labels of the rows.
-        device: where the tensors live.
+        device: of the tensors.
         weights: (N,) how much each row counts; None for all alike.
-        dense: how many entries of targets may live on the device.
+        dense: how many entries of targets may be held on the device.
     """
 
     def __init__(
@@ -72,16 +72,16 @@ class Rows:
         return x, self.targets(index), self.mask(index)
 
     def order(self, seeds: list[int], epoch: int) -> Tensor:
-        """Return (M, N) the order in which the model of each seed reads the rows in an epoch."""
+        """Return (M, N) the order in which the member of each seed reads the rows in an epoch."""
         return epoch_order(seeds, len(self), epoch)
 
     @property
     def in_memory(self) -> bool:
-        """Whether inputs and targets live on the device as a whole."""
+        """Whether all inputs and targets are held on the device."""
         return self._targets is not None
 
     def digest(self) -> str:
-        """Return a checksum by which a training that goes on knows its rows again."""
+        """Return a checksum by which a resumed training recognizes its rows."""
         held, sums = self.inputs, hashlib.sha256()
         if isinstance(held, SparseRows):
             parts = [held.offsets, held.columns, held.values]
@@ -118,7 +118,7 @@ def flat_numbers(index: Tensor) -> NDArray[np.int64]:
 def as_rows(
     inputs: Any, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> Tensor | SparseRows:
-    """Return inputs as float32, or what that is in another type, on a device; sparse stays so."""
+    """Return inputs on a device, read as float32 and cast to ``dtype``; sparse stays sparse."""
     if hasattr(inputs, "tocsr"):
         inputs = SparseRows.from_scipy(inputs)
     if isinstance(inputs, SparseRows):

@@ -1,7 +1,7 @@
-"""Random numbers that depend on a seed, a purpose and a count alone, never on what came before.
+"""Random numbers that depend on a seed, a purpose and a count alone, never on earlier draws.
 
-So training can go on from any step without having kept the state of a generator, and a model that
-is trained among others draws what it draws alone.
+So training resumes from any step without the state of a generator, and a member of an ensemble
+draws the numbers that it would draw alone.
 """
 
 from __future__ import annotations

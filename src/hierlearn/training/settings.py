@@ -84,7 +84,7 @@ class Settings:
 
         if not is_one_number(METRICS[self.metric]):
             raise HierlearnError(
-                f"metric {self.metric!r} is no single number to improve; use au-prc or hit@1"
+                f"metric {self.metric!r} is not a single number to improve; use au-prc or hit@1"
             )
 
     def check_validation(self, possible: bool) -> None:

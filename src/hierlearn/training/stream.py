@@ -1,9 +1,9 @@
-"""ParquetRows: training rows that stay in their file, shuffled a window of row groups at a time.
+"""ParquetRows: training rows that stay in their file, shuffled in windows of row groups.
 
-An epoch of a model shuffles the row groups, joins them to windows of at most ``window`` rows, and
-shuffles the rows of each window. So a row meets rows from all over the file, while no more than a
-window is in memory, preprocessed. The order depends on the seed and the epoch alone, so a training
-goes on from any step. A window that covers the file gives the order of rows in memory.
+An epoch shuffles the row groups, joins them to windows of at most ``window`` rows, and shuffles the
+rows of each window. So a batch mixes rows from all over the file, while only one window is in
+memory, preprocessed. The order depends on the seed and the epoch alone, so a training resumes from
+any step. A window that covers the file gives the order of rows in memory.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class ParquetRows(Rows):
 
     Args:
         inputs: the rows in the file, ascending.
-        preprocessor: what they go through, fitted.
+        preprocessor: fitted.
         labels: their labels.
-        device: where batches are wanted.
+        device: of the batches.
         weights: (N,) how much each row counts; None for all alike.
     """
 
@@ -63,7 +63,7 @@ class ParquetRows(Rows):
         return x, self.targets(index), self.mask(index)
 
     def order(self, seeds: list[int], epoch: int) -> Tensor:
-        """Return (M, N) the order in which the model of each seed reads the rows in an epoch."""
+        """Return (M, N) the order in which the member of each seed reads the rows in an epoch."""
         return torch.stack([torch.cat(list(self.windows(seed, epoch))) for seed in seeds])
 
     def windows(self, seed: int, epoch: int) -> Iterator[Tensor]:
@@ -77,7 +77,7 @@ class ParquetRows(Rows):
             yield held[torch.randperm(len(held), generator=shuffle)]
 
     def digest(self) -> str:
-        """Return a checksum of what was fitted on the rows, their places in the file and labels."""
+        """Return a checksum of the fitted preprocessing, the row numbers and the labels."""
         settings, arrays = self.preprocessor.state()
         sums = hashlib.sha256(repr((settings, self.source.source.sizes)).encode())
         for array in (*arrays.values(), self.source.rows, *self.labels.annotated):

@@ -1,7 +1,7 @@
 """Trainer: one training, from the first step to the last, that can stop and resume at any step.
 
 The members of an ensemble train at once (see networks/ensemble.py). Each has its own order of rows
-and its own early stopping, so that the k-th of them ends as the network that is trained alone with
+and its own early stopping, so that the k-th of them equals the network that is trained alone with
 its seed. All random numbers depend on the seed and the step alone (seeding.py); so a checkpoint
 needs no state of a generator to resume bit for bit on the CPU.
 """
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from hierlearn.training.rows import Rows
     from hierlearn.training.settings import Settings
 
-CHECK_EVERY = 50  # steps between two checks of the losses on a device that the host must wait for
-SMALLEST = 1e-12  # count of a batch that nobody has a part in
+CHECK_EVERY = 50  # steps between two checks of the losses, each of which synchronizes a GPU
+SMALLEST = 1e-12  # of the summed counts of a batch
 
 
 class NonFiniteLossError(HierlearnError):
@@ -61,7 +61,7 @@ class Trainer:
         valid: the validation rows, if any.
         read: turns what the network returns into one output when validating; by default as the
             loss reads it.
-        processes: which process this is of how many.
+        processes: this process among all of them.
 
     Attributes:
         on_epoch: called after each epoch with its record.
@@ -114,7 +114,7 @@ class Trainer:
         if self.processes.world > 1:
             self._forward = DistributedDataParallel(self.network)
         self.running = RunningEpoch()
-        self.selections: list[Tensor] = []  # (C,) of each epoch, where a curriculum selects
+        self.selections: list[Tensor] = []  # (C,) per epoch, if there is a curriculum
         self.on_epoch: Callable[[dict[str, Any]], None] | None = None
         self.on_step: Callable[[int], None] | None = None
         self.save: Callable[[int, dict[str, Tensor], dict[str, Any]], object] | None = None
@@ -123,7 +123,7 @@ class Trainer:
 
     @property
     def epoch(self) -> int:
-        """The number of whole epochs done."""
+        """The number of completed epochs."""
         return self.step // self.steps_per_epoch
 
     @property
@@ -148,9 +148,9 @@ class Trainer:
         return self._noise.uses_torch
 
     def train(self) -> None:
-        """Train to the end, and take the best weights if early stopping was asked for."""
+        """Train to the end, and restore the best weights if early stopping is on."""
         try:
-            # A network from elsewhere draws from torch's own generators: leave them as they were.
+            # Other networks draw from torch's own generators: leave those unchanged.
             with torch.random.fork_rng() if self.uses_torch_generator else nullcontext():
                 while not self.finished:
                     self.train_epoch()
@@ -158,14 +158,14 @@ class Trainer:
             if self.processes.world == 1 or not is_loss(error):
                 raise
             raise lost(self.processes.rank, error, f" in epoch {self.epoch + 1}") from error
-        self._forward = self.network  # nothing is left that holds the group of processes
+        self._forward = self.network  # drop the reference to the process group
         self.stopping.restore()
 
     def train_epoch(self) -> None:
-        """Go through the rows once, or through what is left of an epoch."""
+        """Train one epoch, or the rest of one."""
         number = self.epoch
         order = self.rows.order(self.seeds, number)
-        if self.rows.in_memory:  # sent once, not a part at each step
+        if self.rows.in_memory:  # moved once, not in each step
             order = order.to(self.rows.device)
         if not self.is_ensemble:
             order = order[0]
@@ -226,7 +226,7 @@ class Trainer:
     def _losses(
         self, output: Any, targets: Tensor, mask: Tensor | None, weight: Tensor | None
     ) -> Tensor:
-        """Return (M,) the loss of each member; 0 for one that has stopped, which then rests.
+        """Return (M,) the loss of each member; 0 for one that has stopped.
 
         Under several processes it is scaled so that their average is the mean of the global batch.
         """
@@ -244,7 +244,7 @@ class Trainer:
         return value
 
     def _running_selection(self) -> Tensor | None:
-        """Return (R, C) what a curriculum has selected for the members that still learn."""
+        """Return (R, C) the classes selected for the members that have not stopped."""
         found = self.loss.selection
         if found is None:
             return None
@@ -275,7 +275,7 @@ class Trainer:
         return {**record, "selected_by_level": by_level}
 
     def _check_finite(self, epoch: int) -> None:
-        """Read back the losses of this epoch so far, and stop if one is not finite."""
+        """Read back the losses of this epoch so far, and raise if one is not finite."""
         first = None if self.rows.device.type == "cpu" else self.running.first_non_finite()
         if first is not None:
             place = self.step % self.steps_per_epoch or self.steps_per_epoch
@@ -296,7 +296,7 @@ class Trainer:
         )
 
     def _check_weights(self) -> None:
-        """Refuse weights from which no training can resume, before they are judged or kept."""
+        """Raise on weights that are not finite, before they are evaluated or saved."""
         for member, stopped in enumerate(self.stopped):
             state = self.stopping.state_of(member).values()
             if not stopped and not all(bool(value.isfinite().all()) for value in state):

@@ -5,7 +5,7 @@
                     (cpu.py), or under torch.compile in functional form (compiled.py)
     TritonBackend   the kernels, on a GPU (triton.py)
 
-All give the same loss and the same gradients; tests compare them.
+All return the same loss and the same gradients; tests compare them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class PlainBackend:
 
 
 class SummedBackend:
-    """Class sums of natural bce over the levels, then their weights; by hand or for a compiler."""
+    """Class sums of natural bce over the levels, then their weights; manual or compiled."""
 
     takes_members: ClassVar[bool] = False
 
@@ -156,5 +156,5 @@ def may_use_kernels(loss: HCLLoss, output: HeadOutput) -> bool:
 
 
 def in_transform() -> bool:
-    """Whether torch.func (grad, vmap, ...) is at work, which sees through plain operations only."""
+    """Whether a torch.func transform (grad, vmap, ...) is active, which needs plain operations."""
     return bool(torch._C._are_functorch_transforms_active())

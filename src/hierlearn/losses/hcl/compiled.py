@@ -1,6 +1,6 @@
 """The hot path of HCL for torch.compile: the same sums as ``manual_hcl``, in functional form.
 
-A compiler fuses pointwise steps and reductions by itself, if it is shown nothing else: no buffers,
+The compiler fuses pointwise operations and reductions as long as there is nothing else: no buffers,
 no chunks, no scatter. The gradient of the running maximum goes to one column of each row, written
 as a comparison of column numbers.
 """
@@ -81,7 +81,7 @@ class _LevelSums(torch.autograd.Function):
         z = signed(logits, targets, mask)
         sizes = ctx.sizes
         answers: list[Tensor] = []  # what each entry answers for, by level
-        owed: list[Tensor] = []  # (N, 1) a level, but the first: the weight of its bound entries
+        owed: list[Tensor] = []  # (N, 1) per level but the first: the weight of its bound entries
         begin = 0
         for number, size in enumerate(sizes):
             own = weights[begin : begin + size].expand(len(logits), -1)

@@ -68,7 +68,7 @@ def by_levels(losses: Tensor, hierarchy: Hierarchy) -> Tensor:
 
 
 def by_ancestors(losses: Tensor, hierarchy: Hierarchy) -> Tensor:
-    """Find the first largest ancestor of every entry, then let it bind."""
+    """Find the first largest ancestor of every entry and take the maximum with it."""
     if hierarchy.depth == 1:
         return losses
     with torch.no_grad():

@@ -9,9 +9,9 @@ an entry is an error of e_h where z_h >= 0, and one pass down the levels with a 
 gives everything. The gradient of an entry that a shallower one binds belongs to that one: a pass
 up the levels carries the weight owed to the running maximum until it meets the class that set it.
 
-Rows are taken a chunk at a time, so that what is in between stays in the processor's cache: no
-N x C tensor is made but the gradient, and none is saved but the caller's own logits and targets.
-Where one chunk holds the batch, the gradient is made at once, while z is in cache.
+Rows are processed in chunks, so that intermediates stay in the CPU cache: the gradient is the only
+N x C tensor that is allocated, and only the caller's logits and targets are saved for backward.
+Where one chunk holds the batch, the gradient is computed at once, while z is in cache.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _ManualHCL(torch.autograd.Function):
         mask: Tensor | None,
         sizes: tuple[int, ...],
         weigh: Callable[[Tensor, Tensor], Tensor],
-        learns: bool,  # asked for outside: in here gradients are off, and ctx knows no no_grad
+        learns: bool,  # computed by the caller: in here gradients are off, and ctx ignores no_grad
     ) -> Tensor:
         chunks = row_chunks(logits)
         at_once = learns and len(chunks) == 1
@@ -90,7 +90,7 @@ class _ManualHCL(torch.autograd.Function):
         if at_once:
             assert kept is not None
             ctx.gradient = ascend(z, y, known, sizes, kept, peaks, weights)
-        return (sums * weights).sum()  # a matmul would be of autocast's precision
+        return (sums * weights).sum()  # a matmul would have autocast's precision
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
@@ -114,7 +114,7 @@ class _ManualHCL(torch.autograd.Function):
 
 
 def row_chunks(logits: Tensor) -> list[slice]:
-    """Return the slices of rows to take at a time; a GPU takes all at once."""
+    """Return the slices of rows of each chunk; a GPU takes all rows at once."""
     rows, classes = logits.shape
     step = max(1, rows if logits.is_cuda else CHUNK // classes)
     return [slice(begin, begin + step) for begin in range(0, rows, step)]
@@ -186,7 +186,7 @@ def ascend(
     weights: Tensor,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return the gradient, given z_h and what ``descend`` found; z and kept are used up."""
+    """Return the gradient, given z_h and the result of ``descend``; overwrites z and kept."""
     kept.mul_(weights)
     if mask is not None:
         kept.mul_(mask)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def select_classes(class_losses: Tensor, threshold: Tensor | float) -> Tensor:
-    """Return (C,) bool: the classes that Algorithm 1 selects; (M, C) for M models at once.
+    """Return (C,) bool: the classes that Algorithm 1 selects; (M, C) for M members at once.
 
     Args:
         class_losses: (C,) or (M, C) the summed loss of each class.
@@ -43,7 +43,7 @@ def select_classes(class_losses: Tensor, threshold: Tensor | float) -> Tensor:
 
 
 def curriculum_value(class_losses: Tensor, errors: Tensor, weights: Tensor) -> Tensor:
-    """Return max(sum_j s_j L_j, C - sum_j s_j + e_h) for the weights s, of one or M models."""
+    """Return max(sum_j s_j L_j, C - sum_j s_j + e_h) for the weights s, of one or M members."""
     # 0 times the infinite loss of an unselected class is nothing.
     used = torch.where(weights > 0, weights * class_losses, torch.zeros_like(class_losses))
     return torch.maximum(used.sum(dim=-1), weights.shape[-1] - weights.sum(dim=-1) + errors)

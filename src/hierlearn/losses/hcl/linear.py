@@ -2,10 +2,10 @@
 
     logits = inputs weight^T + bias,    loss = HCL(logits, targets)
 
-Rows are taken a chunk at a time: the logits of a chunk are made, used and dropped, and made again
-on the way back (a fourth matmul instead of three). The selection needs the class sums
-of all rows first; with ``selection="previous"`` it is that of the step before, and then one pass
-over the rows gives the loss and the gradients.
+Rows are processed in chunks: the logits of a chunk are computed, used and dropped, and computed
+again in the backward pass (four matmuls instead of three). The selection needs the class sums of
+all rows first; with ``selection="previous"`` it is that of the step before, and one pass over the
+rows gives the loss and the gradients.
 
 Memory beyond inputs, targets, weights and their gradients: one chunk, and O(N * L + C).
 """
@@ -43,10 +43,9 @@ class LinearHCLLoss(nn.Module):
         features: the width of the inputs.
         bias: whether the layer has one.
         selection: "two-pass" (the batch's own, as HCLLoss) or "previous" (that of the step before;
-            all classes at first), which saves one matmul of four. Without a
-            curriculum, or with that of epochs, there is one pass in any case.
-        chunk: the rows to take at a time; by default about 1 GiB of logits on a GPU
-            and 32 MiB elsewhere.
+            all classes at first), which saves one matmul of four. Without a curriculum, or with
+            that of epochs, there is one pass in any case.
+        chunk: the rows of a chunk; by default about 1 GiB of logits on a GPU and 32 MiB elsewhere.
         options: the options of HCLLoss; its reduction is "mean" or "sum".
 
     Attributes:
@@ -98,7 +97,7 @@ class LinearHCLLoss(nn.Module):
             nn.init.uniform_(self.bias, -bound, bound)
 
     def logits(self, inputs: Tensor) -> Tensor:
-        """Return all logits, (N, C), as a network without the loss needs them."""
+        """Return all logits, (N, C), for predicting."""
         return linear(inputs, self.weight, self.bias)
 
     def forward(self, inputs: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -135,7 +134,7 @@ class LinearHCLLoss(nn.Module):
         return loss.weights_of(selected, dtype)
 
     def sweeps(self, like: Tensor) -> Any:
-        """Return how the sums and gradients of a chunk are made: kernels, by hand, by autograd."""
+        """Return what computes the sums and gradients of a chunk: kernels, manual, autograd."""
         loss = self.loss
         backend = choose_backend(loss, HeadOutput.from_logits(like, loss.link), None)
         if backend is not TRITON:
@@ -154,13 +153,13 @@ class LinearHCLLoss(nn.Module):
 
 
 class Call(NamedTuple):
-    """What a call brings beside the tensors that learn."""
+    """The arguments of a call beside the tensors with gradients."""
 
     layer: LinearHCLLoss
     targets: Tensor
     mask: Tensor | None
-    learns: bool  # asked for outside: inside the function gradients are off
-    half: torch.dtype | None  # of autocast, which is off on the way back
+    learns: bool  # computed by the caller: inside the function gradients are off
+    half: torch.dtype | None  # of autocast, which is off in the backward pass
 
 
 class Rows(NamedTuple):
@@ -216,7 +215,7 @@ class Work:
             return linear(rows.inputs, self.weight, self.bias)
 
     def gradients(self) -> list[Tensor | None]:
-        """Return zeros for the gradients that are wanted: inputs, weight, bias."""
+        """Return zeros for the gradients that are needed: inputs, weight, bias."""
         like = (self.inputs, self.weight, self.bias)
         return [
             None if one is None or not wanted else torch.zeros_like(one, dtype=dtype)
@@ -226,7 +225,7 @@ class Work:
     def learn(
         self, found: list[Tensor | None], rows: Rows, logits: Tensor, kept: Any, weights: Tensor
     ) -> None:
-        """Add what a chunk says to the gradients."""
+        """Add the gradients of a chunk."""
         slope = self.sweeps.up(logits, rows, kept, weights)  # (n, C)
         inputs, weight, bias = found
         with torch.autocast(self.inputs.device.type, enabled=False):
@@ -299,7 +298,7 @@ class TritonSweeps:
         self.run = kernels.Kernels(task)
 
     def down(self, logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Any]:
-        """Return the class sums, e_h, and what the way up needs."""
+        """Return the class sums, e_h, and what ``up`` needs."""
         x, y, m, plan = self.run.prepare(logits, rows.targets, rows.mask)
         found = kernels.Workspace(plan, kernels.sweep_down(plan, x, y, m))
         kept = {name: found.array(name).clone() for name in ("peaks", "places")}
@@ -314,7 +313,7 @@ class TritonSweeps:
 
 
 class ManualSweeps:
-    """The pass of ``fused_hcl``."""
+    """The passes of ``manual_hcl``."""
 
     def __init__(self, loss: HCLLoss, like: Tensor) -> None:
         self.sizes, self.scale = loss.level_sizes, loss.base.scale  # type: ignore[attr-defined]

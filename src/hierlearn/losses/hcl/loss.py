@@ -158,7 +158,7 @@ class HCLLoss(ElementwiseLoss):
         """Let the backend that suits the output do the work, for one member or for all."""
         backend = choose_backend(self, output, weight)
         if self.curriculum is not None and self.selected.shape[:-1] != output.shape[:-2]:
-            self.set_members(output.members)  # an ensemble of another size begins
+            self.set_members(output.members)  # an ensemble of another size
         if output.members is None or backend.takes_members:
             return backend.loss(self, output, targets, mask, weight, None)
         return torch.stack(
@@ -272,7 +272,7 @@ class HCLLoss(ElementwiseLoss):
         return class_losses / (rows[..., None] if rows.dim() else rows), errors / rows
 
     def set_progress(self, progress: float) -> None:
-        """Tell a threshold schedule how far the training is, from 0 to 1."""
+        """Report to a threshold schedule how far the training is, from 0 to 1."""
         if self.threshold is not None:
             value = self.threshold(progress) if callable(self.threshold) else self.threshold
             self.fixed_threshold.fill_(float(value))

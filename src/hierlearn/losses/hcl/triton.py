@@ -30,7 +30,7 @@ class CachedKernels(NamedTuple):
 
 
 class KernelRecord(NamedTuple):
-    """What the kernels selected, as they left it: most calls are never asked about."""
+    """What the kernels selected, unread: most records are never used."""
 
     plan: Any
     block: Tensor
@@ -53,7 +53,7 @@ def unsupported_output(output: HeadOutput, weight: Tensor | None) -> str | None:
     """Return what of an output the kernels do not take, or None."""
     logits = output.logits
     if torch.compiler.is_compiling():
-        return "logits inside torch.compile, which has no need of them"
+        return "logits inside torch.compile"
     if logits is None or not isinstance(output.link, SigmoidLink):
         return f"{output!r}, but the logits of a sigmoid link only"
     if weight is not None:
@@ -94,7 +94,7 @@ def spec_of(loss: HCLLoss, *, selects: bool) -> kernels.KernelSpec:
 def replay(
     loss: HCLLoss, output: HeadOutput | Tensor, targets: Tensor, mask: Tensor | None
 ) -> Tensor | None:
-    """Return the loss of a batch like one before, at which all was checked; None if it is not."""
+    """Return the loss of a batch whose shapes were checked in an earlier call, else None."""
     made = loss.kernels
     if made is None or not made.selects or loss.threshold is not None or loss.validate:
         return None
