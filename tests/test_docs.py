@@ -13,7 +13,6 @@ import yaml
 
 import hierlearn
 from hierlearn.losses import LOSSES, functional
-from hierlearn.training.recipes import loss_options
 from test_flow import STAGES
 
 REPO = Path(__file__).parents[1]
@@ -167,7 +166,7 @@ def test_the_page_of_a_loss_lists_its_options(name):
         assert "The options are those of [`hcl`](hcl.md)" in text
         return
     common = {"link"} if name == "hcl" else {"link", "base"}  # of every loss; fixed by bce, focal
-    assert listed & {*loss_options(name)} == {*loss_options(name)} - common
+    assert listed & {*LOSSES[name].option_names()} == {*LOSSES[name].option_names()} - common
 
 
 # ---------------------------------------------------------------------- architecture

@@ -90,7 +90,7 @@ class Loss(nn.Module, ABC):
         found: dict[str, None] = {}
         for one in cls.__mro__:
             if "__init__" in vars(one):
-                found |= dict.fromkeys(signature(one.__init__).parameters)
+                found |= dict.fromkeys(signature(vars(one)["__init__"]).parameters)
         return [name for name in found if name not in NOT_OPTIONS]
 
     # ------------------------------------------------------------------ the loss
