@@ -58,13 +58,13 @@ def hostile(tmp_path_factory, one_thread):
         name="<img src=x onerror=hit()>",
         source="made up & <b>bold</b>",
     )
-    entries = [
+    candidates = [
         Candidate("bce", loss="bce", label="<i onclick=hit()>flat</i>"),
         Candidate("hcl", loss="hcl", label='$\\hcl_2$ & "co"'),
     ]
     return compare(
         dataset,
-        entries,
+        candidates,
         tmp_path_factory.mktemp("studies") / "hostile",
         Protocol(
             seeds=2,

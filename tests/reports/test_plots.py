@@ -120,7 +120,7 @@ def test_the_legend_names_every_height():
 
 def test_levels_show_mean_and_seeds():
     told = summary()
-    seeds = {key: [[0.8, None], [1.0, 0.4]] for key in told["entries"]}
+    seeds = {key: [[0.8, None], [1.0, 0.4]] for key in told["candidates"]}
     dots = plots.level_dots(told, seeds, 0)
     assert [dot.text for dot in dots] == ["90.00"] * 3
     assert dots[0].values == [80, 100]

@@ -2,7 +2,7 @@
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
   const THINNEST = 1.2, EDGE = 30, NARROWEST = 84, LETTER = 6.4; // pixels
-  const PAGE = 8, MOST = 6; // mistakes a page, confused pairs a list
+  const PAGE = 8, MOST = 6; // mistakes per page, confused pairs per list
   const data = JSON.parse(document.getElementById("data").textContent);
   const find = (id) => document.getElementById(id);
 
@@ -48,12 +48,12 @@
 
   // ------------------------------------------------------------------ colors and figures
 
-  let entry = data.entries[0], color = "accuracy", view = root, chosen = root;
+  let candidate = data.candidates[0], color = "accuracy", view = root, chosen = root;
 
   const rows = (classes) => classes.reduce((sum, c) => sum + data.support[c], 0);
   function accuracy(classes) { // a share, weighted by rows; -1 where there are none
     const all = rows(classes);
-    const right = classes.reduce((sum, c) => sum + entry.accuracy[c] * data.support[c], 0);
+    const right = classes.reduce((sum, c) => sum + candidate.accuracy[c] * data.support[c], 0);
     return all ? right / all / 1000 : -1;
   }
   const mix = (most, least, share) =>
@@ -84,7 +84,7 @@
     const height = Math.max(picture.clientHeight, NARROWEST); // a folded window has neither
     const columns = Math.max(1, Math.min(depth[view], Math.floor((width - EDGE) / NARROWEST)));
     const wide = (width - EDGE) / columns;
-    const hadFocus = picture.contains(document.activeElement); // drawing anew would lose it
+    const hadFocus = picture.contains(document.activeElement); // drawing again would lose it
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     picture.replaceChildren();
     drawn = new Map();
@@ -195,8 +195,8 @@
 
   function describe(c) {
     const its = [], others = [];
-    for (let at = 0; at < entry.confused.length; at += 3) {
-      const pair = entry.confused.slice(at, at + 3);
+    for (let at = 0; at < candidate.confused.length; at += 3) {
+      const pair = candidate.confused.slice(at, at + 3);
       if (isIn(pair[0], c)) its.push(pair);
       else if (isIn(pair[1], c)) others.push(pair);
     }
@@ -205,15 +205,15 @@
     const parts = [element("h3", {}, fullName(c)), element("p", {}, told)];
     parts.push(...pairs(inner ? "Most confused" : "Its rows, decided as another class", its));
     if (c !== root) parts.push(...pairs("Rows of other classes, decided as it", others));
-    const kept = `Among the ${number(entry.confused.length / 3)} most frequent pairs of all.`;
-    if (entry.left_out) parts.push(element("p", {}, kept));
+    const kept = `Among the ${number(candidate.confused.length / 3)} most frequent pairs of all.`;
+    if (candidate.left_out) parts.push(element("p", {}, kept));
     find("class").replaceChildren(...parts);
   }
   function pairs(title, list) {
     const head = element("h4", {}, title);
     if (!list.length) return [head, element("p", {}, "none")];
     const link = (c) => element("td", {}, button(names[c], () => goTo(c), fullName(c)));
-    const heads = ["true", "decided", "rows a run"].map((one) => element("th", {}, one));
+    const heads = ["true", "decided", "rows per run"].map((one) => element("th", {}, one));
     const table = element("table", {}, element("tr", {}, ...heads));
     for (const [truth, decided, often] of list.slice(0, MOST)) {
       const share = element("td", {}, number(often / data.seeds));
@@ -227,7 +227,7 @@
   let page = 0;
   function mistakes(wanted) {
     const height = find("height").value;
-    const list = entry.worst.filter((one) => !height || one[3] === Number(height));
+    const list = candidate.worst.filter((one) => !height || one[3] === Number(height));
     const pages = Math.max(1, Math.ceil(list.length / PAGE));
     page = Math.max(0, Math.min(wanted, pages - 1));
     find("place").textContent = `${page + 1} of ${pages}`;
@@ -239,8 +239,8 @@
   function mistake([row, truth, decided, height, seeds, sure]) {
     const told = [`test row ${row}`, `height ${height}`, `p ${(sure / 100).toFixed(2)}`];
     if (data.seeds > 1) told.push(`${seeds} of ${data.seeds} runs decide so`);
-    const about = element("p", { class: "about" }, told.join(" · "));
-    const card = element("article", { class: "mistake" }, about);
+    const details = element("p", { class: "details" }, told.join(" · "));
+    const card = element("article", { class: "mistake" }, details);
     if (row in data.texts) card.append(element("blockquote", {}, data.texts[row]));
     const cell = (kind, c) => element("span", { class: kind }, c === undefined ? "" : names[c]);
     const paths = element("div", { class: "paths" });
@@ -256,10 +256,10 @@
 
   // ------------------------------------------------------------------ controls
 
-  const selects = document.querySelectorAll("select.entry");
+  const selects = document.querySelectorAll("select.candidate");
   for (const select of selects) select.onchange = () => {
     for (const other of selects) other.value = select.value;
-    entry = data.entries[select.value];
+    candidate = data.candidates[select.value];
     mistakes(0);
     draw();
   };

@@ -1,1 +1,1 @@
-"""Stage 9: compare losses over seeds, with statistics; the paper's tables."""
+"""Stage 13: compare losses over seeds, with statistics; the paper's tables."""
