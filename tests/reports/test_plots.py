@@ -83,7 +83,7 @@ def test_names_are_text_whatever_they_hold_and_long_ones_are_cut():
     root = parse(plots.dot_plot(plots.metric_dots(told, "hit@1"), name))
     shown = next(text.text for text in root.iter(f"{SVG}text") if text.text.startswith("<b"))
     assert shown.endswith("…")
-    assert len(shown) * plots.LETTER <= plots.LABEL_SHARE * plots.WIDTH
+    assert len(shown) * plots.CHARACTER <= plots.LABEL_SHARE * plots.WIDTH
 
 
 def test_the_bars_of_an_entry_fill_the_width():

@@ -50,7 +50,7 @@ def test_ranks_tests_and_words_of_a_clear_case(tmp_path):
     assert found["verdict"] == (
         "By au-prc on 8 datasets hcl has the best mean rank (1.00 of 3). Friedman's test finds "
         "that not all rank alike (p < 0.001). Mean ranks differ by more than the critical "
-        "difference 1.17: hcl before bce. Not told apart: hcl and hxe; hxe and bce."
+        "difference 1.17: hcl before bce. Not significantly different: hcl and hxe; hxe and bce."
     )
     json.dumps(found)
 
@@ -125,7 +125,10 @@ def test_datasets_of_one_name_are_called_by_their_folder(tmp_path):
     ("metric", "message"),
     [
         ("au-pcr", "unknown metric 'au-pcr'; did you mean 'au-prc'"),
-        ("mean-level", "metric 'mean-level' is not a single number of which more or less is better"),
+        (
+            "mean-level",
+            "metric 'mean-level' is not a single number of which more or less is better",
+        ),
         ("level-accuracy", "metric 'level-accuracy' is not a single number"),
         ("mrr", r"s0 has no mrr; it has au-prc, hier-dist, mean-level"),
     ],

@@ -36,7 +36,7 @@ def report_pngs(
     Args:
         study_folder: the folder of a study, complete or not.
         out: the folder to write into.
-        summary: what ``summarize`` says of the study, where it is known already.
+        summary: what ``summarize`` returned for the study, where it is known already.
 
     Returns:
         The files.

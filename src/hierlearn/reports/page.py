@@ -41,7 +41,7 @@ def write_report(
     Args:
         study_folder: the folder of a study, complete or not.
         out: the file to write; by default report.html in the folder.
-        summary: what ``summarize`` says of the study, where it is known already.
+        summary: what ``summarize`` returned for the study, where it is known already.
 
     Returns:
         The file.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WIDTH = 360  # of a panel, in pixels
 ROW, TOP, BOTTOM = 22, 8, 26  # of a dot plot: each row, above the first, below the last
-LETTER = 6.4  # an average glyph at 12 pixels
+CHARACTER = 6.4  # the width of an average one at 12 pixels
 LABEL_SHARE = 0.34  # of a panel, the most that names take
 VALUE = 48  # room for the figure at the right
 
@@ -143,8 +143,8 @@ def panel(title: str, plot: str) -> str:
 def dot_plot(dots: Sequence[Dot], what: str) -> str:
     """Return rows of dots with whiskers over one axis."""
     longest = max(len(dot.label) for dot in dots)
-    left = min(LETTER * longest, LABEL_SHARE * WIDTH) + 10
-    letters = int((left - 10) / LETTER)
+    left = min(CHARACTER * longest, LABEL_SHARE * WIDTH) + 10
+    fits = int((left - 10) / CHARACTER)
     low, high = span([value for dot in dots for value in dot.reach])
     right = WIDTH - VALUE
     height = TOP + ROW * len(dots) + BOTTOM
@@ -166,7 +166,7 @@ def dot_plot(dots: Sequence[Dot], what: str) -> str:
         lines.append(line(x(dots[0].mean), TOP, x(dots[0].mean), foot, "reference"))
     for number, dot in enumerate(dots):
         y = TOP + ROW * (number + 0.5)
-        name = dot.label if len(dot.label) <= letters else dot.label[: letters - 1] + "…"
+        name = dot.label if len(dot.label) <= fits else dot.label[: fits - 1] + "…"
         lines.append(f'<g class="{dot.kind}"><title>{safe(dot.label)}: {dot.text}</title>')
         lines.append(f'<text x="0" y="{y + 4:.1f}" class="name">{safe(name)}</text>')
         lines.append(f'<text x="{WIDTH}" y="{y + 4:.1f}" class="value">{dot.text}</text>')

@@ -44,7 +44,7 @@ class Candidate:
     @property
     def file_name(self) -> str:
         """The key, with characters that are not safe in a file name replaced."""
-        return "".join(sign if sign.isalnum() or sign in "-._" else "_" for sign in self.key)
+        return "".join(c if c.isalnum() or c in "-._" else "_" for c in self.key)
 
     @property
     def loss_name(self) -> str:

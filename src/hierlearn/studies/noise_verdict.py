@@ -55,15 +55,15 @@ def harm(summary: Mapping[str, Any], kind: str, metric: str) -> str:
     ends = f"from {percent(summary['rates'][0])} to {percent(summary['rates'][-1])}"
     if len(labels) == 1:
         return f"{capital(ends)} {labels[0]} changes {NAMES[metric]} by {size(metric, column[0])}."
-    said = (
+    text = (
         f"{capital(ends)} {labels[least]} loses least of {NAMES[metric]} "
         f"({size(metric, column[least])}), {labels[most]} most ({size(metric, column[most])})"
         if worse < 0
         else f"{capital(NAMES[metric])} grows least with {labels[least]} "
         f"({size(metric, column[least])}), most with {labels[most]} ({size(metric, column[most])})"
     )
-    said += "" if 0 in (least, most) else f"; {labels[0]}: {size(metric, column[0])}"
-    return said + "." + compared(summary, metric, column, "harmed less", "harmed more", HARMED)
+    text += "" if 0 in (least, most) else f"; {labels[0]}: {size(metric, column[0])}"
+    return text + "." + compared(summary, metric, column, "harmed less", "harmed more", HARMED)
 
 
 def at_highest(summary: Mapping[str, Any], kind: str, metric: str) -> str:
@@ -73,12 +73,12 @@ def at_highest(summary: Mapping[str, Any], kind: str, metric: str) -> str:
         return ""
     up = summary["directions"][metric] == "up"
     best = (max if up else min)(range(len(labels)), key=lambda one: column[one]["mean"])
-    said = (
+    text = (
         f"At {percent(summary['rates'][-1])} the best {NAMES[metric].removeprefix('the ')} is "
         f"that of {labels[best]} ({shown(metric, column[best]['mean'])}"
         f"{' %' if metric_of(metric).unit == 'percent' else ''})."
     )
-    return said + compared(summary, metric, column)
+    return text + compared(summary, metric, column)
 
 
 def compared(

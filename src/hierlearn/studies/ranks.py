@@ -1,9 +1,9 @@
 """Ranks over several datasets: Friedman's test and Nemenyi's critical difference (Demsar, 2006).
 
 On each dataset the losses are ranked by their mean over seeds, 1 for the best, ties sharing their
-ranks. Friedman's test asks whether all rank alike; only where it says no are pairs told apart, by
+ranks. Friedman's test asks whether all rank alike; only where it says no are pairs compared, by
 mean ranks that differ by more than the critical difference. Both count datasets, not seeds: they
-speak of other datasets, and with few of them they rarely say anything.
+tell about other datasets, and with few of them they rarely find anything.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def dataset_names(studies: Sequence[Study]) -> list[str]:
     ]
 
 
-def is_told_apart(summary: Mapping[str, Any]) -> bool:
+def is_any_different(summary: Mapping[str, Any]) -> bool:
     """Return whether Friedman's test lets pairs be compared; two losses have no such test."""
     p = summary["friedman_p"]
     return p is None or p < summary["level"]
@@ -155,7 +155,7 @@ def differing(summary: Mapping[str, Any]) -> list[list[str]]:
     return [
         [summary["candidates"][a], summary["candidates"][b]]
         for a, b in combinations(order, 2)
-        if is_told_apart(summary) and ranks[b] - ranks[a] > summary["critical_difference"]
+        if is_any_different(summary) and ranks[b] - ranks[a] > summary["critical_difference"]
     ]
 
 
@@ -187,7 +187,7 @@ def rank_verdict(summary: Mapping[str, Any]) -> str:
     ]
     if p is None:
         parts.append("Friedman's test needs three losses; for two there is only Nemenyi's.")
-    elif is_told_apart(summary):
+    elif is_any_different(summary):
         parts.append(f"Friedman's test finds that not all rank alike (p {written_p(p)}).")
     else:
         parts.append(
@@ -199,11 +199,11 @@ def rank_verdict(summary: Mapping[str, Any]) -> str:
     for better, worse in summary["differing"]:
         pairs.setdefault(label[better], []).append(label[worse])
     if pairs:
-        told = "; ".join(f"{better} before {', '.join(worse)}" for better, worse in pairs.items())
-        parts.append(f"Mean ranks differ by more than {critical}: {told}.")
+        order = "; ".join(f"{better} before {', '.join(worse)}" for better, worse in pairs.items())
+        parts.append(f"Mean ranks differ by more than {critical}: {order}.")
         joined = [" and ".join([", ".join(names[:-1]), names[-1]]) for names in named(summary)]
-        parts.append(f"Not told apart: {'; '.join(joined)}." if joined else "")
-    elif is_told_apart(summary):
+        parts.append(f"Not significantly different: {'; '.join(joined)}." if joined else "")
+    elif is_any_different(summary):
         parts.append(f"No two mean ranks differ by more than {critical}.")
     if count < FEW:
         parts.append(

@@ -3,7 +3,7 @@
 Runs of one seed share their batches and first weights, so losses are compared seed by seed: the
 paired t-test asks whether the mean difference over seeds is more than seed noise, and Holm's
 step-down correction keeps the chance of a single false claim in a family of tests at its level.
-Neither says anything about other test rows; the bootstrap over rows does. Over several datasets:
+Neither tells anything about other test rows; the bootstrap over rows does. Over several datasets:
 Friedman's test on ranks, and Nemenyi's critical difference (Demsar, 2006).
 """
 

@@ -93,14 +93,14 @@ def as_latex(summary: Mapping[str, Any]) -> str:
             cells.append(mean if deviation is None else rf"{mean} {{\scriptsize$\pm${deviation}}}")
         mark = "$^*$" if summary["still_improving"][summary["candidates"][number]] else ""
         lines.append(" & ".join([tex(label) + mark, *cells]) + r" \\")
-    said = [f"% {note}" for note in notes(summary)]
-    return "\n".join([*said, *lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+    comments = [f"% {note}" for note in notes(summary)]
+    return "\n".join([*comments, *lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
 def tex(text: str) -> str:
     """Return text with the special characters of LaTeX escaped."""
-    for sign in "\\&%$#_{}":
-        text = text.replace(sign, {"\\": r"\textbackslash "}.get(sign, f"\\{sign}"))
+    for char in "\\&%$#_{}":
+        text = text.replace(char, {"\\": r"\textbackslash "}.get(char, f"\\{char}"))
     return text
 
 

@@ -59,14 +59,14 @@ def overall(summary: Mapping[str, Any]) -> str:
 
 def effect(summary: Mapping[str, Any], number: int) -> str:
     """Return whether a candidate is better, worse, mixed or the same as the first."""
-    signs = set()
+    better = set()
     for metric in summary["metrics"]:
         figure, direction = summary["figures"][metric][number], summary["directions"][metric]
         if direction != "none" and figure["significant"]:
-            signs.add((figure["difference"] > 0) == (direction == "up"))
-    if signs == {True, False}:
+            better.add((figure["difference"] > 0) == (direction == "up"))
+    if better == {True, False}:
         return "mixed"
-    return "same" if not signs else "better" if signs == {True} else "worse"
+    return "same" if not better else "better" if better == {True} else "worse"
 
 
 def sentence(summary: Mapping[str, Any], number: int) -> str:
