@@ -122,7 +122,7 @@ def test_the_papers_rows_and_its_printed_figures():
     }
     literal = {row.candidate.label: row.candidate for row in paper.ROWS}
     assert literal["HCL-CL"].options == {"floor": 0}
-    figures = {m: [figure(0.5), figure(0.6)] for m in paper.METRICS}
+    figures = {m: [figure(0.5), figure(0.6)] for m in paper.COLUMNS}
     summary = {"candidates": ["bce", "focal"], "figures": figures}
     text = paper.as_markdown({"diatoms": summary}, 2)
     assert "| CrossEntropy | 50.00 ± 1.00 | 74.45 |" in text

@@ -222,10 +222,9 @@ def compare_paper(options: Mapping[str, Any], console: Console) -> None:
     """Reproduce the paper's tables."""
     from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_named
-    from hierlearn.files import atomic_write
     from hierlearn.reports import write_report
     from hierlearn.studies import paper
-    from hierlearn.studies.publish import publish
+    from hierlearn.studies.publish import publish, write_texts
 
     summaries = {}
     asked = make_protocol(options)
@@ -237,7 +236,7 @@ def compare_paper(options: Mapping[str, Any], console: Console) -> None:
             network=paper.NETWORK,
             valid_fraction=0.0,
             by_candidate=paper.BY_CANDIDATE,
-            metrics=(*paper.METRICS, *paper.ALSO),
+            metrics=(*paper.COLUMNS, *paper.EXTRA),
         )
         seeds = plural(protocol.seeds, "seed")
         print_plain(console, f"{name}: {plural(len(paper.ROWS), 'row')}, {seeds} each")
@@ -252,8 +251,6 @@ def compare_paper(options: Mapping[str, Any], console: Console) -> None:
     typeset = "\n".join(
         f"% {title}\n{paper.as_latex(summaries, number)}" for number, title in titles.items()
     )
-    for name, text in (("paper.md", shown), ("paper.tex", typeset)):
-        with atomic_write(options["out"] / name) as file:
-            file.write(text)
+    write_texts(options["out"], {"paper.md": shown, "paper.tex": typeset})
     print_plain(console, shown)
     print_plain(console, f"wrote paper.md, paper.tex and one study per dataset to {options['out']}")

@@ -20,8 +20,8 @@ from hierlearn.studies.tables import is_bold, tex
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-METRICS = ("hit@1", "mrr", "hier-dist", "hier-dist-path")
-ALSO = ("lca-height", "terminal-accuracy", "leaf-accuracy", "mean-level", "au-prc")
+COLUMNS = ("hit@1", "mrr", "hier-dist", "hier-dist-path")
+EXTRA = ("lca-height", "terminal-accuracy", "leaf-accuracy", "mean-level", "au-prc")
 SETTINGS: dict[str, Any] = {
     "schedule": "constant",
     "learning_rate": 1e-3,
@@ -126,7 +126,7 @@ def cells_of(row: PaperRow, name: str, summary: Mapping[str, Any], *, printed: b
         return ["" for _ in range(7 if printed else 4)]
     number = summary["candidates"].index(row.candidate.key)
     cells = []
-    for place, metric in enumerate(METRICS):
+    for place, metric in enumerate(COLUMNS):
         figure = summary["figures"][metric][number]
         text = printed_figure(metric, figure["mean"])
         if figure["deviation"] is not None:
@@ -179,7 +179,7 @@ def latex_cells(row: PaperRow, summary: Mapping[str, Any]) -> list[str]:
         return ["", "", ""]
     number = summary["candidates"].index(row.candidate.key)
     cells = []
-    for metric in METRICS[:3]:
+    for metric in COLUMNS[:3]:
         figure = summary["figures"][metric][number]
         mean = printed_figure(metric, figure["mean"])
         mean = rf"\textbf{{{mean}}}" if is_bold(summary, metric, number) else mean

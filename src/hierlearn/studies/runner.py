@@ -13,7 +13,7 @@ import torch
 from hierlearn.decoding.mass import terminal_scores
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.losses import CollapseWarning
-from hierlearn.metrics import METRICS
+from hierlearn.metrics import find_metric
 from hierlearn.metrics.choices import best_classes
 from hierlearn.metrics.measure import check_supported, measure, measure_rows
 from hierlearn.pipeline.train import Reporting, run
@@ -89,7 +89,7 @@ def run_task(
     begun = time.perf_counter()
     prepared = prepare(dataset, task.plan, find_device(task.device))
     for name in task.metrics:  # before hours of training
-        check_supported(METRICS[name], prepared.label_space)
+        check_supported(find_metric(name), prepared.label_space)
     log: list[dict[str, Any]] = []
     trainer, collapse = fit_catching_collapse(prepared, log, on_step)
     runs, rows = evaluate(task, prepared, trainer, dataset.split("test"))
@@ -139,7 +139,7 @@ def evaluate(
         inputs = prepared.preprocessor.transform(inputs)
     ready = Rows(inputs, Labels(test.labels, space.hierarchy), prepared.rows.device)
     targets = ready.targets(torch.arange(len(ready)))
-    per_row = [name for name in dict.fromkeys((*task.metrics, HEIGHT)) if METRICS[name].per_row]
+    per_row = [name for name in dict.fromkeys((*task.metrics, HEIGHT)) if find_metric(name).per_row]
     runs: list[dict[str, Any]] = []
     rows: dict[str, list[NDArray[Any]]] = {}
     for member, p in enumerate(member_probabilities(prepared.network, ready, prepared.read)):
