@@ -52,7 +52,7 @@ def hostile(tmp_path_factory, one_thread):
     texts = [f"{WORDS[row % 5]} {row % 7} <img src=x onerror=hit()>" for row in range(rows)]
     dataset = Dataset(
         inputs=texts,
-        labels=[[HOSTILE[(row * 3 + row // 7) % 5]] for row in range(rows)],  # not to be learnt
+        labels=[[HOSTILE[(row * 3 + row // 7) % 5]] for row in range(rows)],  # cannot be learned
         hierarchy=hierarchy,
         splits={"train": range(30), "valid": range(30, 40), "test": range(40, 60)},
         name="<img src=x onerror=hit()>",

@@ -275,7 +275,7 @@ def test_the_pieces_are_in_the_package():
     assert {"template.html", "curriculum.html", "style.css", "script.js"} <= inside
 
 
-def test_values_are_written_as_words():
+def test_values_are_written_as_text():
     assert sections.as_text({"a_b": None, "c": [1, 0, True, False], "d": {"e": 0.5}}) == (
         "a b none, c 1, 0, yes, no, d e 0.5"
     )

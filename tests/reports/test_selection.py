@@ -16,7 +16,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def pixels_of(uri):
-    """Read a picture by another hand than the one that wrote it: per cent of cover."""
+    """Read an image with another library than the one that wrote it: percent of opacity."""
     image = pytest.importorskip("PIL.Image")
     data = base64.b64decode(uri.removeprefix("data:image/png;base64,"))
     opened = image.open(io.BytesIO(data))
@@ -36,7 +36,7 @@ def root_of(text):
 
 
 @pytest.mark.parametrize("epochs", [1, 7])
-def test_a_row_a_class_and_a_column_an_epoch(epochs):
+def test_one_row_per_class_and_one_column_per_epoch(epochs):
     shares = shares_of(epochs)
     root = root_of(selection.selection_map(shares, TREE))
     found = pixels_of(root.find(f"{SVG}image").get("href"))

@@ -71,7 +71,7 @@ def test_the_table_shows_what_the_figures_are_and_bold_what_is_better():
     )
 
 
-def test_a_line_a_figure():
+def test_one_line_per_figure():
     found = summary()
     rows = list(csv.DictReader(io.StringIO(as_csv(found))))
     assert len(rows) == 2 * 3 * 4  # rates, metrics, losses

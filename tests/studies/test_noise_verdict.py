@@ -17,7 +17,7 @@ def test_who_loses_least_and_who_differs():
     )
 
 
-def test_a_paragraph_a_kind():
+def test_one_paragraph_per_kind():
     found = noise_verdict(summary(kinds=("labels", "hierarchy"))).split("\n\n")
     assert [one.split(".")[0] for one in found] == ["Label noise", "Hierarchy noise"]
 

@@ -35,7 +35,7 @@ def test_demsars_example():
     assert at_10["groups"] == [["C4.5+m+cf", "C4.5+m", "C4.5+cf"], ["C4.5+cf", "C4.5"]]
 
 
-def test_ranks_tests_and_words_of_a_clear_case(tmp_path):
+def test_ranks_tests_and_verdict_of_a_clear_case(tmp_path):
     found = rank_studies(studies(tmp_path, CLEAR, LOSSES))
     assert found["mean_ranks"] == [3.0, 2.0, 1.0]
     assert found["friedman_p"] == pytest.approx(
