@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from hierlearn.studies.noise_figures import MAIN, TITLES, table
-from hierlearn.studies.noise_verdict import what_noise_does
+from hierlearn.studies.noise_verdict import noise_verdict
 from machine import RESULTS, machine
 
 KEPT = (
     *("noise_seed", "settings", "network", "valid_fraction", "machine", "versions"),
-    *("entries", "labels", "seeds", "kinds", "rates", "spoiled"),
+    *("candidates", "labels", "seeds", "kinds", "rates", "corrupted"),
     *("still_improving", "metrics", "directions", "level"),
 )
 INNERMOST = re.compile(r"([\[{])\s+([^\[\]{}]*?)\s+([\]}])")
@@ -37,11 +37,11 @@ def compact(found: dict[str, Any]) -> dict[str, Any]:
         return float(f"{node:.7g}") if isinstance(node, float) else node
 
     dataset = found["dataset"]
-    facts = {name: dataset[name] for name in ("name", "source", "rows", "splits")}
-    facts["classes_by_level"] = dataset["hierarchy"]["classes_by_level"]
+    described = {name: dataset[name] for name in ("name", "source", "rows", "splits")}
+    described["classes_by_level"] = dataset["hierarchy"]["classes_by_level"]
     kept = {name: found[name] for name in KEPT}
     return {
-        "dataset": facts,
+        "dataset": described,
         **kept,
         **{name: short(found[name]) for name in ("figures", "harm")},
     }
@@ -53,7 +53,7 @@ def page(found: dict[str, Any]) -> str:
     for kind in found["kinds"]:
         lines += [f"{TITLES[kind]}:", ""]
         lines += [*table(found, kind, MAIN, range(len(found["rates"]))), ""]
-    return "\n".join([*lines, what_noise_does(found)])
+    return "\n".join([*lines, noise_verdict(found)])
 
 
 def main() -> None:

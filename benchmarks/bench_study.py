@@ -19,7 +19,7 @@ from hierlearn.studies.summary import summarize
 from hierlearn.studies.tables import as_markdown
 from machine import RESULTS, machine
 
-KEPT = ("entries", "labels", "missing", "metrics", "directions", "level", "seeds")
+KEPT = ("candidates", "labels", "missing", "metrics", "directions", "level", "seeds")
 
 
 def compact(folder: Path) -> dict[str, Any]:
@@ -33,12 +33,12 @@ def compact(folder: Path) -> dict[str, Any]:
         ]
         for metric, column in summary["figures"].items()
     }
-    seconds = {run["entry"]: run["seconds"] * len(study.seeds) for run in study.runs()}
+    seconds = {run["candidate"]: run["seconds"] * len(study.seeds) for run in study.runs()}
     return {
         **{name: summary[name] for name in (*KEPT, "still_improving")},
-        "settings": study.facts["settings"],
-        "network": study.facts["network"],
-        "versions": study.facts["about"]["versions"],
+        "settings": study.config["settings"],
+        "network": study.config["network"],
+        "versions": study.config["metadata"]["versions"],
         "seconds": {key: round(value, 1) for key, value in seconds.items()},
         "figures": figures,
         "by_level": {key: short(values) for key, values in summary["by_level"].items()},

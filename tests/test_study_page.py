@@ -34,4 +34,4 @@ def test_the_run_is_whole():
         for study in studies.values():
             assert study["seeds"] == 10
             assert study["missing"] == []
-    assert len(FOUND["paper"]["diatoms"]["entries"]) == 13
+    assert len(FOUND["paper"]["diatoms"]["candidates"]) == 13

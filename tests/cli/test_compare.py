@@ -23,7 +23,7 @@ def test_a_table_files_and_an_answer(call, rows):
     assert "beyond seed noise" in said
     assert "wrote summary.json, table.csv, table.md, table.tex, report.html to s" in said
     summary = json.loads((rows / "s" / "summary.json").read_text())
-    assert summary["entries"] == ["bce", "leaf-ce"]
+    assert summary["candidates"] == ["bce", "leaf-ce"]
     shown = f"{100 * summary['figures']['hit@1'][0]['mean']:.2f}"
     assert shown in said
     assert shown in (rows / "s" / "table.md").read_text()
@@ -41,15 +41,15 @@ def test_the_same_command_has_nothing_left_to_do(call, rows):
 
 def test_rows_without_a_split_are_divided(call, rows):
     said = call(f"compare rows.csv --label class --features a,b --losses bce --out s {FAST}")
-    assert "; 20 rows set aside to judge on" in said
+    assert "; 20 rows set aside for testing" in said
     assert "Only one loss was trained" in said
 
 
 def test_every_loss_tuned_for_itself(call, rows):
     call(f"{LINE} --tune each --trials 2")
     facts = json.loads((rows / "s" / "study.json").read_text())
-    assert set(facts["by_entry"]) == {"bce", "leaf-ce"}
-    assert len(facts["about"]["trials"]) == 4
+    assert set(facts["by_candidate"]) == {"bce", "leaf-ce"}
+    assert len(facts["metadata"]["trials"]) == 4
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_the_papers_tables_from_end_to_end(call, rows):
     text = (rows / "p" / "paper.md").read_text()
     for name in ("diatoms", "imclef07d"):
         summary = json.loads((rows / "p" / name / "summary.json").read_text())
-        assert len(summary["entries"]) == 13
-        number = summary["entries"].index("recipe:hcl")
+        assert len(summary["candidates"]) == 13
+        number = summary["candidates"].index("recipe:hcl")
         mean = 100 * summary["figures"]["hit@1"][number]["mean"]
         (line,) = (line for line in text.splitlines() if line.startswith("| recipe hcl |"))
         assert f"{mean:.2f} ±" in line
@@ -137,5 +137,5 @@ def test_an_option_of_a_loss_means_the_same_in_train_and_compare(call, rows):
     )
     config = json.loads((rows / "m" / "config.json").read_text())
     call(LINE.replace("bce,leaf-ce", "hcl:scope=none"))
-    (entry,) = json.loads((rows / "s" / "study.json").read_text())["entries"]
-    assert config["plan"]["loss_options"] == entry["options"] == {"scope": None}
+    (candidate,) = json.loads((rows / "s" / "study.json").read_text())["candidates"]
+    assert config["plan"]["loss_options"] == candidate["options"] == {"scope": None}

@@ -17,7 +17,7 @@ def test_tables_files_and_an_answer(call, rows):
     assert "Hierarchy noise. From 0 % to 50 %" in said
     assert f"wrote {FILES} to n" in said
     found = json.loads((rows / "n" / "noise.json").read_text())
-    assert found["entries"] == ["bce", "leaf-ce"]
+    assert found["candidates"] == ["bce", "leaf-ce"]
     assert found["machine"]["cores"] >= 1
     assert found["versions"]["torch"]
     figure = found["figures"]["labels"]["terminal-accuracy"][1][0]
@@ -25,7 +25,7 @@ def test_tables_files_and_an_answer(call, rows):
     assert f"{shown} ±" in said
     table = (rows / "n" / "noise.md").read_text()
     assert f"{shown} ± {100 * figure['deviation']:.1f}" in table
-    assert found["words"] in table
+    assert found["verdict"] in table
     for name in FILES.split(", "):
         assert (rows / "n" / name).stat().st_size > 300, name
 

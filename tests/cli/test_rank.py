@@ -19,7 +19,7 @@ def test_a_table_the_tests_and_files(call, tmp_path):
     assert [row[1] for row in rows] == ["hcl", "hxe", "bce"]
     assert [row[3] for row in rows] == ["1.00", "2.33", "2.67"]
     found = json.loads((tmp_path / "r" / "ranks.json").read_text())
-    assert found["words"] in said
+    assert found["verdict"] in said
     assert "With 3 datasets these tests have little power" in said
     assert all((tmp_path / "r" / name).stat().st_size > 100 for name in FILES.split(", "))
 
@@ -42,7 +42,7 @@ def test_what_is_there_is_replaced_only_by_force(call, tmp_path):
         ("s0", "ranks need at least two studies, not 1"),
         ("s0 s0", "s0 and s0 are studies of the same dataset (data0, 2 rows)"),
         ("s0 s1 --metric mrr", "s0 has no mrr; it has au-prc, hier-dist, mean-level"),
-        ("s0 s1 --metric mean-level", "metric 'mean-level' is no single number"),
+        ("s0 s1 --metric mean-level", "metric 'mean-level' is not a single number"),
         ("s0 nowhere", "nowhere holds no study"),
     ],
 )

@@ -73,6 +73,6 @@ def test_a_study_without_a_finished_loss_is_refused(folder, call):
     (folder / "runs.jsonl").unlink()
     assert call("report study", 2) == (
         "hierlearn: study has no finished loss to report on yet; run hierlearn compare again, "
-        "which goes on from there"
+        "which continues from there"
     )
     assert not (folder / "report.html").exists()

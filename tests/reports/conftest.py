@@ -52,19 +52,19 @@ def hostile(tmp_path_factory, one_thread):
     texts = [f"{WORDS[row % 5]} {row % 7} <img src=x onerror=hit()>" for row in range(rows)]
     dataset = Dataset(
         inputs=texts,
-        labels=[[HOSTILE[(row * 3 + row // 7) % 5]] for row in range(rows)],  # not to be learnt
+        labels=[[HOSTILE[(row * 3 + row // 7) % 5]] for row in range(rows)],  # cannot be learned
         hierarchy=hierarchy,
         splits={"train": range(30), "valid": range(30, 40), "test": range(40, 60)},
         name="<img src=x onerror=hit()>",
         source="made up & <b>bold</b>",
     )
-    entries = [
+    candidates = [
         Candidate("bce", loss="bce", label="<i onclick=hit()>flat</i>"),
         Candidate("hcl", loss="hcl", label='$\\hcl_2$ & "co"'),
     ]
     return compare(
         dataset,
-        entries,
+        candidates,
         tmp_path_factory.mktemp("studies") / "hostile",
         Protocol(
             seeds=2,

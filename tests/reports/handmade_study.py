@@ -7,7 +7,10 @@ from dataclasses import asdict
 import numpy as np
 
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.metrics import METRICS as ALL
 from hierlearn.studies.candidates import Candidate
+from hierlearn.studies.decisions import HEIGHT, Truth, nearest_labels
+from hierlearn.studies.runner import Result
 from hierlearn.studies.study import Study
 
 METRICS = ("hit@1", "hier-dist")
@@ -23,7 +26,7 @@ def figure(mean, *, deviation=0.01, difference=None, p=None, significant=False, 
         "significant": significant,
         "best": False,
     }
-    return found if difference is None else {**found, "difference": difference}
+    return {**found, "difference": difference}
 
 
 def summary(labels=("flat", "better", "worse"), **changes):
@@ -40,8 +43,9 @@ def summary(labels=("flat", "better", "worse"), **changes):
         figure(1.9, difference=0.9, p=0.02, significant=True),
     ]
     return {
-        "entries": keys,
+        "candidates": keys,
         "labels": list(labels),
+        "uses_hierarchy": dict.fromkeys(keys, True),
         "missing": [],
         "metrics": list(METRICS),
         "directions": {"hit@1": "up", "hier-dist": "down"},
@@ -52,6 +56,24 @@ def summary(labels=("flat", "better", "worse"), **changes):
         "severity": {key: [0.5, 0.2, 0.3] for key in keys},
         "still_improving": dict.fromkeys(keys, 0),
         **changes,
+    }
+
+
+def stored_rows(truth, decided):
+    """Return what a study stores of (seeds, N) decided classes, without metrics but the height."""
+    decided = np.asarray(decided, dtype=np.int32)
+    heights = np.full(decided.shape, np.nan, dtype=np.float32)
+    for own, classes in zip(heights, decided.astype(np.int64), strict=True):
+        labels = nearest_labels(truth, classes)
+        known = labels >= 0
+        own[known] = truth.hierarchy.lca_heights(classes[known], labels[known])
+        own[known & truth.contains(np.arange(len(classes)), classes)] = 0
+    probability = np.random.default_rng(0).random(decided.shape).astype(np.float32)
+    return {
+        "argmax": decided,
+        "terminal": decided.copy(),
+        "probability": probability,
+        HEIGHT: heights,
     }
 
 
@@ -68,14 +90,15 @@ def study(folder, hierarchy, truth, decided, *, texts=None, log=(), metrics=METR
         metrics: of the table.
         values: by loss, figures that are not drawn at random.
     """
-    entries = [Candidate(key, loss="bce", label=key) for key in decided]
+    candidates = [Candidate(key, loss="bce", label=key) for key in decided]
     seeds = len(next(iter(decided.values())))
-    facts = {
-        "entries": [asdict(entry) for entry in entries],
+    config = {
+        "candidates": [asdict(candidate) for candidate in candidates],
+        "uses_hierarchy": {candidate.key: False for candidate in candidates},
         "seeds": list(range(seeds)),
         "metrics": list(metrics),
         "settings": {"epochs": 5, "patience": None},
-        "by_entry": {},
+        "by_candidate": {},
         "network": {"name": "mlp", "options": {"width": 8}},
         "valid_fraction": 0.1,
         "dataset": {
@@ -91,35 +114,33 @@ def study(folder, hierarchy, truth, decided, *, texts=None, log=(), metrics=METR
                 "fingerprint": hierarchy.fingerprint,
             },
         },
-        "about": {"versions": {"hierlearn": "0"}},
+        "metadata": {"versions": {"hierlearn": "0"}},
     }
-    made = Study.begin(folder, facts)
-    made.set_data(hierarchy, Labels(truth, hierarchy), texts)
+    made = Study.begin(folder, config)
+    labels = Labels(truth, hierarchy)
+    made.set_data(hierarchy, labels, texts)
     draw = np.random.default_rng(0)
-    for entry in entries:
-        classes = np.asarray(decided[entry.key], dtype=np.int32)
-        rows = {
-            "argmax": classes,
-            "terminal": classes.copy(),
-            "rank": np.ones_like(classes),
-            "probability": draw.random(classes.shape).astype(np.float32),
-        }
+    for candidate in candidates:
+        rows = stored_rows(Truth(hierarchy, *labels.closed), decided[candidate.key])
+        for name in metrics:
+            if ALL[name].per_row:
+                rows.setdefault(name, draw.random(rows[HEIGHT].shape).astype(np.float32))
         runs = [
             {
-                "entry": entry.key,
+                "candidate": candidate.key,
                 "seed": seed,
                 "test": {
                     **dict.fromkeys(metrics, float(draw.random())),
-                    **(values or {}).get(entry.key, {}),
+                    **(values or {}).get(candidate.key, {}),
                     "level-accuracy": draw.random(hierarchy.depth).tolist(),
                 },
                 "best_epoch": 3,
                 "still_improving": False,
-                "settings": facts["settings"],
+                "settings": config["settings"],
                 "loss_options": {},
                 "seconds": 1.0,
             }
             for seed in range(seeds)
         ]
-        made.add(entry, runs, rows, list(log))
+        made.add(candidate, Result(runs, rows, list(log)))
     return made

@@ -85,7 +85,7 @@ def inner_top(hierarchy):
 def test_the_table_shows_the_figures_of_the_summary(tab, study):
     told = summarize(study)
     rows = tab.locator("table.figures tbody tr").all()
-    assert len(rows) == len(told["entries"])
+    assert len(rows) == len(told["candidates"])
     for number, row in enumerate(rows):
         for metric, box in zip(told["metrics"], row.locator("td").all(), strict=True):
             figure = told["figures"][metric][number]
@@ -149,9 +149,9 @@ def test_keys_move_zoom_in_and_zoom_out(tab, study):
 
 
 def test_a_leaf_shows_what_it_is_confused_with(tab, study):
-    hierarchy, targets = study.hierarchy, study.targets()
-    entry = study.entries[0]
-    decided = study.rows(entry)["terminal"]
+    hierarchy, targets = study.hierarchy, study.truth().targets
+    candidate = study.candidates[0]
+    decided = study.rows(candidate)["terminal"]
     labels = [row.nonzero()[-1].item() for row in targets]  # one leaf a row, the deepest
     wrong = Counter(
         (truth, int(c))
@@ -204,10 +204,10 @@ def test_colors_follow_accuracy_or_support(tab, study):
 
 def test_one_loss_is_chosen_for_picture_and_mistakes(tab, study):
     before = tab.inner_text("#list")
-    tab.locator("#mistakes select.entry").select_option("2")
-    assert tab.locator("#hierarchy select.entry").input_value() == "2"
+    tab.locator("#mistakes select.candidate").select_option("2")
+    assert tab.locator("#hierarchy select.candidate").input_value() == "2"
     assert tab.inner_text("#list") != before
-    right = summarize(study)["severity"][study.entries[2].key][0]
+    right = summarize(study)["severity"][study.candidates[2].key][0]
     assert f"{100 * right:.1f} % right" in tab.inner_text("#class")
 
 
@@ -216,8 +216,8 @@ def test_mistakes_come_worst_first_with_both_paths(tab, study):
     cards = tab.locator(".mistake")
     assert cards.count() == 8
     assert f"height {hierarchy.root_height}" in cards.first.inner_text()
-    row = int(cards.first.locator(".about").inner_text().split()[2])
-    truth = [hierarchy.bare_names[c] for c in study.targets()[row].nonzero()[:, 0].tolist()]
+    row = int(cards.first.locator(".details").inner_text().split()[2])
+    truth = [hierarchy.bare_names[c] for c in study.truth().targets[row].nonzero()[:, 0].tolist()]
     assert cards.first.locator(".true").all_text_contents()[: len(truth)] == truth
     assert cards.first.locator(".both").count() == 0  # wrong from the top on
     tab.select_option("#height", "1")
@@ -324,4 +324,6 @@ def test_thousands_of_classes_draw_only_what_is_visible(browser, tmp_path):
 def test_the_data_in_the_page_is_what_the_script_read(tab, study):
     data = json.loads(tab.locator("#data").text_content())
     assert data["names"] == list(study.hierarchy.bare_names)
-    assert [entry["label"] for entry in data["entries"]] == [one.label for one in study.entries]
+    assert [candidate["label"] for candidate in data["candidates"]] == [
+        one.label for one in study.candidates
+    ]

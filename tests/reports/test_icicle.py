@@ -6,15 +6,16 @@ import pytest
 from hierlearn import Hierarchy
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.reports import icicle
-from hierlearn.reports.judged import Truth, judge
 from hierlearn.reports.markup import embed
+from hierlearn.studies.decisions import Decisions, Truth
+from reports.handmade_study import stored_rows
 
 
-def entry_of(hierarchy, rows, decided, **options):
-    truth = Truth.of(hierarchy, *Labels(rows, hierarchy).closed)
+def candidate_of(hierarchy, rows, decided, **options):
+    truth = Truth(hierarchy, *Labels(rows, hierarchy).closed)
     decided = np.array([[hierarchy.index(c) for c in one] for one in decided])
-    judged = judge(truth, {"terminal": decided, "probability": np.ones(decided.shape)})
-    return truth, icicle.of_entry(truth, judged, **options)
+    decisions = Decisions.read(truth, stored_rows(truth, decided))
+    return truth, icicle.of_candidate(truth, decisions, **options)
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def pets():
 def test_accuracy_is_in_thousandths_and_the_root_comes_last(pets):
     rows = [["pug"], ["pug"], ["lab"], ["oak"], []]
     decided = [["pug", "lab", "cat", "oak", "oak"], ["pug", "pug", "oak", "oak", "oak"]]
-    truth, found = entry_of(pets, rows, decided)
+    truth, found = candidate_of(pets, rows, decided)
     known = dict(zip([*pets.bare_names, "root"], found["accuracy"], strict=True))
     assert known == {
         **{"animal": 833, "plant": 1000, "cat": 0, "dog": 667, "oak": 1000},
@@ -47,23 +48,23 @@ def test_accuracy_is_in_thousandths_and_the_root_comes_last(pets):
 
 def test_confused_pairs_come_by_how_often(pets):
     rows = [["pug"], ["pug"], ["lab"]]
-    _, found = entry_of(pets, rows, [["lab", "lab", "oak"], ["lab", "pug", "oak"]])
+    _, found = candidate_of(pets, rows, [["lab", "lab", "oak"], ["lab", "pug", "oak"]])
     index = pets.index
     assert found["confused"] == [index("pug"), index("lab"), 3, index("lab"), index("oak"), 2]
     assert found["left_out"] == 0
-    _, found = entry_of(pets, rows, [["lab", "lab", "oak"], ["lab", "pug", "oak"]], most=1)
+    _, found = candidate_of(pets, rows, [["lab", "lab", "oak"], ["lab", "pug", "oak"]], most=1)
     assert found["confused"] == [index("pug"), index("lab"), 3]
     assert found["left_out"] == 1
 
 
 def test_all_right_confuses_nothing(pets):
-    _, found = entry_of(pets, [["pug"]], [["pug"]])
+    _, found = candidate_of(pets, [["pug"]], [["pug"]])
     assert found["confused"] == []
 
 
 def test_a_class_of_a_dag_stands_below_its_first_parent():
     dag = Hierarchy.from_parents({"a": [], "b": [], "c": ["a", "b"]})
-    truth, _ = entry_of(dag, [["c"]], [["c"]])
+    truth, _ = candidate_of(dag, [["c"]], [["c"]])
     shared = icicle.tree(dag, truth)
     assert shared["parent"] == [-1, -1, 0]
     assert shared["sep"] is None
@@ -76,9 +77,9 @@ def test_thousands_of_classes_stay_small():
     draw = np.random.default_rng(0)
     rows = [[leaves[one]] for one in draw.integers(0, 5000, 6000)]
     decided = draw.choice(hierarchy.leaves, (5, 6000))
-    truth = Truth.of(hierarchy, *Labels(rows, hierarchy).closed)
-    judged = judge(truth, {"terminal": decided, "probability": np.ones(decided.shape)})
-    found = icicle.of_entry(truth, judged)
+    truth = Truth(hierarchy, *Labels(rows, hierarchy).closed)
+    decisions = Decisions.read(truth, stored_rows(truth, decided))
+    found = icicle.of_candidate(truth, decisions)
     assert len(found["confused"]) == 3 * icicle.MOST_CONFUSED
     assert found["left_out"] > 20_000
     assert len(embed(found)) < 100_000

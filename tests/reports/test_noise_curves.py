@@ -7,7 +7,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from hierlearn.errors import HierlearnError
-from hierlearn.reports.noise_curves import COLOURS, draw, noise_curves
+from hierlearn.reports.noise_curves import COLORS, draw, noise_curves
 from hierlearn.studies.noise_figures import MAIN
 from studies.handmade_noise import VALUES, summary
 
@@ -50,7 +50,7 @@ def test_thirteen_losses_are_told_apart_and_the_legend_hides_none():
     figure = draw(summary(values), MAIN)
     lines = figure.axes[0].lines
     looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines}
-    assert len(looks) == 13 > len(COLOURS)
+    assert len(looks) == 13 > len(COLORS)
     FigureCanvasAgg(figure).draw()
     legend = figure.legends[0].get_window_extent()
     assert all(not legend.overlaps(axes.get_window_extent()) for axes in figure.axes)

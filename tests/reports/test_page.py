@@ -13,13 +13,14 @@ import pytest
 
 from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
+from hierlearn.metrics import METRICS
 from hierlearn.reports import sections, write_report
 from hierlearn.reports.markup import embed, safe
 from hierlearn.reports.page import asset
 from hierlearn.studies.study import StudyError
 from hierlearn.studies.summary import summarize
-from hierlearn.studies.tables import cell, is_bold, shown
-from hierlearn.studies.verdict import does_it_help
+from hierlearn.studies.tables import cell, is_bold
+from hierlearn.studies.verdict import study_verdict
 from reports.handmade_study import study as study_by_hand
 from reports.handmade_study import summary
 
@@ -99,14 +100,14 @@ def test_differences_and_p_values_are_in_the_folded_table():
 def test_the_answer_is_that_of_the_study(study, page):
     answer = re.search(r'<div class="answer">(.*?)</div>', page.read_text(), re.DOTALL)[1]
     words = re.sub(r"<[^>]*>", " ", answer.partition("</h3>")[2])
-    told = safe(does_it_help(summarize(study)))
+    told = safe(study_verdict(summarize(study)))
     assert " ".join(words.split()) == " ".join(told.split())
     assert answer.count("<li>") == 2
 
 
 def test_one_loss_has_an_answer_too():
     told = summary(labels=("alone",))
-    assert sections.answer(told) == f"<p>{does_it_help(told)}</p>"
+    assert sections.answer(told) == f"<p>{study_verdict(told)}</p>"
 
 
 def test_every_section_is_there(study, page):
@@ -118,8 +119,8 @@ def test_every_section_is_there(study, page):
     told = summarize(study)
     for metric in told["metrics"]:
         for figure in told["figures"][metric]:
-            assert f">{shown(metric, figure['mean'])}</text>" in text
-    for version in study.facts["about"]["versions"].values():
+            assert f">{METRICS[metric].format(figure['mean'])}</text>" in text
+    for version in study.config["metadata"]["versions"].values():
         assert version in text
     for fact in ("epochs 4", "learning rate 0.01", "alpha 0.3", "width 8", "0, 1"):
         assert fact in text
@@ -183,7 +184,7 @@ def test_hostile_names_are_only_text(hostile, hostile_page):
     assert "<img src=x onerror=hit()>" in told  # the dataset's name
     assert '$\\hcl_2$ & "co"' in told
     data = json.loads(elements.scripts[0])
-    assert data["entries"][0]["label"] == "<i onclick=hit()>flat</i>"
+    assert data["candidates"][0]["label"] == "<i onclick=hit()>flat</i>"
     assert data["names"] == list(hostile.hierarchy.bare_names)
 
 
@@ -198,7 +199,7 @@ def test_data_cannot_end_its_element():
 
 def test_the_browser_gets_the_texts_of_the_mistakes_alone(hostile, hostile_page):
     data = json.loads(Elements(hostile_page.read_text(encoding="utf-8")).scripts[0])
-    rows = {str(one[0]) for entry in data["entries"] for one in entry["worst"]}
+    rows = {str(one[0]) for candidate in data["candidates"] for one in candidate["worst"]}
     assert set(data["texts"]) == rows
     texts = hostile.texts()
     for row, text in data["texts"].items():
@@ -208,10 +209,10 @@ def test_the_browser_gets_the_texts_of_the_mistakes_alone(hostile, hostile_page)
 def test_trials_of_the_tuning_are_told(study, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(study.folder, folder)
-    facts = json.loads((folder / "study.json").read_text())
-    facts["about"]["trials"] = [{"for": "bce", "learning_rate": 0.003, "value": 0.75}]
-    facts["about"]["tune"] = "paper"
-    (folder / "study.json").write_text(json.dumps(facts))
+    config = json.loads((folder / "study.json").read_text())
+    config["metadata"]["trials"] = [{"for": "bce", "learning_rate": 0.003, "value": 0.75}]
+    config["metadata"]["tune"] = "paper"
+    (folder / "study.json").write_text(json.dumps(config))
     text = write_report(folder).read_text()
     assert "<summary>trials (1)</summary>" in text
     assert "<td>0.003</td><td>0.75</td>" in text
@@ -246,9 +247,9 @@ def test_rows_without_labels_and_dags_are_reported(tmp_path):
     study = study_by_hand(tmp_path / "s", dag, [["c"], ["d"], []], decided)
     data = json.loads(Elements(write_report(study.folder).read_text()).scripts[0])
     assert data["support"] == [1, 2, 1, 1, 2]
-    assert data["entries"][0]["accuracy"] == [1000] * 5
-    assert data["entries"][1]["accuracy"] == [0, 1000, 0, 1000, 500]
-    assert data["entries"][1]["confused"] == [2, 3, 1]
+    assert data["candidates"][0]["accuracy"] == [1000] * 5
+    assert data["candidates"][1]["accuracy"] == [0, 1000, 0, 1000, 500]
+    assert data["candidates"][1]["confused"] == [2, 3, 1]
 
 
 def test_a_figure_that_is_not_defined_is_told(tmp_path):
@@ -266,7 +267,7 @@ def test_a_figure_that_is_not_defined_is_told(tmp_path):
     text = write_report(study.folder).read_text()
     assert '<td data-metric="mistake-severity">n/a' in text
     assert '<td data-metric="mistake-severity" data-mean="1.0">1.000' in text
-    assert study.log(study.entries[0])[0]["valid"] == {"au-prc": [None]}  # JSON knows no NaN
+    assert study.log(study.candidates[0])[0]["valid"] == {"au-prc": [None]}  # JSON knows no NaN
 
 
 def test_the_pieces_are_in_the_package():
@@ -274,8 +275,8 @@ def test_the_pieces_are_in_the_package():
     assert {"template.html", "curriculum.html", "style.css", "script.js"} <= inside
 
 
-def test_values_are_written_as_words():
-    assert sections.words({"a_b": None, "c": [1, 0, True, False], "d": {"e": 0.5}}) == (
+def test_values_are_written_as_text():
+    assert sections.as_text({"a_b": None, "c": [1, 0, True, False], "d": {"e": 0.5}}) == (
         "a b none, c 1, 0, yes, no, d e 0.5"
     )
 

@@ -83,10 +83,10 @@ def test_names_are_text_whatever_they_hold_and_long_ones_are_cut():
     root = parse(plots.dot_plot(plots.metric_dots(told, "hit@1"), name))
     shown = next(text.text for text in root.iter(f"{SVG}text") if text.text.startswith("<b"))
     assert shown.endswith("…")
-    assert len(shown) * plots.LETTER <= plots.LABEL_SHARE * plots.WIDTH
+    assert len(shown) * plots.CHARACTER <= plots.LABEL_SHARE * plots.WIDTH
 
 
-def test_the_bars_of_an_entry_fill_the_width():
+def test_the_bars_of_a_candidate_fill_the_width():
     told = summary(
         severity={"loss0": [0.5, 0.2, 0.3], "loss1": [1.0, 0, 0], "loss2": [0, 0.02, 0.98]}
     )
@@ -120,7 +120,7 @@ def test_the_legend_names_every_height():
 
 def test_levels_show_mean_and_seeds():
     told = summary()
-    seeds = {key: [[0.8, None], [1.0, 0.4]] for key in told["entries"]}
+    seeds = {key: [[0.8, None], [1.0, 0.4]] for key in told["candidates"]}
     dots = plots.level_dots(told, seeds, 0)
     assert [dot.text for dot in dots] == ["90.00"] * 3
     assert dots[0].values == [80, 100]
@@ -128,7 +128,7 @@ def test_levels_show_mean_and_seeds():
     assert plots.level_panels(told, seeds).count("<figure") == 2
 
 
-def test_the_curriculum_has_a_line_a_level_and_a_point_an_epoch():
+def test_the_curriculum_has_one_line_per_level_and_one_point_per_epoch():
     log = [{"epoch": e, "selected_by_level": [1.0, e / 4]} for e in range(1, 5)]
     root = parse(plots.curriculum_plot(log))
     top, deep = (line.get("points").split() for line in root.iter(f"{SVG}polyline"))

@@ -16,13 +16,13 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def pixels_of(uri):
-    """Read a picture by another hand than the one that wrote it: per cent of cover."""
+    """Read an image with another library than the one that wrote it: percent of opacity."""
     image = pytest.importorskip("PIL.Image")
     data = base64.b64decode(uri.removeprefix("data:image/png;base64,"))
     opened = image.open(io.BytesIO(data))
     opened.load()
     rgba = np.asarray(opened.convert("RGBA"))
-    assert (rgba[..., :3] == selection.COLOUR).all()
+    assert (rgba[..., :3] == selection.COLOR).all()
     return np.rint(rgba[..., 3] / 2.55).astype(int)
 
 
@@ -36,7 +36,7 @@ def root_of(text):
 
 
 @pytest.mark.parametrize("epochs", [1, 7])
-def test_a_row_a_class_and_a_column_an_epoch(epochs):
+def test_one_row_per_class_and_one_column_per_epoch(epochs):
     shares = shares_of(epochs)
     root = root_of(selection.selection_map(shares, TREE))
     found = pixels_of(root.find(f"{SVG}image").get("href"))
@@ -86,13 +86,13 @@ def test_nothing_left_out_is_said():
 
 
 def test_a_study_keeps_what_was_selected(study, page):
-    entry = study.entries[2]
-    shares, log = study.selected(entry), study.log(entry)
+    candidate = study.candidates[2]
+    shares, log = study.selected(candidate), study.log(candidate)
     assert shares.shape == (len(log), len(study.hierarchy))
     for epoch, record in zip(shares, log, strict=True):
         levels = [epoch[level].mean() / 100 for level in study.hierarchy.level_slices]
         assert levels == pytest.approx(record["selected_by_level"], abs=0.006)
-    assert study.selected(study.entries[0]) is None
+    assert study.selected(study.candidates[0]) is None
     text = page.read_text(encoding="utf-8")
     assert text.count('class="selection"') == 1
     uri = re.search(r'<svg class="selection".*?href="([^"]+)"', text, re.DOTALL)[1]

@@ -14,7 +14,7 @@ VALUES = {
 
 
 def summary(values=VALUES, labels=None, kinds=("labels",), seeds=3, improving=()):
-    entries = [
+    candidates = [
         Candidate(key, loss="bce", label=(labels or {}).get(key, key.title())) for key in values
     ]
     column = [
@@ -29,9 +29,9 @@ def summary(values=VALUES, labels=None, kinds=("labels",), seeds=3, improving=()
         for place in range(len(RATES))
     ]
     by_kind = dict.fromkeys(kinds, column)
-    facts = {
+    config = {
         "noise_seed": 0,
-        "spoiled": dict.fromkeys(kinds, RATES),
+        "corrupted": dict.fromkeys(kinds, RATES),
         "still_improving": {kind: [[], list(improving)] for kind in kinds},
     }
-    return summarize_noise(by_kind, RATES, entries, facts)
+    return summarize_noise(by_kind, RATES, candidates, config)

@@ -21,9 +21,9 @@ def study(folder, name, values, *, metric="au-prc", changes=None):
         values={key: {metric: value} for key, value in values.items()},
     )
     path = folder / "study.json"
-    facts = json.loads(path.read_text())
-    facts["dataset"] = {**facts["dataset"], "name": name, **(changes or {})}
-    path.write_text(json.dumps(facts))
+    config = json.loads(path.read_text())
+    config["dataset"] = {**config["dataset"], "name": name, **(changes or {})}
+    path.write_text(json.dumps(config))
     return Study.open(folder)
 
 
@@ -42,7 +42,7 @@ def from_ranks(mean_ranks, critical, *, p=0.01, datasets=14, labels=None):
         "metric": "au-prc",
         "level": 0.05,
         "datasets": ["d"] * datasets,
-        "entries": labels,
+        "candidates": labels,
         "labels": labels,
         "mean_ranks": mean_ranks,
         "friedman_p": p,

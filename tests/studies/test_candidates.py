@@ -11,14 +11,14 @@ from hierlearn.training.recipes import RECIPES
 
 def test_losses_options_and_recipes():
     assert parse_candidate("bce").plan() == {"loss": "bce", "loss_options": {}, "link": "from-loss"}
-    entry = parse_candidate("hcl:link=softmax+scope=ancestors+floor=0.3+curriculum=None")
-    assert entry.options == {
+    candidate = parse_candidate("hcl:link=softmax+scope=ancestors+floor=0.3+curriculum=None")
+    assert candidate.options == {
         "link": "softmax",
         "scope": "ancestors",
         "floor": 0.3,
         "curriculum": None,
     }
-    assert entry.label == "hcl (link softmax, scope ancestors, floor 0.3, curriculum None)"
+    assert candidate.label == "hcl (link softmax, scope ancestors, floor 0.3, curriculum None)"
     assert parse_candidate("recipe:max").plan() == {"recipe": "max"}
     assert len(parse_candidates(LOSSES_OF_COMPARE.split(","))) == 8
 
@@ -47,7 +47,7 @@ def test_what_is_refused(words, message):
 
 
 def test_all_is_every_loss_and_recipe():
-    entries = parse_candidates(["all"])
-    assert {entry.loss for entry in entries if entry.loss} == set(LOSSES)
-    assert {entry.recipe for entry in entries if entry.recipe} == set(RECIPES)
-    assert entries[0].key == "bce"  # what the others are tested against
+    candidates = parse_candidates(["all"])
+    assert {candidate.loss for candidate in candidates if candidate.loss} == set(LOSSES)
+    assert {candidate.recipe for candidate in candidates if candidate.recipe} == set(RECIPES)
+    assert candidates[0].key == "bce"  # what the others are tested against

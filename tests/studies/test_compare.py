@@ -9,15 +9,23 @@ import pytest
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.losses.hcl.loss import CollapseWarning
-from hierlearn.metrics import METRICS, hier_dist
+from hierlearn.losses import LOSSES, CollapseWarning
+from hierlearn.metrics import METRICS, Metric, hier_dist
 from hierlearn.studies import runner as module
 from hierlearn.studies.candidates import parse_candidates
 from hierlearn.studies.splits import with_test_rows
 from hierlearn.studies.study import Study, StudyError
-from hierlearn.studies.summary import RowJudge, summarize
-from hierlearn.studies.tune import tune
+from hierlearn.studies.summary import summarize
+from hierlearn.studies.tables import as_markdown
+from hierlearn.studies.tune import loss_space, tune
+from hierlearn.training.recipes import RECIPES, Recipe
 from studies.small_studies import WORDS, dataset, protocol, run, with_other_test_rows
+
+
+@pytest.fixture(autouse=True)
+def recipes(monkeypatch):
+    """A recipe that leaves an option of its loss open."""
+    monkeypatch.setitem(RECIPES, "focal-max", Recipe("focal", "focal loss", link="max"))
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +35,7 @@ def study(tmp_path_factory):
 
 def test_every_loss_and_seed_has_a_run(study):
     runs = Study.open(study.folder).runs()
-    assert [(one["entry"], one["seed"]) for one in runs] == [
+    assert [(one["candidate"], one["seed"]) for one in runs] == [
         (key, seed) for key in WORDS for seed in (0, 1)
     ]
     for one in runs:
@@ -35,25 +43,73 @@ def test_every_loss_and_seed_has_a_run(study):
         assert one["best_epoch"] >= 1
 
 
-def test_what_was_kept_gives_the_figures_again(study):
-    judge = RowJudge(study.hierarchy, study.targets())
-    for entry in study.entries:
-        rows = study.rows(entry)
-        assert rows["argmax"].shape == (2, len(study.targets()))
-        for metric in ("hit@1", "mrr", "hier-dist", "mean-level"):
-            by_row = judge(metric, rows)
-            found = np.nanmean(by_row, axis=1)
-            assert found == pytest.approx(study.values(entry, metric), abs=1e-9), metric
+def test_the_stored_rows_give_the_figures_again(study):
+    for candidate in study.candidates:
+        rows = study.rows(candidate)
+        assert rows["argmax"].shape == (2, len(study.truth()))
+        for metric in study.config["metrics"]:
+            assert (metric in rows) == METRICS[metric].per_row
+            if metric in rows:
+                found = np.nanmean(rows[metric], axis=1)
+                assert found == pytest.approx(study.values(candidate, metric), rel=1e-6), metric
 
 
-def test_a_distance_of_decisions_is_the_metrics(study):
-    targets, hierarchy = study.targets(), study.hierarchy
-    decisions = study.rows(study.entries[0])["terminal"]
-    scores = torch.zeros(targets.shape)
-    scores[torch.arange(len(targets)), torch.from_numpy(decisions[1]).long()] = 1
-    wanted = hier_dist(scores, targets, hierarchy, correct_cost="zero", reduction="none")
-    found = RowJudge(hierarchy, targets).distance(decisions, "zero")[1]
-    assert found.tolist() == wanted.tolist()
+def test_the_stored_rows_are_those_of_the_stored_decisions(study):
+    targets, hierarchy = study.truth().targets, study.hierarchy
+    rows = study.rows(study.candidates[0])
+    for metric, decision, cost in (
+        ("hier-dist", "argmax", "height"),
+        ("lca-height", "terminal", "zero"),
+    ):
+        scores = torch.zeros(targets.shape)
+        scores[torch.arange(len(targets)), torch.from_numpy(rows[decision][1]).long()] = 1
+        wanted = hier_dist(scores, targets, hierarchy, correct_cost=cost, reduction="none")
+        assert rows[metric][1].tolist() == wanted.tolist()
+
+
+def test_a_metric_registered_at_run_time_gets_its_interval(tmp_path, monkeypatch):
+    def mine(scores, targets, label_space, *, reduction="mean"):
+        rows = scores.double().amax(dim=1)
+        return rows if reduction == "none" else rows.mean()
+
+    monkeypatch.setitem(METRICS, "mine", Metric("mine", mine, unit="percent", per_row=True))
+    study = run(tmp_path / "s", ["bce", "hxe"], metrics=("mine", "mistake-severity"))
+    summary = summarize(study)
+    for metric in ("mine", "mistake-severity"):
+        for figure in summary["figures"][metric]:
+            low, high = figure["interval"]
+            assert low <= figure["mean"] <= high
+            assert (low < high) or metric != "mine"
+    assert f"| {100 * summary['figures']['mine'][0]['mean']:.2f} ±" in as_markdown(summary)
+
+
+def test_a_metric_that_is_not_supported_is_refused_before_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "fit", lambda *_: pytest.fail("it was trained"))
+    wide = Metric("wide", hier_dist, min_candidates=1000)
+    monkeypatch.setitem(METRICS, "wide", wide)
+    with pytest.raises(HierlearnError, match="wide needs 1000 classes, but there are 84"):
+        run(tmp_path / "s", ["bce"], metrics=("wide",))
+
+
+def test_a_study_of_an_older_version_is_refused_and_may_be_replaced(study, tmp_path):
+    shutil.copytree(study.folder, tmp_path / "s")
+    path = tmp_path / "s" / "study.json"
+    path.write_text(json.dumps({**study.config, "version": 1}))
+    with pytest.raises(StudyError, match="has version 1 of the study format, and this hierlearn"):
+        Study.open(tmp_path / "s")
+    with pytest.raises(StudyError, match="reads version 2; run the study again in another folder"):
+        run(tmp_path / "s")
+    assert len(run(tmp_path / "s", ["bce"], seeds=1, force=True).runs()) == 1
+
+
+def test_test_rows_without_a_label_are_refused(tmp_path):
+    data = dataset()
+    bare = [
+        [] if row in set(data.splits["test"].tolist()) else one
+        for row, one in enumerate(data.labels)
+    ]
+    with pytest.raises(HierlearnError, match="none of the 48 test rows has a label"):
+        run(tmp_path / "s", data=replace(data, labels=bare))
 
 
 def test_the_shares_of_severity_come_to_one(study):
@@ -74,7 +130,7 @@ def test_an_interrupted_study_goes_on_where_it_was(study, tmp_path, monkeypatch)
     monkeypatch.setattr(module, "prepare", stop_at_the_second)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "s")
-    assert {one["entry"] for one in Study.open(tmp_path / "s").runs()} == {"bce"}
+    assert {one["candidate"] for one in Study.open(tmp_path / "s").runs()} == {"bce"}
     monkeypatch.setattr(module, "prepare", lambda *w, **o: trained.append(2) or whole(*w, **o))
     again = run(tmp_path / "s")
     assert trained.count(2) == 2  # the two losses that were missing
@@ -86,8 +142,8 @@ def test_a_last_line_that_was_cut_off_is_done_again(study, tmp_path):
     again = run(tmp_path / "s")
     path = again.folder / "runs.jsonl"
     path.write_text(path.read_text()[:-40])
-    assert not again.is_done(again.entries[-1])
-    assert run(tmp_path / "s").is_done(again.entries[-1])
+    assert not again.is_done(again.candidates[-1])
+    assert run(tmp_path / "s").is_done(again.candidates[-1])
 
 
 def test_another_study_is_not_written_over(study, tmp_path):
@@ -104,7 +160,7 @@ def test_another_study_is_not_written_over(study, tmp_path):
 
 def test_a_seed_is_the_same_alone_and_among_others(study, tmp_path):
     alone = run(tmp_path / "s", ["bce"], seeds=1, seed=1)
-    together = next(one for one in study.runs() if one["entry"] == "bce" and one["seed"] == 1)
+    together = next(one for one in study.runs() if one["candidate"] == "bce" and one["seed"] == 1)
     assert alone.runs()[0]["test"]["hit@1"] == pytest.approx(together["test"]["hit@1"], abs=0.03)
     assert alone.runs()[0]["test"]["au-prc"] == pytest.approx(together["test"]["au-prc"], abs=1e-3)
 
@@ -126,32 +182,53 @@ def test_tuning_does_not_look_at_test_rows():
 
 
 def test_the_papers_way_to_tune_fixes_one_network_for_all():
-    entries = parse_candidates(["bce", "hxe"])
+    candidates = parse_candidates(["bce", "hxe"])
     found = tune(
-        dataset(), entries, "paper", protocol(trials=2, settings={"epochs": 1}, network={})
+        dataset(), candidates, "paper", protocol(trials=2, settings={"epochs": 1}, network={})
     )
     assert {"width", "dropout"} <= set(found["network"]["options"])
     assert found["by_candidate"]["bce"] == found["by_candidate"]["hxe"]
-    assert {trial["for"] for trial in found["trials"]} == {"bce"}
+    assert {trial["candidate"] for trial in found["trials"]} == {"bce"}
 
 
-def test_rows_to_judge_on_are_set_aside_once():
+def test_the_search_space_is_that_of_the_loss_less_what_is_fixed():
+    def options(text):
+        points = loss_space(parse_candidates([text])[0])
+        assert {point["learning_rate"] for point in points} == {3e-4, 1e-3, 3e-3}
+        return {tuple(point.get("loss_options", {}).items()) for point in points}
+
+    assert options("bce") == options("hcl-paper") == options("hxe:alpha=0.2") == {()}
+    assert options("hxe") == {(("alpha", value),) for value in LOSSES["hxe"].search_space["alpha"]}
+    assert options("recipe:hcl") == {()}  # the recipe fixes the floor
+    assert options("recipe:focal-max") == {(("gamma", g),) for g in (0.5, 1.0, 2.0)}
+
+
+def test_a_recipe_is_tuned_by_the_options_of_its_loss(tmp_path):
+    candidates = parse_candidates(["recipe:focal-max"])
+    found = tune(dataset(), candidates, "each", protocol(trials=1, settings={"epochs": 1}))
+    chosen = found["by_candidate"]["recipe:focal-max"]
+    study = run(tmp_path / "s", ["recipe:focal-max"], by_candidate=found["by_candidate"], seeds=1)
+    assert study.runs()[0]["loss_options"] == chosen["loss_options"]
+    assert study.runs()[0]["settings"]["learning_rate"] == chosen["learning_rate"]
+
+
+def test_rows_to_test_on_are_set_aside_once():
     data = dataset()
     assert with_test_rows(data, 0.2, 0)[0] is data
     bare = replace(data, splits={})
     made, said = with_test_rows(bare, 0.25, 3)
-    assert said == "; 60 rows set aside to judge on"
+    assert said == "; 60 rows set aside for testing"
     parts = [made.splits[name] for name in ("train", "test")]
     assert sorted(np.concatenate(parts).tolist()) == list(range(240))
     assert (with_test_rows(bare, 0.25, 3)[0].splits["test"] == made.splits["test"]).all()
-    with pytest.raises(HierlearnError, match=r"a share of 0.001 of 240 rows is 0 rows"):
+    with pytest.raises(HierlearnError, match=r"a fraction of 0.001 of 240 rows is 0 rows"):
         with_test_rows(bare, 0.001, 0)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"splits": {}}, "has no split 'test' to compare on"),
+        ({"splits": {}}, "has no split 'test' to evaluate on"),
         ({"metrics": ["hit@9"]}, "unknown metric 'hit@9'"),
     ],
 )
@@ -167,7 +244,7 @@ def test_a_damaged_folder_is_named(tmp_path):
     with pytest.raises(StudyError, match=r"there is no study.json in it"):
         Study.open(tmp_path)
     (tmp_path / "study.json").write_text("{")
-    with pytest.raises(StudyError, match="is damaged: it is no JSON"):
+    with pytest.raises(StudyError, match="is damaged: it is not JSON"):
         Study.open(tmp_path)
     (tmp_path / "study.json").write_text(json.dumps({"format": "x"}))
     with pytest.raises(StudyError, match="was not written by hierlearn"):
@@ -176,11 +253,11 @@ def test_a_damaged_folder_is_named(tmp_path):
 
 def test_a_summary_of_what_is_finished(study):
     found = summarize(study)
-    assert found["entries"] == list(WORDS)
+    assert found["candidates"] == list(WORDS)
     assert found["missing"] == []
     first = found["figures"]["hit@1"][0]
     assert first["p"] is None
-    assert first["mean"] == pytest.approx(np.mean(study.values(study.entries[0], "hit@1")))
+    assert first["mean"] == pytest.approx(np.mean(study.values(study.candidates[0], "hit@1")))
     low, high = first["interval"]
     assert low <= first["mean"] <= high
     for metric, column in found["figures"].items():

@@ -1,4 +1,4 @@
-"""A noise study: judged clean, against naive loops; each cell trained once; how it goes on."""
+"""A noise study: evaluated clean, against naive loops; each cell trained once; resumed."""
 
 import math
 from dataclasses import replace
@@ -14,7 +14,9 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.studies import runner as module
 from hierlearn.studies.candidates import parse_candidates
-from hierlearn.studies.noise import Cell, CleanJudge, cells, noise_study, spoil
+from hierlearn.studies.decisions import Truth, evaluate_decisions
+from hierlearn.studies.noise import Cell, cells, corrupt, noise_study
+from hierlearn.studies.noise_figures import MAIN
 from hierlearn.studies.protocol import Noise
 from hierlearn.studies.study import Study, StudyError
 from hierlearn.studies.summary import summarize
@@ -40,7 +42,14 @@ def trained(tmp_path_factory):
     return train(folder), folder
 
 
-# ------------------------------------------------------------------ judging
+# ------------------------------------------------------------------ evaluation
+
+
+def evaluated(data, decided):
+    """Evaluate (seeds, N) decided classes as a noise study does."""
+    truth = Truth(data.hierarchy, *Labels(data.split("test").labels, data.hierarchy).closed)
+    return evaluate_decisions(truth, decided, MAIN)
+
 
 TREE = {"a": [], "d": [], "b": ["a"], "c": ["a"], "e": ["d"], "g": ["d"], "f": ["e"], "h": ["e"]}
 DAG = {**TREE, "f": ["e", "b"]}
@@ -66,7 +75,7 @@ def level(parents, name):
 
 
 def naive(parents, truth, decided):
-    """Judge decisions straight from the definitions."""
+    """Evaluate decisions straight from the definitions."""
     root = 1 + max(height(parents, name) for name in parents)
     depth = max(level(parents, name) for name in parents)
     right, far, levels = [], [], [[] for _ in range(depth)]
@@ -92,13 +101,13 @@ def naive(parents, truth, decided):
 
 
 @pytest.mark.parametrize("parents", [TREE, DAG], ids=["tree", "DAG"])
-def test_decisions_are_judged_as_naive_loops_do(parents):
+def test_decisions_are_evaluated_as_naive_loops_do(parents):
     h = Hierarchy.from_parents(parents)
     number = {bare: place for place, bare in enumerate(h.bare_names)}
     labels = [[h.names[number[one]] for one in row] for row in TRUTH]
     data = Dataset(np.zeros((7, 1), np.float32), labels, h, splits={"test": range(7)})
     decided = np.array([[number[one] for one in row] for row in DECIDED])
-    found = CleanJudge(data)(decided)
+    found = evaluated(data, decided)
     for place, row in enumerate(DECIDED):
         wanted = naive(parents, TRUTH, row)
         assert set(found) == set(wanted)
@@ -111,18 +120,18 @@ def test_who_is_right_in_the_wrong_taxonomy_is_right(seed):
     clean = make_synthetic(rows=80, fan_out=3, seed=seed)
     noisy, numbers = corrupt_hierarchy(clean, 0.7, seed)
     ends = Labels(noisy.split("test").labels, noisy.hierarchy).terminal_ids()
-    judge = CleanJudge(clean)
-    found = judge(numbers[ends][None])
+    found = evaluated(clean, numbers[ends][None])
     assert found["terminal-accuracy"] == [1.0]
     assert found["lca-height"] == [0.0]
     assert [found[f"level-{m}"] for m in (1, 2, 3)] == [[1.0]] * 3
-    assert judge(ends[None])["terminal-accuracy"] != [1.0]  # numbers that are not led back
+    wrong = evaluated(clean, ends[None])["terminal-accuracy"]
+    assert wrong != [1.0]  # numbers that are not mapped back
 
 
 def test_a_level_without_labels_has_no_accuracy():
     h = Hierarchy.from_paths(["a/b"])
     data = Dataset(np.zeros((1, 1), np.float32), [["a"]], h, splits={"test": [0]})
-    found = CleanJudge(data)(np.array([[1]]))
+    found = evaluated(data, np.array([[1]]))
     assert found["level-1"] == [1.0]
     assert math.isnan(found["level-2"][0])
 
@@ -138,56 +147,56 @@ def test_rate_0_is_trained_once_and_is_the_clean_study(trained, tmp_path):
         assert summary["figures"]["labels"][metric][0] == summary["figures"]["hierarchy"][metric][0]
     clean = run(tmp_path / "s", WORDS)
     shares = summarize(clean)["severity"]
-    for number, entry in enumerate(clean.entries):
+    for number, candidate in enumerate(clean.candidates):
         figure = summary["figures"]["hierarchy"]["terminal-accuracy"][0][number]
-        assert figure["values"] == clean.values(entry, "terminal-accuracy")
+        assert figure["values"] == clean.values(candidate, "terminal-accuracy")
         distance = summary["figures"]["labels"]["lca-height"][0][number]["mean"]
-        severity = sum(h * share for h, share in enumerate(shares[entry.key]))
+        severity = sum(h * share for h, share in enumerate(shares[candidate.key]))
         assert distance == pytest.approx(severity)
 
 
 def test_nothing_changes_without_noise():
     data = dataset()
-    noisy, numbers = spoil(data, Cell("hierarchy", 0.0), 0)
+    noisy, numbers = corrupt(data, Cell("hierarchy", 0.0), 0)
     assert noisy.hierarchy == data.hierarchy
     assert numbers.tolist() == list(range(len(data.hierarchy)))
     decided = np.random.default_rng(0).integers(0, len(data.hierarchy), (2, 48))
-    assert CleanJudge(noisy)(numbers[decided]) == CleanJudge(data)(decided)
+    assert evaluated(noisy, numbers[decided]) == evaluated(data, decided)
 
 
-def test_training_rows_are_spoiled_and_test_rows_are_not(trained):
+def test_training_rows_are_corrupted_and_test_rows_are_not(trained):
     summary, folder = trained
-    assert summary["spoiled"] == {
+    assert summary["corrupted"] == {
         "labels": [0.0, pytest.approx(0.5, abs=0.1)],
         "hierarchy": [0, 0.5],
     }
     data = dataset()
-    noisy, _ = spoil(data, Cell("labels", 0.5), 0)
+    noisy, _ = corrupt(data, Cell("labels", 0.5), 0)
     changed = [row for row in range(len(data)) if noisy.labels[row] != data.labels[row]]
     held = np.concatenate([data.splits["train"], data.splits["valid"]])
     assert len(changed) == round(0.5 * len(held))
     assert set(changed) <= set(held.tolist())
     targets = Labels(data.split("test").labels, data.hierarchy).targets()
-    assert torch.equal(Study.open(folder / "cells" / "labels-0.5").targets(), targets)
+    assert torch.equal(Study.open(folder / "cells" / "labels-0.5").truth().targets, targets)
 
 
 def test_runs_that_still_improved_are_named(trained):
     summary, folder = trained
     for kind, name in (("labels", "labels-0.5"), ("hierarchy", "hierarchy-0.5")):
         runs = Study.open(folder / "cells" / name).runs()
-        wanted = {run["entry"] for run in runs if run["still_improving"]}
+        wanted = {run["candidate"] for run in runs if run["still_improving"]}
         assert set(summary["still_improving"][kind][1]) == wanted
     assert any(any(row) for row in summary["still_improving"].values())  # three epochs are few
 
 
-def test_figures_are_those_of_the_kept_decisions_led_back(trained):
+def test_figures_are_those_of_the_stored_decisions_mapped_back(trained):
     summary, folder = trained
     data = dataset()
     _, numbers = corrupt_hierarchy(data, 0.5, 0)
     study = Study.open(folder / "cells" / "hierarchy-0.5")
     truth = Labels(data.split("test").labels, data.hierarchy).terminal_ids()
-    for place, entry in enumerate(study.entries):
-        decided = study.rows(entry)["terminal"]
+    for place, candidate in enumerate(study.candidates):
+        decided = study.rows(candidate)["terminal"]
         values = [np.mean(numbers[one] == truth) for one in decided]
         figure = summary["figures"]["hierarchy"]["terminal-accuracy"][1][place]
         assert figure["values"] == pytest.approx(values)
@@ -238,15 +247,15 @@ def test_labels_whose_ancestors_are_named_too_stay_one_label(tmp_path):
         for name, one in (("short", data), ("long", replace(data, labels=named)))
     ]
     assert found[0]["figures"] == found[1]["figures"]
-    facts = Study.open(tmp_path / "long" / "cells" / "hierarchy-0.5").facts["dataset"]["labels"]
-    assert facts["single_path"]
+    config = Study.open(tmp_path / "long" / "cells" / "hierarchy-0.5").config["dataset"]["labels"]
+    assert config["single_path"]
 
 
 def test_rows_that_no_split_names_are_trained_on(tmp_path):
     data = dataset()
     bare = replace(data, splits={"test": data.splits["test"]})
     found = train(tmp_path / "n", words=["bce"], data=bare, seeds=1, kinds=["labels"])
-    assert found["spoiled"]["labels"][1] == 0.5
+    assert found["corrupted"]["labels"][1] == 0.5
 
 
 # ------------------------------------------------------------------ what is refused
@@ -273,7 +282,7 @@ def test_what_is_refused(options, message, tmp_path):
 
 def test_rows_without_a_clean_truth_are_refused(tmp_path):
     data = dataset()
-    with pytest.raises(HierlearnError, match="synthetic has no split 'test' to judge on"):
+    with pytest.raises(HierlearnError, match="synthetic has no split 'test' to evaluate on"):
         train(tmp_path / "n", data=replace(data, splits={"train": data.splits["train"]}))
     bare = replace(data, labels=[[] for _ in data.labels])
     with pytest.raises(HierlearnError, match="none of the 48 test rows has a label"):

@@ -15,7 +15,7 @@ from studies.handmade_noise import VALUES, summary
 
 def test_figures_and_their_tests():
     found = summary()
-    assert found["entries"] == list(VALUES)
+    assert found["candidates"] == list(VALUES)
     assert found["labels"] == ["Flat", "Firm", "Weak", "Like"]
     assert found["directions"] == {
         "terminal-accuracy": "up",
@@ -71,14 +71,14 @@ def test_the_table_shows_what_the_figures_are_and_bold_what_is_better():
     )
 
 
-def test_a_line_a_figure():
+def test_one_line_per_figure():
     found = summary()
     rows = list(csv.DictReader(io.StringIO(as_csv(found))))
     assert len(rows) == 2 * 3 * 4  # rates, metrics, losses
     one = next(
         row
         for row in rows
-        if (row["entry"], row["metric"], row["rate"]) == ("weak", "level-1", "0.4")
+        if (row["candidate"], row["metric"], row["rate"]) == ("weak", "level-1", "0.4")
     )
     figure = found["figures"]["labels"]["level-1"][1][2]
     assert float(one["mean"]) == figure["mean"]

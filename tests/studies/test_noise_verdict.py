@@ -1,11 +1,11 @@
 """What noise does, in words: each claim against the figures it is made from."""
 
-from hierlearn.studies.noise_verdict import what_noise_does
+from hierlearn.studies.noise_verdict import noise_verdict
 from studies.handmade_noise import VALUES, summary
 
 
 def test_who_loses_least_and_who_differs():
-    assert what_noise_does(summary()) == (
+    assert noise_verdict(summary()) == (
         "Label noise. From 0 % to 40 % Firm loses least of terminal accuracy (-3.7 points), Weak "
         "most (-50.3 points); Flat: -19.7 points. Harmed less than Flat beyond seed noise: Firm; "
         "harmed more: Weak; no difference: Like. The mean LCA height grows least with Firm "
@@ -17,30 +17,30 @@ def test_who_loses_least_and_who_differs():
     )
 
 
-def test_a_paragraph_a_kind():
-    found = what_noise_does(summary(kinds=("labels", "hierarchy"))).split("\n\n")
+def test_one_paragraph_per_kind():
+    found = noise_verdict(summary(kinds=("labels", "hierarchy"))).split("\n\n")
     assert [one.split(".")[0] for one in found] == ["Label noise", "Hierarchy noise"]
 
 
 def test_nothing_is_claimed_of_one_seed():
-    found = what_noise_does(summary(seeds=1))
+    found = noise_verdict(summary(seeds=1))
     assert found.startswith("With one seed no difference can be told from seed noise.")
     assert "beyond seed noise" not in found
 
 
 def test_where_none_is_better_and_where_none_differs():
     some = {key: VALUES[key] for key in ("flat", "weak")}
-    found = what_noise_does(summary(some))
+    found = noise_verdict(summary(some))
     assert "Harmed more than Flat beyond seed noise: Weak." in found
     assert "Worse than Flat beyond seed noise: Weak." in found
-    same = what_noise_does(summary({key: VALUES[key] for key in ("flat", "like")}))
+    same = noise_verdict(summary({key: VALUES[key] for key in ("flat", "like")}))
     assert "No other loss is harmed more or less than Flat beyond seed noise." in same
     assert "No other loss differs from Flat by more than seed noise." in same
     assert "beyond seed noise:" not in same
 
 
 def test_one_loss_alone():
-    found = what_noise_does(summary({"flat": VALUES["flat"]}))
+    found = noise_verdict(summary({"flat": VALUES["flat"]}))
     assert found == (
         "Label noise. From 0 % to 40 % Flat changes terminal accuracy by -19.7 points. From 0 % to "
         "40 % Flat changes the mean LCA height by +0.590."
@@ -49,8 +49,8 @@ def test_one_loss_alone():
 
 def test_noise_that_was_not_possible_is_told():
     found = summary()
-    found["spoiled"]["labels"] = [0.0, 0.25]
-    assert what_noise_does(found).startswith(
-        "Label noise. Really spoiled were 0.0, 25.0 % where 0, 40 % were asked for; more was not "
+    found["corrupted"]["labels"] = [0.0, 0.25]
+    assert noise_verdict(found).startswith(
+        "Label noise. Really corrupted: 0.0, 25.0 % where 0, 40 % were asked for; more was not "
         "possible. From 0 %"
     )

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from hierlearn.errors import HierlearnError
-from hierlearn.studies import ranks
-from hierlearn.studies.ranks import as_markdown, rank_studies, who_differs
+from hierlearn.studies.publish import publish_ranks
+from hierlearn.studies.ranks import as_markdown, rank_studies, rank_verdict
 from hierlearn.studies.study import Study, StudyError
 from studies.rank_studies import from_ranks, studies, study
 
@@ -35,7 +35,7 @@ def test_demsars_example():
     assert at_10["groups"] == [["C4.5+m+cf", "C4.5+m", "C4.5+cf"], ["C4.5+cf", "C4.5"]]
 
 
-def test_ranks_tests_and_words_of_a_clear_case(tmp_path):
+def test_ranks_tests_and_verdict_of_a_clear_case(tmp_path):
     found = rank_studies(studies(tmp_path, CLEAR, LOSSES))
     assert found["mean_ranks"] == [3.0, 2.0, 1.0]
     assert found["friedman_p"] == pytest.approx(
@@ -47,10 +47,10 @@ def test_ranks_tests_and_words_of_a_clear_case(tmp_path):
     assert found["datasets"] == [f"data{row}" for row in range(8)]
     assert found["differing"] == [["hcl", "bce"]]
     assert found["groups"] == [["hcl", "hxe"], ["hxe", "bce"]]
-    assert found["words"] == (
+    assert found["verdict"] == (
         "By au-prc on 8 datasets hcl has the best mean rank (1.00 of 3). Friedman's test finds "
         "that not all rank alike (p < 0.001). Mean ranks differ by more than the critical "
-        "difference 1.17: hcl before bce. Not told apart: hcl and hxe; hxe and bce."
+        "difference 1.17: hcl before bce. Not significantly different: hcl and hxe; hxe and bce."
     )
     json.dumps(found)
 
@@ -72,26 +72,26 @@ def test_friedman_comes_first(tmp_path):
     found = from_ranks([1.0, 3.0, 3.0], 1.5, p=0.2)
     assert found["differing"] == []
     assert found["groups"] == [["m0", "m1", "m2"]]
-    assert "(p = 0.200), so no pair is claimed to differ." in who_differs(found)
+    assert "(p = 0.200), so no pair is claimed to differ." in rank_verdict(found)
 
 
 def test_few_datasets_and_two_losses(tmp_path):
-    words = rank_studies(studies(tmp_path, [[0.2, 0.8], [0.3, 0.4]], ("bce", "hcl")))["words"]
-    assert "Friedman's test needs three losses; of two, Nemenyi's alone is made." in words
+    words = rank_studies(studies(tmp_path, [[0.2, 0.8], [0.3, 0.4]], ("bce", "hcl")))["verdict"]
+    assert "Friedman's test needs three losses; for two there is only Nemenyi's." in words
     assert "No two mean ranks differ by more than the critical difference 1.39." in words
     assert "With 2 datasets these tests have little power" in words
-    assert "little power" not in who_differs(from_ranks([1.0, 2.0, 3.0], 1.0, datasets=5))
-    assert "With 4 datasets" in who_differs(from_ranks([1.0, 2.0, 3.0], 1.0, datasets=4))
+    assert "little power" not in rank_verdict(from_ranks([1.0, 2.0, 3.0], 1.0, datasets=5))
+    assert "With 4 datasets" in rank_verdict(from_ranks([1.0, 2.0, 3.0], 1.0, datasets=4))
 
 
 def test_losses_that_some_study_lacks_are_left_out_and_named(tmp_path):
     one = study(tmp_path / "a", "a", {"bce": 0.1, "hxe": 0.2, "hcl": 0.3}).folder
     two = study(tmp_path / "b", "b", {"hcl": 0.3, "focal": 0.9, "bce": 0.2}).folder
     found = rank_studies([one, two])
-    assert found["entries"] == ["bce", "hcl"]
+    assert found["candidates"] == ["bce", "hcl"]
     assert found["left_out"] == ["hxe", "focal"]
     text = as_markdown(found)
-    assert "Left out, for want of a finished run in every study: hxe, focal." in text
+    assert "Left out, not being finished in every study: hxe, focal." in text
 
 
 def test_unfinished_losses_do_not_count(tmp_path):
@@ -125,8 +125,11 @@ def test_datasets_of_one_name_are_called_by_their_folder(tmp_path):
     ("metric", "message"),
     [
         ("au-pcr", "unknown metric 'au-pcr'; did you mean 'au-prc'"),
-        ("mean-level", "metric 'mean-level' is no single number of which more or less is better"),
-        ("level-accuracy", "metric 'level-accuracy' is no single number"),
+        (
+            "mean-level",
+            "metric 'mean-level' is not a single number of which more or less is better",
+        ),
+        ("level-accuracy", "metric 'level-accuracy' is not a single number"),
         ("mrr", r"s0 has no mrr; it has au-prc, hier-dist, mean-level"),
     ],
 )
@@ -154,13 +157,13 @@ def test_studies_that_cannot_be_ranked(tmp_path):
         rank_studies([one, tmp_path])
 
 
-def test_a_spoiled_dataset_is_the_clean_one_still(tmp_path):
+def test_a_corrupted_dataset_is_still_the_same(tmp_path):
     values = {"bce": 0.1, "hcl": 0.2}
     clean = study(tmp_path / "a", "rows", values, changes={"source": "x"})
     noisy = study(tmp_path / "b", "rows", values, changes={"source": "x; 10 % wrong"})
-    facts = {**noisy.facts, "about": {"noise": {"source": "x"}}}
-    (noisy.folder / "study.json").write_text(json.dumps(facts))
-    assert Study.open(noisy.folder).facts["about"]["noise"] == {"source": "x"}
+    config = {**noisy.config, "metadata": {"noise": {"source": "x"}}}
+    (noisy.folder / "study.json").write_text(json.dumps(config))
+    assert Study.open(noisy.folder).config["metadata"]["noise"] == {"source": "x"}
     with pytest.raises(HierlearnError, match="studies of the same dataset"):
         rank_studies([clean.folder, noisy.folder])
 
@@ -191,7 +194,7 @@ def test_groups_by_trying_every_set():
 
 def test_files(tmp_path):
     found = rank_studies(studies(tmp_path, CLEAR, LOSSES))
-    written = ranks.publish_ranks(found, tmp_path / "out")
+    written = publish_ranks(found, tmp_path / "out")
     assert [path.name for path in written] == ["ranks.json", "ranks.md"]
     assert json.loads(written[0].read_text()) == found
-    assert found["words"] in written[1].read_text()
+    assert found["verdict"] in written[1].read_text()

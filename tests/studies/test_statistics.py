@@ -94,6 +94,26 @@ def test_the_bootstrap_interval_leaves_out_rows_that_do_not_count():
     assert all(map(math.isnan, bootstrap_interval(np.array([np.nan]))))
 
 
+def test_the_bootstrap_interval_of_seeds_that_count_different_rows():
+    """Of mistakes only, each seed has its own rows: its mean comes first, then that of seeds."""
+    draws = np.random.default_rng(2)
+    rows = draws.exponential(size=(3, 40))
+    rows[draws.random(rows.shape) < 0.6] = np.nan
+    kept = rows[:, (~np.isnan(rows)).any(axis=0)]
+    resampled, means = np.random.default_rng(0), []
+    for _ in range(500):
+        part = kept[:, resampled.integers(0, kept.shape[1], kept.shape[1])]
+        means.append(np.mean([np.mean([v for v in seed if v == v]) for seed in part]))
+    found = bootstrap_interval(rows, resamples=500)
+    assert found == pytest.approx(np.quantile(means, [0.025, 0.975]))
+
+
+def test_the_bootstrap_interval_of_seeds_is_that_of_their_mean():
+    rows = np.random.default_rng(3).normal(size=(4, 30))
+    rows[:, 5] = np.nan
+    assert bootstrap_interval(rows) == bootstrap_interval(rows.mean(axis=0))
+
+
 def test_ranks_by_hand_and_friedman_by_scipy():
     table = np.array([[0.9, 0.8, 0.7], [0.6, 0.5, 0.5], [0.4, 0.6, 0.1], [0.9, 0.8, 0.3]])
     found = rank_methods(table, larger_is_better=True)

@@ -1,12 +1,13 @@
-"""Tables and words are made from the numbers: a made-up summary with known answers."""
+"""Tables and verdict are made from the numbers: a made-up summary with known answers."""
 
 import copy
 import csv
 import io
 
+from hierlearn.metrics import METRICS
 from hierlearn.studies import paper
-from hierlearn.studies.tables import as_csv, as_latex, as_markdown, shown, tex
-from hierlearn.studies.verdict import does_it_help
+from hierlearn.studies.tables import as_csv, as_latex, as_markdown, cell, signed, tex
+from hierlearn.studies.verdict import study_verdict
 
 
 def figure(mean, difference=None, p=None, significant=False):
@@ -23,8 +24,9 @@ def figure(mean, difference=None, p=None, significant=False):
 
 
 SUMMARY = {
-    "entries": ["bce", "hxe", "hcl"],
+    "candidates": ["bce", "hxe", "hcl"],
     "labels": ["bce", "hxe", "hcl"],
+    "uses_hierarchy": {"bce": False, "hxe": True, "hcl": True},
     "missing": [],
     "metrics": ["hit@1", "hier-dist"],
     "directions": {"hit@1": "up", "hier-dist": "down"},
@@ -59,14 +61,14 @@ def test_one_seed_has_no_spread_and_no_test():
     text = as_markdown(single)
     assert "±" not in text
     assert "One seed: no spread, no test." in text
-    assert "With one seed no difference can be told from noise." in does_it_help(single)
+    assert "With one seed no difference can be told from seed noise." in study_verdict(single)
 
 
-def test_a_csv_line_a_figure():
+def test_one_csv_line_per_figure():
     rows = list(csv.DictReader(io.StringIO(as_csv(SUMMARY))))
     assert len(rows) == 6
     assert rows[2] == {
-        "entry": "hcl",
+        "candidate": "hcl",
         "metric": "hit@1",
         "mean": "0.76",
         "deviation": "0.01",
@@ -78,47 +80,50 @@ def test_a_csv_line_a_figure():
     }
 
 
-def test_the_answer_in_words():
-    words = does_it_help(SUMMARY)
-    assert words.startswith("The hierarchy helps here: hxe beats bce beyond seed noise.")
-    assert "hxe betters hier-dist by 0.100." in words
+def test_the_verdict():
+    text = study_verdict(SUMMARY)
+    assert text.startswith("The hierarchy helps here: hxe beats bce beyond seed noise.")
+    assert "hxe improves hier-dist by 0.100." in text
     assert (
-        "hcl betters hit@1 by 6.00 points and worsens hier-dist by 0.200; its accuracy changes "
-        "most at level 2 (+10.0 points)." in words
+        "hcl improves hit@1 by 6.00 points and degrades hier-dist by 0.200; its accuracy changes "
+        "most at level 2 (+10.0 points)." in text
     )
     noise = copy.deepcopy(SUMMARY)
     for column in noise["figures"].values():
         for one in column:
             one["significant"] = False
-    assert does_it_help(noise).startswith("No loss beats bce here beyond seed noise.")
+    assert study_verdict(noise).startswith("No loss beats bce here beyond seed noise.")
     torn = copy.deepcopy(SUMMARY)
     torn["figures"]["hier-dist"][1]["significant"] = False
-    assert does_it_help(torn).startswith("No loss beats bce in every respect; hcl gains on some")
+    assert study_verdict(torn).startswith("No loss beats bce in every respect; hcl gains on some")
     flat = copy.deepcopy(SUMMARY)
-    flat["entries"] = flat["labels"] = ["bce", "focal", "hcl"]
+    flat["candidates"] = flat["labels"] = ["bce", "focal", "hcl"]
+    flat["uses_hierarchy"]["focal"] = False
     flat["by_level"]["focal"] = [0.9, 0.5]
-    assert does_it_help(flat).startswith("No hierarchical loss beats bce beyond seed noise, but")
+    assert study_verdict(flat).startswith("No hierarchical loss beats bce beyond seed noise, but")
 
 
-def test_signs_that_latex_minds_and_missing_figures():
+def test_special_characters_and_missing_figures():
     assert tex("a_b & 5 %") == r"a\_b \& 5 \%"
-    assert shown("hit@1", None) == "n/a"
-    assert shown("au-prc", 0.1234) == "0.123"
+    assert cell("hit@1", {"mean": None, "deviation": None}) == ("n/a", None)
+    assert cell("au-prc", {"mean": 0.1234, "deviation": 0.01}) == ("0.123", "0.010")
+    assert signed(METRICS["hit@1"], -0.1234) == "-12.34"
+    assert signed(METRICS["hit@1"], 0.0, 1) == "+0.0"
 
 
 def test_the_papers_rows_and_its_printed_figures():
-    names = [row.entry.label for row in paper.ROWS if 2 in row.tables]
+    names = [row.candidate.label for row in paper.ROWS if 2 in row.tables]
     assert names == ["CrossEntropy", "FocalLoss", "Hier-CE", "SoftLabels", "HCL"]
-    ablation = [row.entry.label for row in paper.ROWS if 1 in row.tables]
+    ablation = [row.candidate.label for row in paper.ROWS if 1 in row.tables]
     assert ablation == ["CrossEntropy", "HCL-Hier", "HCL-CL", "HCL"]
     assert paper.ROWS[0].printed == {
         "diatoms": (74.45, 81.00, 1.26),
         "imclef07d": (90.45, 93.33, 0.35),
     }
-    literal = {row.entry.label: row.entry for row in paper.ROWS}
+    literal = {row.candidate.label: row.candidate for row in paper.ROWS}
     assert literal["HCL-CL"].options == {"floor": 0}
-    figures = {m: [figure(0.5), figure(0.6)] for m in paper.METRICS}
-    summary = {"entries": ["bce", "focal"], "figures": figures}
+    figures = {m: [figure(0.5), figure(0.6)] for m in paper.COLUMNS}
+    summary = {"candidates": ["bce", "focal"], "figures": figures}
     text = paper.as_markdown({"diatoms": summary}, 2)
     assert "| CrossEntropy | 50.00 ± 1.00 | 74.45 |" in text
     assert len(text.splitlines()) == 2 + 5
@@ -129,7 +134,7 @@ def test_the_papers_layout_in_latex():
     column = [figure(0.5), better]
     far = [figure(1.5), {**figure(1.7), "significant": True, "difference": 0.2}]
     summary = {
-        "entries": ["bce", "hcl-hier"],
+        "candidates": ["bce", "hcl-hier"],
         "figures": {"hit@1": column, "mrr": column, "hier-dist": far},
         "directions": {"hit@1": "up", "mrr": "up", "hier-dist": "down"},
     }

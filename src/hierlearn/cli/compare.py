@@ -1,4 +1,4 @@
-"""``hierlearn compare``: which loss makes the better mistakes here, and how sure is that?"""
+"""``hierlearn compare``: which loss makes the better mistakes here, and how certain is that?"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CANDIDATES = (
     "against. Options as hxe:alpha=0.3."
 )
 TEST_FRACTION = option(
-    "test_fraction", float, 0.2, "Fraction of the rows to judge on, where no split is.", panel=HOW
+    "test_fraction", float, 0.2, "Fraction of the rows to test on, where no split is.", panel=HOW
 )
 NETWORK = [
     one for one in described(Plan, HOW, study=True) if one.name in ("network", "network_option")
@@ -152,11 +152,11 @@ def run(
 
 def jobs_of(options: Mapping[str, Any], candidates: int) -> int:
     """Return how many candidates to train at a time."""
-    from hierlearn.studies.jobs import usual_jobs
+    from hierlearn.studies.tasks import default_jobs
     from hierlearn.training.processes import find_device
 
     device = find_device(options["device"] or "auto")
-    jobs: int = options["jobs"] or usual_jobs(candidates, device)
+    jobs: int = options["jobs"] or default_jobs(candidates, device)
     return jobs
 
 
@@ -205,7 +205,7 @@ def bar(
 
 
 def finish(console: Console, study: Study) -> None:
-    """Write tables and the page, print the table, the answer and the paths."""
+    """Write tables and the page, print the table, the verdict and the paths."""
     from hierlearn.cli.show import print_plain, print_study
     from hierlearn.reports import write_report
     from hierlearn.studies.publish import publish
@@ -213,7 +213,7 @@ def finish(console: Console, study: Study) -> None:
     summary, paths = publish(study)
     page = write_report(study.folder, summary=summary)
     print_study(console, summary)
-    print_plain(console, summary["words"])
+    print_plain(console, summary["verdict"])
     names = ", ".join(path.name for path in [*paths, page])
     print_plain(console, f"wrote {names} to {study.folder}")
 
@@ -222,22 +222,21 @@ def compare_paper(options: Mapping[str, Any], console: Console) -> None:
     """Reproduce the paper's tables."""
     from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_named
-    from hierlearn.files import atomic_write
     from hierlearn.reports import write_report
     from hierlearn.studies import paper
-    from hierlearn.studies.publish import publish
+    from hierlearn.studies.publish import publish, write_texts
 
     summaries = {}
     asked = make_protocol(options)
-    candidates = paper.entries()
+    candidates = paper.candidates()
     for name, epochs in paper.EPOCHS.items():
         dataset = open_named(name, data_dir=options["data_dir"])
         protocol = asked.with_changes(
             settings={**paper.SETTINGS, "epochs": epochs, **given(options, ("epochs", "device"))},
             network=paper.NETWORK,
             valid_fraction=0.0,
-            by_candidate=paper.BY_ENTRY,
-            metrics=(*paper.METRICS, *paper.ALSO),
+            by_candidate=paper.BY_CANDIDATE,
+            metrics=(*paper.COLUMNS, *paper.EXTRA),
         )
         seeds = plural(protocol.seeds, "seed")
         print_plain(console, f"{name}: {plural(len(paper.ROWS), 'row')}, {seeds} each")
@@ -252,8 +251,6 @@ def compare_paper(options: Mapping[str, Any], console: Console) -> None:
     typeset = "\n".join(
         f"% {title}\n{paper.as_latex(summaries, number)}" for number, title in titles.items()
     )
-    for name, text in (("paper.md", shown), ("paper.tex", typeset)):
-        with atomic_write(options["out"] / name) as file:
-            file.write(text)
+    write_texts(options["out"], {"paper.md": shown, "paper.tex": typeset})
     print_plain(console, shown)
     print_plain(console, f"wrote paper.md, paper.tex and one study per dataset to {options['out']}")

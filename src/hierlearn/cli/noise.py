@@ -52,7 +52,7 @@ OPTIONS = [
 def noise(
     data: Annotated[str, typer.Argument(help=shared.DATA)] = "synthetic", **options: Any
 ) -> None:
-    """Train losses on corrupted labels or a corrupted taxonomy, and judge them on clean rows.
+    """Train losses on corrupted labels or a corrupted taxonomy, and test them on clean rows.
 
     Interrupt it at any time: the same command continues with what is missing.
     """
@@ -94,7 +94,7 @@ def noise(
         )
     written = publish_noise(summary, options["out"]) + noise_curves(summary, options["out"])
     print_noise(console, summary)
-    print_plain(console, summary["words"])
+    print_plain(console, summary["verdict"])
     names = ", ".join(path.name for path in written)
     print_plain(console, f"wrote {names} to {options['out']}")
 
@@ -114,7 +114,7 @@ def numbers(text: str) -> list[float]:
 
 
 def print_noise(console: Console, summary: dict[str, Any]) -> None:
-    """Print one table per kind; bold is significantly better than the first row at that rate."""
+    """Print one table per kind and metric; bold is better than the first row beyond noise."""
     from rich.table import Table
     from rich.text import Text
 

@@ -33,7 +33,8 @@ def rank(
     from hierlearn.cli.show import print_plain
     from hierlearn.files import check_new
     from hierlearn.reports.critical_difference import critical_difference
-    from hierlearn.studies.ranks import notes, publish_ranks, rank_studies
+    from hierlearn.studies.publish import publish_ranks
+    from hierlearn.studies.ranks import notes, rank_studies
 
     out = options["out"]
     check_new(out / "ranks.json", options["force"])
@@ -41,7 +42,7 @@ def rank(
     written = critical_difference(summary, out) + publish_ranks(summary, out)
     console = Console()
     print_ranks(console, summary)
-    for text in (summary["words"], *notes(summary)):
+    for text in (summary["verdict"], *notes(summary)):
         print_plain(console, text)
     print_plain(console, f"wrote {', '.join(path.name for path in written)} to {out}")
 

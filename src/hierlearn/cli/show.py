@@ -159,7 +159,7 @@ def study_table(summary: dict[str, Any], *, narrow: bool) -> Table:
         gap = "\n" if narrow else " "
         table.add_column(f"{name}{gap}{arrow}".strip(), justify="right", no_wrap=narrow)
     for number, label in enumerate(summary["labels"]):
-        mark = " *" if summary["still_improving"][summary["entries"][number]] else ""
+        mark = " *" if summary["still_improving"][summary["candidates"][number]] else ""
         row = [Text(f"{label}{mark}")]
         for metric in summary["metrics"]:
             mean, deviation = cell(metric, summary["figures"][metric][number])

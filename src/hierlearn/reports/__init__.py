@@ -1,4 +1,4 @@
-"""Reports: a study as one self-contained HTML page, and its plots as files for papers."""
+"""Stage 14: a study as one self-contained HTML page, and its plots as files for papers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The critical-difference picture (Demsar, 2006), as PNG and SVG, by matplotlib.
+"""The critical-difference diagram (Demsar, 2006), as PNG and SVG, by matplotlib.
 
 An axis of mean ranks, the best to the right; every loss by name, a line from its mean rank to it;
-thick bars join losses that are not told apart; above, how long the critical difference is.
+thick bars join losses that do not differ significantly; above, the critical difference.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AXIS = 4.0  # inches between rank 1 and the last
-ROW, BAR = 0.24, 0.13  # inches a name, a bar
+ROW, BAR = 0.24, 0.13  # inches per name, per bar
 ABOVE = 0.75  # inches for the ruler and the numbers
-SIZE = 9  # of the letters, in points
+SIZE = 9  # of the text, in points
 MARGIN = 0.12
 LINE = "#4a5565"
 
 
 def critical_difference(summary: Mapping[str, Any], out: Path | str) -> list[Path]:
-    """Write the picture of what ``rank_studies`` found.
+    """Write the diagram of what ``rank_studies`` found.
 
     Args:
         summary: what it found.
@@ -37,7 +37,7 @@ def critical_difference(summary: Mapping[str, Any], out: Path | str) -> list[Pat
 
 
 def draw(summary: Mapping[str, Any]) -> Figure:
-    """Return the picture: drawn in inches, as wide as its names need."""
+    """Return the diagram: drawn in inches, as wide as its names need."""
     from matplotlib.figure import Figure
 
     ranks = summary["mean_ranks"]
@@ -49,7 +49,7 @@ def draw(summary: Mapping[str, Any]) -> Figure:
     sides = [side + 0.3 for side in sides]
     bars = len(summary["groups"])
     below = 0.15 + BAR * bars + 0.15 + ROW * len(right)
-    # Of few datasets the critical difference may exceed the axis; the ruler then ends with it.
+    # With few datasets the critical difference may exceed the axis; the ruler then ends with it.
     ruler = min(summary["critical_difference"], count - 1) * AXIS / (count - 1)
     size = (sides[0] + AXIS + sides[1] + 2 * MARGIN, ABOVE + below + MARGIN)
     figure = Figure(figsize=size)
@@ -66,10 +66,10 @@ def draw(summary: Mapping[str, Any]) -> Figure:
     axes.plot([0, ruler], [0.5, 0.5], color="black", linewidth=1.2)
     for end in (0.0, ruler) if whole else (0.0,):
         axes.plot([end, end], [0.45, 0.55], color="black", linewidth=1.2)
-    told = f"critical difference {summary['critical_difference']:.2f}"
-    told += "" if whole else ", longer than the axis"
-    axes.text(0, 0.58, told, fontsize=SIZE - 1, va="bottom")
-    rank_of = dict(zip(summary["entries"], ranks, strict=True))
+    text = f"critical difference {summary['critical_difference']:.2f}"
+    text += "" if whole else ", longer than the axis"
+    axes.text(0, 0.58, text, fontsize=SIZE - 1, va="bottom")
+    rank_of = dict(zip(summary["candidates"], ranks, strict=True))
     for number, group in enumerate(summary["groups"]):
         y = -0.15 - BAR * number
         ends = [place(rank_of[group[0]]) + 0.05, place(rank_of[group[-1]]) - 0.05]
@@ -112,6 +112,6 @@ def width(text: str) -> float:
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
 
-    safe = text.replace("$", "S")  # a dollar is no formula here
+    safe = text.replace("$", "S")  # a dollar is not a formula here
     box = TextPath((0, 0), safe, size=SIZE, prop=FontProperties()).get_extents()
     return float(box.width) / 72

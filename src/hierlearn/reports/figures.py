@@ -1,9 +1,9 @@
 """Figures: the main plots of a study as files for papers, PNG and SVG, by matplotlib.
 
-metrics     a dot an entry with its intervals, a panel a metric
+metrics     one panel per metric: one dot per candidate, with its intervals
 severity    stacked bars: right, wrong by height 1, 2, ...
-levels      the same dots, a panel a level
-curriculum  the selected share of each level over the epochs, a panel a loss that selects
+levels      one panel per level, with the same dots
+curriculum  one panel per loss that selects: the selected fraction of each level over the epochs
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.reports.page import by_level, curricula, finished, read
-from hierlearn.reports.plots import Dot, height_words, level_dots, metric_dots
+from hierlearn.reports.plots import Dot, height_text, in_percent, level_dots, metric_dots
 from hierlearn.reports.saving import need_matplotlib, save_figures
-from hierlearn.studies.tables import ARROWS, PERCENT
+from hierlearn.studies.tables import ARROWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = {"first": "#1b2330", "better": "#17754a", "worse": "#b23a1e", "same": "#6b7685"}
+COLORS = {"first": "#1b2330", "better": "#17754a", "worse": "#b23a1e", "same": "#6b7685"}
 RIGHT, NEAR, FAR = "#8fc7d6", "#fbe0a0", "#de6a37"
 PANEL = 3.4  # inches
 
@@ -36,24 +36,24 @@ def report_pngs(
     Args:
         study_folder: the folder of a study, complete or not.
         out: the folder to write into.
-        summary: what ``summarize`` says of the study, where it is known already.
+        summary: what ``summarize`` returned for the study, where it is known already.
 
     Returns:
         The files.
     """
     need_matplotlib()
     study, summary = read(study_folder, summary)
-    entries = finished(study, summary)
+    candidates = finished(study, summary)
     figures = {"metrics": metrics(summary), "severity": severity(summary)}
-    figures["levels"] = levels(summary, by_level(study, entries))
-    found = curricula(study, entries)
+    figures["levels"] = levels(summary, by_level(study, candidates))
+    found = curricula(study, candidates)
     if found:
         figures["curriculum"] = curriculum(found)
     return save_figures(figures, out)
 
 
 def panels(count: int, rows: float) -> tuple[Figure, list[Axes]]:
-    """Return a figure of panels side by side, three a row, each with room for some rows."""
+    """Return a figure of panels side by side, three per row, each with room for some rows."""
     from matplotlib.figure import Figure
 
     across = min(count, 3)
@@ -68,11 +68,11 @@ def panels(count: int, rows: float) -> tuple[Figure, list[Axes]]:
 
 def metrics(summary: Mapping[str, Any]) -> Figure:
     """Return the dot plots of all metrics."""
-    figure, places = panels(len(summary["metrics"]), len(summary["entries"]))
+    figure, places = panels(len(summary["metrics"]), len(summary["candidates"]))
     for axes, metric in zip(places, summary["metrics"], strict=True):
-        unit = " in %" if metric in PERCENT else ""
         arrow = ARROWS[summary["directions"][metric]]
-        dots(axes, metric_dots(summary, metric), f"{metric}{unit} {arrow}".strip())
+        title = f"{metric}{in_percent(metric)} {arrow}".strip()
+        dots(axes, metric_dots(summary, metric), title)
     return figure
 
 
@@ -80,8 +80,8 @@ def levels(
     summary: Mapping[str, Any], seeds: Mapping[str, Sequence[Sequence[float | None]]]
 ) -> Figure:
     """Return the dot plots of all levels."""
-    depth = len(summary["by_level"][summary["entries"][0]])
-    figure, places = panels(depth, len(summary["entries"]))
+    depth = len(summary["by_level"][summary["candidates"][0]])
+    figure, places = panels(depth, len(summary["candidates"]))
     for level, axes in enumerate(places):
         dots(axes, level_dots(summary, seeds, level), f"level {level + 1}: accuracy in %")
     return figure
@@ -92,7 +92,7 @@ def dots(axes: Axes, rows: Sequence[Dot], title: str) -> None:
     for place, dot in enumerate(rows):
         if dot.mean is None:
             continue
-        color = COLOURS[dot.kind]
+        color = COLORS[dot.kind]
         if dot.interval is not None:
             axes.plot(dot.interval, [place, place], color=color, linewidth=1)
         if dot.deviation is not None:
@@ -107,7 +107,7 @@ def dots(axes: Axes, rows: Sequence[Dot], title: str) -> None:
 
 
 def name_rows(axes: Axes, labels: Sequence[str]) -> None:
-    """Write the names at the left, first on top; they are no formulas, whatever they hold."""
+    """Write the names at the left, first on top; they are not formulas, whatever they hold."""
     axes.set_yticks(range(len(labels)), labels, fontsize=8, parse_math=False)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.tick_params(axis="x", labelsize=8)
@@ -119,18 +119,18 @@ def severity(summary: Mapping[str, Any]) -> Figure:
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
 
-    count = len(summary["entries"])
+    count = len(summary["candidates"])
     figure = Figure(figsize=(2 * PANEL, 0.3 * count + 1.1), layout="constrained")
     axes = figure.subplots()
-    shares = [summary["severity"][key] for key in summary["entries"]]
+    shares = [summary["severity"][key] for key in summary["candidates"]]
     highest = len(shares[0]) - 1
     ramp = LinearSegmentedColormap.from_list("mistakes", [NEAR, FAR])
     begin = [0.0] * count
     for height in range(highest + 1):
         part = [100 * one[height] for one in shares]
         color = RIGHT if height == 0 else ramp((height - 1) / max(highest - 1, 1))
-        told = height_words(height, highest)
-        axes.barh(range(count), part, left=begin, color=color, label=told, edgecolor="white")
+        text = height_text(height, highest)
+        axes.barh(range(count), part, left=begin, color=color, label=text, edgecolor="white")
         begin = [before + more for before, more in zip(begin, part, strict=True)]
     name_rows(axes, summary["labels"])
     axes.set_xlim(0, 100)
@@ -140,7 +140,7 @@ def severity(summary: Mapping[str, Any]) -> Figure:
 
 
 def curriculum(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """Return the selected share of each level, a panel an entry."""
+    """Return the selected fraction of each level, one panel per candidate."""
     from matplotlib import colormaps
 
     figure, places = panels(len(found), 6)
@@ -148,9 +148,9 @@ def curriculum(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
         epochs = [record["epoch"] for record in log]
         depth = len(log[0]["selected_by_level"])
         for level in range(depth):
-            shares = [100 * record["selected_by_level"][level] for record in log]
+            percentages = [100 * record["selected_by_level"][level] for record in log]
             color = colormaps["viridis"](0.85 * level / max(depth - 1, 1))
-            axes.plot(epochs, shares, color=color, label=f"level {level + 1}", marker=".")
+            axes.plot(epochs, percentages, color=color, label=f"level {level + 1}", marker=".")
         axes.set_ylim(0, 103)
         axes.set_xlabel("epoch", fontsize=8)
         axes.set_ylabel("selected classes in %", fontsize=8)

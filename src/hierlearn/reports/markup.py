@@ -15,7 +15,7 @@ def safe(value: object) -> str:
 
 
 def clean(value: str) -> str:
-    """Return text without the signs that no page can hold."""
+    """Return text without the characters that no page can hold."""
     return NOT_XML.sub("\ufffd", value)
 
 

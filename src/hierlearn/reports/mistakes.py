@@ -1,4 +1,4 @@
-"""Mistakes: the worst decisions of an entry, for the page to show with both paths side by side.
+"""Mistakes: the worst decisions of a candidate, for the page to show with both paths side by side.
 
 Worst is the largest height, then the decision that most seeds agree on, then the most probable.
 A row is shown once, by the worst decision on it; of each height some are kept, so that mild
@@ -14,16 +14,16 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hierlearn.reports.judged import Judged
+    from hierlearn.studies.decisions import Decisions
 
-MOST = 24  # rows kept of each height
-LONGEST = 400  # letters of a row's text
+MOST = 24  # rows kept per height
+LONGEST = 400  # characters of a row's text
 
 
-def worst(judged: Judged, *, most: int = MOST) -> list[list[int]]:
-    """Return [row, true class, decided class, height, agreeing seeds, p in per cent] each."""
-    seeds, rows = np.nonzero(judged.heights > 0)
-    decided = judged.decided[seeds, rows]
+def worst(decisions: Decisions, *, most: int = MOST) -> list[list[int]]:
+    """Return [row, true class, decided class, height, agreeing seeds, p in percent] of each."""
+    seeds, rows = np.nonzero(decisions.heights > 0)
+    decided = decisions.decided[seeds, rows]
     if not len(rows):
         return []
     order = np.lexsort((decided, rows))
@@ -31,10 +31,10 @@ def worst(judged: Judged, *, most: int = MOST) -> list[list[int]]:
     new = (np.diff(rows, prepend=-1) != 0) | (np.diff(decided, prepend=-1) != 0)
     starts = np.flatnonzero(new)
     agreed = np.diff(starts, append=len(rows))
-    probable = np.add.reduceat(judged.probability[seeds, rows], starts) / agreed
+    probable = np.add.reduceat(decisions.probability[seeds, rows], starts) / agreed
     rows, seeds, decided = rows[starts], seeds[starts], decided[starts]
-    heights = judged.heights[seeds, rows]
-    truth = judged.nearest[seeds, rows]
+    heights = decisions.heights[seeds, rows]
+    truth = decisions.nearest[seeds, rows]
     kept: list[list[int]] = []
     seen: set[int] = set()
     room = dict.fromkeys(heights.tolist(), most)
@@ -59,5 +59,5 @@ def texts_of(rows: Iterable[int], texts: Sequence[str] | None) -> dict[str, str]
 
 
 def shorten(text: str, longest: int = LONGEST) -> str:
-    """Return a text that is no longer than ``longest`` letters."""
+    """Return a text of at most ``longest`` characters."""
     return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"

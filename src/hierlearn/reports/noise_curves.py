@@ -1,10 +1,10 @@
-"""Noise curves: what each loss makes of more and more noise, as PNG and SVG, by matplotlib.
+"""Noise curves: the metrics of each loss under more and more noise, as PNG and SVG, by matplotlib.
 
-curves   accuracy and distance of the terminal decision, a row of panels a kind of noise
-levels   the accuracy of each level on the way to that decision
+curves   accuracy and distance of the terminal decision, one row of panels per kind of noise
+levels   the accuracy of each level on the path to that decision
 
-A line is the mean over seeds, its band one standard deviation to either side. Losses are told
-apart by color (Okabe and Ito, 2008, for all eyes), by marker, and from the ninth on by dashes.
+A line is the mean over seeds, its band one standard deviation to either side. Losses differ
+by color (Okabe and Ito, 2008, safe for color blindness), marker, and from the ninth on by dashes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.reports.saving import need_matplotlib, save_figures
-from hierlearn.studies.noise_figures import MAIN, TITLES, is_percent
+from hierlearn.studies.noise_figures import MAIN, TITLES, metric_of
 from hierlearn.studies.tables import ARROWS
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = (
+COLORS = (
     *("#000000", "#e69f00", "#56b4e9", "#009e73"),
     *("#0072b2", "#d55e00", "#cc79a7", "#8a7d00"),  # the last is darker than theirs, on white
 )
@@ -52,7 +52,7 @@ def noise_curves(summary: Mapping[str, Any], out: Path | str) -> list[Path]:
 
 
 def draw(summary: Mapping[str, Any], metrics: Sequence[str]) -> Figure:
-    """Return a figure: a row a kind of noise, a column a metric, one legend for all."""
+    """Return a figure: one row per kind of noise, one column per metric, one legend for all."""
     from matplotlib.figure import Figure
 
     kinds = summary["kinds"]
@@ -75,14 +75,14 @@ def draw(summary: Mapping[str, Any], metrics: Sequence[str]) -> Figure:
 
 
 def panel(axes: Axes, summary: Mapping[str, Any], kind: str, metric: str) -> None:
-    """Draw one line a loss with its band."""
-    scale = 100 if is_percent(metric) else 1
+    """Draw one line per loss with its band."""
+    scale = metric_of(metric).scale
     rates = [100 * rate for rate in summary["rates"]]
     for number, label in enumerate(summary["labels"]):
         column = [figures[number] for figures in summary["figures"][kind][metric]]
         means = [as_number(figure["mean"]) * scale for figure in column]
         spread = [(figure["deviation"] or 0.0) * scale for figure in column]
-        color = COLOURS[number % len(COLOURS)]
+        color = COLORS[number % len(COLORS)]
         low = [mean - one for mean, one in zip(means, spread, strict=True)]
         high = [mean + one for mean, one in zip(means, spread, strict=True)]
         axes.fill_between(rates, low, high, color=color, alpha=0.15, linewidth=0)
@@ -92,10 +92,10 @@ def panel(axes: Axes, summary: Mapping[str, Any], kind: str, metric: str) -> Non
             color=color,
             label=label,
             linewidth=1.3,
-            linestyle=DASHES[number // len(COLOURS) % len(DASHES)],
+            linestyle=DASHES[number // len(COLORS) % len(DASHES)],
             marker=MARKERS[number % len(MARKERS)],
             markersize=4,
-            markerfacecolor="white" if number >= len(COLOURS) else color,
+            markerfacecolor="white" if number >= len(COLORS) else color,
         )
     arrow = ARROWS[summary["directions"][metric]]
     name = NAMES.get(metric, f"{metric.replace('-', ' ')}: accuracy in %")

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import HierlearnError
 from hierlearn.files import atomic_write
 from hierlearn.reports import icicle, mistakes, plots, sections, selection
-from hierlearn.reports.judged import Truth, judge
 from hierlearn.reports.markup import embed, safe
+from hierlearn.studies.decisions import Decisions
 from hierlearn.studies.study import Study
 from hierlearn.studies.summary import summarize
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hierlearn.studies.candidates import Candidate
+    from hierlearn.studies.decisions import Truth
 
 NAME = "report.html"
 
@@ -40,7 +41,7 @@ def write_report(
     Args:
         study_folder: the folder of a study, complete or not.
         out: the file to write; by default report.html in the folder.
-        summary: what ``summarize`` says of the study, where it is known already.
+        summary: what ``summarize`` returned for the study, where it is known already.
 
     Returns:
         The file.
@@ -56,27 +57,26 @@ def write_report(
 def read(
     study_folder: Path | str, summary: Mapping[str, Any] | None = None
 ) -> tuple[Study, Mapping[str, Any]]:
-    """Return a study and its summary; refuse one without a finished loss."""
+    """Return a study and its summary; raise for one without a finished loss."""
     study = Study.open(study_folder)
-    if not any(study.is_done(entry) for entry in study.entries):
+    if not study.finished:
         raise HierlearnError(
             f"{study.folder} has no finished loss to report on yet; run hierlearn compare again, "
-            f"which goes on from there"
+            f"which continues from there"
         )
     return study, summarize(study) if summary is None else summary
 
 
 def page(study: Study, summary: Mapping[str, Any]) -> str:
     """Return the page's text."""
-    entries = finished(study, summary)
-    offsets, closed = (part.numpy() for part in study.truth())
-    truth = Truth.of(study.hierarchy, offsets, closed)
+    candidates = finished(study, summary)
+    truth = study.truth()
     script = asset("script.js")
-    name = study.facts["dataset"]["name"] or "own data"
+    name = study.config["dataset"]["name"] or "own data"
     return Template(asset("template.html")).substitute(
         title=safe(f"hierlearn study: {name}"),
         name=safe(name),
-        headline=sections.headline(study, summary, len(offsets) - 1),
+        headline=sections.headline(study, summary, len(truth)),
         policy=f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
         style=asset("style.css"),
         table=sections.figures(summary),
@@ -86,8 +86,8 @@ def page(study: Study, summary: Mapping[str, Any]) -> str:
         panels=plots.metric_panels(summary),
         severity=plots.severity_bars(summary),
         severity_legend=plots.severity_legend(study.hierarchy.root_height),
-        levels=plots.level_panels(summary, by_level(study, entries)),
-        curriculum=curriculum(study, entries),
+        levels=plots.level_panels(summary, by_level(study, candidates)),
+        curriculum=curriculum(study, candidates),
         options=sections.options(summary["labels"]),
         heights=sections.heights(study.hierarchy.root_height),
         settings=sections.settings(study),
@@ -102,40 +102,40 @@ def asset(name: str) -> str:
 
 
 def finished(study: Study, summary: Mapping[str, Any]) -> list[Candidate]:
-    """Return the entries of the summary."""
-    by_key = {entry.key: entry for entry in study.entries}
-    return [by_key[key] for key in summary["entries"]]
+    """Return the candidates of the summary."""
+    by_key = {candidate.key: candidate for candidate in study.candidates}
+    return [by_key[key] for key in summary["candidates"]]
 
 
-def by_level(study: Study, entries: list[Candidate]) -> dict[str, list[list[float | None]]]:
-    """Return the accuracy of each level, seed after seed, by entry."""
+def by_level(study: Study, candidates: list[Candidate]) -> dict[str, list[list[float | None]]]:
+    """Return the accuracy of each level, one list per seed, by candidate."""
     runs = study.runs()
     return {
-        entry.key: [run["test"]["level-accuracy"] for run in runs if run["entry"] == entry.key]
-        for entry in entries
+        one.key: [run["test"]["level-accuracy"] for run in study.runs_of(one, runs)]
+        for one in candidates
     }
 
 
-def curricula(study: Study, entries: list[Candidate]) -> dict[str, list[dict[str, Any]]]:
-    """Return the epochs of the entries that select classes, by label."""
+def curricula(study: Study, candidates: list[Candidate]) -> dict[str, list[dict[str, Any]]]:
+    """Return the epochs of the candidates that select classes, by label."""
     found = {}
-    for entry in entries:
-        epochs = [one for one in study.log(entry) if "selected_by_level" in one]
+    for candidate in candidates:
+        epochs = [one for one in study.log(candidate) if "selected_by_level" in one]
         if epochs:
-            found[entry.label or entry.key] = epochs
+            found[candidate.title] = epochs
     return found
 
 
-def curriculum(study: Study, entries: list[Candidate]) -> str:
+def curriculum(study: Study, candidates: list[Candidate]) -> str:
     """Return the section of the curricula; nothing where no loss has one."""
-    logs = curricula(study, entries)
+    logs = curricula(study, candidates)
     panels = []
-    for entry in entries:
-        label = entry.label or entry.key
+    for candidate in candidates:
+        label = candidate.title
         if label not in logs:
             continue
         parts = plots.curriculum_plot(logs[label])
-        shares = study.selected(entry)
+        shares = study.selected(candidate)
         if shares is not None:
             parts += selection.selection_map(shares, study.hierarchy)
             parts += selection.least_selected(shares, study.hierarchy)
@@ -149,14 +149,14 @@ def interactive(study: Study, summary: Mapping[str, Any], truth: Truth) -> dict[
     """Return what the script draws: the icicle and the mistakes."""
     found = []
     shown: set[int] = set()
-    for entry, label in zip(finished(study, summary), summary["labels"], strict=True):
-        judged = judge(truth, study.rows(entry))
-        worst = mistakes.worst(judged)
+    for candidate, label in zip(finished(study, summary), summary["labels"], strict=True):
+        decisions = Decisions.read(truth, study.rows(candidate))
+        worst = mistakes.worst(decisions)
         shown.update(row for row, *_ in worst)
-        found.append({"label": label, **icicle.of_entry(truth, judged), "worst": worst})
+        found.append({"label": label, **icicle.of_candidate(truth, decisions), "worst": worst})
     return {
         **icicle.tree(truth.hierarchy, truth),
         "seeds": len(study.seeds),
-        "entries": found,
+        "candidates": found,
         "texts": mistakes.texts_of(shown, study.texts()),
     }

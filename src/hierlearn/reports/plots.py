@@ -1,7 +1,7 @@
-"""Plots: the pictures of the page as inline SVG, made here; their colors are the page's style.
+"""Plots: the plots of the page as inline SVG, made here; their colors are in the page's style.
 
-A panel is as wide as a phone and stands beside others where there is room, so that letters have one
-size everywhere. The bars of the mistakes are laid out in per cent and fill whatever width there is.
+A panel is as wide as a phone and is placed beside others where there is room, so that text has one
+size everywhere. The bars of the mistakes are laid out in percent and fill whatever width there is.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.metrics import METRICS
+from hierlearn.metrics.registry import find_metric
 from hierlearn.reports.markup import safe
-from hierlearn.studies.tables import ARROWS, PERCENT, is_bold, shown
+from hierlearn.studies.tables import ARROWS, is_bold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 WIDTH = 360  # of a panel, in pixels
 ROW, TOP, BOTTOM = 22, 8, 26  # of a dot plot: each row, above the first, below the last
-LETTER = 6.4  # an average glyph at 12 pixels
+CHARACTER = 6.4  # the width of an average one at 12 pixels
 LABEL_SHARE = 0.34  # of a panel, the most that names take
 VALUE = 48  # room for the figure at the right
 
@@ -32,7 +32,7 @@ class Dot:
     Attributes:
         label: its name.
         mean: where the dot is; None where the figure is not defined.
-        text: the figure as tables write it.
+        text: the figure as tables show it.
         deviation: over seeds.
         interval: over test rows.
         values: of the single seeds.
@@ -49,7 +49,7 @@ class Dot:
 
     @property
     def reach(self) -> list[float]:
-        """Every number that must be inside the picture."""
+        """Every number that must be inside the plot."""
         if self.mean is None:
             return []
         spread = self.deviation or 0.0
@@ -58,8 +58,8 @@ class Dot:
 
 def metric_dots(summary: Mapping[str, Any], metric: str) -> list[Dot]:
     """Return the rows of a metric, in the units of the table."""
-    scale = 100 if metric in PERCENT else 1
-    found = []
+    kind_of, found = find_metric(metric), []
+    scale = kind_of.scale
     for number, figure in enumerate(summary["figures"][metric]):
         kind = "same"
         if number == 0:
@@ -71,7 +71,7 @@ def metric_dots(summary: Mapping[str, Any], metric: str) -> list[Dot]:
             Dot(
                 summary["labels"][number],
                 None if mean is None else scale * mean,
-                shown(metric, mean),
+                kind_of.format(mean),
                 None if spread is None else scale * spread,
                 None if interval is None else (scale * interval[0], scale * interval[1]),
                 [scale * value for value in figure["values"] if value is not None],
@@ -81,13 +81,18 @@ def metric_dots(summary: Mapping[str, Any], metric: str) -> list[Dot]:
     return found
 
 
+def in_percent(metric: str) -> str:
+    """Return the unit of a metric for a title."""
+    return " in %" if find_metric(metric).unit == "percent" else ""
+
+
 def metric_panels(summary: Mapping[str, Any]) -> str:
     """Return a dot plot of every metric."""
     panels = []
     for metric in summary["metrics"]:
         arrow = ARROWS[summary["directions"][metric]]
-        unit = " in %" if metric in PERCENT else ""
-        title = f"<b>{safe(metric)}{unit} {arrow}</b> {safe(METRICS[metric].description)}"
+        head = f"<b>{safe(metric)}{in_percent(metric)} {arrow}</b>"
+        title = f"{head} {safe(find_metric(metric).description)}"
         panels.append(panel(title, dot_plot(metric_dots(summary, metric), metric)))
     return "\n".join(panels)
 
@@ -95,22 +100,22 @@ def metric_panels(summary: Mapping[str, Any]) -> str:
 def level_dots(
     summary: Mapping[str, Any], seeds: Mapping[str, Sequence[Sequence[float | None]]], level: int
 ) -> list[Dot]:
-    """Return the rows of a level, counted from 0, in per cent.
+    """Return the rows of a level, counted from 0, in percent.
 
     Args:
         summary: of the study.
-        seeds: by entry, the accuracy of each level, seed after seed.
+        seeds: by candidate, the accuracy of each level, one list per seed.
         level: which.
     """
     found = []
-    for number, key in enumerate(summary["entries"]):
+    for number, key in enumerate(summary["candidates"]):
         mean = summary["by_level"][key][level]
         known = [one[level] for one in seeds[key]]
         found.append(
             Dot(
                 summary["labels"][number],
                 None if mean is None else 100 * mean,
-                "n/a" if mean is None else f"{100 * mean:.2f}",
+                find_metric("level-accuracy").format(mean),
                 values=[100 * value for value in known if value is not None],
                 kind="first" if number == 0 else "same",
             )
@@ -123,23 +128,23 @@ def level_panels(
 ) -> str:
     """Return a dot plot of every level."""
     panels = []
-    for level in range(len(summary["by_level"][summary["entries"][0]])):
+    for level in range(len(summary["by_level"][summary["candidates"][0]])):
         title = f"<b>level {level + 1}</b> accuracy in %"
-        picture = dot_plot(level_dots(summary, seeds, level), f"accuracy at level {level + 1}")
-        panels.append(panel(title, picture))
+        plot = dot_plot(level_dots(summary, seeds, level), f"accuracy at level {level + 1}")
+        panels.append(panel(title, plot))
     return "\n".join(panels)
 
 
-def panel(title: str, picture: str) -> str:
-    """Return a picture below its title, which is markup already."""
-    return f'<figure class="panel"><figcaption>{title}</figcaption>{picture}</figure>'
+def panel(title: str, plot: str) -> str:
+    """Return a plot below its title, which is markup already."""
+    return f'<figure class="panel"><figcaption>{title}</figcaption>{plot}</figure>'
 
 
 def dot_plot(dots: Sequence[Dot], what: str) -> str:
     """Return rows of dots with whiskers over one axis."""
     longest = max(len(dot.label) for dot in dots)
-    left = min(LETTER * longest, LABEL_SHARE * WIDTH) + 10
-    letters = int((left - 10) / LETTER)
+    left = min(CHARACTER * longest, LABEL_SHARE * WIDTH) + 10
+    fits = int((left - 10) / CHARACTER)
     low, high = span([value for dot in dots for value in dot.reach])
     right = WIDTH - VALUE
     height = TOP + ROW * len(dots) + BOTTOM
@@ -148,10 +153,10 @@ def dot_plot(dots: Sequence[Dot], what: str) -> str:
     def x(value: float) -> float:
         return left + (value - low) / (high - low) * (right - left)
 
-    told = "; ".join(f"{dot.label} {dot.text}" for dot in dots)
+    described = "; ".join(f"{dot.label} {dot.text}" for dot in dots)
     lines = [
         f'<svg class="dots" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'aria-label="{safe(f"{what}: {told}")}">'
+        f'aria-label="{safe(f"{what}: {described}")}">'
     ]
     marks = ticks(low, high, 5)
     for mark, text in zip(marks, tick_texts(marks), strict=True):
@@ -161,7 +166,7 @@ def dot_plot(dots: Sequence[Dot], what: str) -> str:
         lines.append(line(x(dots[0].mean), TOP, x(dots[0].mean), foot, "reference"))
     for number, dot in enumerate(dots):
         y = TOP + ROW * (number + 0.5)
-        name = dot.label if len(dot.label) <= letters else dot.label[: letters - 1] + "…"
+        name = dot.label if len(dot.label) <= fits else dot.label[: fits - 1] + "…"
         lines.append(f'<g class="{dot.kind}"><title>{safe(dot.label)}: {dot.text}</title>')
         lines.append(f'<text x="0" y="{y + 4:.1f}" class="name">{safe(name)}</text>')
         lines.append(f'<text x="{WIDTH}" y="{y + 4:.1f}" class="value">{dot.text}</text>')
@@ -180,11 +185,11 @@ def dot_plot(dots: Sequence[Dot], what: str) -> str:
 
 
 def severity_bars(summary: Mapping[str, Any]) -> str:
-    """Return a bar an entry: the share of rows that are right, and wrong by height 1, 2, ..."""
+    """Return one bar per candidate: the fraction of rows right, wrong by height 1, 2, ..."""
     step, bar = 42, 20
-    height = step * len(summary["entries"])
+    height = step * len(summary["candidates"])
     lines = [f'<svg class="bars" width="100%" height="{height}" role="img" aria-label="Mistakes">']
-    for number, key in enumerate(summary["entries"]):
+    for number, key in enumerate(summary["candidates"]):
         shares = summary["severity"][key]
         y = step * number
         mistakes = f"{100 * (1 - shares[0]):.1f} % wrong"
@@ -195,13 +200,13 @@ def severity_bars(summary: Mapping[str, Any]) -> str:
         begin = 0.0
         for height_of, share in enumerate(shares):
             if share:
-                told = f"{height_words(height_of, len(shares) - 1)}: {100 * share:.1f} %"
+                text = f"{height_text(height_of, len(shares) - 1)}: {100 * share:.1f} %"
                 lines.append(
                     f'<rect x="{100 * begin:.3f}%" y="{y + 17}" width="{100 * share:.3f}%" '
                     f'height="{bar}" style="fill:{height_color(height_of, len(shares) - 1)}">'
-                    f"<title>{told}</title></rect>"
+                    f"<title>{text}</title></rect>"
                 )
-            if share >= 0.065:  # narrower ones have no room for a figure on a phone
+            if share >= 0.065:  # narrower ones have no room for text on a phone
                 lines.append(
                     f'<text x="{100 * (begin + share / 2):.3f}%" y="{y + 31}" class="inside">'
                     f"{100 * share:.1f}</text>"
@@ -214,13 +219,13 @@ def severity_legend(highest: int) -> str:
     """Return what the colors of the bars mean."""
     items = [
         f'<span><i style="background:{height_color(height, highest)}"></i>'
-        f"{height_words(height, highest)}</span>"
+        f"{height_text(height, highest)}</span>"
         for height in range(highest + 1)
     ]
     return f'<p class="legend">{"".join(items)}</p>'
 
 
-def height_words(height: int, highest: int) -> str:
+def height_text(height: int, highest: int) -> str:
     """Say how wrong a decision of some height is."""
     if height == 0:
         return "right"
@@ -236,7 +241,7 @@ def height_color(height: int, highest: int) -> str:
 
 
 def curriculum_plot(log: Sequence[Mapping[str, Any]]) -> str:
-    """Return the share of each level's classes that were selected, epoch after epoch."""
+    """Return the fraction of each level's classes that were selected in every epoch."""
     epochs: list[int] = [record["epoch"] for record in log]
     levels = len(log[0]["selected_by_level"])
     left, right, top, foot = 34, WIDTH - 54, 8, 168
@@ -249,10 +254,10 @@ def curriculum_plot(log: Sequence[Mapping[str, Any]]) -> str:
         return foot - share * (foot - top)
 
     ends = [log[-1]["selected_by_level"][level] for level in range(levels)]
-    told = ", ".join(f"level {level + 1} {100 * end:.0f} %" for level, end in enumerate(ends))
+    levels_text = ", ".join(f"level {n} {100 * end:.0f} %" for n, end in enumerate(ends, start=1))
     lines = [
         f'<svg class="curriculum" viewBox="0 0 {WIDTH} {foot + 34}" role="img" '
-        f'aria-label="selected in the last epoch: {told}">'
+        f'aria-label="selected in the last epoch: {levels_text}">'
     ]
     for share in (0, 0.25, 0.5, 0.75, 1):
         lines.append(line(left, y(share), right, y(share), "grid"))
@@ -315,7 +320,7 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def tick_texts(marks: Sequence[float]) -> list[str]:
-    """Write round numbers with as few digits as tell them apart."""
+    """Return round numbers as texts with as few digits as distinguish them."""
     step = marks[1] - marks[0] if len(marks) > 1 else 1.0
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     return [f"{mark + 0.0:.{digits}f}" for mark in marks]

@@ -17,7 +17,7 @@ DPI = 200
 
 
 def need_matplotlib() -> None:
-    """Say what to install where matplotlib is missing."""
+    """Raise where matplotlib is missing, and say what to install."""
     try:
         import matplotlib as mpl
     except ImportError:

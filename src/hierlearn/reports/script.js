@@ -2,7 +2,7 @@
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
   const THINNEST = 1.2, EDGE = 30, NARROWEST = 84, LETTER = 6.4; // pixels
-  const PAGE = 8, MOST = 6; // mistakes a page, confused pairs a list
+  const PAGE = 8, MOST = 6; // mistakes per page, confused pairs per list
   const data = JSON.parse(document.getElementById("data").textContent);
   const find = (id) => document.getElementById(id);
 
@@ -48,12 +48,12 @@
 
   // ------------------------------------------------------------------ colors and figures
 
-  let entry = data.entries[0], color = "accuracy", view = root, chosen = root;
+  let candidate = data.candidates[0], color = "accuracy", view = root, chosen = root;
 
   const rows = (classes) => classes.reduce((sum, c) => sum + data.support[c], 0);
   function accuracy(classes) { // a share, weighted by rows; -1 where there are none
     const all = rows(classes);
-    const right = classes.reduce((sum, c) => sum + entry.accuracy[c] * data.support[c], 0);
+    const right = classes.reduce((sum, c) => sum + candidate.accuracy[c] * data.support[c], 0);
     return all ? right / all / 1000 : -1;
   }
   const mix = (most, least, share) =>
@@ -69,24 +69,24 @@
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const plural = (value, word, more) => `${number(value)} ${value === 1 ? word : more}`;
   function figures(classes) {
-    const told = plural(rows(classes), "test row", "test rows");
-    return accuracy(classes) < 0 ? told : `${percent(accuracy(classes))} right, ${told}`;
+    const text = plural(rows(classes), "test row", "test rows");
+    return accuracy(classes) < 0 ? text : `${percent(accuracy(classes))} right, ${text}`;
   }
 
   // ------------------------------------------------------------------ the icicle: what is in view
 
-  const picture = find("icicle");
+  const plot = find("icicle");
   const frame = element("rect", { class: "frame" }); // around the chosen class, above all others
   let drawn = new Map(); // class -> its group, column and size
 
   function draw() {
-    const width = Math.max(picture.clientWidth, 2 * NARROWEST);
-    const height = Math.max(picture.clientHeight, NARROWEST); // a folded window has neither
+    const width = Math.max(plot.clientWidth, 2 * NARROWEST);
+    const height = Math.max(plot.clientHeight, NARROWEST); // a folded window has neither
     const columns = Math.max(1, Math.min(depth[view], Math.floor((width - EDGE) / NARROWEST)));
     const wide = (width - EDGE) / columns;
-    const hadFocus = picture.contains(document.activeElement); // drawing anew would lose it
-    picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    picture.replaceChildren();
+    const hadFocus = plot.contains(document.activeElement); // drawing again would lose it
+    plot.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    plot.replaceChildren();
     drawn = new Map();
     block([view], 0, 0, EDGE, height, 0);
     const waiting = [[[view], 0, height / leaves[view], 1]];
@@ -122,12 +122,12 @@
   function block(classes, x, y, wide, tall, column) {
     const c = classes[0], alone = classes.length === 1;
     const who = alone ? fullName(c) : `${number(classes.length)} classes`;
-    const said = `${who}: ${figures(classes)}`;
-    const group = element("g", { role: "treeitem", "aria-label": said, "aria-level": column + 1 });
+    const label = `${who}: ${figures(classes)}`;
+    const group = element("g", { role: "treeitem", "aria-label": label, "aria-level": column + 1 });
     const size = { x, y, width: wide, height: tall };
     const rect = element("rect", { ...size, class: tall < 4 ? "thin" : "" });
     rect.style.fill = fill(classes);
-    group.append(element("title", {}, said), rect);
+    group.append(element("title", {}, label), rect);
     const room = Math.floor(((column ? wide : tall) - 12) / LETTER);
     const name = names[c].length > room ? `${names[c].slice(0, room - 1)}…` : names[c];
     const middle = y + tall / 2;
@@ -137,15 +137,15 @@
     } else if (alone && tall >= 14) {
       const two = tall >= 32, isShare = color === "accuracy" && data.support[c];
       group.append(element("text", { x: x + 6, y: middle + (two ? -3 : 4) }, name));
-      const told = isShare ? percent(accuracy(classes)) : number(data.support[c]);
-      if (two) group.append(element("text", { x: x + 6, y: middle + 12, class: "figure" }, told));
+      const text = isShare ? percent(accuracy(classes)) : number(data.support[c]);
+      if (two) group.append(element("text", { x: x + 6, y: middle + 12, class: "figure" }, text));
     }
     if (alone) {
       group.dataset.class = c;
       drawn.set(c, { group, column, size });
     }
     group.onclick = () => (alone ? press(c) : zoom(parent[c]));
-    picture.append(group);
+    plot.append(group);
   }
 
   function mark(takeFocus) { // one class is chosen; it alone is reached by Tab
@@ -157,7 +157,7 @@
     }
     const size = Object.entries(drawn.get(chosen).size);
     for (const [name, value] of size) frame.setAttribute(name, value);
-    picture.append(frame);
+    plot.append(frame);
     describe(chosen);
   }
   const choose = (c) => { chosen = c; mark(true); };
@@ -182,7 +182,7 @@
     }[key];
     if (next !== undefined) choose(next);
   }
-  picture.onkeydown = (event) => {
+  plot.onkeydown = (event) => {
     const enter = () => { if (chosen !== view) press(chosen); };
     const keys = { Enter: enter, " ": enter, Escape: up, Backspace: up, Home: () => zoom(root) };
     if (event.key.startsWith("Arrow")) move(event.key);
@@ -195,25 +195,25 @@
 
   function describe(c) {
     const its = [], others = [];
-    for (let at = 0; at < entry.confused.length; at += 3) {
-      const pair = entry.confused.slice(at, at + 3);
+    for (let at = 0; at < candidate.confused.length; at += 3) {
+      const pair = candidate.confused.slice(at, at + 3);
       if (isIn(pair[0], c)) its.push(pair);
       else if (isIn(pair[1], c)) others.push(pair);
     }
     const inner = children[c].length > 0;
-    const told = figures([c]) + (inner ? ` · ${plural(below[c], "class", "classes")} below` : "");
-    const parts = [element("h3", {}, fullName(c)), element("p", {}, told)];
+    const text = figures([c]) + (inner ? ` · ${plural(below[c], "class", "classes")} below` : "");
+    const parts = [element("h3", {}, fullName(c)), element("p", {}, text)];
     parts.push(...pairs(inner ? "Most confused" : "Its rows, decided as another class", its));
     if (c !== root) parts.push(...pairs("Rows of other classes, decided as it", others));
-    const kept = `Among the ${number(entry.confused.length / 3)} most frequent pairs of all.`;
-    if (entry.left_out) parts.push(element("p", {}, kept));
+    const kept = `Among the ${number(candidate.confused.length / 3)} most frequent pairs of all.`;
+    if (candidate.left_out) parts.push(element("p", {}, kept));
     find("class").replaceChildren(...parts);
   }
   function pairs(title, list) {
     const head = element("h4", {}, title);
     if (!list.length) return [head, element("p", {}, "none")];
     const link = (c) => element("td", {}, button(names[c], () => goTo(c), fullName(c)));
-    const heads = ["true", "decided", "rows a run"].map((one) => element("th", {}, one));
+    const heads = ["true", "decided", "rows per run"].map((one) => element("th", {}, one));
     const table = element("table", {}, element("tr", {}, ...heads));
     for (const [truth, decided, often] of list.slice(0, MOST)) {
       const share = element("td", {}, number(often / data.seeds));
@@ -227,7 +227,7 @@
   let page = 0;
   function mistakes(wanted) {
     const height = find("height").value;
-    const list = entry.worst.filter((one) => !height || one[3] === Number(height));
+    const list = candidate.worst.filter((one) => !height || one[3] === Number(height));
     const pages = Math.max(1, Math.ceil(list.length / PAGE));
     page = Math.max(0, Math.min(wanted, pages - 1));
     find("place").textContent = `${page + 1} of ${pages}`;
@@ -236,11 +236,11 @@
     const shown = list.slice(page * PAGE, (page + 1) * PAGE).map(mistake);
     find("list").replaceChildren(...(shown.length ? shown : [element("p", {}, "No mistakes.")]));
   }
-  function mistake([row, truth, decided, height, seeds, sure]) {
-    const told = [`test row ${row}`, `height ${height}`, `p ${(sure / 100).toFixed(2)}`];
-    if (data.seeds > 1) told.push(`${seeds} of ${data.seeds} runs decide so`);
-    const about = element("p", { class: "about" }, told.join(" · "));
-    const card = element("article", { class: "mistake" }, about);
+  function mistake([row, truth, decided, height, seeds, percentage]) {
+    const text = [`test row ${row}`, `height ${height}`, `p ${(percentage / 100).toFixed(2)}`];
+    if (data.seeds > 1) text.push(`${seeds} of ${data.seeds} runs agree`);
+    const details = element("p", { class: "details" }, text.join(" · "));
+    const card = element("article", { class: "mistake" }, details);
     if (row in data.texts) card.append(element("blockquote", {}, data.texts[row]));
     const cell = (kind, c) => element("span", { class: kind }, c === undefined ? "" : names[c]);
     const paths = element("div", { class: "paths" });
@@ -256,10 +256,10 @@
 
   // ------------------------------------------------------------------ controls
 
-  const selects = document.querySelectorAll("select.entry");
+  const selects = document.querySelectorAll("select.candidate");
   for (const select of selects) select.onchange = () => {
     for (const other of selects) other.value = select.value;
-    entry = data.entries[select.value];
+    candidate = data.candidates[select.value];
     mistakes(0);
     draw();
   };
@@ -286,7 +286,7 @@
   }
   let width = 0;
   new ResizeObserver(() => { // only a new width: a drawing may change nothing else
-    if (picture.clientWidth !== width) { width = picture.clientWidth; draw(); }
-  }).observe(picture);
+    if (plot.clientWidth !== width) { width = plot.clientWidth; draw(); }
+  }).observe(plot);
   mistakes(0);
 })();

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import plural
-from hierlearn.metrics import METRICS
+from hierlearn.metrics.registry import find_metric
 from hierlearn.reports.markup import safe, table
-from hierlearn.studies.tables import ARROWS, PERCENT, cell, is_bold, notes, shown
+from hierlearn.studies.tables import ARROWS, cell, is_bold, notes, signed
 from hierlearn.studies.verdict import each_loss, overall
 
 if TYPE_CHECKING:
@@ -20,13 +20,16 @@ def figures(summary: Mapping[str, Any]) -> str:
     """Return the main table; bold only what is significantly better than the first row."""
     heads = ["loss"]
     for metric in summary["metrics"]:
-        unit = '<span class="unit"> %</span>' if metric in PERCENT else ""
+        known = find_metric(metric)
+        unit = '<span class="unit"> %</span>' if known.unit == "percent" else ""
         heads.append(
-            f'<span title="{safe(METRICS[metric].description)}">{safe(metric)}{unit} '
+            f'<span title="{safe(known.description)}">{safe(metric)}{unit} '
             f"{ARROWS[summary['directions'][metric]]}</span>"
         )
     rows = []
-    for number, (key, label) in enumerate(zip(summary["entries"], summary["labels"], strict=True)):
+    for number, (key, label) in enumerate(
+        zip(summary["candidates"], summary["labels"], strict=True)
+    ):
         star = "&nbsp;*" if summary["still_improving"][key] else ""
         cells = [one_figure(summary, metric, number) for metric in summary["metrics"]]
         rows.append([f"{safe(label)}{star}", *cells])
@@ -35,7 +38,7 @@ def figures(summary: Mapping[str, Any]) -> str:
 
 
 def one_figure(summary: Mapping[str, Any], metric: str, number: int) -> str:
-    """Return a cell: the figure as the table writes it, and in full for who looks closer."""
+    """Return a cell: the figure as the table shows it, and in full as data."""
     figure = summary["figures"][metric][number]
     mean, deviation = cell(metric, figure)
     text = f"<b>{mean}</b>" if is_bold(summary, metric, number) else mean
@@ -46,7 +49,7 @@ def one_figure(summary: Mapping[str, Any], metric: str, number: int) -> str:
 
 
 def answer(summary: Mapping[str, Any]) -> str:
-    """Return whether the hierarchy helps: the verdict, then a sentence a loss."""
+    """Return whether the hierarchy helps: the verdict, then one sentence per loss."""
     sentences = each_loss(summary)
     items = "".join(f"<li>{safe(one)}</li>" for one in sentences)
     return f"<p>{safe(overall(summary))}</p>" + (f"<ul>{items}</ul>" if items else "")
@@ -60,25 +63,21 @@ def tests(summary: Mapping[str, Any]) -> str:
     for metric in summary["metrics"]:
         for label, figure in zip(summary["labels"], summary["figures"][metric], strict=True):
             change, p = figure.get("difference"), figure["p"]
-            word = "" if change is None else signed(metric, change)
+            known = find_metric(metric)
+            text = "" if change is None else signed(known, change).replace("-", "−")
             chance = "" if p is None else "&lt; 0.001" if p < 0.001 else f"{p:.3f}"
             interval = figure["interval"]
-            ends = "" if interval is None else " to ".join(shown(metric, end) for end in interval)
+            ends = "" if interval is None else " to ".join(known.format(end) for end in interval)
             strong = f"<b>{chance}</b>" if figure["significant"] else chance
-            rows.append([safe(label), safe(metric), word, strong, ends])
+            rows.append([safe(label), safe(metric), text, strong, ends])
     inside = table(heads, rows, kind="tests")
     return f"<details><summary>Differences, p-values and intervals</summary>{inside}</details>"
 
 
-def signed(metric: str, change: float) -> str:
-    """Write a difference with its sign."""
-    return ("+" if change >= 0 else "−") + shown(metric, abs(change))
-
-
 def settings(study: Study) -> str:
     """Return what was compared, on what and how."""
-    facts = study.facts
-    data = facts["dataset"]
+    config = study.config
+    data = config["dataset"]
     taxonomy = data["hierarchy"]
     splits = ", ".join(f"{name} {count:,}" for name, count in data["splits"].items())
     pairs: dict[str, object] = {
@@ -88,45 +87,45 @@ def settings(study: Study) -> str:
         "classes": f"{taxonomy['classes']:,} in {taxonomy['levels']} levels "
         f"({taxonomy['kind']}, {taxonomy['leaves']:,} leaves)",
         "fingerprint of the hierarchy": taxonomy["fingerprint"],
-        "seeds": ", ".join(map(str, facts["seeds"])),
-        "network": network_words(facts["network"]),
-        "settings": words(facts["settings"]),
-        "validation share": facts["valid_fraction"],
+        "seeds": ", ".join(map(str, config["seeds"])),
+        "network": network_text(config["network"]),
+        "settings": as_text(config["settings"]),
+        "validation fraction": config["valid_fraction"],
     }
     more = ""
-    for name, value in facts["about"].items():
+    for name, value in config["metadata"].items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
             more += folded(name, value)
         else:
-            pairs[name] = words(value)
+            pairs[name] = as_text(value)
     return pairs_table(pairs) + more + "<h3>Each loss</h3>" + each(study)
 
 
-def network_words(network: Mapping[str, Any]) -> str:
-    """Write a network's name and options."""
+def network_text(network: Mapping[str, Any]) -> str:
+    """Return a network's name and options as text."""
     name = network.get("name") or "chosen from the data"
-    options = words(network.get("options") or {})
+    options = as_text(network.get("options") or {})
     return f"{name}, {options}" if options else name
 
 
 def folded(name: str, records: Sequence[Mapping[str, Any]]) -> str:
     """Return records as a table that opens on demand."""
     heads = list(dict.fromkeys(key for record in records for key in record))
-    rows = [[safe(words(record.get(head, ""))) for head in heads] for record in records]
+    rows = [[safe(as_text(record.get(head, ""))) for head in heads] for record in records]
     inside = table([safe(head.replace("_", " ")) for head in heads], rows, kind="tests")
     return f"<details><summary>{safe(name)} ({len(records)})</summary>{inside}</details>"
 
 
 def each(study: Study) -> str:
-    """Return what was chosen for each entry, and how its runs went."""
-    heads = ["loss", "options", "own settings", "best epoch", "seconds a run", "still improving"]
-    common = study.facts["settings"]
+    """Return what was chosen for each candidate, and how its runs went."""
+    heads = ["loss", "options", "own settings", "best epoch", "seconds per run", "still improving"]
+    common = study.config["settings"]
     runs = study.runs()
     rows = []
-    for entry in study.entries:
-        own = [run for run in runs if run["entry"] == entry.key]
+    for candidate in study.candidates:
+        own = study.runs_of(candidate, runs)
         if not own:
-            rows.append([safe(entry.label or entry.key), "not finished", "", "", "", ""])
+            rows.append([safe(candidate.title), "not finished", "", "", "", ""])
             continue
         changed = {k: v for k, v in own[0]["settings"].items() if common.get(k) != v}
         epochs = [run["best_epoch"] for run in own]
@@ -134,9 +133,9 @@ def each(study: Study) -> str:
         improving = sum(run["still_improving"] for run in own)
         rows.append(
             [
-                safe(entry.label or entry.key),
-                safe(words(own[0]["loss_options"]) or "defaults"),
-                safe(words(changed) or "as above"),
+                safe(candidate.title),
+                safe(as_text(own[0]["loss_options"]) or "defaults"),
+                safe(as_text(changed) or "as above"),
                 between(min(epochs), max(epochs)) if max(epochs) else "last",
                 f"{seconds:.1f}",
                 f"{improving} of {len(own)}",
@@ -155,13 +154,13 @@ def pairs_table(pairs: Mapping[str, object]) -> str:
     return f'<div class="wide"><table class="pairs"><tbody>{rows}</tbody></table></div>'
 
 
-def words(value: Any) -> str:
-    """Write plain values as words: ``epochs 100, patience 10``."""
+def as_text(value: Any) -> str:
+    """Return plain values as text: ``epochs 100, patience 10``."""
     if isinstance(value, dict):
-        found = [f"{name.replace('_', ' ')} {words(one)}".strip() for name, one in value.items()]
+        found = [f"{name.replace('_', ' ')} {as_text(one)}".strip() for name, one in value.items()]
         return ", ".join(found)
     if isinstance(value, (list, tuple)):
-        return ", ".join(words(one) for one in value)
+        return ", ".join(as_text(one) for one in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "none" if value is None else str(value)
@@ -169,19 +168,19 @@ def words(value: Any) -> str:
 
 def headline(study: Study, summary: Mapping[str, Any], rows: int) -> str:
     """Return the line below the title."""
-    taxonomy = study.facts["dataset"]["hierarchy"]
+    taxonomy = study.config["dataset"]["hierarchy"]
     parts = [
         plural(rows, "test row"),
         f"{plural(taxonomy['classes'], 'class', 'classes')} in "
         f"{plural(taxonomy['levels'], 'level')}",
-        plural(len(summary["entries"]), "loss", "losses"),
+        plural(len(summary["candidates"]), "loss", "losses"),
         plural(summary["seeds"], "seed"),
     ]
     return " · ".join(safe(part) for part in parts)
 
 
 def between(low: int, high: int) -> str:
-    """Write a range of whole numbers."""
+    """Return a range of integers as text."""
     return f"{low} to {high}" if low < high else str(low)
 
 

@@ -1,7 +1,7 @@
 """Which classes a curriculum selected when: a map of classes by epochs, and those least selected.
 
-The map is a picture of one pixel a class (or a group of neighbors) and epoch. Its pixels differ in
-how much they cover of the page behind them, so that it reads on a light page and on a dark one.
+The map is an image of one pixel per class (or group of neighbors) and epoch. Its pixels differ in
+opacity, so that it reads on a light page and on a dark one.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ MOST_ROWS = 400  # of the map; more classes share a row with their neighbors
 MOST_COLUMNS = 400
 LEFT, RIGHT, TOP = 34, 54, 6  # as in the plot above it
 LEAST = 8  # classes that are named
-COLOUR = (37, 99, 171)
+COLOR = (37, 99, 171)
 
 
 def selection_map(shares: NDArray[np.uint8], hierarchy: Hierarchy) -> str:
     """Return the map as SVG.
 
     Args:
-        shares: (epochs, C) per cent of the batches in which a class was selected.
+        shares: (epochs, C) percentage of the batches in which a class was selected.
         hierarchy: the taxonomy, for its levels.
     """
     epochs = len(shares)
@@ -94,19 +94,19 @@ def gather(values: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
 
 
 def data_uri(pixels: NDArray[np.uint8]) -> str:
-    """Return a picture of per cents, as PNG in the address itself."""
+    """Return an image of percentages, as PNG in a data URI."""
     return "data:image/png;base64," + base64.b64encode(png(pixels)).decode()
 
 
 def png(pixels: NDArray[np.uint8]) -> bytes:
-    """Return (height, width) per cents as a PNG: one color, 0 transparent, 100 opaque."""
+    """Return (height, width) percentages as a PNG: one color, 0 transparent, 100 opaque."""
     height, width = pixels.shape
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         check = zlib.crc32(kind + data)
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
 
-    palette = bytes(COLOUR) * 101
+    palette = bytes(COLOR) * 101
     alpha = bytes(round(255 * share / 100) for share in range(101))
     rows = np.zeros((height, width + 1), dtype=np.uint8)  # each row begins with its filter, none
     rows[:, 1:] = np.minimum(pixels, 100)

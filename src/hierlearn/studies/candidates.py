@@ -1,6 +1,6 @@
 """Candidates: what a study compares. A loss with its options, or a recipe.
 
-Written as words on the command line: ``bce``, ``hxe:alpha=0.3``, ``recipe:max``, or
+Written on the command line as ``bce``, ``hxe:alpha=0.3``, ``recipe:max``, or
 ``hcl:link=softmax+scope=ancestors+floor=0.3``.
 """
 
@@ -23,7 +23,7 @@ class Candidate:
     """One row of the table.
 
     Attributes:
-        key: how it is written; unique in a study and fit for a file name once sanitized.
+        key: how it is written; unique in a study.
         loss: a name of LOSSES; None for a recipe.
         options: of the loss.
         recipe: a name of RECIPES; None for a loss.
@@ -37,38 +37,72 @@ class Candidate:
     label: str = ""
 
     @property
+    def title(self) -> str:
+        """The label, or the key where there is none."""
+        return self.label or self.key
+
+    @property
     def file_name(self) -> str:
-        """The key with signs that file systems mind replaced."""
-        return "".join(sign if sign.isalnum() or sign in "-._" else "_" for sign in self.key)
+        """The key, with characters that are not safe in a file name replaced."""
+        return "".join(c if c.isalnum() or c in "-._" else "_" for c in self.key)
 
-    def plan(self) -> dict[str, Any]:
-        """Return the choices of a training plan; a loss is read by its own link."""
-        if self.recipe is not None:
+    @property
+    def loss_name(self) -> str:
+        """The name of its loss; of a recipe, the recipe's."""
+        return self.loss if self.loss is not None else find_recipe(self.recipe or "").loss
+
+    @property
+    def loss_options(self) -> dict[str, Any]:
+        """The options of its loss; of a recipe, the recipe's."""
+        return dict(find_recipe(self.recipe).loss_options if self.recipe else self.options)
+
+    @property
+    def uses_hierarchy(self) -> bool:
+        """Whether its loss looks at the hierarchy."""
+        return bool(LOSSES[self.loss_name].uses_hierarchy)
+
+    @property
+    def search_space(self) -> dict[str, tuple[Any, ...]]:
+        """Values worth trying of the options of its loss that it leaves open."""
+        space = LOSSES[self.loss_name].search_space
+        return {name: values for name, values in space.items() if name not in self.loss_options}
+
+    def plan(self, loss_options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return its choices of a training plan; a loss is read by its own link.
+
+        Args:
+            loss_options: options of the loss that replace or extend its own.
+        """
+        options = {**self.loss_options, **(loss_options or {})}
+        if self.recipe is None:
+            return {"loss": self.loss, "loss_options": options, "link": "from-loss"}
+        if not loss_options:
             return {"recipe": self.recipe}
-        return {"loss": self.loss, "loss_options": dict(self.options), "link": "from-loss"}
+        return {"recipe": self.recipe, "loss": self.loss_name, "loss_options": options}
 
 
-def parse_candidate(words: str) -> Candidate:
+def parse_candidate(text: str) -> Candidate:
     """Read a candidate as it is written."""
-    name, _, rest = words.strip().partition(":")
+    name, _, rest = text.strip().partition(":")
     if name == "recipe":
         find_recipe(rest)
-        return Candidate(words.strip(), recipe=rest, label=f"recipe {rest}")
+        return Candidate(text.strip(), recipe=rest, label=f"recipe {rest}")
     if name not in LOSSES:
         raise HierlearnError(unknown_name("loss", name, [*LOSSES, "recipe:<name>"]))
     options = parse_pairs(filter(str.strip, rest.split("+")), f"loss {name}")
     shown = ", ".join(f"{key} {value}" for key, value in options.items())
-    return Candidate(words.strip(), name, options, label=f"{name} ({shown})" if shown else name)
+    return Candidate(text.strip(), name, options, label=f"{name} ({shown})" if shown else name)
 
 
-def parse_candidates(words: Sequence[str]) -> list[Candidate]:
+def parse_candidates(texts: Sequence[str]) -> list[Candidate]:
     """Read the candidates of a study, each once; "all" is every loss and every recipe."""
-    if list(words) == ["all"]:
-        words = [*LOSSES, *(f"recipe:{name}" for name in RECIPES)]
-    entries = [parse_candidate(one) for one in words]
-    for number, entry in enumerate(entries):
-        if entry.key in [other.key for other in entries[:number]]:
-            raise HierlearnError(f"{entry.key!r} is listed twice")
-    if not entries:
+    if list(texts) == ["all"]:
+        texts = [*LOSSES, *(f"recipe:{name}" for name in RECIPES)]
+    candidates = [parse_candidate(one) for one in texts]
+    keys = [candidate.key for candidate in candidates]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise HierlearnError(f"{key!r} is listed twice")
+    if not candidates:
         raise HierlearnError("name at least one loss to study")
-    return entries
+    return candidates

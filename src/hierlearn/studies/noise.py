@@ -1,20 +1,20 @@
 """The noise study: how much each loss loses when labels or the taxonomy are wrong.
 
-For every kind of noise and every rate the training and validation rows are spoiled, every loss is
-trained over all seeds, and its decisions are judged on the clean test rows by the clean taxonomy:
+For every kind of noise and every rate the training and validation rows are corrupted, every loss is
+trained over all seeds, and its decisions are evaluated on the clean test rows by the clean
+taxonomy:
 
-    terminal-accuracy    the decided terminal class is one of the row's terminal labels
-    lca-height   the LCA height of that class to the nearest label, nothing for a hit
-    level-m              a class of level m on the way to it is right, over rows with a label there
+    terminal-accuracy   the decided terminal class is one of the row's terminal labels
+    lca-height          the LCA height of that class to the nearest label, 0 for a hit
+    level-m             a class of level m on the path to it is right, over rows with a label there
 
-A network that learnt a wrong taxonomy decides a class of that taxonomy; its clean twin is what
-is judged, so the curves of both kinds speak of the same thing. Rate 0 is trained once. A cell,
-a kind at a rate, is a study of its own in ``cells/``, so an interrupted run goes on.
+A network that learned a wrong taxonomy decides a class of that taxonomy; the class of the clean one
+that it stands for is evaluated, so the curves of both kinds mean the same. Rate 0 is trained once.
+A cell, a kind at a rate, is a study of its own in ``cells/``, so an interrupted run is resumed.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,23 +27,21 @@ from hierlearn.datasets.noise import corrupt_hierarchy, with_label_noise, with_t
 from hierlearn.errors import HierlearnError, quoted, unknown_name
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.studies.compare import compare
-from hierlearn.studies.noise_figures import summarize_noise
+from hierlearn.studies.decisions import Truth, evaluate_decisions
+from hierlearn.studies.noise_figures import MAIN, summarize_noise
 from hierlearn.studies.protocol import KINDS, Noise, Protocol
+from hierlearn.studies.splits import check_test_rows
 from hierlearn.studies.study import StudyError
-from hierlearn.studies.summary import RowJudge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-    from torch import Tensor
 
     from hierlearn.datasets import Dataset
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.structure import Ints
     from hierlearn.studies.candidates import Candidate
 
-WORDS = {"labels": "of the labels wrong", "hierarchy": "of the edges moved"}
+DESCRIPTIONS = {"labels": "of the labels wrong", "hierarchy": "of the edges moved"}
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def noise_study(
         dataset: clean, with a split "test".
         candidates: what to compare; the first is what the others are tested against.
         out: the folder.
-        protocol: how to train and judge them; the defaults of Protocol if None.
+        protocol: how to train and evaluate them; the defaults of Protocol if None.
         noise: which kinds of noise at which rates; the defaults of Noise if None.
         force: replace another study in the folder.
         jobs: how many candidates train at a time, each in its own process.
@@ -88,17 +86,19 @@ def noise_study(
     """
     noise = noise or Noise()
     rates, kinds = check_rates(noise.rates), check_kinds(noise.kinds)
+    check_test_rows(dataset)
     dataset = with_terminal_labels(with_training_rows(dataset))
     out = Path(out)
     check_folder(out)
-    judge = CleanJudge(dataset)
+    test = Labels(dataset.split("test").labels, dataset.hierarchy)
+    truth = Truth(dataset.hierarchy, *test.closed)
     found: dict[Cell, dict[str, dict[str, list[float]]]] = {}
-    spoiled: dict[Cell, float] = {}
+    corrupted: dict[Cell, float] = {}
     improving: dict[Cell, list[str]] = {}
-    settings: dict[str, Any] = {}
+    config: dict[str, Any] = {"dataset": describe(dataset), "noise_seed": noise.seed}
     for place, cell in enumerate(cells(kinds, rates)):
-        noisy, clean_numbers = spoil(dataset, cell, noise.seed)
-        spoiled[cell] = corrupted_fraction(dataset, noisy, cell, clean_numbers)
+        noisy, clean_numbers = corrupt(dataset, cell, noise.seed)
+        corrupted[cell] = corrupted_fraction(dataset, noisy, cell, clean_numbers)
         study = compare(
             noisy,
             candidates,
@@ -109,36 +109,32 @@ def noise_study(
             metadata={"noise": {"kind": cell.kind, "rate": cell.rate, "source": dataset.source}},
             on_step=on_step and shifted(on_step, place * len(candidates)),
         )
-        settings = {name: study.facts[name] for name in ("settings", "network", "valid_fraction")}
-        settings["versions"] = study.facts["about"]["versions"]
-        runs = study.runs()
-        improving[cell] = list(
-            dict.fromkeys(run["entry"] for run in runs if run["still_improving"])
-        )
+        config |= {name: study.config[name] for name in ("settings", "network", "valid_fraction")}
+        config["versions"] = study.config["metadata"]["versions"]
+        still = [run["candidate"] for run in study.runs() if run["still_improving"]]
+        improving[cell] = list(dict.fromkeys(still))
         found[cell] = {
-            entry.key: judge(clean_numbers[study.rows(entry)["terminal"]]) for entry in candidates
+            one.key: evaluate_decisions(truth, clean_numbers[study.rows(one)["terminal"]], MAIN)
+            for one in candidates
         }
-    facts: dict[str, Any] = {
-        "dataset": describe(dataset),
-        "noise_seed": noise.seed,
-        **settings,
-        "machine": machine(),
-    }
     grid = {kind: [Cell(kind if rate else None, rate) for rate in rates] for kind in kinds}
-    by_kind = {kind: [found[cell] for cell in row] for kind, row in grid.items()}
-    facts["spoiled"] = {kind: [spoiled[cell] for cell in row] for kind, row in grid.items()}
-    facts["still_improving"] = {kind: [improving[one] for one in row] for kind, row in grid.items()}
-    return summarize_noise(by_kind, rates, candidates, facts)
+    config["machine"] = machine()
+    config["corrupted"] = {kind: [corrupted[one] for one in row] for kind, row in grid.items()}
+    config["still_improving"] = {
+        kind: [improving[one] for one in row] for kind, row in grid.items()
+    }
+    by_kind = {kind: [found[one] for one in row] for kind, row in grid.items()}
+    return summarize_noise(by_kind, rates, candidates, config)
 
 
 def cells(kinds: Sequence[str], rates: Sequence[float]) -> list[Cell]:
-    """Return the cells to train; what is clean is so for every kind, and is trained once."""
+    """Return the cells to train; the clean one serves every kind, and is trained once."""
     clean = [Cell(None, 0.0)] if 0.0 in rates else []
     return clean + [Cell(kind, rate) for kind in kinds for rate in rates if rate]
 
 
 def check_rates(rates: Sequence[float]) -> list[float]:
-    """Return the rates in ascending order, or refuse them."""
+    """Return the rates in ascending order; raise for rates that make no study."""
     for rate in rates:
         if not 0 <= rate <= 1:
             raise HierlearnError(f"a rate of noise must lie in [0, 1], not {rate}")
@@ -160,18 +156,13 @@ def check_kinds(kinds: Sequence[str]) -> list[str]:
 
 
 def check_folder(out: Path) -> None:
-    """Refuse a folder with other things in it, before anything is trained."""
+    """Raise for a folder with other files in it, before anything is trained."""
     if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / "cells").is_dir()):
         raise StudyError(f"{out} exists and holds no noise study; name another folder")
 
 
 def with_training_rows(dataset: Dataset) -> Dataset:
-    """Return the dataset with a split "train": whatever is held by no other."""
-    if not len(dataset.splits.get("test", ())):
-        raise HierlearnError(
-            f"{dataset.name or 'the dataset'} has no split 'test' to judge on; make one with "
-            f"hierlearn.studies.splits.with_test_rows"
-        )
+    """Return the dataset with a split "train": the rows that are in no other."""
     if "train" in dataset.splits:
         return dataset
     held = np.concatenate([dataset.splits[n] for n in ("valid", "test") if n in dataset.splits])
@@ -179,21 +170,21 @@ def with_training_rows(dataset: Dataset) -> Dataset:
     return replace(dataset, splits={**dataset.splits, "train": rest})
 
 
-def spoil(dataset: Dataset, cell: Cell, seed: int) -> tuple[Dataset, Ints]:
-    """Return the spoiled dataset of a cell, and the clean number of each of its classes."""
+def corrupt(dataset: Dataset, cell: Cell, seed: int) -> tuple[Dataset, Ints]:
+    """Return the corrupted dataset of a cell, and the clean number of each of its classes."""
     same = np.arange(len(dataset.hierarchy))
     if cell.kind is None:
         return dataset, same
     # Two draws may agree in every count: the source is what tells their studies apart.
-    said = f"{100 * cell.rate:.15g} % {WORDS[cell.kind]}, noise seed {seed}"
-    told = replace(dataset, source="; ".join(filter(None, [dataset.source, said])))
+    noise = f"{100 * cell.rate:.15g} % {DESCRIPTIONS[cell.kind]}, noise seed {seed}"
+    named = replace(dataset, source="; ".join(filter(None, [dataset.source, noise])))
     if cell.kind == "labels":
-        return with_label_noise(told, cell.rate, seed), same
-    return corrupt_hierarchy(told, cell.rate, seed)
+        return with_label_noise(named, cell.rate, seed), same
+    return corrupt_hierarchy(named, cell.rate, seed)
 
 
 def corrupted_fraction(clean: Dataset, noisy: Dataset, cell: Cell, numbers: Ints) -> float:
-    """Return the share of training rows with another label, or of edges with another parent."""
+    """Return the fraction of training rows with another label, or of edges that were moved."""
     if cell.kind == "hierarchy":
         before, after = edges(clean.hierarchy), edges(noisy.hierarchy, numbers)
         return len(before - after) / max(len(before), 1)
@@ -210,65 +201,24 @@ def edges(hierarchy: Hierarchy, numbers: Ints | None = None) -> set[tuple[int, i
     return set(zip(parent.tolist(), child.tolist(), strict=True))
 
 
-class CleanJudge:
-    """Judges decisions on the clean test rows by the clean taxonomy."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self.hierarchy = dataset.hierarchy
-        self.targets = Labels(dataset.split("test").labels, self.hierarchy).targets()  # (N, C)
-        self.labeled = self.targets.any(dim=1).numpy()
-        if not self.labeled.any():
-            raise HierlearnError(f"none of the {len(self.targets)} test rows has a label")
-        self.rows = RowJudge(self.hierarchy, self.targets)
-        self.ends = self.rows.ends
-
-    def __call__(self, decided: NDArray[Any]) -> dict[str, list[float]]:
-        """Return the figures of (seeds, N) decided classes, a value a seed."""
-        index = torch.from_numpy(decided.astype(np.int64))
-        right = self.ends.gather(1, index.T).T.numpy()[:, self.labeled]  # (S, n)
-        far = self.rows.distance(decided, "zero")[:, self.labeled]
-        levels = [self.by_level(one) for one in index]
-        return {
-            "terminal-accuracy": right.mean(axis=1).tolist(),
-            "lca-height": far.mean(axis=1).tolist(),
-            **{
-                f"level-{number + 1}": [float(values[number]) for values in levels]
-                for number in range(self.hierarchy.depth)
-            },
-        }
-
-    def by_level(self, decided: Tensor) -> list[float]:
-        """Return the accuracy of each level of the ways to (N,) decided classes."""
-        way = torch.zeros(self.targets.shape)
-        way[torch.arange(len(decided)), decided] = 1
-        right = self.hierarchy.max_up(way).bool() & self.targets  # (N, C)
-        found = []
-        for columns in self.hierarchy.level_slices:
-            known = self.targets[:, columns].any(dim=1)
-            hits = int(right[:, columns].any(dim=1).sum())
-            count = int(known.sum())
-            found.append(hits / count if count else math.nan)
-        return found
-
-
 def shifted(
     on_step: Callable[[int, int, int], None], first: int
 ) -> Callable[[int, int, int], None]:
-    """Count the trainings of a cell on from those before it."""
+    """Return a callback that counts the trainings of the cells before it as well."""
     return lambda number, step, of: on_step(first + number, step, of)
 
 
 def machine() -> dict[str, Any]:
-    """Return what it ran on, without names of hosts or people."""
+    """Return what the study ran on, without names of hosts or people."""
     import os
     import platform
 
-    facts: dict[str, Any] = {
+    found: dict[str, Any] = {
         "system": platform.system(),
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
     }
     if torch.cuda.is_available():
-        facts["gpu"] = torch.cuda.get_device_name()
-    return facts
+        found["gpu"] = torch.cuda.get_device_name()
+    return found

@@ -9,41 +9,47 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.studies.statistics import LEVEL, holm, paired_test, spread
-from hierlearn.studies.summary import plain
+from hierlearn.metrics.registry import find_metric
+from hierlearn.studies.statistics import LEVEL
+from hierlearn.studies.summary import against_first
 from hierlearn.studies.tables import ARROWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hierlearn.metrics import Metric
     from hierlearn.studies.candidates import Candidate
 
-    Values = Mapping[str, Mapping[str, Sequence[float]]]  # by entry, by metric, a value a seed
+    Values = Mapping[str, Mapping[str, Sequence[float]]]  # by candidate, metric and seed
 
-FORMAT = "hierlearn.noise"
+FORMAT, VERSION = "hierlearn.noise", 2
 MAIN = ("terminal-accuracy", "lca-height")
 TITLES = {"labels": "Label noise", "hierarchy": "Hierarchy noise"}
+
+
+def metric_of(name: str) -> Metric:
+    """Return the metric of a figure; ``level-1`` and so on are level accuracies."""
+    return find_metric("level-accuracy" if name.startswith("level-") else name)
 
 
 def summarize_noise(
     by_kind: Mapping[str, Sequence[Values]],
     rates: Sequence[float],
-    entries: Sequence[Candidate],
-    facts: Mapping[str, Any],
+    candidates: Sequence[Candidate],
+    config: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return every figure of a noise study, ready for JSON.
 
     Args:
-        by_kind: the values of every kind of noise, rate after rate.
+        by_kind: the values of every kind of noise, one per rate.
         rates: in ascending order.
-        entries: the losses.
-        facts: what it was trained on and how; ``spoiled``, the share that really was, and
+        candidates: the losses.
+        config: what it was trained on and how; ``corrupted``, the fraction that really was, and
             ``still_improving``, the losses with a run that did at its last epoch, by kind and rate.
     """
-    keys = [entry.key for entry in entries]
+    keys = [candidate.key for candidate in candidates]
     first = next(iter(by_kind.values()))[0]
     metrics = list(first[keys[0]])
     figures = {
@@ -55,100 +61,65 @@ def summarize_noise(
     }
     harm = {
         kind: {
-            metric: against_first(
-                [
-                    [
-                        after - before
-                        for before, after in zip(
-                            column[0][key][metric], column[-1][key][metric], strict=True
-                        )
-                    ]
-                    for key in keys
-                ]
-            )
+            metric: against_first([changes(column, key, metric) for key in keys])
             for metric in metrics
         }
         for kind, column in by_kind.items()
     }
     return {
         "format": FORMAT,
-        "version": 1,
-        **facts,
-        "entries": keys,
-        "labels": [entry.label or entry.key for entry in entries],
+        "version": VERSION,
+        **config,
+        "candidates": keys,
+        "labels": [candidate.title for candidate in candidates],
         "seeds": len(first[keys[0]][metrics[0]]),
         "kinds": list(by_kind),
         "rates": list(rates),
         "metrics": metrics,
-        "directions": {name: "down" if name == "lca-height" else "up" for name in metrics},
+        "directions": {name: metric_of(name).direction for name in metrics},
         "level": LEVEL,
         "figures": figures,
         "harm": harm,
     }
 
 
-def against_first(values: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
-    """Return mean and deviation of each loss, and its test against the first.
-
-    Args:
-        values: a value a seed, by loss.
-    """
-    column: list[dict[str, Any]] = []
-    for one in values:
-        found = spread(one)
-        column.append(
-            {
-                "mean": plain(found.mean),
-                "deviation": None if found.deviation is None else plain(found.deviation),
-                "values": [plain(value) for value in one],
-                "difference": None,
-                "p": None,
-                "significant": False,
-            }
-        )
-    for figure, p in zip(
-        column[1:], holm([paired_test(one, values[0]) for one in values[1:]]), strict=True
-    ):
-        if figure["mean"] is not None and column[0]["mean"] is not None:
-            figure["difference"] = figure["mean"] - column[0]["mean"]
-        figure["p"] = plain(p)
-        figure["significant"] = not math.isnan(p) and p < LEVEL
-    return column
+def changes(column: Sequence[Values], key: str, metric: str) -> list[float]:
+    """Return the change of a metric from the lowest rate to the highest, one per seed."""
+    ends = zip(column[0][key][metric], column[-1][key][metric], strict=True)
+    return [after - before for before, after in ends]
 
 
-def is_percent(metric: str) -> bool:
-    """Whether people read a metric in per cent."""
-    return metric not in ("lca-height",)
+def shown(metric: str, value: float | None) -> str:
+    """Return a figure as text; percentages with one digit."""
+    return metric_of(metric).format(value, digits(metric))
 
 
-def shown(metric: str, value: float | None, sign: str = "") -> str:
-    """Write a figure; shares in per cent."""
-    if value is None:
-        return "n/a"
-    return f"{100 * value:{sign}.1f}" if is_percent(metric) else f"{value:{sign}.3f}"
+def digits(metric: str) -> int | None:
+    """Return the digits of a figure: one of percentages, else those of the metric."""
+    return 1 if metric_of(metric).unit == "percent" else None
 
 
 def better(summary: Mapping[str, Any], metric: str, figure: Mapping[str, Any]) -> bool | None:
-    """Whether a figure is better than the first loss's, or worse; None within seed noise."""
+    """Return whether a figure is better than the first loss's, or worse; None within seed noise."""
     if not figure["significant"]:
         return None
     return bool((figure["difference"] > 0) == (summary["directions"][metric] == "up"))
 
 
 def percent(rate: float) -> str:
-    """Write a rate."""
+    """Return a rate as text."""
     return f"{100 * rate:g} %"
 
 
 def as_markdown(summary: Mapping[str, Any]) -> str:
-    """Return a section a kind: a table of accuracy and distance, one of the levels."""
+    """Return one section per kind: a table of accuracy and distance, one of the levels."""
     lines: list[str] = []
     levels = [name for name in summary["metrics"] if name not in MAIN]
     ends = [0, len(summary["rates"]) - 1]
     for kind in summary["kinds"]:
         lines += [f"## {TITLES[kind]}", ""]
         lines += table(summary, kind, MAIN, range(len(summary["rates"])))
-        lines += ["", "Accuracy of each level on the way to the decision:", ""]
+        lines += ["", "Accuracy of each level on the path to the decision:", ""]
         lines += [*table(summary, kind, levels, ends), ""]
     lines.append(
         f"Mean ± standard deviation over {summary['seeds']} seeds, on clean test rows. Bold: "
@@ -171,7 +142,7 @@ def as_markdown(summary: Mapping[str, Any]) -> str:
 def table(
     summary: Mapping[str, Any], kind: str, metrics: Sequence[str], places: Sequence[int]
 ) -> list[str]:
-    """Return the lines of a table: a row a loss, a column a metric and rate."""
+    """Return the lines of a table: one row per loss, one column per metric and rate."""
     columns = [(metric, place) for metric in metrics for place in places]
     heads = [
         f"{metric} {ARROWS[summary['directions'][metric]]} at {percent(summary['rates'][place])}"
@@ -191,17 +162,17 @@ def table(
 
 
 def as_csv(summary: Mapping[str, Any]) -> str:
-    """Return a line a figure."""
+    """Return one line per figure."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     columns = ("mean", "deviation", "difference", "p", "significant")
-    writer.writerow(["kind", "rate", "spoiled", "entry", "metric", *columns, "seeds"])
+    writer.writerow(["kind", "rate", "corrupted", "candidate", "metric", *columns, "seeds"])
     for kind in summary["kinds"]:
         for place, rate in enumerate(summary["rates"]):
             for metric in summary["metrics"]:
                 column = summary["figures"][kind][metric][place]
-                for key, figure in zip(summary["entries"], column, strict=True):
+                for key, figure in zip(summary["candidates"], column, strict=True):
                     known = [figure[name] for name in columns]
-                    share = summary["spoiled"][kind][place]
-                    writer.writerow([kind, rate, share, key, metric, *known, summary["seeds"]])
+                    corrupted = summary["corrupted"][kind][place]
+                    writer.writerow([kind, rate, corrupted, key, metric, *known, summary["seeds"]])
     return text.getvalue()

@@ -1,10 +1,20 @@
-"""Which loss minds noise least? The answer in plain words, made from the numbers alone."""
+"""Noise verdict: which loss suffers least from noise? In plain English, from the figures alone."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.studies.noise_figures import MAIN, TITLES, better, is_percent, percent, shown
+from hierlearn.studies.noise_figures import (
+    MAIN,
+    TITLES,
+    better,
+    digits,
+    metric_of,
+    percent,
+    shown,
+)
+from hierlearn.studies.tables import signed
+from hierlearn.studies.verdict import points
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,27 +23,27 @@ HARMED = "is harmed more or less than {} beyond"
 NAMES = {"terminal-accuracy": "terminal accuracy", "lca-height": "the mean LCA height"}
 
 
-def what_noise_does(summary: Mapping[str, Any]) -> str:
-    """Return a paragraph a kind of noise."""
+def noise_verdict(summary: Mapping[str, Any]) -> str:
+    """Return one paragraph per kind of noise."""
     parts = []
     if summary["seeds"] < 2:
         parts.append("With one seed no difference can be told from seed noise.")
     for kind in summary["kinds"]:
         sentences = [harm(summary, kind, metric) for metric in MAIN]
         sentences += [at_highest(summary, kind, metric) for metric in MAIN]
-        sentences.insert(0, really_spoiled(summary, kind))
+        sentences.insert(0, really_corrupted(summary, kind))
         parts.append(f"{TITLES[kind]}. " + " ".join(filter(None, sentences)))
     return "\n\n".join(parts)
 
 
-def really_spoiled(summary: Mapping[str, Any], kind: str) -> str:
-    """Say how much was spoiled, where that is less than was asked for."""
-    shares = summary["spoiled"][kind]
-    if all(abs(a - b) < 0.02 for a, b in zip(shares, summary["rates"], strict=True)):
+def really_corrupted(summary: Mapping[str, Any], kind: str) -> str:
+    """Say how much was corrupted, where that is less than was asked for."""
+    fractions = summary["corrupted"][kind]
+    if all(abs(a - b) < 0.02 for a, b in zip(fractions, summary["rates"], strict=True)):
         return ""
-    told = ", ".join(f"{100 * share:.1f}" for share in shares)
+    done = ", ".join(f"{100 * fraction:.1f}" for fraction in fractions)
     asked = ", ".join(f"{100 * rate:g}" for rate in summary["rates"])
-    return f"Really spoiled were {told} % where {asked} % were asked for; more was not possible."
+    return f"Really corrupted: {done} % where {asked} % were asked for; more was not possible."
 
 
 def harm(summary: Mapping[str, Any], kind: str, metric: str) -> str:
@@ -45,15 +55,15 @@ def harm(summary: Mapping[str, Any], kind: str, metric: str) -> str:
     ends = f"from {percent(summary['rates'][0])} to {percent(summary['rates'][-1])}"
     if len(labels) == 1:
         return f"{capital(ends)} {labels[0]} changes {NAMES[metric]} by {size(metric, column[0])}."
-    said = (
+    text = (
         f"{capital(ends)} {labels[least]} loses least of {NAMES[metric]} "
         f"({size(metric, column[least])}), {labels[most]} most ({size(metric, column[most])})"
-        if metric == MAIN[0]
+        if worse < 0
         else f"{capital(NAMES[metric])} grows least with {labels[least]} "
         f"({size(metric, column[least])}), most with {labels[most]} ({size(metric, column[most])})"
     )
-    said += "" if 0 in (least, most) else f"; {labels[0]}: {size(metric, column[0])}"
-    return said + "." + compared(summary, metric, column, "harmed less", "harmed more", HARMED)
+    text += "" if 0 in (least, most) else f"; {labels[0]}: {size(metric, column[0])}"
+    return text + "." + compared(summary, metric, column, "harmed less", "harmed more", HARMED)
 
 
 def at_highest(summary: Mapping[str, Any], kind: str, metric: str) -> str:
@@ -63,12 +73,12 @@ def at_highest(summary: Mapping[str, Any], kind: str, metric: str) -> str:
         return ""
     up = summary["directions"][metric] == "up"
     best = (max if up else min)(range(len(labels)), key=lambda one: column[one]["mean"])
-    said = (
+    text = (
         f"At {percent(summary['rates'][-1])} the best {NAMES[metric].removeprefix('the ')} is "
         f"that of {labels[best]} ({shown(metric, column[best]['mean'])}"
-        f"{' %' if is_percent(metric) else ''})."
+        f"{' %' if metric_of(metric).unit == 'percent' else ''})."
     )
-    return said + compared(summary, metric, column)
+    return text + compared(summary, metric, column)
 
 
 def compared(
@@ -99,11 +109,12 @@ def compared(
     return f" {capital('; '.join(parts))}."
 
 
-def capital(words: str) -> str:
-    """Return words with a capital letter first, the others as they are."""
-    return words[0].upper() + words[1:]
+def capital(text: str) -> str:
+    """Return a text with a capital letter first, the rest as it is."""
+    return text[0].upper() + text[1:]
 
 
-def size(metric: str, figure: Mapping[str, Any]) -> str:
-    """Write a change with its sign."""
-    return shown(metric, figure["mean"], "+") + (" points" if is_percent(metric) else "")
+def size(name: str, figure: Mapping[str, Any]) -> str:
+    """Return a change as text, with its sign."""
+    metric = metric_of(name)
+    return signed(metric, figure["mean"], digits(name)) + points(metric)

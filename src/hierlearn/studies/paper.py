@@ -13,14 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hierlearn.metrics.registry import find_metric
 from hierlearn.studies.candidates import Candidate, parse_candidate
 from hierlearn.studies.tables import is_bold, tex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-METRICS = ("hit@1", "mrr", "hier-dist", "hier-dist-path")
-ALSO = ("lca-height", "terminal-accuracy", "leaf-accuracy", "mean-level", "au-prc")
+COLUMNS = ("hit@1", "mrr", "hier-dist", "hier-dist-path")
+EXTRA = ("lca-height", "terminal-accuracy", "leaf-accuracy", "mean-level", "au-prc")
 SETTINGS: dict[str, Any] = {
     "schedule": "constant",
     "learning_rate": 1e-3,
@@ -38,27 +39,27 @@ class PaperRow:
     """A row of the paper's tables.
 
     Attributes:
-        entry: what we train for it.
-        tables: where it stands, 1 and 2; 0 for what the paper lacks.
-        printed: by dataset, Hit@1 and MRR in per cent and HierDist.
+        candidate: what we train for it.
+        tables: the tables it is in, 1 and 2; 0 for what the paper lacks.
+        printed: by dataset, Hit@1 and MRR in percent and HierDist.
     """
 
-    entry: Candidate
+    candidate: Candidate
     tables: tuple[int, ...]
     printed: Mapping[str, tuple[float, float, float]]
 
 
 def _row(
     label: str,
-    words: str,
+    text: str,
     tables: tuple[int, ...],
     diatoms: tuple[float, float, float] | None = None,
     imclef: tuple[float, float, float] | None = None,
 ) -> PaperRow:
-    entry = parse_candidate(words)
+    candidate = parse_candidate(text)
     printed = {"diatoms": diatoms, "imclef07d": imclef}
     return PaperRow(
-        Candidate(entry.key, entry.loss, entry.options, entry.recipe, label),
+        Candidate(candidate.key, candidate.loss, candidate.options, candidate.recipe, label),
         tables,
         {name: figures for name, figures in printed.items() if figures is not None},
     )
@@ -82,14 +83,16 @@ ROWS = (
 
 
 # A recipe is a way to train as well: its bias at the priors, its rate falling to 0.
-BY_ENTRY = {
-    row.entry.key: {"prior_bias": True, "schedule": "cosine"} for row in ROWS if row.entry.recipe
+BY_CANDIDATE = {
+    row.candidate.key: {"prior_bias": True, "schedule": "cosine"}
+    for row in ROWS
+    if row.candidate.recipe
 }
 
 
-def entries(*, below_the_line: bool = True) -> list[Candidate]:
-    """Return the entries of the study, the paper's first."""
-    return [row.entry for row in ROWS if below_the_line or row.tables != (0,)]
+def candidates() -> list[Candidate]:
+    """Return the candidates of the study, the paper's first."""
+    return [row.candidate for row in ROWS]
 
 
 def as_markdown(summaries: Mapping[str, Mapping[str, Any]], table: int) -> str:
@@ -110,7 +113,7 @@ def as_markdown(summaries: Mapping[str, Mapping[str, Any]], table: int) -> str:
     for row in ROWS:
         if table not in row.tables:
             continue
-        cells = [row.entry.label]
+        cells = [row.candidate.label]
         for name, summary in summaries.items():
             cells += cells_of(row, name, summary, printed=bool(table))
         lines.append("| " + " | ".join(cells) + " |")
@@ -119,21 +122,25 @@ def as_markdown(summaries: Mapping[str, Mapping[str, Any]], table: int) -> str:
 
 def cells_of(row: PaperRow, name: str, summary: Mapping[str, Any], *, printed: bool) -> list[str]:
     """Return the cells of one row on one dataset."""
-    if row.entry.key not in summary["entries"]:
+    if row.candidate.key not in summary["candidates"]:
         return ["" for _ in range(7 if printed else 4)]
-    number = summary["entries"].index(row.entry.key)
+    number = summary["candidates"].index(row.candidate.key)
     cells = []
-    for place, metric in enumerate(METRICS):
+    for place, metric in enumerate(COLUMNS):
         figure = summary["figures"][metric][number]
-        scale, digits = (100, 2) if metric in ("hit@1", "mrr") else (1, 2)
-        text = f"{scale * figure['mean']:.{digits}f}"
+        text = printed_figure(metric, figure["mean"])
         if figure["deviation"] is not None:
-            text += f" ± {scale * figure['deviation']:.{digits}f}"
+            text += f" ± {printed_figure(metric, figure['deviation'])}"
         cells.append(text)
         if printed and place < 3:
             known = row.printed.get(name)
             cells.append(f"{known[place]:.2f}" if known else "")
     return cells
+
+
+def printed_figure(metric: str, value: float) -> str:
+    """Return a figure as the paper prints it, with two digits."""
+    return find_metric(metric).format(value, digits=2)
 
 
 def as_latex(summaries: Mapping[str, Mapping[str, Any]], table: int) -> str:
@@ -159,7 +166,7 @@ def as_latex(summaries: Mapping[str, Mapping[str, Any]], table: int) -> str:
     for row in ROWS:
         if table not in row.tables:
             continue
-        cells = [tex(row.entry.label)]
+        cells = [tex(row.candidate.label)]
         for summary in summaries.values():
             cells += latex_cells(row, summary)
         lines.append(" & ".join(cells) + r" \\")
@@ -168,15 +175,15 @@ def as_latex(summaries: Mapping[str, Mapping[str, Any]], table: int) -> str:
 
 def latex_cells(row: PaperRow, summary: Mapping[str, Any]) -> list[str]:
     """Return Hit@1, MRR and HierDist of a row; bold is better than the first beyond noise."""
-    if row.entry.key not in summary["entries"]:
+    if row.candidate.key not in summary["candidates"]:
         return ["", "", ""]
-    number = summary["entries"].index(row.entry.key)
+    number = summary["candidates"].index(row.candidate.key)
     cells = []
-    for metric, scale in zip(METRICS[:3], (100, 100, 1), strict=True):
+    for metric in COLUMNS[:3]:
         figure = summary["figures"][metric][number]
-        mean = f"{scale * figure['mean']:.2f}"
+        mean = printed_figure(metric, figure["mean"])
         mean = rf"\textbf{{{mean}}}" if is_bold(summary, metric, number) else mean
         if figure["deviation"] is not None:
-            mean += rf" {{\scriptsize$\pm${scale * figure['deviation']:.2f}}}"
+            mean += rf" {{\scriptsize$\pm${printed_figure(metric, figure['deviation'])}}}"
         cells.append(mean)
     return cells

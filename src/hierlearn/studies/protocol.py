@@ -1,4 +1,4 @@
-"""Protocol: how a study trains and judges its candidates, the same for all of them."""
+"""Protocol: how a study trains and evaluates its candidates, the same for all of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hierlearn.training.fields import check_fields, documented, setting
+from hierlearn.training.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typing_extensions import Self
+
+    from hierlearn.studies.candidates import Candidate
 
 TABLE = ("hit@1", "mrr", "hier-dist", "lca-height", "terminal-accuracy", "mean-level", "au-prc")
 Tune = Literal["none", "paper", "each"]  # how settings are chosen before a study
@@ -22,7 +25,7 @@ EARLY = {"epochs": 100, "patience": 10, "metric": "au-prc"}  # unless the settin
 @documented
 @dataclass(frozen=True)
 class Protocol:
-    """How every candidate of a study is trained and judged.
+    """How every candidate of a study is trained and evaluated.
 
     ``metrics`` are the names of METRICS in the table. ``settings`` holds changes to how everything
     trains, and ``by_candidate`` changes for single candidates by key: settings, and
@@ -50,6 +53,24 @@ class Protocol:
     def training(self) -> dict[str, Any]:
         """The settings that all candidates are trained with."""
         return {**EARLY, **self.settings, "seed": self.seed, "ensemble_size": self.seeds}
+
+    def plan(self, candidate: Candidate, changes: Mapping[str, Any] | None = None) -> Plan:
+        """Return how a candidate is trained.
+
+        Args:
+            candidate: which.
+            changes: further changes to its settings, and ``loss_options``.
+        """
+        parts = [self.by_candidate.get(candidate.key, {}), changes or {}]
+        options = {name: v for part in parts for name, v in part.get("loss_options", {}).items()}
+        settings = {name: v for part in parts for name, v in part.items() if name != "loss_options"}
+        return Plan(
+            **candidate.plan(options),
+            network=self.network.get("name"),
+            network_options=self.network.get("options", {}),
+            valid_fraction=self.valid_fraction,
+            settings={**self.training, **settings},
+        )
 
     def with_changes(self, **changes: Any) -> Self:
         """Return the protocol with some of its fields changed."""

@@ -1,4 +1,4 @@
-"""Publish: the tables, the closing paragraph and the figures of a study as files in its folder."""
+"""Publish: the tables, the verdict and the figures of a study as files in its folder."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.files import atomic_write
-from hierlearn.studies import noise_figures
-from hierlearn.studies.noise_verdict import what_noise_does
+from hierlearn.studies import noise_figures, ranks
+from hierlearn.studies.noise_verdict import noise_verdict
 from hierlearn.studies.summary import summarize
 from hierlearn.studies.tables import as_csv, as_latex, as_markdown
-from hierlearn.studies.verdict import does_it_help
+from hierlearn.studies.verdict import study_verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from hierlearn.studies.study import Study
@@ -21,27 +22,40 @@ if TYPE_CHECKING:
 def publish(study: Study) -> tuple[dict[str, Any], list[Path]]:
     """Write summary.json, table.csv, table.md and table.tex; return the summary and the paths."""
     summary = summarize(study)
-    summary["words"] = does_it_help(summary)
+    summary["verdict"] = study_verdict(summary)
     texts = {
-        "summary.json": json.dumps(summary, indent=2, ensure_ascii=False) + "\n",
+        "summary.json": as_json(summary),
         "table.csv": as_csv(summary),
-        "table.md": f"{as_markdown(summary)}\n{summary['words']}\n",
+        "table.md": f"{as_markdown(summary)}\n{summary['verdict']}\n",
         "table.tex": as_latex(summary),
     }
-    for name, text in texts.items():
-        with atomic_write(study.folder / name) as file:
-            file.write(text)
-    return summary, [study.folder / name for name in texts]
+    return summary, write_texts(study.folder, texts)
 
 
 def publish_noise(summary: dict[str, Any], folder: Path) -> list[Path]:
-    """Write noise.json, noise.csv and noise.md; put the words into the summary."""
-    summary["words"] = what_noise_does(summary)
+    """Write noise.json, noise.csv and noise.md; put the verdict into the summary."""
+    summary["verdict"] = noise_verdict(summary)
     texts = {
-        "noise.json": json.dumps(summary, indent=2, ensure_ascii=False) + "\n",
+        "noise.json": as_json(summary),
         "noise.csv": noise_figures.as_csv(summary),
-        "noise.md": f"{noise_figures.as_markdown(summary)}\n{summary['words']}\n",
+        "noise.md": f"{noise_figures.as_markdown(summary)}\n{summary['verdict']}\n",
     }
+    return write_texts(folder, texts)
+
+
+def publish_ranks(summary: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write ranks.json and ranks.md."""
+    texts = {"ranks.json": as_json(summary), "ranks.md": ranks.as_markdown(summary)}
+    return write_texts(folder, texts)
+
+
+def as_json(summary: Mapping[str, Any]) -> str:
+    """Return a summary as JSON."""
+    return json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write texts by file name into a folder; return the paths."""
     for name, text in texts.items():
         with atomic_write(folder / name) as file:
             file.write(text)

@@ -1,27 +1,25 @@
 """Ranks over several datasets: Friedman's test and Nemenyi's critical difference (Demsar, 2006).
 
 On each dataset the losses are ranked by their mean over seeds, 1 for the best, ties sharing their
-ranks. Friedman's test asks whether all rank alike; only where it says no are pairs told apart, by
+ranks. Friedman's test asks whether all rank alike; only where it says no are pairs compared, by
 mean ranks that differ by more than the critical difference. Both count datasets, not seeds: they
-speak of other datasets, and with few of them they rarely say anything.
+tell about other datasets, and with few of them they rarely find anything.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.errors import HierlearnError, quoted, unknown_name
-from hierlearn.files import atomic_write
-from hierlearn.metrics import METRICS
+from hierlearn.errors import HierlearnError, quoted
+from hierlearn.metrics.measure import plain
+from hierlearn.metrics.registry import find_metric
 from hierlearn.studies.statistics import LEVEL, rank_methods, spread
 from hierlearn.studies.study import Study
-from hierlearn.studies.summary import plain
-from hierlearn.studies.tables import ARROWS, shown
+from hierlearn.studies.tables import ARROWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
     from hierlearn.studies.candidates import Candidate
 
-FORMAT = "hierlearn.ranks"
+FORMAT, VERSION = "hierlearn.ranks", 2
 FEW = 5  # datasets; below, the tests have little power
 
 
@@ -44,51 +42,52 @@ def rank_studies(folders: Sequence[Path | str], metric: str = "au-prc") -> dict[
         raise HierlearnError(f"ranks need at least two studies, not {len(folders)}")
     larger_is_better = check_metric(metric)
     studies = [Study.open(folder) for folder in folders]
-    refuse_repeats(studies)
-    entries, left_out = in_common(studies)
-    values = np.array([[mean_of(study, entry, metric) for entry in entries] for study in studies])
+    check_different(studies)
+    candidates, left_out = in_common(studies)
+    values = np.array(
+        [[mean_of(study, candidate, metric) for candidate in candidates] for study in studies]
+    )
     found = rank_methods(values, larger_is_better=larger_is_better)
     summary: dict[str, Any] = {
         "format": FORMAT,
-        "version": 1,
+        "version": VERSION,
         "metric": metric,
-        "direction": METRICS[metric].direction,
+        "direction": find_metric(metric).direction,
         "level": LEVEL,
         "datasets": dataset_names(studies),
         "seeds": [len(study.seeds) for study in studies],
-        "entries": [entry.key for entry in entries],
-        "labels": [entry.label or entry.key for entry in entries],
+        "candidates": [candidate.key for candidate in candidates],
+        "labels": [candidate.title for candidate in candidates],
         "left_out": left_out,
-        "values": values.tolist(),  # a row a dataset
+        "values": values.tolist(),  # one row per dataset
         "mean_ranks": found.average.tolist(),
         "friedman_p": plain(found.p),
         "critical_difference": found.critical_difference,
     }
     summary["differing"] = differing(summary)
     summary["groups"] = groups(summary)
-    summary["words"] = who_differs(summary)
+    summary["verdict"] = rank_verdict(summary)
     return summary
 
 
 def check_metric(metric: str) -> bool:
-    """Return whether larger is better, or refuse a metric that ranks nothing."""
-    if metric not in METRICS:
-        raise HierlearnError(unknown_name("metric", metric, METRICS))
-    if METRICS[metric].by_level or METRICS[metric].direction == "none":
+    """Return whether larger is better; raise for a metric that ranks nothing."""
+    found = find_metric(metric)
+    if found.by_level or found.direction == "none":
         raise HierlearnError(
-            f"metric {metric!r} is no single number of which more or less is better; rank by "
+            f"metric {metric!r} is not a single number of which more or less is better; rank by "
             f"au-prc or terminal-accuracy"
         )
-    return METRICS[metric].direction == "up"
+    return found.direction == "up"
 
 
-def refuse_repeats(studies: Sequence[Study]) -> None:
-    """Refuse two studies of one dataset: they would count it twice."""
+def check_different(studies: Sequence[Study]) -> None:
+    """Raise for two studies of one dataset: they would count it twice."""
     seen: dict[tuple[Any, ...], Study] = {}
     for study in studies:
-        dataset, about = study.facts["dataset"], study.facts.get("about", {})
-        # A spoiled dataset is the clean one still.
-        source = (about.get("noise") or {}).get("source", dataset.get("source"))
+        dataset, metadata = study.config["dataset"], study.config.get("metadata", {})
+        # A corrupted dataset is still the same dataset.
+        source = (metadata.get("noise") or {}).get("source", dataset.get("source"))
         key = (dataset["name"], source, dataset["rows"])
         if key in seen:
             raise HierlearnError(
@@ -100,11 +99,11 @@ def refuse_repeats(studies: Sequence[Study]) -> None:
 
 
 def in_common(studies: Sequence[Study]) -> tuple[list[Candidate], list[str]]:
-    """Return the entries that are complete in every study, and the keys of the others."""
-    done = [[entry for entry in study.entries if study.is_done(entry)] for study in studies]
-    keys = [{entry.key for entry in entries} for entries in done]
-    shared = [entry for entry in done[0] if all(entry.key in one for one in keys)]
-    everything = dict.fromkeys(entry.key for study in studies for entry in study.entries)
+    """Return the candidates that are complete in every study, and the keys of the others."""
+    done = [study.finished for study in studies]
+    keys = [{candidate.key for candidate in candidates} for candidates in done]
+    shared = [candidate for candidate in done[0] if all(candidate.key in one for one in keys)]
+    everything = dict.fromkeys(candidate.key for study in studies for candidate in study.candidates)
     if not shared:
         each = "; ".join(
             f"{study.folder} has {quoted(sorted(one)) or 'none'}"
@@ -115,26 +114,27 @@ def in_common(studies: Sequence[Study]) -> tuple[list[Candidate], list[str]]:
         raise HierlearnError(
             f"only {shared[0].key!r} is finished in every study; ranks need at least two losses"
         )
-    return shared, [key for key in everything if key not in [entry.key for entry in shared]]
+    return shared, [key for key in everything if key not in [one.key for one in shared]]
 
 
-def mean_of(study: Study, entry: Candidate, metric: str) -> float:
-    """Return the mean over seeds, or refuse a figure that is not there."""
-    runs = [run for run in study.runs() if run["entry"] == entry.key]
+def mean_of(study: Study, candidate: Candidate, metric: str) -> float:
+    """Return the mean over seeds; raise for a figure that is not there."""
+    runs = study.runs_of(candidate)
     if any(metric not in run["test"] for run in runs):
-        known = ", ".join(name for name in runs[0]["test"] if not METRICS[name].by_level)
+        known = ", ".join(name for name in runs[0]["test"] if not find_metric(name).by_level)
         raise HierlearnError(f"{study.folder} has no {metric}; it has {known}")
-    mean = spread(study.values(entry, metric)).mean
+    mean = spread(study.values(candidate, metric, runs)).mean
     if math.isnan(mean):
         raise HierlearnError(
-            f"{metric} of {entry.key!r} is not defined in {study.folder}; rank by another metric"
+            f"{metric} of {candidate.key!r} is not defined in {study.folder}; rank by another "
+            f"metric"
         )
     return mean
 
 
 def dataset_names(studies: Sequence[Study]) -> list[str]:
-    """Return a name a dataset; where two share one, or have none, that of the study's folder."""
-    names = [str(study.facts["dataset"]["name"]) for study in studies]
+    """Return one name per dataset; where two share it, or have none, the study's folder."""
+    names = [str(study.config["dataset"]["name"]) for study in studies]
     clear = [bool(name) and names.count(name) == 1 for name in names]
     return [
         name if ok else str(study.folder)
@@ -142,28 +142,28 @@ def dataset_names(studies: Sequence[Study]) -> list[str]:
     ]
 
 
-def is_told_apart(summary: Mapping[str, Any]) -> bool:
-    """Whether Friedman's test lets pairs be compared; of two losses there is no such test."""
+def is_any_different(summary: Mapping[str, Any]) -> bool:
+    """Return whether Friedman's test lets pairs be compared; two losses have no such test."""
     p = summary["friedman_p"]
     return p is None or p < summary["level"]
 
 
 def differing(summary: Mapping[str, Any]) -> list[list[str]]:
-    """Return the pairs of entries that differ significantly, the better one first."""
+    """Return the pairs of candidates that differ significantly, the better one first."""
     ranks = summary["mean_ranks"]
     order = sorted(range(len(ranks)), key=lambda one: ranks[one])
     return [
-        [summary["entries"][a], summary["entries"][b]]
+        [summary["candidates"][a], summary["candidates"][b]]
         for a, b in combinations(order, 2)
-        if is_told_apart(summary) and ranks[b] - ranks[a] > summary["critical_difference"]
+        if is_any_different(summary) and ranks[b] - ranks[a] > summary["critical_difference"]
     ]
 
 
 def groups(summary: Mapping[str, Any]) -> list[list[str]]:
-    """Return the largest sets of entries of which no two differ, best first."""
+    """Return the largest sets of candidates of which no two differ, best first."""
     ranks, apart = summary["mean_ranks"], {frozenset(pair) for pair in summary["differing"]}
     order = sorted(range(len(ranks)), key=lambda one: ranks[one])
-    keys = [summary["entries"][one] for one in order]
+    keys = [summary["candidates"][one] for one in order]
     found: list[list[str]] = []
     reached = 0
     for begin in range(len(keys)):
@@ -176,9 +176,9 @@ def groups(summary: Mapping[str, Any]) -> list[list[str]]:
     return found
 
 
-def who_differs(summary: Mapping[str, Any]) -> str:
-    """Say in plain words which losses differ, and how much that is worth."""
-    label = dict(zip(summary["entries"], summary["labels"], strict=True))
+def rank_verdict(summary: Mapping[str, Any]) -> str:
+    """Say in plain English which losses differ, and how much that is worth."""
+    label = dict(zip(summary["candidates"], summary["labels"], strict=True))
     count, p = len(summary["datasets"]), summary["friedman_p"]
     best = min(zip(summary["mean_ranks"], summary["labels"], strict=True))
     parts = [
@@ -186,8 +186,8 @@ def who_differs(summary: Mapping[str, Any]) -> str:
         f"({best[0]:.2f} of {len(label)})."
     ]
     if p is None:
-        parts.append("Friedman's test needs three losses; of two, Nemenyi's alone is made.")
-    elif is_told_apart(summary):
+        parts.append("Friedman's test needs three losses; for two there is only Nemenyi's.")
+    elif is_any_different(summary):
         parts.append(f"Friedman's test finds that not all rank alike (p {written_p(p)}).")
     else:
         parts.append(
@@ -199,11 +199,11 @@ def who_differs(summary: Mapping[str, Any]) -> str:
     for better, worse in summary["differing"]:
         pairs.setdefault(label[better], []).append(label[worse])
     if pairs:
-        told = "; ".join(f"{better} before {', '.join(worse)}" for better, worse in pairs.items())
-        parts.append(f"Mean ranks differ by more than {critical}: {told}.")
+        order = "; ".join(f"{better} before {', '.join(worse)}" for better, worse in pairs.items())
+        parts.append(f"Mean ranks differ by more than {critical}: {order}.")
         joined = [" and ".join([", ".join(names[:-1]), names[-1]]) for names in named(summary)]
-        parts.append(f"Not told apart: {'; '.join(joined)}." if joined else "")
-    elif is_told_apart(summary):
+        parts.append(f"Not significantly different: {'; '.join(joined)}." if joined else "")
+    elif is_any_different(summary):
         parts.append(f"No two mean ranks differ by more than {critical}.")
     if count < FEW:
         parts.append(
@@ -215,12 +215,12 @@ def who_differs(summary: Mapping[str, Any]) -> str:
 
 def named(summary: Mapping[str, Any]) -> list[list[str]]:
     """Return the groups by label."""
-    label = dict(zip(summary["entries"], summary["labels"], strict=True))
+    label = dict(zip(summary["candidates"], summary["labels"], strict=True))
     return [[label[key] for key in group] for group in summary["groups"]]
 
 
 def written_p(p: float) -> str:
-    """Write a p-value."""
+    """Return a p-value as text."""
     return f"= {p:.3f}" if p >= 0.001 else "< 0.001"
 
 
@@ -232,7 +232,7 @@ def as_markdown(summary: Mapping[str, Any]) -> str:
     ]
     lines = ["| | " + " | ".join(heads) + " |", "|---" + "|---:" * len(heads) + "|"]
     lines += ["| " + " | ".join(cells) + " |" for cells in rows(summary)]
-    return "\n".join([*lines, "", summary["words"], *notes(summary)]) + "\n"
+    return "\n".join([*lines, "", summary["verdict"], *notes(summary)]) + "\n"
 
 
 def rows(summary: Mapping[str, Any]) -> list[list[str]]:
@@ -242,7 +242,7 @@ def rows(summary: Mapping[str, Any]) -> list[list[str]]:
         [
             summary["labels"][one],
             f"{summary['mean_ranks'][one]:.2f}",
-            *(shown(summary["metric"], values[one]) for values in summary["values"]),
+            *(find_metric(summary["metric"]).format(values[one]) for values in summary["values"]),
         ]
         for one in order
     ]
@@ -252,18 +252,4 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
     """Return what was left out, as a sentence."""
     if not summary["left_out"]:
         return []
-    return [
-        f"Left out, for want of a finished run in every study: {', '.join(summary['left_out'])}."
-    ]
-
-
-def publish_ranks(summary: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write ranks.json and ranks.md."""
-    texts = {
-        "ranks.json": json.dumps(summary, indent=2, ensure_ascii=False) + "\n",
-        "ranks.md": as_markdown(summary),
-    }
-    for name, text in texts.items():
-        with atomic_write(folder / name) as file:
-            file.write(text)
-    return [folder / name for name in texts]
+    return [f"Left out, not being finished in every study: {', '.join(summary['left_out'])}."]

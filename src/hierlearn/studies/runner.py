@@ -1,4 +1,4 @@
-"""The runs of one entry: all its seeds trained at once, stacked, and judged on the test rows."""
+"""Runner: all seeds of one candidate trained at once, stacked, and evaluated on the test rows."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ import torch
 
 from hierlearn.decoding.mass import terminal_scores
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.losses.hcl.loss import CollapseWarning
-from hierlearn.metrics.measure import measure
-from hierlearn.metrics.ranking import first_ranks
+from hierlearn.losses import CollapseWarning
+from hierlearn.metrics import find_metric
+from hierlearn.metrics.choices import best_classes
+from hierlearn.metrics.measure import check_supported, measure, measure_rows
 from hierlearn.pipeline.train import Reporting, run
+from hierlearn.studies.decisions import HEIGHT
 from hierlearn.training.prepare import prepare
 from hierlearn.training.probabilities import member_probabilities
 from hierlearn.training.processes import Processes, find_device
 from hierlearn.training.rows import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
 
     from hierlearn.datasets import Dataset
+    from hierlearn.hierarchy import LabelSpace
     from hierlearn.studies.candidates import Candidate
     from hierlearn.training.plan import Plan
     from hierlearn.training.prepare import Prepared
@@ -35,18 +38,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Job:
-    """What to train and judge.
+class Task:
+    """What to train and evaluate.
 
     Attributes:
-        entry: a loss or a recipe.
+        candidate: a loss or a recipe.
         plan: how to train it, over how many seeds.
-        metrics: what to measure on the test rows.
+        metrics: the metrics of the table, which must be defined for the test rows.
         seeds: the seeds, for the record.
         device: where.
     """
 
-    entry: Candidate
+    candidate: Candidate
     plan: Plan
     metrics: tuple[str, ...]
     seeds: tuple[int, ...]
@@ -54,48 +57,52 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of a job.
+class Result:
+    """The result of a task.
 
     Attributes:
-        runs: a dictionary a seed, ready for JSON.
-        rows: decisions on the test rows by name, (seeds, N) each.
+        runs: one dictionary per seed, ready for JSON.
+        rows: decisions and metrics of the test rows by name, (seeds, N) each.
         log: the record of every epoch.
-        selected: (epochs, C) in how many per cent of the batches a curriculum, if there is one,
+        selected: (epochs, C) in what percentage of the batches a curriculum, if there is one,
             selected each class, over the seeds.
-        collapsed: what the first model said that left classes unseen for an epoch, if any did.
+        collapse: the first CollapseWarning, if there was one.
     """
 
     runs: list[dict[str, Any]]
     rows: dict[str, NDArray[Any]]
     log: list[dict[str, Any]]
     selected: NDArray[np.uint8] | None = None
-    collapsed: str | None = None
+    collapse: str | None = None
 
 
-def do_job(job: Job, dataset: Dataset, on_step: Callable[[int, int], None] | None) -> Outcome:
-    """Train and judge an entry.
+def run_task(
+    task: Task, dataset: Dataset, on_step: Callable[[int, int], None] | None = None
+) -> Result:
+    """Train and evaluate a candidate.
 
     Args:
-        job: what to do.
+        task: what to do.
         dataset: with a split "test".
-        on_step: told the step and all steps of the training.
+        on_step: called with the step and the number of steps.
     """
     begun = time.perf_counter()
-    prepared = prepare(dataset, job.plan, find_device(job.device))
+    prepared = prepare(dataset, task.plan, find_device(task.device))
+    for name in task.metrics:  # before hours of training
+        check_supported(find_metric(name), prepared.label_space)
     log: list[dict[str, Any]] = []
-    trainer, collapsed = fit_noting_collapse(prepared, log, on_step)
-    runs, rows = judge(job, prepared, trainer, dataset.split("test"))
+    trainer, collapse = fit_catching_collapse(prepared, log, on_step)
+    runs, rows = evaluate(task, prepared, trainer, dataset.split("test"))
     for one in runs:
         one["seconds"] = round((time.perf_counter() - begun) / len(runs), 3)
     selected = None
     if trainer.selections:
-        shares = torch.stack(trainer.selections).mul(100).round()
-        selected = shares.to(torch.uint8).numpy()
-    return Outcome(runs, rows, log, selected, collapsed)
+        percentages = torch.stack(trainer.selections).mul(100).round()
+        selected = percentages.to(torch.uint8).numpy()
+    return Result(runs, rows, log, selected, collapse)
 
 
-def fit_noting_collapse(
+def fit_catching_collapse(
     prepared: Prepared,
     log: list[dict[str, Any]],
     on_step: Callable[[int, int], None] | None = None,
@@ -104,11 +111,11 @@ def fit_noting_collapse(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CollapseWarning)
         trainer = fit(prepared, log, on_step)
-    told = [str(one.message) for one in caught if issubclass(one.category, CollapseWarning)]
+    collapses = [str(one.message) for one in caught if issubclass(one.category, CollapseWarning)]
     for one in caught:
         if not issubclass(one.category, CollapseWarning):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    return trainer, told[0] if told else None
+    return trainer, collapses[0] if collapses else None
 
 
 def fit(
@@ -122,53 +129,63 @@ def fit(
     return run(prepared, here, reporting=reporting)
 
 
-def judge(
-    job: Job, prepared: Prepared, trainer: Trainer, test: Dataset
+def evaluate(
+    task: Task, prepared: Prepared, trainer: Trainer, test: Dataset
 ) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
-    """Return the runs of an entry, a dictionary a seed, and its decisions on the test rows."""
+    """Return the runs of a candidate, one dictionary per seed, and what is stored of the rows."""
     space = prepared.label_space
-    labels = Labels(test.labels, space.hierarchy)
     inputs: Any = test.inputs
     if prepared.preprocessor is not None:  # sparse rows go as they are
         inputs = prepared.preprocessor.transform(inputs)
-    ready = Rows(inputs, labels, prepared.rows.device)
+    ready = Rows(inputs, Labels(test.labels, space.hierarchy), prepared.rows.device)
     targets = ready.targets(torch.arange(len(ready)))
+    per_row = [name for name in dict.fromkeys((*task.metrics, HEIGHT)) if find_metric(name).per_row]
     runs: list[dict[str, Any]] = []
     rows: dict[str, list[NDArray[Any]]] = {}
     for member, p in enumerate(member_probabilities(prepared.network, ready, prepared.read)):
-        for name, values in decisions(p, targets, prepared).items():
-            rows.setdefault(name, []).append(values)
+        found = {**decide(p, space), **measure_rows(p, targets, space, per_row)}
+        for name, values in found.items():
+            kind = np.int32 if values.dtype.kind == "i" else np.float32
+            rows.setdefault(name, []).append(values.astype(kind))
         runs.append(
             {
-                "entry": job.entry.key,
-                "seed": job.seeds[member],
-                "test": measure(p, targets, space, job.metrics),
+                "candidate": task.candidate.key,
+                "seed": task.seeds[member],
+                "test": measure_all(p, targets, space, task.metrics),
                 "valid": trainer.stopping.value[member],
                 "best_epoch": trainer.stopping.epoch[member],
                 "still_improving": not trainer.stopped[member]
                 and trainer.stopping.improved_last[member],
-                "settings": dict(job.plan.settings),
-                "loss_options": dict(job.plan.loss_options),
+                "settings": dict(task.plan.settings),
+                "loss_options": dict(task.plan.loss_options),
             }
         )
     return runs, {name: np.stack(values) for name, values in rows.items()}
 
 
-def decisions(p: Tensor, targets: Tensor, prepared: Prepared) -> dict[str, NDArray[Any]]:
+def measure_all(
+    p: Tensor, targets: Tensor, space: LabelSpace, metrics: Sequence[str]
+) -> dict[str, Any]:
+    """Return the metrics of the table and those that are ``shown``, None where undefined.
+
+    A metric of the table that is not defined for these rows raises an error.
+    """
+    found = measure(p, targets, space)
+    rest = [name for name in metrics if found.get(name) is None]
+    return {**found, **measure(p, targets, space, rest)} if rest else found
+
+
+def decide(p: Tensor, space: LabelSpace) -> dict[str, NDArray[Any]]:
     """Return what one model decides on each row, (N,) each.
 
     argmax       the most probable class of all
-    terminal     the best terminal class, and its probability
-    rank         of the first positive class among all
+    terminal     the best terminal class
+    probability  its probability
     """
-    ends = prepared.label_space.terminal_ids(p.device)
-    scores = terminal_scores(p, prepared.label_space)
-    terminal = ends[scores[:, ends].argmax(dim=1)]
+    terminal = best_classes(terminal_scores(p, space), space.terminal_ids(p.device))
     found = {
-        "argmax": p.argmax(dim=1),
-        "terminal": terminal,
-        "rank": first_ranks(p, targets),
+        "argmax": best_classes(p)[:, 0],
+        "terminal": terminal[:, 0],
+        "probability": p.gather(1, terminal)[:, 0],
     }
-    numbers = {name: value.cpu().numpy().astype(np.int32) for name, value in found.items()}
-    sure = p.gather(1, terminal[:, None])[:, 0].cpu().numpy().astype(np.float32)
-    return {**numbers, "probability": sure}
+    return {name: value.cpu().numpy() for name, value in found.items()}

@@ -3,7 +3,7 @@
 Runs of one seed share their batches and first weights, so losses are compared seed by seed: the
 paired t-test asks whether the mean difference over seeds is more than seed noise, and Holm's
 step-down correction keeps the chance of a single false claim in a family of tests at its level.
-Neither says anything about other test rows; the bootstrap over rows does. Over several datasets:
+Neither tells anything about other test rows; the bootstrap over rows does. Over several datasets:
 Friedman's test on ranks, and Nemenyi's critical difference (Demsar, 2006).
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -80,27 +80,42 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def bootstrap_interval(
-    rows: NDArray[np.float64], *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
+    rows: NDArray[np.floating[Any]],
+    *,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> tuple[float, float]:
-    """Return the percentile interval of a mean over test rows.
+    """Return the percentile interval, over test rows, of a metric that is a mean over rows.
 
     Args:
-        rows: (N,) a value a row, NaN where the row does not count; averaged over seeds before.
-        level: the share left outside, half on either side.
-        resamples: how often rows are drawn anew.
+        rows: (N,) one value per row, or (seeds, N); NaN where the row does not count. The means of
+            the seeds are averaged.
+        level: the fraction left outside, half on either side.
+        resamples: how often rows are drawn again.
         seed: of the draws.
     """
-    known = np.asarray(rows, dtype=np.float64)
-    known = known[~np.isnan(known)]
-    if not len(known):
+    values = np.atleast_2d(np.asarray(rows, dtype=np.float64))  # (S, N)
+    known = ~np.isnan(values)
+    if (known == known[0]).all():  # averaging over seeds first gives the same, faster
+        values, known = values.mean(axis=0, keepdims=True), known[:1]
+    values, known = values[:, known.any(axis=0)], known[:, known.any(axis=0)]
+    count = values.shape[1]
+    if not count:
         return math.nan, math.nan
+    values = np.where(known, values, 0.0)
     draws = np.random.default_rng(seed)
     means = np.empty(resamples)
-    step = max(1, INDICES // len(known))
+    step = max(1, INDICES // values.size)
     for begin in range(0, resamples, step):
         part = means[begin : begin + step]
-        part[:] = known[draws.integers(0, len(known), (len(part), len(known)))].mean(axis=1)
-    low, high = np.quantile(means, [level / 2, 1 - level / 2])
+        drawn = draws.integers(0, count, (len(part), count))
+        counted = known[:, drawn].sum(axis=2)  # (S, part)
+        sums = values[:, drawn].sum(axis=2)
+        part[:] = np.divide(sums, counted, where=counted > 0, out=np.full_like(sums, np.nan)).mean(
+            axis=0
+        )
+    low, high = np.nanquantile(means, [level / 2, 1 - level / 2])
     return float(low), float(high)
 
 
@@ -125,7 +140,7 @@ def rank_methods(
     """Rank methods over datasets.
 
     Args:
-        values: (datasets, methods) a figure each.
+        values: (datasets, methods) one figure each.
         larger_is_better: the direction of the figure.
         level: of the critical difference.
     """

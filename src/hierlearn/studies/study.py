@@ -1,13 +1,13 @@
 """Study: the folder of a comparison, written as it goes and read by tables and reports.
 
-    study.json           what is compared, on what, how; the first loss is the one compared with
-    runs.jsonl           a line a run: loss, seed, metrics, what was chosen
-    rows/<loss>          decisions on the test rows, (seeds, rows), as safetensors
-    logs/<loss>.jsonl    the epochs of its training
-    selected/<loss>      which classes its curriculum selected, (epochs, classes), in per cent
-    hierarchy.json, truth.safetensors, texts.json   what the decisions are judged by
+    study.json                what is compared, on what and how; the first is the reference
+    runs.jsonl                one line per run: candidate, seed, metrics, what was chosen
+    rows/<candidate>          decisions and metrics of the test rows, (seeds, rows), as safetensors
+    logs/<candidate>.jsonl    the epochs of its training
+    selected/<candidate>      which classes its curriculum selected, (epochs, classes), in percent
+    hierarchy.json, truth.safetensors, texts.json   the test rows: taxonomy, labels, texts
 
-A run stands in runs.jsonl only when it is complete, so that an interrupted study goes on with the
+A run is in runs.jsonl only when it is complete, so that an interrupted study continues with the
 first run that is missing.
 """
 
@@ -26,17 +26,18 @@ from hierlearn.files.json_lines import json_line, read_log
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.studies.candidates import Candidate
+from hierlearn.studies.decisions import Truth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from hierlearn.hierarchy.labels import Labels
+    from hierlearn.studies.runner import Result
 
-FORMAT = "hierlearn.study"
+FORMAT, VERSION = "hierlearn.study", 2
 
 
 class StudyError(HierlearnError):
@@ -49,70 +50,73 @@ class Study:
 
     Attributes:
         folder: where it is.
-        facts: what study.json says.
+        config: the content of study.json.
     """
 
     folder: Path
-    facts: dict[str, Any]
+    config: dict[str, Any]
 
     @classmethod
     def open(cls, folder: Path | str) -> Study:
         """Read a study folder."""
-        folder = Path(folder)
-        path = folder / "study.json"
+        path = Path(folder) / "study.json"
         if not path.is_file():
             raise StudyError(f"{folder} holds no study: there is no study.json in it")
-        try:
-            facts = json.loads(path.read_text(encoding="utf-8"))
-        except json.JSONDecodeError:
-            raise StudyError(f"{path} is damaged: it is no JSON") from None
-        if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-            raise StudyError(f"{path} was not written by hierlearn")
-        return cls(folder, facts)
+        config = read_config(path)
+        check_version(path, config)
+        return cls(Path(folder), config)
 
     @classmethod
-    def begin(cls, folder: Path | str, facts: Mapping[str, Any], *, force: bool = False) -> Study:
-        """Begin a study in a folder, or go on with the same one.
+    def begin(cls, folder: Path | str, config: Mapping[str, Any], *, force: bool = False) -> Study:
+        """Begin a study in a folder, or resume the same one.
 
         Args:
             folder: where; empty, absent, or holding the same study.
-            facts: what is compared and how; all but ``about`` must agree to go on.
-            force: begin anew where another study is.
+            config: what is compared and how; all but ``metadata`` must agree to resume.
+            force: replace another study.
         """
         folder = Path(folder)
-        wanted = json.loads(json.dumps({"format": FORMAT, "version": 1, **facts}))
-        if (folder / "study.json").is_file():
-            before = cls.open(folder)
+        path = folder / "study.json"
+        wanted = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **config}))
+        if path.is_file():
+            before = read_config(path)
             differing = [
                 name
-                for name in sorted({*wanted, *before.facts})
-                if name != "about" and wanted.get(name) != before.facts.get(name)
+                for name in sorted({*wanted, *before})
+                if name != "metadata" and wanted.get(name) != before.get(name)
             ]
             if not differing:
-                return before
+                return cls(folder, before)
             if not force:
+                check_version(path, before)
                 raise StudyError(
                     f"{folder} holds another study (its {', '.join(differing)} differ); name "
-                    f"another folder, or pass --force to begin anew"
+                    f"another folder, or pass --force to replace it"
                 )
             (folder / "runs.jsonl").unlink(missing_ok=True)
         elif folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
             raise StudyError(f"{folder} exists and holds no study; name another folder")
-        with atomic_write(folder / "study.json") as file:
+        with atomic_write(path) as file:
             file.write(json.dumps(wanted, indent=2, ensure_ascii=False) + "\n")
         return cls(folder, wanted)
 
     # ------------------------------------------------------------------ what it holds
 
     @property
-    def entries(self) -> list[Candidate]:
+    def candidates(self) -> list[Candidate]:
         """What is compared, in order."""
-        return [Candidate(**one) for one in self.facts["entries"]]
+        return [Candidate(**one) for one in self.config["candidates"]]
+
+    @property
+    def finished(self) -> list[Candidate]:
+        """The candidates that are complete, in order."""
+        runs = self.runs()
+        return [one for one in self.candidates if self.is_done(one, runs)]
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds of every entry."""
-        return list(self.facts["seeds"])
+        """The seeds of every candidate."""
+        return list(self.config["seeds"])
 
     @property
     def hierarchy(self) -> Hierarchy:
@@ -130,66 +134,74 @@ class Study:
                 break  # cut off while it was written
         return found
 
-    def is_done(self, entry: Candidate) -> bool:
-        """Whether every seed of an entry is there."""
-        done = {run["seed"] for run in self.runs() if run["entry"] == entry.key}
-        return done.issuperset(self.seeds)
-
-    def values(
-        self, entry: Candidate, metric: str, runs: Sequence[Mapping[str, Any]] | None = None
-    ) -> list[float]:
-        """Return a metric of an entry, seed after seed; NaN where it is not defined.
+    def is_done(
+        self, candidate: Candidate, runs: Sequence[Mapping[str, Any]] | None = None
+    ) -> bool:
+        """Return whether every seed of a candidate is there.
 
         Args:
-            entry: one that is complete.
+            candidate: which.
+            runs: what ``runs`` returned, so that many questions read the file once.
+        """
+        return {run["seed"] for run in self.runs_of(candidate, runs)}.issuperset(self.seeds)
+
+    def runs_of(
+        self, candidate: Candidate, runs: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[Mapping[str, Any]]:
+        """Return the runs of a candidate; the arguments are those of ``is_done``."""
+        known = self.runs() if runs is None else runs
+        return [run for run in known if run["candidate"] == candidate.key]
+
+    def values(
+        self, candidate: Candidate, metric: str, runs: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[float]:
+        """Return a metric of a candidate, one value per seed; NaN where it is not defined.
+
+        Args:
+            candidate: one that is complete.
             metric: one that was measured.
             runs: what ``runs`` returned, so that many figures read the file once.
         """
-        known = self.runs() if runs is None else runs
-        by_seed = {run["seed"]: run for run in known if run["entry"] == entry.key}
+        by_seed = {run["seed"]: run for run in self.runs_of(candidate, runs)}
         found = [by_seed[seed]["test"][metric] for seed in self.seeds]
         return [float("nan") if value is None else value for value in found]
 
-    def rows(self, entry: Candidate) -> dict[str, NDArray[Any]]:
-        """Return the decisions of an entry on the test rows, each (seeds, N)."""
-        tensors, _ = read_tensors(self.folder / "rows" / f"{entry.file_name}.safetensors")
+    def rows(self, candidate: Candidate) -> dict[str, NDArray[Any]]:
+        """Return what is stored of the test rows, each (seeds, N).
+
+        ``argmax`` is the most probable class, ``terminal`` the best terminal class and
+        ``probability`` its probability; the per-row metrics of the table go by their names.
+        """
+        tensors, _ = read_tensors(self.folder / "rows" / f"{candidate.file_name}.safetensors")
         return {name: value.numpy() for name, value in tensors.items()}
 
-    def log(self, entry: Candidate) -> list[dict[str, Any]]:
-        """Return the epochs of an entry's training."""
-        return read_log(self.folder / "logs" / f"{entry.file_name}.jsonl")
+    def log(self, candidate: Candidate) -> list[dict[str, Any]]:
+        """Return the epochs of a candidate's training."""
+        return read_log(self.folder / "logs" / f"{candidate.file_name}.jsonl")
 
-    def selected(self, entry: Candidate) -> NDArray[np.uint8] | None:
-        """Return (epochs, C) in how many per cent of the batches a class was selected."""
-        path = self.folder / "selected" / f"{entry.file_name}.safetensors"
+    def selected(self, candidate: Candidate) -> NDArray[np.uint8] | None:
+        """Return (epochs, C) in what percentage of the batches a class was selected."""
+        path = self.folder / "selected" / f"{candidate.file_name}.safetensors"
         if not path.is_file():
             return None
         tensors, _ = read_tensors(path)
         found: NDArray[np.uint8] = tensors["selected"].numpy()
         return found
 
-    def truth(self) -> tuple[Tensor, Tensor]:
-        """Return the test targets as CSR: offsets (N + 1,), class numbers."""
+    def truth(self) -> Truth:
+        """Return the labels of the test rows."""
         tensors, _ = read_tensors(self.folder / "truth.safetensors")
-        return tensors["offsets"], tensors["classes"]
-
-    def targets(self) -> Tensor:
-        """Return the (N, C) bool test targets."""
-        offsets, classes = self.truth()
-        rows = torch.repeat_interleave(torch.arange(len(offsets) - 1), offsets.diff())
-        targets = torch.zeros(len(offsets) - 1, len(self.hierarchy), dtype=torch.bool)
-        targets[rows, classes] = True
-        return targets
+        return Truth(self.hierarchy, tensors["offsets"].numpy(), tensors["classes"].numpy())
 
     def texts(self) -> list[str] | None:
-        """Return what the test rows say, where they are texts."""
+        """Return the texts of the test rows, where they are texts."""
         path = self.folder / "texts.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
     # ------------------------------------------------------------------ writing
 
     def set_data(self, hierarchy: Hierarchy, labels: Labels, texts: Sequence[str] | None) -> None:
-        """Keep what the decisions are judged by."""
+        """Store the labels of the test rows, their taxonomy and their texts."""
         with atomic_write(self.folder / "hierarchy.json") as file:
             file.write(hierarchy.to_json() + "\n")
         offsets, numbers = labels.closed
@@ -199,26 +211,19 @@ class Study:
             with atomic_write(self.folder / "texts.json") as file:
                 file.write(json.dumps(list(texts), ensure_ascii=False))
 
-    def add(
-        self,
-        entry: Candidate,
-        runs: Sequence[Mapping[str, Any]],
-        rows: Mapping[str, NDArray[np.int32]],
-        log: Sequence[Mapping[str, Any]],
-        selected: NDArray[np.uint8] | None = None,
-    ) -> None:
-        """Add the runs of an entry, all its seeds at once."""
-        name = entry.file_name
-        tensors = {key: torch.from_numpy(value) for key, value in rows.items()}
+    def add(self, candidate: Candidate, result: Result) -> None:
+        """Add the runs of a candidate, all its seeds at once."""
+        name = candidate.file_name
+        tensors = {key: torch.from_numpy(value) for key, value in result.rows.items()}
         write_tensors(self.folder / "rows" / f"{name}.safetensors", tensors, {"format": FORMAT})
-        if selected is not None:
+        if result.selected is not None:
             path = self.folder / "selected" / f"{name}.safetensors"
-            write_tensors(path, {"selected": torch.from_numpy(selected)}, {"format": FORMAT})
+            write_tensors(path, {"selected": torch.from_numpy(result.selected)}, {"format": FORMAT})
         with atomic_write(self.folder / "logs" / f"{name}.jsonl") as file:
-            file.writelines(json_line(record) for record in log)
-        kept = [run for run in self.runs() if run["entry"] != entry.key]
+            file.writelines(json_line(record) for record in result.log)
+        kept = [run for run in self.runs() if run["candidate"] != candidate.key]
         with atomic_write(self.folder / "runs.jsonl") as file:
-            file.writelines(json.dumps(run) + "\n" for run in [*kept, *runs])
+            file.writelines(json.dumps(run) + "\n" for run in [*kept, *result.runs])
 
     def discard(self) -> None:
         """Remove what ``begin`` and ``set_data`` wrote, and the folder if nothing else is in it."""
@@ -226,3 +231,24 @@ class Study:
             (self.folder / name).unlink(missing_ok=True)
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the content of a study.json of any version."""
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError:
+        raise StudyError(f"{path} is damaged: it is not JSON") from None
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise StudyError(f"{path} was not written by hierlearn")
+    return config
+
+
+def check_version(path: Path, config: Mapping[str, Any]) -> None:
+    """Raise for a study of another version of the format."""
+    if config.get("version") != VERSION:
+        raise StudyError(
+            f"{path} has version {config.get('version')} of the study format, and this hierlearn "
+            f"reads version {VERSION}; run the study again in another folder, or pass --force to "
+            f"replace it"
+        )

@@ -1,183 +1,131 @@
 """The summary of a study: every figure with its spread, interval and test, ready for JSON.
 
-For each metric and entry: mean and standard deviation over seeds, the bootstrap interval over test
-rows where the metric is a mean over rows, and the paired test against the first entry, corrected by
-Holm over the entries. Best is the entry with the best mean; it is marked significant only if its
-corrected test says so.
+For each metric and candidate: mean and standard deviation over seeds, the bootstrap interval over
+test rows where the metric is a mean over rows, and the paired test against the first candidate,
+corrected by Holm over the candidates. Best is the candidate with the best mean; it is marked
+significant only if its corrected test says so.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from hierlearn.decoding.edges import most_specific
-from hierlearn.metrics import METRICS, hier_dist
+from hierlearn.metrics.measure import plain
+from hierlearn.metrics.registry import find_metric
+from hierlearn.studies.decisions import HEIGHT
 from hierlearn.studies.statistics import LEVEL, bootstrap_interval, holm, paired_test, spread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
     from hierlearn.studies.candidates import Candidate
     from hierlearn.studies.study import Study
 
-    Judge = Callable[["RowJudge", dict[str, NDArray[Any]]], NDArray[np.float64]]
-
-
-class RowJudge:
-    """What each row's decision is worth, by metric; (seeds, N) values of an entry's decisions."""
-
-    def __init__(self, hierarchy: Hierarchy, targets: Tensor) -> None:
-        self.hierarchy = hierarchy
-        self.targets = targets
-        self.ends = most_specific(targets, hierarchy)
-        self.labeled = targets.any(dim=1).numpy()
-
-    def __call__(self, metric: str, rows: dict[str, NDArray[Any]]) -> NDArray[np.float64] | None:
-        """Return (seeds, N) values, NaN where a row does not count; None if not by rows."""
-        if metric not in JUDGES:
-            return None
-        return np.where(self.labeled, JUDGES[metric](self, rows), np.nan)
-
-    def is_hit(self, classes: NDArray[Any]) -> NDArray[np.float64]:
-        """Whether each decision is a positive class."""
-        return among(self.targets, classes)
-
-    def is_end(self, classes: NDArray[Any]) -> NDArray[np.float64]:
-        """Whether each decision is a terminal label of its row."""
-        return among(self.ends, classes)
-
-    def distance(
-        self, classes: NDArray[Any], correct_cost: Literal["height", "zero"]
-    ) -> NDArray[np.float64]:
-        """Return the LCA height of each decision to the row's nearest label."""
-        scores = torch.zeros(self.targets.shape)
-        found = []
-        for one in classes:
-            scores.zero_()
-            scores[torch.arange(len(one)), torch.from_numpy(one.astype(np.int64))] = 1
-            options: Any = {"correct_cost": correct_cost, "reduction": "none"}
-            found.append(hier_dist(scores, self.targets, self.hierarchy, **options).numpy())
-        return np.stack(found)
-
-
-def among(wanted: Tensor, classes: NDArray[Any]) -> NDArray[np.float64]:
-    """Return (seeds, N) whether each class is wanted in its row, given (N, C) which are."""
-    index = torch.from_numpy(classes.astype(np.int64))
-    return wanted.gather(1, index.T).T.numpy().astype(np.float64)
-
-
-JUDGES: dict[str, Judge] = {
-    "hit@1": lambda judge, rows: judge.is_hit(rows["argmax"]),
-    "mrr": lambda _, rows: 1 / np.maximum(rows["rank"], 1),
-    "hier-dist": lambda judge, rows: judge.distance(rows["argmax"], "height"),
-    "lca-height": lambda judge, rows: judge.distance(rows["terminal"], "zero"),
-    "terminal-accuracy": lambda judge, rows: judge.is_end(rows["terminal"]),
-    "mean-level": lambda judge, rows: judge.hierarchy.levels[rows["argmax"]].astype(np.float64),
-}
+    Rows = Mapping[str, NDArray[Any]]  # what a study stores of the test rows of a candidate
 
 
 def summarize(study: Study) -> dict[str, Any]:
-    """Return the summary of the entries of a study that are complete."""
-    entries = [entry for entry in study.entries if study.is_done(entry)]
-    metrics = [name for name in study.facts["metrics"] if not METRICS[name].by_level]
-    judge = RowJudge(study.hierarchy, study.targets())
-    rows = {entry.key: study.rows(entry) for entry in entries}
-    runs = study.runs()
-    figures = {
-        metric: [
-            figure(study.values(entry, metric, runs), metric, judge, rows[entry.key])
-            for entry in entries
-        ]
-        for metric in metrics
-    }
-    for metric, column in figures.items():
-        compare_with_first([study.values(entry, metric, runs) for entry in entries], column)
-        mark_best(metric, column)
+    """Return the summary of the candidates of a study that are complete."""
+    candidates, runs = study.finished, study.runs()
+    keys = [candidate.key for candidate in candidates]
+    metrics = [name for name in study.config["metrics"] if not find_metric(name).by_level]
+    rows = {candidate.key: study.rows(candidate) for candidate in candidates}
+    height = study.hierarchy.root_height
     return {
-        "entries": [entry.key for entry in entries],
-        "labels": [entry.label or entry.key for entry in entries],
-        "missing": [entry.key for entry in study.entries if entry not in entries],
+        "candidates": keys,
+        "labels": [candidate.title for candidate in candidates],
+        "uses_hierarchy": {key: study.config["uses_hierarchy"][key] for key in keys},
+        "missing": [one.key for one in study.candidates if one.key not in keys],
         "metrics": metrics,
-        "directions": {name: METRICS[name].direction for name in metrics},
+        "directions": {name: find_metric(name).direction for name in metrics},
         "level": LEVEL,
         "seeds": len(study.seeds),
-        "figures": figures,
-        "by_level": by_level(runs, entries),
-        "severity": {entry.key: severity(judge, rows[entry.key]) for entry in entries},
+        "figures": {name: column(study, candidates, name, runs, rows) for name in metrics},
+        "by_level": {one.key: by_level(study.runs_of(one, runs)) for one in candidates},
+        "severity": {key: severity(rows[key][HEIGHT], height) for key in keys},
         "still_improving": {
-            entry.key: sum(run["still_improving"] for run in runs if run["entry"] == entry.key)
-            for entry in entries
+            one.key: sum(run["still_improving"] for run in study.runs_of(one, runs))
+            for one in candidates
         },
     }
 
 
-def figure(
-    values: list[float], metric: str, judge: RowJudge, rows: dict[str, NDArray[Any]]
-) -> dict[str, Any]:
-    """Return mean, deviation and interval of one entry, given its values seed after seed."""
-    found = spread(values)
-    by_row = judge(metric, rows)
-    interval = None if by_row is None else list(bootstrap_interval(by_row.mean(axis=0)))
-    return {
-        "mean": plain(found.mean),
-        "deviation": None if found.deviation is None else plain(found.deviation),
-        "interval": interval,
-        "values": [plain(value) for value in values],
-        "p": None,
-        "significant": False,
-        "best": False,
-    }
+def column(
+    study: Study,
+    candidates: Sequence[Candidate],
+    metric: str,
+    runs: Sequence[Mapping[str, Any]],
+    rows: Mapping[str, Rows],
+) -> list[dict[str, Any]]:
+    """Return the figures of a metric, one per candidate."""
+    figures = against_first([study.values(candidate, metric, runs) for candidate in candidates])
+    per_row = find_metric(metric).per_row
+    for candidate, figure in zip(candidates, figures, strict=True):
+        known = per_row and figure["mean"] is not None
+        figure["interval"] = (
+            list(bootstrap_interval(rows[candidate.key][metric])) if known else None
+        )
+        figure["best"] = False
+    mark_best(metric, figures)
+    return figures
 
 
-def compare_with_first(values: list[list[float]], column: list[dict[str, Any]]) -> None:
-    """Put the corrected p of the paired test against the first entry into a column."""
-    if len(values) < 2:
-        return
-    tests = [paired_test(one, values[0]) for one in values[1:]]
-    for one, p in zip(column[1:], holm(tests), strict=True):
-        one["p"] = plain(p)
-        known = one["mean"] is not None and column[0]["mean"] is not None
-        one["difference"] = plain(one["mean"] - column[0]["mean"]) if known else None
-        one["significant"] = not math.isnan(p) and p < LEVEL
+def against_first(values: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
+    """Return mean and deviation of each candidate, and its test against the first.
+
+    Args:
+        values: one value per seed, by candidate.
+    """
+    figures: list[dict[str, Any]] = []
+    for one in values:
+        found = spread(one)
+        figures.append(
+            {
+                "mean": plain(found.mean),
+                "deviation": None if found.deviation is None else plain(found.deviation),
+                "values": [plain(value) for value in one],
+                "difference": None,
+                "p": None,
+                "significant": False,
+            }
+        )
+    tests = holm([paired_test(one, values[0]) for one in values[1:]])
+    for figure, p in zip(figures[1:], tests, strict=True):
+        if figure["mean"] is not None and figures[0]["mean"] is not None:
+            figure["difference"] = figure["mean"] - figures[0]["mean"]
+        figure["p"] = plain(p)
+        figure["significant"] = not math.isnan(p) and p < LEVEL
+    return figures
 
 
-def mark_best(metric: str, column: list[dict[str, Any]]) -> None:
+def mark_best(metric: str, figures: Sequence[dict[str, Any]]) -> None:
     """Mark the best mean of a column where there is a direction."""
-    direction = METRICS[metric].direction
-    known = [one for one in column if one["mean"] is not None]
+    direction = find_metric(metric).direction
+    known = [one for one in figures if one["mean"] is not None]
     if direction == "none" or not known:
         return
     sign = 1 if direction == "up" else -1
     max(known, key=lambda one: sign * one["mean"])["best"] = True
 
 
-def by_level(runs: list[dict[str, Any]], entries: list[Candidate]) -> dict[str, list[float | None]]:
-    """Return the mean accuracy of each level, by entry."""
-    found = {}
-    for entry in entries:
-        own = [run["test"]["level-accuracy"] for run in runs if run["entry"] == entry.key]
-        table = np.array([[np.nan if v is None else v for v in one] for one in own])
-        found[entry.key] = [plain(value) for value in table.mean(axis=0)]
-    return found
+def by_level(runs: Sequence[Mapping[str, Any]]) -> list[float | None]:
+    """Return the mean accuracy of each level of the runs of a candidate."""
+    table = np.array([run["test"]["level-accuracy"] for run in runs], dtype=np.float64)
+    return [plain(value) for value in table.mean(axis=0).tolist()]
 
 
-def severity(judge: RowJudge, rows: dict[str, NDArray[Any]]) -> list[float]:
-    """Return the share of labeled rows that are right, and wrong by LCA height 1, 2, ..."""
-    heights = judge.distance(rows["terminal"], "zero")[:, judge.labeled]
-    counts = np.bincount(
-        heights.astype(np.int64).ravel(), minlength=judge.hierarchy.root_height + 1
-    )
-    return [float(value) for value in counts / max(heights.size, 1)]
+def severity(heights: NDArray[Any], root_height: int) -> list[float]:
+    """Return the fraction of labeled rows that are right, and wrong by LCA height 1, 2, ...
 
-
-def plain(value: float) -> float | None:
-    """Return a figure, or None for NaN, which JSON does not know."""
-    return None if math.isnan(value) else float(value)
+    Args:
+        heights: (seeds, N) the LCA height of each decision, NaN without a label.
+        root_height: the largest.
+    """
+    known = heights[~np.isnan(heights)].astype(np.int64)
+    counts = np.bincount(known, minlength=root_height + 1)
+    return [float(value) for value in counts / max(known.size, 1)]

@@ -10,27 +10,26 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any
 
+from hierlearn.metrics.registry import find_metric
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PERCENT = ("hit@1", "hit@5", "mrr", "terminal-accuracy", "leaf-accuracy", "exact-match")
+    from hierlearn.metrics import Metric
+
 ARROWS = {"up": "↑", "down": "↓", "none": ""}
 TEX_ARROWS = {"up": r" $\uparrow$", "down": r" $\downarrow$", "none": ""}
 
 
-def shown(metric: str, value: float | None, digits: int | None = None) -> str:
-    """Write a figure; shares that people read in per cent as such."""
-    if value is None:
-        return "n/a"
-    if metric in PERCENT:
-        return f"{100 * value:.{2 if digits is None else digits}f}"
-    return f"{value:.{3 if digits is None else digits}f}"
-
-
 def cell(metric: str, figure: Mapping[str, Any]) -> tuple[str, str | None]:
     """Return the mean and the standard deviation as texts."""
-    deviation = figure["deviation"]
-    return shown(metric, figure["mean"]), None if deviation is None else shown(metric, deviation)
+    write, deviation = find_metric(metric).format, figure["deviation"]
+    return write(figure["mean"]), None if deviation is None else write(deviation)
+
+
+def signed(metric: Metric, change: float, digits: int | None = None) -> str:
+    """Return a change of a metric as text, with its sign; the digits are those of ``format``."""
+    return ("-" if change < 0 else "+") + metric.format(abs(change), digits)
 
 
 def is_bold(summary: Mapping[str, Any], metric: str, number: int) -> bool:
@@ -54,17 +53,17 @@ def as_markdown(summary: Mapping[str, Any]) -> str:
             mean, deviation = cell(metric, summary["figures"][metric][number])
             mean = f"**{mean}**" if is_bold(summary, metric, number) else mean
             cells.append(mean if deviation is None else f"{mean} ± {deviation}")
-        mark = " *" if summary["still_improving"][summary["entries"][number]] else ""
+        mark = " *" if summary["still_improving"][summary["candidates"][number]] else ""
         lines.append(f"| {label}{mark} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", *notes(summary)]) + "\n"
 
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
-    """Return what a reader of the table must know, a sentence each."""
+    """Return what a reader of the table must know, in sentences."""
     found = ["One seed: no spread, no test."]
     if summary["seeds"] > 1:
         found = [f"Mean ± standard deviation over {summary['seeds']} seeds."]
-        if len(summary["entries"]) > 1:
+        if len(summary["candidates"]) > 1:
             found[0] += (
                 f" Bold: better than {summary['labels'][0]} with p < {summary['level']} "
                 f"(paired t-test over seeds, Holm)."
@@ -92,27 +91,27 @@ def as_latex(summary: Mapping[str, Any]) -> str:
             mean, deviation = cell(metric, summary["figures"][metric][number])
             mean = rf"\textbf{{{mean}}}" if is_bold(summary, metric, number) else mean
             cells.append(mean if deviation is None else rf"{mean} {{\scriptsize$\pm${deviation}}}")
-        mark = "$^*$" if summary["still_improving"][summary["entries"][number]] else ""
+        mark = "$^*$" if summary["still_improving"][summary["candidates"][number]] else ""
         lines.append(" & ".join([tex(label) + mark, *cells]) + r" \\")
-    said = [f"% {note}" for note in notes(summary)]
-    return "\n".join([*said, *lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+    comments = [f"% {note}" for note in notes(summary)]
+    return "\n".join([*comments, *lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
 def tex(text: str) -> str:
-    """Return text with the signs that LaTeX minds escaped."""
-    for sign in "\\&%$#_{}":
-        text = text.replace(sign, {"\\": r"\textbackslash "}.get(sign, f"\\{sign}"))
+    """Return text with the special characters of LaTeX escaped."""
+    for char in "\\&%$#_{}":
+        text = text.replace(char, {"\\": r"\textbackslash "}.get(char, f"\\{char}"))
     return text
 
 
 def as_csv(summary: Mapping[str, Any]) -> str:
-    """Return a line a figure: entry, metric, mean, deviation, interval, p."""
+    """Return one line per figure: candidate, metric, mean, deviation, interval, p."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    columns = ["entry", "metric", "mean", "deviation", "low", "high", "p", "significant", "seeds"]
-    writer.writerow(columns)
+    columns = ("mean", "deviation", "low", "high", "p", "significant", "seeds")
+    writer.writerow(["candidate", "metric", *columns])
     for metric in summary["metrics"]:
-        for key, figure in zip(summary["entries"], summary["figures"][metric], strict=True):
+        for key, figure in zip(summary["candidates"], summary["figures"][metric], strict=True):
             low, high = figure["interval"] or (None, None)
             known = [key, metric, figure["mean"], figure["deviation"], low, high, figure["p"]]
             writer.writerow([*known, figure["significant"], summary["seeds"]])

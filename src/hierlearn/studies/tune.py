@@ -1,7 +1,8 @@
 """Tuning: which settings each loss is compared with, chosen on the validation rows alone.
 
     paper   the learning rate and the network are chosen once, for cross entropy, and serve all
-    each    every loss gets the same number of trials over learning rate and its own parameter
+    each    every candidate gets the same number of trials over the learning rate and the options
+            of its loss that matter most (``search_space``)
 
 A trial trains one model with a seed that no run of the study uses, and stops early; the
 trial with the best metric on the validation rows wins. The test rows are not touched.
@@ -14,10 +15,10 @@ import random
 from typing import TYPE_CHECKING, Any, get_args
 
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.metrics import METRICS
+from hierlearn.metrics.registry import find_metric
+from hierlearn.studies.candidates import parse_candidate
 from hierlearn.studies.protocol import Protocol, Tune
 from hierlearn.studies.runner import fit
-from hierlearn.training.plan import Plan
 from hierlearn.training.prepare import prepare
 from hierlearn.training.processes import find_device
 
@@ -27,17 +28,12 @@ if TYPE_CHECKING:
     from hierlearn.datasets import Dataset
     from hierlearn.studies.candidates import Candidate
 
+BASELINE = "bce"  # the candidate that the network is chosen with
 RATES = (3e-4, 1e-3, 3e-3)
 WIDTHS = (400, 800)
+TEXT_WIDTHS = (128, 256)
 DROPOUTS = (0.25, 0.5)
-OWN: dict[str, tuple[str, tuple[Any, ...]]] = {  # the parameter that matters most to each loss
-    "focal": ("gamma", (0.5, 1.0, 2.0)),
-    "hxe": ("alpha", (0.1, 0.3, 0.5)),
-    "soft-labels": ("beta", (5.0, 10.0, 20.0)),
-    "hcl": ("floor", (0.1, 0.3, 0.5)),
-    "sample-curriculum": ("floor", (0.0, 0.1, 0.3)),
-}
-TRIAL_SEED = 1_000_003  # no run of a study has it
+TRIAL = {"seed": 1_000_003, "ensemble_size": 1}  # no run of a study has this seed
 
 
 def tune(
@@ -63,33 +59,24 @@ def tune(
     chosen: dict[str, Any] = {"network": dict(protocol.network), "by_candidate": {}, "trials": []}
     if how == "none":
         return chosen
-    common = {**protocol.training, "seed": TRIAL_SEED, "ensemble_size": 1}
     if how == "paper":
-        spaces = {"bce": network_space(chosen["network"], dataset.is_text)}
-        plans = {"bce": {"loss": "bce", "link": "from-loss"}}
+        spaces = [(parse_candidate(BASELINE), network_space(protocol.network, dataset.is_text))]
     else:
-        spaces = {one.key: loss_space(one) for one in candidates}
-        plans = {one.key: one.plan() for one in candidates}
-    drawn = {key: draw(space, protocol.trials, key) for key, space in spaces.items()}
-    total, done = sum(map(len, drawn.values())), 0
-    for key, options in drawn.items():
+        spaces = [(one, loss_space(one)) for one in candidates]
+    drawn = [(one, draw(space, protocol.trials, one.key)) for one, space in spaces]
+    total = sum(len(points) for _, points in drawn)
+    for candidate, points in drawn:
         results = []
-        for option in options:
-            value = try_out(dataset, plans[key], option, common, chosen["network"], protocol)
-            results.append((value, option))
-            chosen["trials"].append({"for": key, **option, "value": value})
-            done += 1
+        for point in points:
+            value = run_trial(dataset, candidate, point, protocol)
+            results.append((value, point))
+            chosen["trials"].append({"candidate": candidate.key, **point, "value": value})
             if on_trial is not None:
-                on_trial(done, total)
-        best = pick(results, common["metric"])
-        if how == "paper":
-            chosen["network"] = merged(chosen["network"], best.get("network_options", {}))
-            rate = {"learning_rate": best["learning_rate"]}
-            chosen["by_candidate"] = {one.key: dict(rate) for one in candidates}
-        else:
-            chosen["by_candidate"][key] = {
-                name: value for name, value in best.items() if name != "network_options"
-            }
+                on_trial(len(chosen["trials"]), total)
+        best = dict(best_point(results, protocol.training["metric"]))
+        chosen["network"] = merged(chosen["network"], best.pop("network_options", {}))
+        serves = candidates if how == "paper" else [candidate]
+        chosen["by_candidate"] |= {one.key: dict(best) for one in serves}
     return chosen
 
 
@@ -97,23 +84,22 @@ def network_space(network: Mapping[str, Any], is_text: bool) -> list[dict[str, A
     """Return the networks and learning rates to try for cross entropy."""
     if network.get("name") == "linear":
         return [{"learning_rate": rate} for rate in RATES]
-    widths = (128, 256) if is_text else WIDTHS
+    widths = TEXT_WIDTHS if is_text else WIDTHS
     return [
         {"learning_rate": rate, "network_options": {"width": width, "dropout": dropout}}
         for rate, width, dropout in itertools.product(RATES, widths, DROPOUTS)
     ]
 
 
-def loss_space(entry: Candidate) -> list[dict[str, Any]]:
-    """Return the learning rates and values of its own parameter to try for an entry."""
-    name = entry.loss or ""
-    if name in OWN and OWN[name][0] not in entry.options:
-        parameter, values = OWN[name]
-        return [
-            {"learning_rate": rate, "loss_options": {parameter: value}}
-            for rate, value in itertools.product(RATES, values)
-        ]
-    return [{"learning_rate": rate} for rate in RATES]
+def loss_space(candidate: Candidate) -> list[dict[str, Any]]:
+    """Return the learning rates and options of its loss to try for a candidate."""
+    space = candidate.search_space
+    if not space:
+        return [{"learning_rate": rate} for rate in RATES]
+    return [
+        {"learning_rate": rate, "loss_options": dict(zip(space, values, strict=True))}
+        for rate, *values in itertools.product(RATES, *space.values())
+    ]
 
 
 def draw(space: list[dict[str, Any]], trials: int, key: str) -> list[dict[str, Any]]:
@@ -123,37 +109,28 @@ def draw(space: list[dict[str, Any]], trials: int, key: str) -> list[dict[str, A
     return random.Random(f"trials of {key}").sample(space, trials)
 
 
-def try_out(
-    dataset: Dataset,
-    choices: Mapping[str, Any],
-    option: Mapping[str, Any],
-    common: Mapping[str, Any],
-    network: Mapping[str, Any],
-    protocol: Protocol,
+def run_trial(
+    dataset: Dataset, candidate: Candidate, point: Mapping[str, Any], protocol: Protocol
 ) -> float:
     """Train one model and return its best metric on the validation rows."""
-    options = {**choices.get("loss_options", {}), **option.get("loss_options", {})}
-    whole = merged(network, option.get("network_options", {}))
-    plan = Plan(
-        **{**choices, **({"loss_options": options} if choices.get("loss") else {})},
-        network=whole.get("name"),
-        network_options=whole.get("options", {}),
-        valid_fraction=protocol.valid_fraction,
-        settings={**common, "learning_rate": option["learning_rate"]},
-    )
-    prepared = prepare(dataset, plan, find_device(common.get("device", "auto")))
+    changes = {**point, **TRIAL}
+    network = merged(protocol.network, changes.pop("network_options", {}))
+    plan = protocol.with_changes(network=network).plan(candidate, changes)
+    prepared = prepare(dataset, plan, find_device(protocol.training.get("device", "auto")))
     value = fit(prepared, []).stopping.value[0]
     return float("nan") if value is None else value
 
 
 def merged(network: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return a network's name and options with some options changed."""
+    if not options:
+        return dict(network)
     return {**network, "options": {**network.get("options", {}), **options}}
 
 
-def pick(results: list[tuple[float, dict[str, Any]]], metric: str) -> dict[str, Any]:
-    """Return the options of the best trial; the first where they tie."""
-    sign = 1 if METRICS[metric].direction == "up" else -1
+def best_point(results: list[tuple[float, dict[str, Any]]], metric: str) -> dict[str, Any]:
+    """Return the point of the best trial; the first where they tie."""
+    sign = 1 if find_metric(metric).direction == "up" else -1
     known = [result for result in results if result[0] == result[0]]
     if not known:
         raise HierlearnError(f"no trial gave a finite {metric}; lower the learning rate")

@@ -1,46 +1,45 @@
-"""Does the hierarchy help here? The answer in plain words, made from the numbers alone."""
+"""Verdict: does the hierarchy help here? In plain English, from the figures of a summary alone."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.studies.tables import PERCENT, shown
+from hierlearn.metrics.registry import find_metric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FLAT = ("bce", "focal", "leaf-ce", "sample-curriculum")  # losses that know nothing of the hierarchy
+    from hierlearn.metrics import Metric
+
+PARAGRAPH = 3  # the most sentences that still read as one
 
 
-MANY = 3  # sentences that still read as a paragraph
-
-
-def does_it_help(summary: Mapping[str, Any]) -> str:
-    """Return what each other entry gains or loses against the first: a paragraph, or a list."""
+def study_verdict(summary: Mapping[str, Any]) -> str:
+    """Return what each other candidate gains or loses against the first: a paragraph, or a list."""
     sentences = each_loss(summary)
-    if len(sentences) > MANY:
+    if len(sentences) > PARAGRAPH:
         return overall(summary) + "\n\n" + "\n".join(f"- {one}" for one in sentences)
     return " ".join([overall(summary), *sentences])
 
 
 def each_loss(summary: Mapping[str, Any]) -> list[str]:
-    """Return a sentence on every entry but the first; nothing where one seed cannot tell."""
+    """Return one sentence per candidate but the first; none where there is one seed only."""
     if summary["seeds"] < 2:
         return []
-    return [sentence(summary, number) for number in range(1, len(summary["entries"]))]
+    return [sentence(summary, number) for number in range(1, len(summary["candidates"]))]
 
 
 def overall(summary: Mapping[str, Any]) -> str:
-    """Return the verdict in a sentence."""
-    entries, labels = summary["entries"], summary["labels"]
-    if len(entries) < 2:
+    """Return the verdict in one sentence."""
+    candidates, labels = summary["candidates"], summary["labels"]
+    if len(candidates) < 2:
         return "Only one loss was trained: there is nothing to compare it with."
-    verdicts = {one: verdict(summary, one) for one in range(1, len(entries))}
-    gains = [one for one, found in verdicts.items() if found == "better"]
-    mixed = [labels[one] for one, found in verdicts.items() if found == "mixed"]
-    hierarchical = [one for one in gains if entries[one].partition(":")[0] not in FLAT]
+    effects = {one: effect(summary, one) for one in range(1, len(candidates))}
+    gains = [one for one, found in effects.items() if found == "better"]
+    mixed = [labels[one] for one, found in effects.items() if found == "mixed"]
+    hierarchical = [one for one in gains if summary["uses_hierarchy"][candidates[one]]]
     if summary["seeds"] < 2:
-        return "With one seed no difference can be told from noise."
+        return "With one seed no difference can be told from seed noise."
     if hierarchical:
         names = ", ".join(labels[one] for one in hierarchical)
         beat = "beat" if len(hierarchical) > 1 else "beats"
@@ -58,20 +57,20 @@ def overall(summary: Mapping[str, Any]) -> str:
     return f"No loss beats {labels[0]} here beyond seed noise."
 
 
-def verdict(summary: Mapping[str, Any], number: int) -> str:
-    """Return whether an entry is better, worse, mixed or the same as the first."""
-    signs = set()
+def effect(summary: Mapping[str, Any], number: int) -> str:
+    """Return whether a candidate is better, worse, mixed or the same as the first."""
+    better = set()
     for metric in summary["metrics"]:
         figure, direction = summary["figures"][metric][number], summary["directions"][metric]
         if direction != "none" and figure["significant"]:
-            signs.add((figure["difference"] > 0) == (direction == "up"))
-    if signs == {True, False}:
+            better.add((figure["difference"] > 0) == (direction == "up"))
+    if better == {True, False}:
         return "mixed"
-    return "same" if not signs else "better" if signs == {True} else "worse"
+    return "same" if not better else "better" if better == {True} else "worse"
 
 
 def sentence(summary: Mapping[str, Any], number: int) -> str:
-    """Return one sentence on an entry: what it gains, what it loses, what is noise."""
+    """Return one sentence on a candidate: what it gains, what it loses, what is noise."""
     gains: list[str] = []
     losses: list[str] = []
     for metric in summary["metrics"]:
@@ -79,21 +78,26 @@ def sentence(summary: Mapping[str, Any], number: int) -> str:
         if direction == "none" or not figure["significant"]:
             continue
         change = figure["difference"]
-        size = shown(metric, abs(change)) + (" points" if metric in PERCENT else "")
-        word = f"{metric} by {size}"
-        (gains if (change > 0) == (direction == "up") else losses).append(word)
+        size = find_metric(metric).format(abs(change)) + points(find_metric(metric))
+        part = f"{metric} by {size}"
+        (gains if (change > 0) == (direction == "up") else losses).append(part)
     label = summary["labels"][number]
     if not gains and not losses:
         return f"{label} does not differ from {summary['labels'][0]} by more than seed noise."
-    parts = [f"betters {', '.join(gains)}"] if gains else []
-    parts += [f"worsens {', '.join(losses)}"] if losses else []
+    parts = [f"improves {', '.join(gains)}"] if gains else []
+    parts += [f"degrades {', '.join(losses)}"] if losses else []
     return f"{label} {' and '.join(parts)}{levels(summary, number)}."
 
 
+def points(metric: Metric) -> str:
+    """Return the unit of a change: percentage points, or nothing."""
+    return " points" if metric.unit == "percent" else ""
+
+
 def levels(summary: Mapping[str, Any], number: int) -> str:
-    """Say at which level an entry differs most from the first, where it differs by a point."""
-    first = summary["by_level"][summary["entries"][0]]
-    own = summary["by_level"][summary["entries"][number]]
+    """Say at which level a candidate differs most from the first, where it differs by a point."""
+    first = summary["by_level"][summary["candidates"][0]]
+    own = summary["by_level"][summary["candidates"][number]]
     changes = [
         (own_value - first_value, level)
         for level, (own_value, first_value) in enumerate(zip(own, first, strict=True), start=1)

@@ -1,4 +1,4 @@
-"""Several entries of a study at a time: the same runs, ends and errors as one after the other."""
+"""Several candidates at a time: the same runs, ends and errors as one after the other."""
 
 import json
 import multiprocessing
@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.studies.jobs import cores, usual_jobs
 from hierlearn.studies.study import Study
+from hierlearn.studies.tasks import count_cores, default_jobs
 from studies import small_studies as small
 
 
@@ -23,12 +23,12 @@ def without_time(study):
     runs = [
         {name: value for name, value in run.items() if name != "seconds"} for run in study.runs()
     ]
-    return sorted(runs, key=lambda run: (run["entry"], run["seed"]))
+    return sorted(runs, key=lambda run: (run["candidate"], run["seed"]))
 
 
 def test_two_at_a_time_are_the_runs_of_one_after_the_other(tmp_path, monkeypatch):
     threads = torch.get_num_threads()
-    torch.set_num_threads(max(1, cores() // 2))  # as many as each of two jobs gets
+    torch.set_num_threads(max(1, count_cores() // 2))  # as many as each of two processes gets
     try:
         alone = small.run(tmp_path / "one")
     finally:
@@ -36,9 +36,9 @@ def test_two_at_a_time_are_the_runs_of_one_after_the_other(tmp_path, monkeypatch
     told = []
     both = small.run(tmp_path / "two", jobs=2, on_step=lambda *step: told.append(step))
     assert without_time(both) == without_time(alone)
-    for entry in alone.entries:
-        for name, values in alone.rows(entry).items():
-            assert (both.rows(entry)[name] == values).all()
+    for candidate in alone.candidates:
+        for name, values in alone.rows(candidate).items():
+            assert (both.rows(candidate)[name] == values).all()
     assert {number for number, step, of in told if step == of} == {0, 1, 2}
 
 
@@ -49,7 +49,7 @@ def test_what_is_done_is_reported_as_done(tmp_path):
     assert told == [(0, 1, 1), (1, 1, 1)]
 
 
-def test_an_error_of_a_job_is_the_studys(tmp_path):
+def test_an_error_of_a_task_is_raised_by_the_study(tmp_path):
     with pytest.raises(HierlearnError, match=r"became (nan|inf|-inf) in epoch"):
         small.run(tmp_path, jobs=2, settings={"learning_rate": 1e30, "schedule": "constant"})
     assert not multiprocessing.active_children()
@@ -64,10 +64,10 @@ def test_a_killed_process_is_named_and_the_study_goes_on(tmp_path):
             os.kill(killed[0], signal.SIGKILL)
 
     longer = {"epochs": 60, "patience": None}
-    with pytest.raises(HierlearnError, match=r"was killed, perhaps for want of memory.*jobs=1"):
+    with pytest.raises(HierlearnError, match=r"was killed, perhaps for lack of memory.*jobs=1"):
         small.run(tmp_path, jobs=2, settings=longer, on_step=kill_one)
     study = small.run(tmp_path, jobs=2, settings=longer)
-    assert all(study.is_done(entry) for entry in study.entries)
+    assert all(study.is_done(candidate) for candidate in study.candidates)
 
 
 SCRIPT = """
@@ -108,14 +108,14 @@ def test_an_interrupted_study_leaves_no_process_and_goes_on(tmp_path):
         time.sleep(0.1)
     assert not workers
     study = Study.open(folder)
-    assert [entry.key for entry in study.entries] == ["bce", "hcl", "hxe"]
+    assert [candidate.key for candidate in study.candidates] == ["bce", "hcl", "hxe"]
     assert json.loads((folder / "study.json").read_text())["settings"]["epochs"] == 100_000
 
 
-def test_how_many_are_usual():
-    assert usual_jobs(8, torch.device("cuda")) == 1
-    assert usual_jobs(1, torch.device("cpu")) == 1
-    assert usual_jobs(100, torch.device("cpu")) == min(8, cores())
+def test_the_default_number_of_jobs():
+    assert default_jobs(8, torch.device("cuda")) == 1
+    assert default_jobs(1, torch.device("cpu")) == 1
+    assert default_jobs(100, torch.device("cpu")) == min(8, count_cores())
 
 
 def test_at_least_one(tmp_path):
