@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from hierlearn.pipeline.prepare import prepare
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from hierlearn.datasets import Dataset, load_dataset
 from hierlearn.errors import HierlearnError
+from hierlearn.pipeline import Pipeline
 from hierlearn.training import Plan
+from hierlearn.training.prepare import prepare
 from hierlearn.training.trainer import Trainer
 from machine import write
 
@@ -51,14 +52,7 @@ def trainer(dataset: Dataset, loss: str, ensemble_size: int = 1) -> Trainer:
         "device": "cpu",
     }
     prepared = prepare(dataset, Plan(loss=loss, settings=settings), CPU)
-    return Trainer(
-        prepared.model.network,
-        prepared.losses,
-        prepared.rows,
-        prepared.decision.settings,
-        link=prepared.model.link,
-        alike=True,
-    )
+    return Trainer(prepared.network, prepared.loss, prepared.rows, prepared.decision.settings)
 
 
 def plain_loop(reference: Trainer) -> Callable[[], None]:
@@ -125,10 +119,9 @@ def ensembles(dataset: Dataset, rounds: int) -> dict[str, Any]:
 def prediction(dataset: Dataset, rows: int, rounds: int) -> dict[str, Any]:
     """Time the probabilities of many rows relative to their matmuls alone."""
     prepared = prepare(dataset, Plan(loss="bce", settings={"device": "cpu"}), CPU)
-    model = prepared.model
-    inputs = np.random.default_rng(0).normal(size=(rows, model.network.inputs))
-    inputs = inputs.astype(np.float32)
-    first, last = model.network.hidden[0].weight.detach(), model.network.head.weight.detach()
+    pipeline = Pipeline.from_prepared(prepared)
+    first, last = (value.detach() for value in prepared.network.parameters() if value.dim() == 2)
+    inputs = np.random.default_rng(0).normal(size=(rows, len(first))).astype(np.float32)
     tensor = torch.from_numpy(inputs)
 
     def matmuls() -> None:
@@ -136,7 +129,7 @@ def prediction(dataset: Dataset, rows: int, rounds: int) -> dict[str, Any]:
             part @ first @ last
 
     pair = alternate(
-        {"matmuls": matmuls, "probabilities": lambda: list(model.stream_probabilities(inputs))},
+        {"matmuls": matmuls, "probabilities": lambda: list(pipeline.stream_probabilities(inputs))},
         rounds,
     )
     return {

@@ -76,7 +76,7 @@ def test_a_module_of_ones_own(paths):
         clone(first).set_params(ensemble_size=2).fit(X, y)
     with pytest.raises(HierlearnError, match="a module of your own reads dense rows"):
         clone(first).fit(csr_array(X), y)
-    with pytest.raises(HierlearnError, match="Sequential that was handed in as a module cannot be"):
+    with pytest.raises(HierlearnError, match="Sequential that was passed in as a module cannot be"):
         first.save("nowhere")
 
 
