@@ -8,7 +8,7 @@ import torch
 from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.links import LINKS, HeadOutput
-from hierlearn.losses import LOSSES, BCELoss, HCLLoss, Loss, MixedLoss
+from hierlearn.losses import LOSSES, BCELoss, ElementwiseLoss, HCLLoss, Loss, MixedLoss
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 DAG = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c", "e")])
@@ -362,3 +362,83 @@ def test_transforms_leave_the_state_of_a_curriculum_alone():
     torch.func.grad(lambda z: loss(z, targets))(logits)
     assert loss.selection is None
     assert loss.epoch_rows == 0
+
+
+# ---------------------------------------------------------------------- losses of one's own
+
+
+class Balanced(ElementwiseLoss):
+    """A loss that depends on the batch: rare classes weigh more."""
+
+    def losses(self, output, targets, mask):
+        counts = targets.to(output.log_p.dtype).mean(dim=0) + 0.1
+        return -torch.where(targets, output.log_p, output.log_not_p) / counts
+
+
+class BalancedBCE(BCELoss):
+    """The same as a subclass of a loss whose rows are independent."""
+
+    def losses(self, output, targets, mask):
+        return super().losses(output, targets, mask) / (targets.double().mean(dim=0) + 0.1)
+
+
+@pytest.mark.parametrize("kind", [Balanced, BalancedBCE])
+def test_a_loss_of_the_whole_batch_never_mixes_members(kind):
+    logits, targets, mask = batch(members=2)
+    assert not kind.declares_independent_rows()
+    together = kind(TREE)(logits, targets, mask)
+    apart = [kind(TREE)(logits[k], targets[k], mask[k]) for k in range(2)]
+    torch.testing.assert_close(together, torch.stack(apart))
+
+
+def test_built_in_losses_declare_what_holds():
+    for name, entry in LOSSES.items():
+        loss = entry(TREE, reduction="none")
+        if loss.declares_independent_rows():
+            logits, targets, mask = batch(rows=8)
+            logits[3:] *= 5
+            halves = [loss(logits[part], targets[part], mask[part]) for part in HALVES]
+            torch.testing.assert_close(torch.cat(halves), loss(logits, targets, mask), msg=name)
+    assert BCELoss.declares_independent_rows()
+    assert not HCLLoss.declares_independent_rows()
+
+
+HALVES = (slice(0, 3), slice(3, 8))
+
+
+class Named(ElementwiseLoss):
+    """Its label space has another name."""
+
+    def __init__(self, hierarchy, *, power=2.0, **options):
+        super().__init__(hierarchy, **options)
+        self.power = power
+
+    def losses(self, output, targets, mask):
+        return output.probabilities**self.power
+
+
+def test_the_options_of_a_loss_are_its_own():
+    assert Named.option_names() == ["power", "link"]
+    assert BCELoss.option_names() == ["log_base", "link"]
+    assert "base" in HCLLoss.option_names()
+    with pytest.raises(HierlearnError, match="a loss takes a HeadOutput or logits, not dict"):
+        BCELoss(TREE)({"main": torch.zeros(1, 8)}, torch.zeros(1, 8))
+
+
+@each_loss
+def test_probabilities_of_exactly_0_and_1_are_no_nan(name):
+    """A memory may be sure: a missed positive costs a lot, a hit nothing, and nothing is NaN."""
+    space = LabelSpace(TREE, ["a/b"])
+    targets = TREE.encode([["a/b/c"], ["h"], ["a/b"]])
+    hit, missed = targets.double(), targets.roll(1, dims=0).double()
+    costs = []
+    for p in (hit, missed):
+        pair = HeadOutput(p.log(), (1 - p).log())
+        assert pair.log_p.isfinite().all()
+        value = LOSSES[name](space)(pair, targets)
+        assert not value.isnan()
+        costs.append(float(value))
+    if name != "soft-labels":  # whose labels hold a little of every class
+        assert abs(costs[0]) < 10
+    if name not in ("hcl-paper", "sample-curriculum"):  # which leave out what is too hard
+        assert costs[1] > costs[0]

@@ -11,7 +11,7 @@ from torch import nn
 from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.networks import NETWORKS, InputSpec
-from hierlearn.networks.build import NetworkSpec, build_network, find_factory, takes_option
+from hierlearn.networks.build import NetworkSpec, build_network, find_factory
 
 SPACE = LabelSpace(Hierarchy.from_paths(["a/b", "c"]))
 INPUTS = InputSpec.numbers(3)
@@ -28,6 +28,7 @@ def elsewhere(monkeypatch):
     """A module that is importable but unknown to hierlearn."""
     module = types.ModuleType("somewhere_else")
     module.tiny, module.number = tiny, 3
+    module.anything = lambda label_space, inputs, **options: nn.Linear(3, 3, **options)
     module.wrong = lambda label_space, inputs: "no module"
     monkeypatch.setitem(sys.modules, "somewhere_else", module)
 
@@ -57,8 +58,10 @@ def test_an_importable_factory(elsewhere):
     network = build_network(spec, SPACE, [0])
     assert network.scale == 2.0
     assert network(torch.zeros(2, 3)).shape == (2, 3)
-    assert not takes_option(spec.name, "link")
-    assert takes_option("mlp", "link")
+    assert not spec.takes_link
+    assert NetworkSpec("mlp", INPUTS).takes_link
+    # A factory that takes any option has not asked for a link.
+    assert not NetworkSpec("somewhere_else:anything", INPUTS).takes_link
 
 
 @pytest.mark.parametrize(

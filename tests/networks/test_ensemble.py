@@ -18,6 +18,7 @@ from hierlearn.networks.ensemble import (
     StackedEnsemble,
     clip_grad_norm,
     ensemble_of,
+    head_names,
     member_state,
     members_of,
 )
@@ -183,3 +184,42 @@ def test_weights_by_seed_are_those_of_the_network_alone():
             state = member_state(ensemble, member).values()
             for value, expected in zip(state, single.state_dict().values(), strict=True):
                 assert torch.equal(value, expected)
+
+
+class Normed(Network):
+    """A subclass that computes something else: it must not be stacked unless it says so."""
+
+    def forward(self, x):
+        features = self.encoder(x)
+        return self.heads["main"](features / features.norm(dim=1, keepdim=True))
+
+
+class Shifted(nn.Module):
+    """A module that is stackable by its own word, but has a buffer."""
+
+    stackable = True
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("shift", torch.ones(6))
+
+    def forward(self, x):
+        return x + self.shift
+
+
+def test_stacking_is_not_inherited_and_buffers_are_looped_over():
+    for encoder, kind in ((nn.Identity(), Normed), (Shifted(), Network)):
+        networks = [kind(copy.deepcopy(encoder), LinearHead(6, TREE)) for _ in range(2)]
+        ensemble = ensemble_of(networks)
+        assert isinstance(ensemble, LoopedEnsemble)
+        x = torch.randn(2, 5, 6)
+        found = ensemble(x, apart=True)
+        for member, network in enumerate(networks):
+            torch.testing.assert_close(found.logits[member], network(x[member]).logits)
+
+
+def test_heads_of_other_modules_are_not_ours():
+    attention = nn.Linear(3, 3)
+    attention.heads = 8
+    assert head_names(attention) == []
+    assert head_names(alone(NETWORKS["mlp"], 0)) == ["main"]

@@ -285,3 +285,27 @@ def test_nothing_is_unpickled(saved):
     assert "is damaged or truncated" in refusal(saved)
     write_tensors(saved / "model.safetensors", tensors, facts)
     assert np.isfinite(Pipeline.load(saved).probabilities(problem().inputs).numpy()).all()
+
+
+def test_a_finished_folder_does_not_smuggle_code_into_a_resumed_training(tmp_path, monkeypatch):
+    ran = []
+    module = types.ModuleType("elsewhere_nets")
+    module.tiny = lambda *_, **__: ran.append(1)
+    monkeypatch.setitem(sys.modules, "elsewhere_nets", module)
+    train(problem(), plan("bce"), tmp_path / "m", reporting=QUIET)
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    edit_config(tmp_path / "m", network={**config["network"], "name": "elsewhere_nets:tiny"})
+    with pytest.raises(CheckpointError, match="code outside of hierlearn"):
+        train(problem(), plan("bce"), tmp_path / "m", resume=True, reporting=QUIET)
+    assert not ran
+
+
+def test_a_network_that_has_changed_since_is_named(tmp_path, monkeypatch):
+    module = types.ModuleType("elsewhere_nets")
+    module.tiny = tiny
+    monkeypatch.setitem(sys.modules, "elsewhere_nets", module)
+    chosen = Plan(loss="bce", network="elsewhere_nets:tiny", settings={"epochs": 1})
+    train(problem(), chosen, tmp_path / "m", reporting=QUIET)
+    module.tiny = lambda label_space, inputs, **_: NETWORKS["mlp"](label_space, inputs)
+    with pytest.raises(CheckpointError, match="'elsewhere_nets:tiny' is not the one that was"):
+        Pipeline.load(tmp_path / "m", trust=True)

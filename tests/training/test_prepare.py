@@ -12,9 +12,9 @@ from hierlearn import Dataset
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import NumericPreprocessor, TextPreprocessor
 from hierlearn.links import LINKS
-from hierlearn.networks import NETWORKS, InputSpec, SparseRows
+from hierlearn.networks import NETWORKS, InputSpec, LinearHead, Network, SparseRows
 from hierlearn.networks.ensemble import member_state, members_of
-from hierlearn.training import Plan
+from hierlearn.training import RECIPES, Plan, Recipe
 from hierlearn.training.prepare import Extras, prepare, split_rows, summary
 from training.datasets import (
     CPU,
@@ -24,6 +24,7 @@ from training.datasets import (
     plan,
     problem,
     texts,
+    trainer_of,
     without_splits,
 )
 
@@ -211,3 +212,27 @@ def test_a_summary_in_a_sentence():
         "recipe custom (the loss was named): HCLLoss on the sigmoid link, read by the max link, "
         "decoder leaf; 36 training rows, 12 for validation, 7 epochs, 2 networks on cpu"
     )
+
+
+def test_the_sentence_names_no_link_where_the_network_decides(monkeypatch):
+    def own(label_space, inputs):
+        return Network(nn.Identity(), LinearHead(inputs.width, label_space, "softmax"))
+
+    monkeypatch.setitem(NETWORKS, "own", own)
+    ready = prepare(problem(), Plan(loss="bce", network="own"), CPU)
+    assert "BCELoss, decoder leaf" in summary(ready)
+    assert isinstance(ready.read(ready.network(torch.zeros(1, 5))).link, LINKS["softmax"])
+
+
+def test_a_recipe_may_name_its_preprocessing(monkeypatch):
+    recipe = Recipe("bce", "raw numbers", preprocessing="numeric")
+    options = {"preprocessing_options": {"standardize": False}}
+    monkeypatch.setitem(RECIPES, "raw", replace(recipe, **options))
+    ready = prepare(problem(), Plan(recipe="raw"), CPU)
+    assert not ready.preprocessor.standardize
+    assert prepare(problem(), Plan(), CPU).preprocessor.standardize
+
+
+def test_a_network_without_parameters_is_refused():
+    with pytest.raises(HierlearnError, match="this Identity has no parameters to train"):
+        trainer_of(problem(features=12), plan(), network=nn.Identity())

@@ -114,7 +114,7 @@ def _reach_log(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
     """Add exp(values) to exp(x) in the columns ``index``, in log space."""
     with torch.no_grad():
         peak = x.scatter_reduce(-1, index.expand(values.shape), values, "amax")
-        peak = peak.clamp_min(_log_zero(x.dtype))
+        peak = peak.clamp_min(log_zero(x.dtype))
     grown = (x - peak).exp().index_add(-1, index, (values - peak.index_select(-1, index)).exp())
     return peak + grown.log()
 
@@ -126,7 +126,8 @@ def log_add(a: Tensor, b: Tensor) -> Tensor:
     return peak + ((a - peak).exp() + (b - peak).exp()).log()
 
 
-def _log_zero(dtype: torch.dtype) -> float:
+def log_zero(dtype: torch.dtype) -> float:
+    """Return the logarithm of nothing in a floating-point type: finite, and small enough."""
     return max(LOG_ZERO, torch.finfo(dtype).min / 4)
 
 
@@ -141,7 +142,7 @@ def logsumexp_up(x: Tensor, route: Routes) -> Tensor:
     if route.closure is not None:
         below, above = route.closure
         with torch.no_grad():
-            peak = up(x, route, "max").clamp_min(_log_zero(x.dtype))
+            peak = up(x, route, "max").clamp_min(log_zero(x.dtype))
         terms = (x.index_select(-1, below) - peak.index_select(-1, above)).exp()
         return peak + torch.zeros_like(x).index_add(-1, above, terms).log()
     parts = list(torch.split(x, list(route.sizes), dim=-1))

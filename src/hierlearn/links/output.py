@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy.propagate import log_zero
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,10 @@ class HeadOutput:
             raise HierlearnError(
                 f"log_p {tuple(log_p.shape)} must match log_not_p {tuple(log_not_p.shape)}"
             )
-        self._pair: tuple[Tensor, Tensor] | None = (log_p, log_not_p)
+        # Finite, so that p = 0 and p = 1 are exact and no difference of two is NaN.
+        least = log_zero(log_p.dtype)
+        pair = (log_p.clamp_min(least), log_not_p.clamp_min(least))
+        self._pair: tuple[Tensor, Tensor] | None = pair
         self.logits = None
         self.link = None
 

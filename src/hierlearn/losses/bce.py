@@ -31,6 +31,7 @@ class BCELoss(ComposedLoss):
     """
 
     function: ClassVar[Any] = staticmethod(bce_loss)
+    rows_independent = True
 
     def __init__(
         self, label_space: LabelSpace | Hierarchy, *, log_base: float = math.e, **options: Any

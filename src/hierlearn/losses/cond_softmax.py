@@ -56,6 +56,7 @@ class CondSoftmaxLoss(RowLoss):
 
     function: ClassVar[Any] = staticmethod(cond_softmax_loss)
     default_link = "siblings"
+    rows_independent = True
     is_zero_elsewhere = True  # a row without a label has no group to weigh
     needs_tree = True
     groups: Tensor

@@ -68,6 +68,7 @@ class HXELoss(SoftmaxRowLoss):
     """
 
     function: ClassVar[Any] = staticmethod(hxe_loss)
+    rows_independent = True
     needs_tree = True
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"alpha": (0.1, 0.3, 0.5)}
     step_weights: Tensor

@@ -56,6 +56,7 @@ class LCACostLoss(SoftmaxRowLoss):
     """
 
     function: ClassVar[Any] = staticmethod(lca_cost_loss)
+    rows_independent = True
     needs_tree = True
     rise: Tensor
     itself: Tensor

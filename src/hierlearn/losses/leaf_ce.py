@@ -51,6 +51,7 @@ class LeafCELoss(SoftmaxRowLoss):
 
     function: ClassVar[Any] = staticmethod(leaf_ce_loss)
     uses_hierarchy = False
+    rows_independent = True
 
     def row_losses(self, log_masses: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:
         """Return minus the log mass that fits each row's labels."""

@@ -44,6 +44,7 @@ class LevelWeightedLoss(BCELoss):
 
     function: ClassVar[Any] = staticmethod(level_weighted_loss)
     uses_hierarchy = True
+    rows_independent = True
     class_weights: Tensor
 
     def __init__(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Reduction = Literal["mean", "sum", "none"]
 # What every loss takes and whoever trains with it decides, and what __init__ passes on.
-NOT_OPTIONS = ("self", "label_space", "reduction", "validate", "options", "args", "kwargs")
+NOT_OPTIONS = ("reduction", "validate", "options", "args", "kwargs")
 SMALLEST = 1e-12  # of the summed weights that a mean divides by
 
 
@@ -51,6 +51,8 @@ class Loss(nn.Module, ABC):
         search_space: values worth trying of the options that matter most.
         function: the pure function on tensors that the loss is made of.
         is_zero_elsewhere: whether the losses that do not count are 0 already.
+        rows_independent: whether the loss of a row depends on that row alone, so that the members
+            of an ensemble can be computed in one call; the class that defines ``losses`` says so.
     """
 
     default_link: ClassVar[str] = "sigmoid"
@@ -60,6 +62,7 @@ class Loss(nn.Module, ABC):
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     function: ClassVar[Any] = None
     is_zero_elsewhere: ClassVar[bool] = False
+    rows_independent: ClassVar[bool] = False
     link: Link
 
     def __init__(
@@ -78,7 +81,7 @@ class Loss(nn.Module, ABC):
         if self.needs_tree and not self.hierarchy.is_tree:
             raise HierlearnError(
                 f"{type(self).__name__} needs a tree, but a class of this DAG has several parents; "
-                f"use bce, hcl, mcloss or leaf-ce"
+                f"use {', '.join(losses_of_dags())}"
             )
         self.link = make_link(self.label_space, self.default_link if link is None else link)
         self.reduction = reduction
@@ -89,8 +92,8 @@ class Loss(nn.Module, ABC):
         """Return the options that a recipe or a study may set, the loss's own first."""
         found: dict[str, None] = {}
         for one in cls.__mro__:
-            if "__init__" in vars(one):
-                found |= dict.fromkeys(signature(vars(one)["__init__"]).parameters)
+            if "__init__" in vars(one):  # whose first two are self and the label space
+                found |= dict.fromkeys([*signature(vars(one)["__init__"]).parameters][2:])
         return [name for name in found if name not in NOT_OPTIONS]
 
     # ------------------------------------------------------------------ the loss
@@ -122,8 +125,13 @@ class Loss(nn.Module, ABC):
 
     def read(self, output: HeadOutput | Tensor) -> HeadOutput:
         """Return the output of a head as it is, or plain logits under the loss's own link."""
-        if not isinstance(output, HeadOutput):
+        if isinstance(output, Tensor):
             return self.link.output(output)
+        if not isinstance(output, HeadOutput):
+            raise HierlearnError(
+                f"a loss takes a HeadOutput or logits, not {type(output).__name__}; a network with "
+                f"several outputs is a hierlearn Network with one head for each"
+            )
         if len(output.shape) not in (2, 3) or output.shape[-1] != len(self.hierarchy):
             raise HierlearnError(
                 f"output {tuple(output.shape)} must be (N, {len(self.hierarchy)}), or "
@@ -137,9 +145,35 @@ class Loss(nn.Module, ABC):
         """Return what ``forward`` does, for tensors whose shapes were checked."""
         if output.members is None:
             return self.reduce(self.losses(output, targets, mask), targets, mask, weight)
+        if not self.declares_independent_rows():
+            return torch.stack(
+                [
+                    self.compute(
+                        output.member(k),
+                        targets[k],
+                        None if mask is None else mask[k],
+                        None if weight is None else weight[k],
+                    )
+                    for k in range(output.members)
+                ]
+            )
         values = self.losses(output.flat(), *flat_rows(targets, mask))  # (M N, C) or (M N,)
         values = values.view(*output.shape[:-1], *values.shape[1:])
         return self.reduce(values, targets, mask, weight)
+
+    @classmethod
+    def declares_independent_rows(cls) -> bool:
+        """Whether those who define the losses of rows declare ``rows_independent``.
+
+        It is not inherited: a subclass that computes something else must say so again.
+        """
+        if cls.compute is not Loss.compute:
+            return False
+        for hook in ("losses", "row_losses"):
+            owner = next((one for one in cls.__mro__ if hook in vars(one)), None)
+            if owner is not None and not vars(owner).get("rows_independent", False):
+                return False
+        return True
 
     @abstractmethod
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
@@ -264,6 +298,13 @@ class RowLoss(Loss):
         """Return (N, C) the sum over the children of each class."""
         below = values.index_select(1, self.child_ids)
         return torch.zeros_like(values).index_add(1, self.parent_ids, below)
+
+
+def losses_of_dags() -> list[str]:
+    """Return the names of the losses that take a DAG."""
+    from hierlearn.losses import LOSSES  # the registry imports this module
+
+    return [name for name, entry in LOSSES.items() if not entry.needs_tree]
 
 
 def flat_rows(targets: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:

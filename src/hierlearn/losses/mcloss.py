@@ -70,6 +70,7 @@ class MCLoss(ElementwiseLoss):
 
     function: ClassVar[Any] = staticmethod(mcloss)
     reading_link = "max"
+    rows_independent = True
 
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return the loss of every class."""

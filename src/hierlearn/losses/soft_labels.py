@@ -103,6 +103,7 @@ class SoftLabelsLoss(SoftmaxRowLoss):
     """
 
     function: ClassVar[Any] = staticmethod(soft_labels_loss)
+    rows_independent = True
     needs_tree = True
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"beta": (5.0, 10.0, 20.0)}
 

@@ -31,6 +31,7 @@ class SoftmaxRowLoss(RowLoss):
     """
 
     default_link = "softmax"
+    rows_independent = True
     is_zero_elsewhere = True  # a row without a label has no label to weigh
     is_terminal: Tensor
 

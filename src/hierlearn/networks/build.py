@@ -59,6 +59,11 @@ class NetworkSpec:
         return cls(values["name"], inputs, values["options"], values["members"])
 
     @property
+    def takes_link(self) -> bool:
+        """Whether the factory takes a link by name: its logits may then be read by another one."""
+        return "link" in signature(find_factory(self.name)).parameters
+
+    @property
     def is_foreign(self) -> bool:
         """Whether the factory is code outside of NETWORKS."""
         from hierlearn.networks import NETWORKS
@@ -92,12 +97,6 @@ def option_names(name: str) -> list[str] | None:
     if any(one.kind is Parameter.VAR_KEYWORD for one in taken.values()):
         return None
     return [one for one in taken if one not in GIVEN]
-
-
-def takes_option(name: str, option: str) -> bool:
-    """Whether a factory takes an option."""
-    taken = option_names(name)
-    return taken is None or option in taken
 
 
 def build_network(

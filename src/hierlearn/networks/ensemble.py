@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from hierlearn.links import HeadOutput
 from hierlearn.networks.layers import Dropout
+from hierlearn.networks.network import Network
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,11 +115,12 @@ def ensemble_of(networks: Sequence[nn.Module]) -> Ensemble:
 
 def is_stackable(module: nn.Module) -> bool:
     """Whether a module and all its parts can be computed for M members at once."""
-    if hasattr(type(module), "stack") or type(module) in ELEMENTWISE:
+    own = vars(type(module))  # not inherited: a subclass may compute something else
+    if "stack" in own or type(module) in ELEMENTWISE:
         return True
-    if not (getattr(module, "stackable", False) or type(module) in CONTAINERS):
+    if not (own.get("stackable", False) or type(module) in CONTAINERS):
         return False
-    if any(True for _ in module.parameters(recurse=False)):
+    if module._parameters or any(buffer is not None for buffer in module._buffers.values()):
         return False
     return all(is_stackable(child) or is_shared(child) for child in module.children())
 
@@ -132,7 +134,7 @@ def stacked(modules: Sequence[nn.Module]) -> nn.Module:
     """Return one module that computes several at once; they are left as they are."""
     first = modules[0]
     own: Any = getattr(type(first), "stack", None)
-    if own is not None:
+    if own is not None and "stack" in vars(type(first)):
         made: nn.Module = own(modules)
         return made
     if is_shared(first) and not any(isinstance(part, Dropout) for part in first.modules()):
@@ -206,7 +208,7 @@ def head_names(network: nn.Module) -> list[str]:
     inner: Any = network
     if isinstance(network, Ensemble):
         inner = network.network if isinstance(network, StackedEnsemble) else network.networks[0]  # type: ignore[index]
-    return list(getattr(inner, "heads", ()))
+    return list(inner.heads) if isinstance(inner, Network) else []
 
 
 class Noise:

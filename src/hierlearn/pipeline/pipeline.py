@@ -32,7 +32,7 @@ from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.hierarchy import Hierarchy, LabelSpace
 from hierlearn.links import link_name, make_link
 from hierlearn.networks import read_output
-from hierlearn.networks.build import NetworkSpec, build_network, takes_option
+from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.pipeline.card import model_card
 from hierlearn.training.rows import as_rows
 
@@ -177,7 +177,7 @@ class Pipeline:
     def read(self, found: Any) -> HeadOutput:
         """Return the output of the network as one HeadOutput."""
         spec = self.network_spec
-        rereads = spec is not None and takes_option(spec.name, "link")
+        rereads = spec is not None and spec.takes_link
         return read_output(found, self.link, rereads=rereads)
 
     # ------------------------------------------------------------------ saving and loading
@@ -258,7 +258,13 @@ class Pipeline:
             network = build_network(spec, label_space)
         except HierlearnError as error:
             raise CheckpointError(f"{folder}: {error}") from None
-        network.load_state_dict(named(tensors, "network/"))
+        try:
+            network.load_state_dict(named(tensors, "network/"))
+        except RuntimeError as error:
+            reason = str(error).splitlines()[-1].strip()
+            raise CheckpointError(
+                f"{folder}: the network {spec.name!r} is not the one that was saved ({reason})"
+            ) from None
         preprocessor = None
         if config["preprocessing"] is not None:
             arrays = {k: v.numpy() for k, v in named(tensors, "preprocessing/").items()}

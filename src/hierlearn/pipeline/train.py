@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.pipeline.evaluate import evaluate
-from hierlearn.pipeline.pipeline import OURS, Pipeline, check_free, check_plain, versions
+from hierlearn.pipeline.pipeline import (
+    OURS,
+    Pipeline,
+    check_free,
+    check_plain,
+    read_config,
+    versions,
+)
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.log import EpochLog
 from hierlearn.training.plan import Plan
@@ -91,10 +98,11 @@ def train(
         here.wait()
         prepared = prepare(dataset, plan, here.device, Extras(weights=weights))
         if out is not None and resume and (out / "config.json").is_file():
-            # The network was built in this process from the same plan, so it is trusted.
-            finished = Pipeline.load(out, device=here.device, trust=True)
-            stored = finished.config.get("training", {}).get("run")
-            check_identity(out, stored, run_identity(prepared))
+            config = read_config(out)
+            check_identity(out, config.get("training", {}).get("run"), run_identity(prepared))
+            spec = prepared.network_spec
+            trust = spec is not None and config["network"]["name"] == spec.name  # built already
+            finished = Pipeline.load(out, device=here.device, trust=trust)
             reporting.message(f"{out} is finished already")
             return finished
         if here.writes:

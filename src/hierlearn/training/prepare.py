@@ -17,7 +17,7 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import InputSpec, read_output
-from hierlearn.networks.build import NetworkSpec, build_network, takes_option
+from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.networks.ensemble import head_names, set_prior
 from hierlearn.training.plan import Decision, Plan, decide
 from hierlearn.training.recipes import build_loss
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.nodes import Label
     from hierlearn.links import HeadOutput, Link
     from hierlearn.losses import Loss
+    from hierlearn.training.recipes import Recipe
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -76,8 +77,7 @@ class Prepared:
     @property
     def rereads(self) -> bool:
         """Whether logits are read by ``link`` rather than by the links of the heads."""
-        spec = self.network_spec
-        return spec is not None and takes_option(spec.name, "link")
+        return self.network_spec is not None and self.network_spec.takes_link
 
     def read(self, found: Any) -> HeadOutput:
         """Return the output of the network as it is read when predicting."""
@@ -112,7 +112,7 @@ def prepare(
     decision = decide(plan, labels)
     recipe, settings = decision.recipe, decision.settings
     settings.check_validation(len(held_out) > 0)
-    preprocessor = fitted_preprocessor(train_set, plan)
+    preprocessor = fitted_preprocessor(train_set, plan, recipe)
     label_space = LabelSpace.from_labels(labels, extras.terminals)
     own = build_loss(recipe.loss, label_space, **dict(recipe.loss_options))
     decoder = recipe.decoder or choose_decoder(labels)
@@ -171,12 +171,16 @@ def split_rows(dataset: Dataset, plan: Plan) -> tuple[Ints, Ints]:
     return np.sort(shuffled[count:]), np.sort(shuffled[:count])
 
 
-def fitted_preprocessor(train_set: Dataset, plan: Plan) -> Preprocessor[Any, Any] | None:
+def fitted_preprocessor(
+    train_set: Dataset, plan: Plan, recipe: Recipe
+) -> Preprocessor[Any, Any] | None:
     """Return the preprocessing, fitted on the training rows; None for inputs used as is."""
-    options = dict(plan.preprocessing_options)
-    if plan.preprocessing is None:
+    name, options = plan.preprocessing, dict(plan.preprocessing_options)
+    if name is None:
+        name, options = recipe.preprocessing, {**recipe.preprocessing_options, **options}
+    if name is None:
         options = {"standardize": plan.standardize, **options}
-    preprocessor: Any = make_preprocessor(plan.preprocessing, train_set, **options)
+    preprocessor: Any = make_preprocessor(name, train_set, **options)
     inputs: Any = train_set.inputs
     if preprocessor is None:
         return None
@@ -241,9 +245,10 @@ def network_spec(decision: Decision, inputs: InputSpec, loss: Loss) -> NetworkSp
     recipe, size = decision.recipe, decision.settings.ensemble_size
     name = recipe.network or ("token-bag" if inputs.kind == "sparse" else "mlp")
     options = dict(recipe.network_options)
-    if takes_option(name, "link"):
+    spec = NetworkSpec(name, inputs, options, size if size > 1 else None)
+    if spec.takes_link:
         options.setdefault("link", link_name(loss.link))
-    return NetworkSpec(name, inputs, options, size if size > 1 else None)
+    return spec
 
 
 def reading_link(wanted: str | None, loss: Loss, label_space: LabelSpace) -> Link:
@@ -290,9 +295,12 @@ def summary(prepared: Prepared) -> str:
     decision, loss = prepared.decision, prepared.loss
     settings = decision.settings
     size, epochs = settings.ensemble_size, settings.epochs
+    links = ""
+    if prepared.rereads or prepared.network_spec is None:
+        trained, read = link_name(loss.link), link_name(prepared.link)
+        links = f" on the {trained} link, read by the {read} link"
     return (
-        f"recipe {decision.name} ({decision.why}): {type(loss).__name__} on the "
-        f"{link_name(loss.link)} link, read by the {link_name(prepared.link)} link, decoder "
+        f"recipe {decision.name} ({decision.why}): {type(loss).__name__}{links}, decoder "
         f"{prepared.decoder}; {len(prepared.rows):,} training rows, "
         f"{len(prepared.valid or ()):,} for validation, {plural(epochs, 'epoch')}, "
         f"{plural(size, 'network')} on {prepared.rows.device}"

@@ -29,6 +29,8 @@ class Recipe:
     Attributes:
         loss: a name of LOSSES.
         loss_options: its options.
+        preprocessing: a name of FEATURES; None for the step that fits the inputs.
+        preprocessing_options: its options.
         network: a name of NETWORKS; None for the one that fits the inputs.
         network_options: its options.
         link: how to read the logits when predicting; None for the loss's own link, or the max
@@ -42,6 +44,8 @@ class Recipe:
     loss: str
     description: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
+    preprocessing: str | None = None
+    preprocessing_options: Mapping[str, Any] = field(default_factory=dict)
     network: str | None = None
     network_options: Mapping[str, Any] = field(default_factory=dict)
     link: str | None = None
@@ -113,5 +117,7 @@ def build_loss(name: str, label_space: LabelSpace, **options: Any) -> Loss:
             raise HierlearnError(unknown_name(f"option of {name}", option, known))
     try:
         return entry(label_space, **options)
-    except TypeError:
-        raise HierlearnError(f"loss {name} cannot be made with {asked}") from None
+    except TypeError as error:
+        raise HierlearnError(
+            f"loss {name} cannot be made with {asked or 'no options'} ({error})"
+        ) from None

@@ -103,6 +103,11 @@ class Trainer:
         self.steps = settings.epochs * self.steps_per_epoch
         self.step = 0  # steps done
         self.stopping = EarlyStopping(network, len(self.seeds), settings.metric, settings.patience)
+        if not any(one.requires_grad for one in network.parameters()):
+            raise HierlearnError(
+                f"this {type(network).__name__} has no parameters to train; give it a head or an "
+                f"encoder that learns"
+            )
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(),
             lr=settings.learning_rate,
