@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-SRC = Path(__file__).parents[1] / "src" / "hierlearn"
+from hierlearn.losses import LOSSES
+
+TESTS = Path(__file__).parent
+DOCS = TESTS.parent / "docs"
+SRC = TESTS.parent / "src" / "hierlearn"
 FILES = sorted(SRC.rglob("*.py"))
 MANY = 8  # parameters of a function, without self
 LONG = 400  # lines of a file
@@ -73,3 +77,26 @@ def test_nobody_asks_for_a_concrete_class_outside_its_folder(folder):
             if is_check:
                 asked = set(re.findall(r"\w+", ast.unparse(node.args[1])))
                 assert not asked & names, f"{path}: {ast.unparse(node)}"
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_has_one_name_in_five_places(name):
+    """Registry, source, tests, reference and documentation; the variants of HCL share its code."""
+    is_hcl = name == "hcl" or name.startswith("hcl-")
+    slug = "hcl" if is_hcl else name.replace("-", "_")
+    places = [
+        SRC / "losses" / ("hcl/loss.py" if is_hcl else f"{slug}.py"),
+        TESTS / "losses" / ("hcl/test_oracle.py" if is_hcl else f"test_{slug}.py"),
+        TESTS / "reference" / f"{slug}.py",
+        DOCS / "losses" / f"{name}.md",
+    ]
+    assert [str(path) for path in places if not path.is_file()] == []
+
+
+def test_every_file_named_for_a_loss_belongs_to_an_entry():
+    """A page, a test or a source file of a loss that was renamed does not stay behind."""
+    slugs = {name.replace("-", "_") for name in LOSSES}
+    pages = {path.stem.replace("-", "_") for path in (DOCS / "losses").glob("*.md")} - {"index"}
+    tests = {path.stem.removeprefix("test_") for path in (TESTS / "losses").glob("test_*.py")}
+    assert pages == slugs
+    assert tests - slugs == {"contracts", "identities", "protocol", "theory"}

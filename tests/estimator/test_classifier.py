@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from estimator_problems import LEAVES, blobs, classifier, texts
+from estimator.toy_data import LEAVES, blobs, classifier, texts
 from hierlearn import Hierarchy
 from hierlearn.errors import DataError, LabelError
 from hierlearn.hierarchy.labels import Labels

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import torch
 
-from estimator_problems import LEAVES, blobs, classifier
+from estimator.toy_data import LEAVES, blobs, classifier
 from hierlearn.estimator.float64 import Predictor
 
 

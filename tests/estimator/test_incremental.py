@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from estimator_problems import LEAVES, blobs, classifier
+from estimator.toy_data import LEAVES, blobs, classifier
 from hierlearn import Hierarchy
 from hierlearn.errors import DataError, HierlearnError, LabelError
 from hierlearn.estimator.incremental import IncrementalState

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from torch import nn
 
-from estimator_problems import LEAVES, blobs, classifier, texts
+from estimator.toy_data import LEAVES, blobs, classifier, texts
 from hierlearn import HierarchicalClassifier
 from hierlearn.decoding import ConformalSets
 from hierlearn.errors import DataError, HierlearnError

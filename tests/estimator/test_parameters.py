@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from estimator_problems import LEAVES, blobs, classifier
+from estimator.toy_data import LEAVES, blobs, classifier
 from hierlearn import HierarchicalClassifier
 from hierlearn.errors import HierlearnError
 from hierlearn.estimator.parameters import make_plan, storable

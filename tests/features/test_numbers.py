@@ -12,7 +12,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from features.cases import INF, NAN, restored, some_numbers
+from features.example_rows import INF, NAN, random_numbers
+from features.saved_state import save_and_load
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import NumericPreprocessor, from_state, numbers
 
@@ -21,7 +22,7 @@ from hierlearn.features import NumericPreprocessor, from_state, numbers
 @pytest.mark.parametrize("chunk", [1, 64, 2**20])
 def test_numbers_are_those_of_simple_imputer_and_standard_scaler(dtype, chunk, monkeypatch):
     monkeypatch.setattr(numbers, "CHUNK", chunk)
-    train, other = some_numbers(200).astype(dtype), some_numbers(50, seed=1).astype(dtype)
+    train, other = random_numbers(200).astype(dtype), random_numbers(50, seed=1).astype(dtype)
     # The oracle computes in float64 too, or its float32 means would be the less exact ones.
     oracle = make_pipeline(SimpleImputer(), StandardScaler()).fit(train.astype(np.float64))
     ours = NumericPreprocessor().fit(train)
@@ -56,7 +57,7 @@ def test_without_standardizing_only_the_missing_change():
 
 
 def test_the_statistics_come_from_the_training_rows_alone():
-    train, other = some_numbers(100), some_numbers(30, seed=1)
+    train, other = random_numbers(100), random_numbers(30, seed=1)
     ours = NumericPreprocessor().fit(train)
     before = ours.transform(train)
     alone = ours.transform(other[:1])
@@ -68,7 +69,7 @@ def test_the_statistics_come_from_the_training_rows_alone():
 
 
 def test_fitting_again_forgets():
-    ours = NumericPreprocessor().fit(some_numbers(100))
+    ours = NumericPreprocessor().fit(random_numbers(100))
     ours.fit([[0.0], [2.0]])
     np.testing.assert_array_equal(ours.transform([[3.0]]), [[2.0]])
 
@@ -108,24 +109,24 @@ def test_integers_and_booleans_are_numbers(values):
 
 
 def test_the_inputs_are_left_alone():
-    train = some_numbers(20).astype(np.float32)
+    train = random_numbers(20).astype(np.float32)
     copy = train.copy()
     NumericPreprocessor().fit_transform(train)
     np.testing.assert_array_equal(train, copy)
 
 
 def test_no_rows_transform_to_no_rows():
-    assert NumericPreprocessor().fit(some_numbers(5)).transform(np.zeros((0, 5))).shape == (0, 5)
+    assert NumericPreprocessor().fit(random_numbers(5)).transform(np.zeros((0, 5))).shape == (0, 5)
 
 
 @pytest.mark.parametrize("standardize", [True, False])
 def test_numbers_restored_are_equal_bit_for_bit(standardize):
-    train = np.hstack([some_numbers(100), np.full((100, 1), NAN)])
+    train = np.hstack([random_numbers(100), np.full((100, 1), NAN)])
     ours = NumericPreprocessor(standardize=standardize).fit(train)
-    theirs = restored(ours)
+    theirs = save_and_load(ours)
     assert theirs.standardize == standardize
     assert theirs.columns == ours.columns == 6
-    rows = some_numbers(50, seed=2)
+    rows = random_numbers(50, seed=2)
     rows = np.hstack([rows, rows[:, :1]])
     assert ours.transform(rows).tobytes() == theirs.transform(rows).tobytes()
 
@@ -188,7 +189,7 @@ def test_arrays_of_different_length_are_refused():
 @pytest.mark.parametrize("sizes", [[50], [1, 49], [7, 0, 20, 23]])
 def test_numbers_in_parts_give_what_they_give_at_once(sizes, monkeypatch):
     monkeypatch.setattr("hierlearn.features.moments.CHUNK", 60)  # 12 rows a block
-    values = some_numbers(50)
+    values = random_numbers(50)
     whole = NumericPreprocessor().fit(values)
     parts = np.split(values, np.cumsum(sizes)[:-1])
     ours = NumericPreprocessor().fit_parts(lambda: iter(parts))
@@ -209,7 +210,7 @@ def test_the_first_value_missing_as_never_in_training_is_found():
 
 @pytest.mark.parametrize("standardize", [True, False])
 def test_the_module_computes_what_transform_does(standardize):
-    train, other = (some_numbers(*size).astype(np.float32) for size in ((200, 0), (50, 1)))
+    train, other = (random_numbers(*size).astype(np.float32) for size in ((200, 0), (50, 1)))
     train[:, 3] = NAN  # never observed
     fitted = NumericPreprocessor(standardize=standardize).fit(train)
     module = fitted.as_module()
@@ -229,7 +230,7 @@ def test_the_module_computes_what_transform_does(standardize):
 
 def test_what_was_missing_in_training_is_known_and_kept():
     values = np.array([[1.0, NAN, NAN], [2.0, 3.0, NAN], [3.0, NAN, NAN]])
-    ours = restored(NumericPreprocessor().fit(values))
+    ours = save_and_load(NumericPreprocessor().fit(values))
     assert ours.missing.tolist() == [0, 2, 3]
     ours.missing[:] = 9
     assert ours.missing.tolist() == [0, 2, 3]

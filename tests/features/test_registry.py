@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from features.cases import TEXTS, restored
+from features.example_rows import TEXTS
+from features.saved_state import save_and_load
 from hierlearn import Dataset, Hierarchy
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import (
@@ -86,7 +87,7 @@ def test_a_step_of_ones_own_is_made_fitted_saved_and_restored(monkeypatch):
     monkeypatch.setitem(FEATURES, "ranges", Ranges)
     step = make_preprocessor("ranges", NUMBERS, factor=2.0).fit(NUMBERS.inputs)
     assert step.transform(NUMBERS.inputs).tolist() == [[0, 0], [2, 2]]
-    assert restored(step).transform(NUMBERS.inputs).tolist() == [[0, 0], [2, 2]]
+    assert save_and_load(step).transform(NUMBERS.inputs).tolist() == [[0, 0], [2, 2]]
     in_parts = Ranges().fit_parts(lambda: [NUMBERS.inputs[:1], NUMBERS.inputs[1:]])
     assert in_parts.high.tolist() == [3, 5]
     assert step.first_missing(NUMBERS.inputs) is None

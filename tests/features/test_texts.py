@@ -9,7 +9,8 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 
-from features.cases import NAN, TEXTS, restored, same_sparse
+from features.example_rows import NAN, TEXTS
+from features.saved_state import assert_same_sparse, save_and_load
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import TextPreprocessor
 
@@ -28,7 +29,7 @@ def test_tfidf_is_that_of_scikit_learn(ngrams):
         result = ours.transform(texts)
         assert isinstance(result, csr_array)
         assert result.dtype == np.float32
-        same_sparse(result, csr_array(oracle.transform(texts)))
+        assert_same_sparse(result, csr_array(oracle.transform(texts)))
     assert ours.columns == len(oracle.vocabulary_)
 
 
@@ -60,8 +61,8 @@ def test_hashed_is_that_of_scikit_learn_and_needs_no_fit():
     assert ours.columns == 1024
     result = ours.transform(TEXTS)
     assert isinstance(result, csr_array)
-    same_sparse(result, csr_array(oracle.transform(TEXTS)))
-    same_sparse(result, ours.fit(TEXTS[:1]).transform(TEXTS))
+    assert_same_sparse(result, csr_array(oracle.transform(TEXTS)))
+    assert_same_sparse(result, ours.fit(TEXTS[:1]).transform(TEXTS))
 
 
 @pytest.mark.parametrize("kind", ["tfidf", "hashed"])
@@ -70,7 +71,7 @@ def test_rows_have_length_1_and_single_letters_and_case_and_accents_are_read_wel
     rows = ours.transform(TEXTS).toarray()
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-6)
     assert (rows[1] != rows[2]).any()
-    same_sparse(ours.transform(["MENIERE'S disease, LEFT ear"]), ours.transform([TEXTS[3]]))
+    assert_same_sparse(ours.transform(["MENIERE'S disease, LEFT ear"]), ours.transform([TEXTS[3]]))
 
 
 def test_accents_may_count():
@@ -96,7 +97,7 @@ def test_the_words_come_from_the_training_texts_alone():
     before = ours.transform(TEXTS)
     assert ours.transform(["disease"]).nnz == 0
     ours.transform(["disease", "disease hepatitis"])
-    same_sparse(ours.transform(TEXTS), before)
+    assert_same_sparse(ours.transform(TEXTS), before)
     assert "disease" not in ours.state()[0]["words"]
 
 
@@ -107,7 +108,7 @@ def test_min_df_drops_rare_words():
 
 def test_texts_may_come_as_an_array_or_a_stream():
     ours = TextPreprocessor().fit(np.array(TEXTS))
-    same_sparse(ours.transform(iter(TEXTS)), ours.transform(TEXTS))
+    assert_same_sparse(ours.transform(iter(TEXTS)), ours.transform(TEXTS))
 
 
 @pytest.mark.parametrize(
@@ -123,9 +124,9 @@ def test_texts_may_come_as_an_array_or_a_stream():
 )
 def test_texts_restored_are_equal_bit_for_bit(preprocessor):
     ours = preprocessor.fit(TEXTS)
-    theirs = restored(ours)
+    theirs = save_and_load(ours)
     texts = [*TEXTS, "acute cholera cholera, left", "", "zebra"]
-    same_sparse(ours.transform(texts), theirs.transform(texts))
+    assert_same_sparse(ours.transform(texts), theirs.transform(texts))
     assert theirs.columns == ours.columns
     assert theirs.state()[0] == ours.state()[0]
 
@@ -193,4 +194,4 @@ def test_texts_in_parts_give_what_they_give_at_once(options):
     ours = TextPreprocessor(**options).fit_parts(lambda: [texts[:5], [], texts[5:]])
     assert ours.state()[0] == whole.state()[0]
     np.testing.assert_array_equal(ours.state()[1]["idf"], whole.state()[1]["idf"])
-    same_sparse(ours.transform(texts), whole.transform(texts))
+    assert_same_sparse(ours.transform(texts), whole.transform(texts))

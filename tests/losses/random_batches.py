@@ -6,8 +6,12 @@ import random
 from dataclasses import dataclass
 
 import torch
+from torch.nn import functional as F
 
-from hierlearn import Hierarchy
+from hierlearn import Hierarchy, LabelSpace
+
+FLAT = Hierarchy.from_paths(list("abcdef"))
+RAGGED = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 
 
 @dataclass
@@ -49,7 +53,7 @@ def random_batch(
     scale: float | None = None,
     rows: tuple[int, int] = (1, 5),
 ) -> Batch:
-    """Draw a batch; ``labels`` bounds the labels a row, at any level."""
+    """Draw a batch; ``labels`` bounds the number of labels per row, at any level."""
     rng = random.Random(seed)
     hierarchy = random_hierarchy(rng, dag=dag)
     count, classes = rng.randint(*rows), len(hierarchy)
@@ -60,3 +64,28 @@ def random_batch(
     use_mask = rng.random() < 0.5 if masked is None else masked
     mask = torch.rand(count, classes, generator=generator) < 0.7 if use_mask else None
     return Batch(hierarchy, logits, hierarchy.encode(rows_), mask)
+
+
+def random_terminals(batch: Batch, seed: int) -> tuple[LabelSpace, list[int]]:
+    """Declare some classes terminal; return the label space and the list for the reference."""
+    rng = random.Random(seed)
+    inner = [c for c in range(len(batch.hierarchy)) if rng.random() < 0.4]
+    everything = sorted({*inner, *batch.hierarchy.leaves.tolist()})
+    return LabelSpace(batch.hierarchy, inner), everything
+
+
+def flat_batch():
+    """Logits, one-hot targets and class numbers of 9 rows over the classes of FLAT."""
+    torch.manual_seed(0)
+    numbers = torch.randint(0, 6, (9,))
+    logits = torch.randn(9, 6, dtype=torch.float64)
+    return logits, F.one_hot(numbers, 6).bool(), numbers
+
+
+def leaf_batch(rows=6):
+    """Logits, closed targets and leaf numbers of rows labeled with leaves of RAGGED; its leaves."""
+    torch.manual_seed(1)
+    leaves = torch.from_numpy(RAGGED.leaves.copy())
+    numbers = leaves[torch.randint(0, len(leaves), (rows,))]
+    targets = RAGGED.encode([[RAGGED.names[int(c)]] for c in numbers])
+    return torch.randn(rows, len(RAGGED), dtype=torch.float64), targets, numbers, leaves

@@ -1,4 +1,4 @@
-"""MixedLoss is the weighted sum of its parts, and names what it cannot mix."""
+"""MixedLoss against tests/reference/mixed.py, and the errors for parts that do not mix."""
 
 import pytest
 import torch
@@ -6,9 +6,36 @@ import torch
 from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.losses import LOSSES, MixedLoss
+from losses.oracle_checks import CLOSE, sigmoid_log_probabilities
 from losses.random_batches import random_batch
+from reference.bases import elementwise
+from reference.focal import focal
+from reference.mcloss import mcloss
+from reference.mixed import mixed
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_reference(seed, reduction):
+    batch = random_batch(seed, dag=seed % 2 == 1)
+    focal_losses = elementwise(
+        lambda p, q, y: focal(p, q, y, 0.25, 2.0),
+        *sigmoid_log_probabilities(batch),
+        batch.lists[1],
+    )
+    mc_losses = mcloss(*batch.lists, batch.parents, batch.mask_list)
+    expected = torch.tensor(mixed([focal_losses, mc_losses], [0.25, 2.0]), dtype=torch.float64)
+    known = torch.ones_like(expected) if batch.mask is None else batch.mask
+    expected = expected * known
+    expected = {
+        "none": expected,
+        "sum": expected.sum(),
+        "mean": expected.sum() / known.sum().clamp(min=1),
+    }[reduction]
+    loss = MixedLoss(batch.hierarchy, parts={"focal": 0.25, "mcloss": 2.0}, reduction=reduction)
+    CLOSE.assert_close(loss(batch.logits, batch.targets, batch.mask), expected)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])

@@ -16,16 +16,16 @@ SEEDS = st.integers(0, 10_000)
 LOSS_VALUES = st.floats(0, 6, allow_nan=False) | st.integers(0, 4).map(float)
 
 
-def draw_losses(seed, whole=False):
-    """A hierarchy with random losses; whole numbers make ties."""
+def draw_losses(seed, rounded=False):
+    """A hierarchy with random losses; rounding makes ties."""
     batch = random_batch(seed, dag=seed % 2 == 1)
     losses = batch.logits.abs()
-    return batch, (losses * 2).round() if whole else losses
+    return batch, (losses * 2).round() if rounded else losses
 
 
-@given(seed=SEEDS, scope=st.sampled_from(["levels", "ancestors"]), whole=st.booleans())
-def test_theorem_1_and_corollary_1(seed, scope, whole):
-    batch, losses = draw_losses(seed, whole)
+@given(seed=SEEDS, scope=st.sampled_from(["levels", "ancestors"]), rounded=st.booleans())
+def test_theorem_1_and_corollary_1(seed, scope, rounded):
+    batch, losses = draw_losses(seed, rounded)
     found = constrain(losses, batch.hierarchy, scope)
     # Only maxima and gathers occur, so equality is exact.
     assert found.tolist() == constraint.constrain(losses.tolist(), batch.parents, scope)
@@ -46,11 +46,11 @@ def test_theorem_2_on_errors(seed, scope):
     assert found.tolist() == constraint.smallest_majorant(errors.tolist(), batch.parents, scope)
 
 
-@given(seed=SEEDS, scope=st.sampled_from(["levels", "ancestors"]), whole=st.booleans())
+@given(seed=SEEDS, scope=st.sampled_from(["levels", "ancestors"]), rounded=st.booleans())
 def test_the_gradient_belongs_to_the_first_maximizer_and_to_the_class_itself_at_a_tie(
-    seed, scope, whole
+    seed, scope, rounded
 ):
-    batch, losses = draw_losses(seed, whole)
+    batch, losses = draw_losses(seed, rounded)
     upstream = torch.randn_like(losses)
     losses = losses.requires_grad_()
     constrain(losses, batch.hierarchy, scope, batch.mask).backward(upstream)

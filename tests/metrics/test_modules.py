@@ -1,4 +1,4 @@
-"""The torchmetrics classes: twins of the functions, in batches and over processes."""
+"""The torchmetrics classes equal the functions, in batches and over processes."""
 
 import copy
 import json
@@ -14,24 +14,24 @@ import torchmetrics
 from hierlearn import metrics
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics import modules
+from metrics.module_function_pairs import BATCH, SPACE, TREE, module_function_pairs
 from metrics.score_batches import ANIMALS, DIAMOND, assert_same, random_batch, tree
-from metrics.twins import BATCH, SPACE, TREE, twins
 
-WORKER = Path(__file__).with_name("twins.py")
-each_twin = pytest.mark.parametrize("name", twins())
+WORKER = Path(__file__).with_name("ddp_worker.py")
+each_pair = pytest.mark.parametrize("name", module_function_pairs())
 
 
-def test_every_class_has_a_twin_here():
-    used = {type(module).__name__ for module, _, _ in twins().values()}
+def test_every_class_is_paired_with_its_function():
+    used = {type(module).__name__ for module, _, _ in module_function_pairs().values()}
     assert used == set(metrics.MODULES)
     for name in metrics.MODULES:
         assert getattr(metrics, name) is getattr(modules, name)
 
 
-@each_twin
+@each_pair
 @pytest.mark.parametrize("size", [1, 5, 23])
 def test_in_batches_it_is_the_function_of_all_rows(name, size):
-    module, inputs, function = twins()[name]
+    module, inputs, function = module_function_pairs()[name]
     for begin in range(0, len(inputs), size):
         module.update(inputs[begin : begin + size], BATCH.targets[begin : begin + size])
     expected = function(inputs, BATCH.targets)
@@ -41,9 +41,9 @@ def test_in_batches_it_is_the_function_of_all_rows(name, size):
     assert_same(module.compute(), expected)
 
 
-@each_twin
+@each_pair
 def test_forward_gives_the_batch_and_keeps_the_total(name):
-    module, inputs, function = twins()[name]
+    module, inputs, function = module_function_pairs()[name]
     first, second = slice(0, 12), slice(12, None)
     module(inputs[first], BATCH.targets[first])
     found = module(inputs[second], BATCH.targets[second])
@@ -51,19 +51,19 @@ def test_forward_gives_the_batch_and_keeps_the_total(name):
     assert_same(module.compute(), function(inputs, BATCH.targets))
 
 
-@each_twin
-def test_copies_go_on_counting(name):
-    module, inputs, function = twins()[name]
+@each_pair
+def test_copies_continue_to_count(name):
+    module, inputs, function = module_function_pairs()[name]
     module.update(inputs[:9], BATCH.targets[:9])
-    for twin in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
-        twin.update(inputs[9:], BATCH.targets[9:])
-        assert_same(twin.compute(), function(inputs, BATCH.targets))
+    for clone in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        clone.update(inputs[9:], BATCH.targets[9:])
+        assert_same(clone.compute(), function(inputs, BATCH.targets))
 
 
-@each_twin
+@each_pair
 @pytest.mark.filterwarnings("ignore:The ``compute`` method of metric")  # before any update
 def test_without_rows_there_is_no_value(name):
-    module, inputs, _ = twins()[name]
+    module, inputs, _ = module_function_pairs()[name]
     with pytest.raises(HierlearnError, match=r"no rows|no row with a label was seen"):
         module.compute()
     module.reset()
@@ -80,7 +80,7 @@ def test_without_rows_there_is_no_value(name):
 def test_two_processes_give_what_one_gives(split, tmp_path):
     workers = [
         subprocess.Popen(
-            [sys.executable, str(WORKER), str(rank), "2", str(tmp_path / "meeting"), str(split)],
+            [sys.executable, str(WORKER), str(rank), "2", str(tmp_path / "rendezvous"), str(split)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -92,8 +92,8 @@ def test_two_processes_give_what_one_gives(split, tmp_path):
         assert worker.returncode == 0, errors
     for out, _ in outputs:
         values = json.loads(out.splitlines()[-1])
-        assert values.keys() == twins().keys()
-        for name, (_, inputs, function) in twins().items():
+        assert values.keys() == module_function_pairs().keys()
+        for name, (_, inputs, function) in module_function_pairs().items():
             expected = function(inputs, BATCH.targets)
             assert_same(torch.tensor(values[name], dtype=torch.float64), expected)
 

@@ -3,6 +3,8 @@
 import math
 import random
 
+import pytest
+
 from reference import sample_curriculum
 from reference.cond_softmax import cond_softmax
 from reference.hxe import hxe
@@ -11,6 +13,7 @@ from reference.leaf_ce import leaf_ce
 from reference.level_weighted import level_weighted
 from reference.loss_examples import FLAT, LN2, TREE, X, log, one_hot, random_logits
 from reference.mcloss import mcloss
+from reference.mixed import mixed
 from reference.soft_labels import distance, soft_label, soft_labels
 from reference.taxonomy import leaves
 from tolerances import FLOAT64
@@ -102,6 +105,13 @@ def test_lca_cost_by_hand():
     x = [log(1), 9.0, log(2), log(4), log(3), log(5)]
     out = lca_cost([x], [one_hot(TREE, 4)], TREE, [0, 2, 3, 4, 5])
     assert out == FLOAT64.approx([(5 + 4 + 15) / 45])
+
+
+def test_mixed_by_hand():
+    parts = [[[1.0, 2.0], [0.0, 4.0]], [[10.0, 0.0], [20.0, 30.0]]]
+    assert mixed(parts, [0.5, 0.25]) == [[3.0, 1.0], [5.0, 9.5]]
+    with pytest.raises(ValueError, match="2 parts need as many weights, not 1"):
+        mixed(parts, [0.5])
 
 
 def test_sample_curriculum_by_hand():

@@ -8,11 +8,12 @@ import warnings
 import pytest
 import torch
 
-from hierlearn import Hierarchy
+from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
-from hierlearn.losses import CollapseWarning, HCLLoss, SampleCurriculumLoss, select_classes
-
-TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
+from hierlearn.links import SoftmaxLink
+from hierlearn.losses import BCE, CollapseWarning, Focal, FocalLoss, HCLLoss, select_classes
+from losses.random_batches import RAGGED as TREE
+from losses.random_batches import leaf_batch
 
 
 def batch(rows=6, seed=0, scale=2.0):
@@ -198,8 +199,25 @@ def test_a_link_of_another_hierarchy_is_refused():
 
     with pytest.raises(HierlearnError, match="the link is of LabelSpace"):
         HCLLoss(TREE, link=MaxLink(Hierarchy.from_paths(["x"])))
-    with pytest.raises(HierlearnError, match=r"floor must lie in \[0, 1\), not 1; 1 would select"):
-        SampleCurriculumLoss(TREE, floor=1)
+
+
+def test_bases_and_links_may_be_passed_as_objects():
+    logits, targets, _, _ = leaf_batch()
+    inner = [TREE.names.index("a")]
+    pairs = [
+        ({"base": "focal"}, {"base": Focal()}),
+        ({"base": "focal"}, {"base": FocalLoss(TREE, reduction="none")}),
+        ({"base": "bce2"}, {"base": BCE(2)}),
+        ({"link": "softmax"}, {"link": SoftmaxLink(TREE)}),
+    ]
+    for by_name, by_object in pairs:
+        found = [HCLLoss(TREE, **options)(logits, targets) for options in (by_name, by_object)]
+        torch.testing.assert_close(*found)
+    # The label space says what the softmax is over, however the link is given.
+    space = LabelSpace(TREE, inner)
+    with_inner = HCLLoss(space, link="softmax")(logits, targets)
+    assert with_inner == HCLLoss(space, link=SoftmaxLink(space))(logits, targets)
+    assert with_inner != HCLLoss(TREE, link="softmax")(logits, targets)
 
 
 WORKER = """

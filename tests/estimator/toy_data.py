@@ -1,4 +1,4 @@
-"""Small problems that a network learns in a second: rows around corners, and texts."""
+"""Toy data that a network learns in a second, and a classifier that trains fast."""
 
 import numpy as np
 

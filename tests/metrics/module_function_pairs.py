@@ -1,19 +1,6 @@
-"""Every torchmetrics class with the function that it must equal, and the worker of the DDP test.
-
-Run as ``python twins.py RANK WORLD MEETING_FILE SPLIT``: process RANK takes its rows of the batch,
-updates every class in two steps and prints what each computes, as JSON.
-"""
+"""Every torchmetrics class paired with the function that it must equal, and the batch of both."""
 
 from __future__ import annotations
-
-import json
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-
-import torch
 
 from hierlearn import Hierarchy, metrics
 from hierlearn.hierarchy import LabelSpace
@@ -27,7 +14,7 @@ SPACE = LabelSpace(TREE, {*(c for row in TREE.decode(BATCH.targets) for c in row
 SETS = BATCH.scores > 0.6
 
 
-def twins():
+def module_function_pairs():
     """Return name -> (class instance, first input, function of (first input, targets))."""
     h, s = TREE, BATCH.scores
     found = {
@@ -87,24 +74,3 @@ def twins():
         lambda x, _: metrics.coherence_violations(x, h, tolerance=0.3),
     )
     return found
-
-
-def main(rank: int, world: int, meeting: str, split: int) -> None:
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=world
-    )
-    rows = slice(0, split) if rank == 0 else slice(split, None)
-    values = {}
-    for name, (module, inputs, _) in twins().items():
-        mine, targets = inputs[rows], BATCH.targets[rows]
-        half = len(mine) // 3
-        for part in (slice(0, half), slice(half, None)):
-            module.update(mine[part], targets[part])
-        values[name] = module.compute().tolist()
-    print(json.dumps(values))
-    torch.distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

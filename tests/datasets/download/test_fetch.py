@@ -1,0 +1,124 @@
+"""fetch when all goes well: the file, its progress, and the arguments."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from itertools import pairwise
+
+import pytest
+
+from download_server import (
+    BODY,
+    HALF,
+    SHA256,
+    SIZE,
+    chunked,
+    get,
+    honor_range,
+    ignore_range,
+    leave_part,
+    names,
+    of_length,
+    redirect,
+    refusal,
+    stall,
+    truncate,
+    without_length,
+)
+from hierlearn.datasets.download import fetch
+from hierlearn.errors import DownloadError
+
+
+def test_the_file_arrives_whole_and_alone(server, target):
+    assert get(server, target) == target
+    assert target.read_bytes() == BODY
+    assert names(target.parent) == ["rows.arff"]
+    assert server.ranges == [None]
+
+
+def test_a_right_file_is_not_downloaded_again(server, target):
+    get(server, target)
+    get(server, target, sha256=SHA256.upper())
+    assert len(server.ranges) == 1
+
+
+@pytest.mark.parametrize("data", [b"", BODY[:-1], BODY[:-1] + b"x"])
+def test_a_wrong_file_in_place_is_replaced(server, target, data):
+    target.parent.mkdir()
+    target.write_bytes(data)
+    get(server, target)
+    assert target.read_bytes() == BODY
+
+
+def test_an_empty_file_is_a_file(server, target):
+    server.script = [of_length(0)]
+    get(server, target, size=0, sha256=hashlib.sha256(b"").hexdigest())
+    assert target.read_bytes() == b""
+    assert names(target.parent) == ["rows.arff"]
+
+
+@pytest.mark.parametrize("answer", [without_length(SIZE), chunked(complete=True)])
+@pytest.mark.parametrize("size", [SIZE, None])
+def test_a_server_that_names_no_length(server, target, answer, size):
+    server.script = [answer]
+    get(server, target, size=size)
+    assert target.read_bytes() == BODY
+
+
+def test_the_end_of_the_body_needs_no_hang_up(server, target):
+    server.script = [stall(SIZE)]
+    begin = time.monotonic()
+    get(server, target, timeout=5.0)
+    assert time.monotonic() - begin < 2
+    assert target.read_bytes() == BODY
+
+
+def test_a_redirect_is_followed(server, target):
+    server.script = [redirect(server.url), honor_range]
+    get(server, target)
+    assert target.read_bytes() == BODY
+
+
+def test_progress_climbs_to_the_total(server, target):
+    server.script = [truncate(HALF), ignore_range]
+    seen = []
+    get(server, target, progress=lambda received, total: seen.append((received, total)))
+    counts = [received for received, _ in seen]
+    assert counts[0] == 0
+    assert counts[-1] == SIZE
+    assert all(a < b for a, b in pairwise(counts))
+    assert {total for _, total in seen} == {SIZE}
+    assert len(counts) > 3
+
+
+def test_progress_begins_where_the_part_ends(server, target):
+    leave_part(target, BODY[:HALF])
+    seen = []
+    get(server, target, size=None, progress=lambda *report: seen.append(report))
+    assert seen[0] == (HALF, SIZE)
+    assert seen[-1] == (SIZE, SIZE)
+
+
+def test_progress_without_a_total(server, target):
+    server.script = [without_length(SIZE)]
+    seen = []
+    get(server, target, size=None, progress=lambda *report: seen.append(report))
+    assert seen[-1] == (SIZE, None)
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/hosts", "ftp://host/x", "rows.arff", "http:///x", "http://[x"]
+)
+def test_only_http_addresses(tmp_path, url):
+    with pytest.raises(DownloadError) as caught:
+        fetch(url, tmp_path / "x", size=1, sha256=SHA256)
+    assert str(caught.value) == (f"{url!r} is not an http or https address; give one that is")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(("timeout", "retries"), [(0.0, 3), (1.0, -1)])
+def test_timeout_and_retries_are_checked(server, target, timeout, retries):
+    assert refusal(server, target, timeout=timeout, retries=retries) == (
+        f"timeout {timeout:g} must be more than 0 and retries {retries} at least 0"
+    )

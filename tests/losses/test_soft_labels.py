@@ -1,0 +1,34 @@
+"""SoftLabelsLoss against tests/reference/soft_labels.py."""
+
+import pytest
+import torch
+
+from hierlearn.losses import SoftLabelsLoss
+from losses.oracle_checks import assert_needs_tree, assert_row_losses
+from losses.random_batches import RAGGED, leaf_batch, random_batch, random_terminals
+from reference.soft_labels import soft_labels
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_reference(seed):
+    batch = random_batch(seed, masked=False)
+    space, terminals = random_terminals(batch, seed)
+    expected = soft_labels(*batch.lists, batch.parents, 5.0, terminals)
+    assert_row_losses(SoftLabelsLoss(space, beta=5.0), batch, expected)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_reference_at_beta_0(seed):
+    batch = random_batch(seed, masked=False)
+    expected = soft_labels(*batch.lists, batch.parents, 0.0)
+    assert_row_losses(SoftLabelsLoss(batch.hierarchy, beta=0.0), batch, expected)
+
+
+def test_beta_0_asks_for_the_uniform_distribution():
+    logits, targets, _, leaves = leaf_batch()
+    expected = -logits[:, leaves].log_softmax(dim=1).mean()
+    torch.testing.assert_close(SoftLabelsLoss(RAGGED, beta=0.0)(logits, targets), expected)
+
+
+def test_a_dag_is_refused():
+    assert_needs_tree(SoftLabelsLoss)
