@@ -284,14 +284,16 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return replace(self.pipeline_, config=config).save(folder, force=force)
 
     @classmethod
-    def load(cls, folder: Path | str, *, device: str = "cpu") -> Self:
+    def load(cls, folder: Path | str, *, device: str = "cpu", trust: bool = False) -> Self:
         """Read a model folder, of ``save`` or of the command line.
 
         Args:
             folder: the folder.
             device: where to compute.
+            trust: whether a network factory outside of hierlearn that the folder names may be
+                imported and called.
         """
-        pipeline = Pipeline.load(folder, device=device)
+        pipeline = Pipeline.load(folder, device=device, trust=trust)
         own = pipeline.config.pop("estimator", {})
         new = cls(**own.get("params", {}))
         if "labels" in own:
