@@ -29,9 +29,8 @@ def foreign(rows, call, monkeypatch):
     (rows / "code").mkdir()
     (rows / "code" / "foreign_factory.py").write_text(FACTORY)
     monkeypatch.syspath_prepend(rows / "code")
-    call(
-        "train rows.csv --label class --split part --epochs 1 --out m --network foreign_factory:make"
-    )
+    columns = "--label class --split part"
+    call(f"train rows.csv {columns} --epochs 1 --out m --network foreign_factory:make")
     yield rows / "m"
     sys.modules.pop("foreign_factory", None)
 
