@@ -90,6 +90,7 @@ def make_config(
         "settings": protocol.training,
         "by_candidate": {key: dict(value) for key, value in protocol.by_candidate.items()},
         "network": dict(protocol.network),
+        "preprocessing": dict(protocol.preprocessing),
         "valid_fraction": protocol.valid_fraction,
         "dataset": {**describe(dataset), "digest": dataset.digest()[:16]},
         "metadata": {"versions": versions(), **(metadata or {})},

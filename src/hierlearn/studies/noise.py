@@ -109,7 +109,8 @@ def noise_study(
             metadata={"noise": {"kind": cell.kind, "rate": cell.rate, "source": dataset.source}},
             on_step=on_step and shifted(on_step, place * len(candidates)),
         )
-        config |= {name: study.config[name] for name in ("settings", "network", "valid_fraction")}
+        shared = ("settings", "network", "preprocessing", "valid_fraction")
+        config |= {name: study.config[name] for name in shared}
         config["versions"] = study.config["metadata"]["versions"]
         still = [run["candidate"] for run in study.runs() if run["still_improving"]]
         improving[cell] = list(dict.fromkeys(still))
