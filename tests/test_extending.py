@@ -29,9 +29,10 @@ from hierlearn import (
     train,
 )
 from hierlearn.cli import app
-from hierlearn.datasets import make_synthetic
+from hierlearn.datasets import make_synthetic, read_table
 from hierlearn.datasets.registry import DatasetEntry
 from hierlearn.decoding import Decoder
+from hierlearn.errors import HierlearnError
 from hierlearn.features import Preprocessor
 from hierlearn.links import HeadOutput, Link
 from hierlearn.losses import ElementwiseLoss
@@ -340,6 +341,28 @@ def test_toys_on_the_command_line(tmp_path, monkeypatch, capsys):
     assert json.loads((tmp_path / "n" / "config.json").read_text())["preprocessing"]["name"] == (
         "ranks"
     )
+
+
+def load_pets(path="pets.csv", label=None):
+    return read_table(path, label=label or "class", split="part")
+
+
+def test_a_dataset_of_files_on_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(DATASETS, "pets", DatasetEntry("pets", "animals", "files", load_pets))
+    lines = [
+        "a,kind,part",
+        *(f"{n % 4},{'xy'[n % 2]},{'train' if n < 9 else 'test'}" for n in range(12)),
+    ]
+    (tmp_path / "own.csv").write_text("\n".join(lines) + "\n")
+    options = "--dataset-option path=own.csv --dataset-option label=kind"
+    app(f"train pets {options} --epochs 1 --out m".split(), standalone_mode=False)
+    assert json.loads((tmp_path / "m" / "config.json").read_text())["data"]["training_rows"] == 9
+    capsys.readouterr()
+    app(["data", "list"], standalone_mode=False)
+    assert "pets" in capsys.readouterr().out
+    with pytest.raises(HierlearnError, match="does not take --data-dir; leave that out"):
+        app(f"train pets {options} --data-dir . --epochs 1 --out n".split(), standalone_mode=False)
 
 
 def test_a_toy_in_the_estimator():

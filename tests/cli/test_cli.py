@@ -185,8 +185,14 @@ def test_debug_shows_the_traceback_wherever_it_stands(files, place):
         ("data describe enron", "hierlearn data fetch enron --trust"),
         ("data describe diatoms --data-dir no", "--data-dir names no, which is no folder"),
         ("data list --data-dir no", "--data-dir names no, which is no folder"),
-        ("data describe icd10cm --data-dir .", "icd10cm is no set of files and does not take"),
-        ("data fetch icd10cm --trust", "icd10cm is no set of files and does not take --trust"),
+        (
+            "data describe icd10cm --data-dir .",
+            "icd10cm is no set of benchmark files and does not",
+        ),
+        (
+            "data fetch icd10cm --trust",
+            "icd10cm is no set of benchmark files and does not take --trust",
+        ),
         (
             "data describe icd10cm --label foo --levels a,b --text q",
             "icd10cm is a named dataset and does not take --label, --levels, --text; leave that",
@@ -234,7 +240,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(files, place):
         ),
         (
             "data describe diatoms --dataset-option progress=1",
-            "diatoms is a set of files and does not take",
+            "--dataset-option does not take progress; use --data-dir",
         ),
     ],
 )

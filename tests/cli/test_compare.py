@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from hierlearn.features import NumericPreprocessor
 from hierlearn.studies.study import Study
 
 DATA = Path(
@@ -43,6 +44,27 @@ def test_rows_without_a_split_are_divided(call, rows):
     said = call(f"compare rows.csv --label class --features a,b --losses bce --out s {FAST}")
     assert "; 20 rows set aside for testing" in said
     assert "Only one loss was trained" in said
+
+
+@pytest.mark.parametrize("command", ["compare", "noise --kinds labels --rates 0,0.2"])
+def test_the_preprocessing_is_chosen_as_in_train(call, rows, command, monkeypatch):
+    seen = []
+    kept = NumericPreprocessor.fit
+    monkeypatch.setattr(
+        NumericPreprocessor,
+        "fit",
+        lambda self, x: (seen.append(self.standardize), kept(self, x))[1],
+    )
+    line = LINE.replace("compare", command)
+    words = "--preprocessing numeric --preprocessing-option standardize=false"
+    call(f"{line} {words}")
+    assert seen
+    assert not any(seen)
+    if command == "compare":
+        stored = Study.open(rows / "s").config["preprocessing"]
+        assert stored == {"name": "numeric", "options": {"standardize": False}}
+        refused = call(line, code=2, begun=True)
+        assert "s holds another study (its preprocessing differ)" in refused
 
 
 def test_every_loss_tuned_for_itself(call, rows):

@@ -15,6 +15,7 @@ from estimator.toy_data import LEAVES, blobs, classifier, texts
 from hierlearn import HierarchicalClassifier
 from hierlearn.decoding import ConformalSets
 from hierlearn.errors import DataError, HierlearnError
+from hierlearn.features import FEATURES, NumericPreprocessor
 from hierlearn.metrics import hierarchical_f1
 from hierlearn.pipeline import Pipeline
 
@@ -34,6 +35,44 @@ def test_seeds_are_averaged(paths):
     np.testing.assert_allclose(together.predict_proba(X), mean, rtol=1e-3, atol=1e-5)
     logs = together.predict_log_proba(X)
     np.testing.assert_allclose(np.exp(logs), together.predict_proba(X), rtol=1e-12)
+
+
+class Squares(NumericPreprocessor):
+    """Every column, and its square."""
+
+    name = "squares"
+
+    @property
+    def columns(self):
+        return 2 * super().columns
+
+    @property
+    def input_columns(self):
+        return super().columns
+
+    def transform(self, inputs):
+        numbers = np.asarray(inputs, dtype=np.float32)
+        return np.concatenate([numbers, numbers**2], axis=1)
+
+
+class Silent(Squares):
+    """The same, without telling how many columns it reads."""
+
+    name = "silent"
+    input_columns = None
+
+
+@pytest.mark.parametrize("step", [Squares, Silent])
+def test_a_step_that_changes_the_columns_is_loaded(paths, tmp_path, monkeypatch, step):
+    _, X, y = paths
+    monkeypatch.setitem(FEATURES, step.name, step)
+    trained = classifier(epochs=2, preprocessing=step.name).fit(X, y)
+    loaded = HierarchicalClassifier.load(trained.save(tmp_path / "m"))
+    np.testing.assert_array_equal(loaded.predict_proba(X), trained.predict_proba(X))
+    if step is Squares:
+        assert loaded.n_features_in_ == 4
+        with pytest.raises(ValueError, match=r"X has 8 features, but .* is expecting 4"):
+            loaded.predict(np.concatenate([X, X], axis=1))
 
 
 def test_early_stopping_keeps_the_best(paths):

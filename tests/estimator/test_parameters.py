@@ -22,6 +22,11 @@ from hierlearn.training.settings import Settings
         ({"loss": "hcll"}, "unknown loss 'hcll'; did you mean 'hcl"),
         ({"loss": "hcl", "loss_options": {"flor": 1}}, "unknown option of hcl 'flor'; did you"),
         ({"network": "mpl"}, "unknown network 'mpl'; did you mean 'mlp'"),
+        ({"network": 3}, "network must be a name of NETWORKS, .*a torch module or None, not 3"),
+        ({"network": torch.nn.Linear}, "network must be a name of NETWORKS, .*not <class"),
+        ({"loss": "hcl", "loss_options": 3}, "loss_options must be a mapping, not 3"),
+        ({"network_options": 3}, "network_options must be a mapping, not 3"),
+        ({"decoder_options": "x"}, "decoder_options must be a mapping, not 'x'"),
         (
             {"network_options": {"widht": 3}},
             "unknown option of network mlp 'widht'; did you mean 'width'",

@@ -30,7 +30,6 @@ class Ranges(Preprocessor):
 
     name = "ranges"
     reads = "numbers"
-    output = "dense"
 
     def __init__(self, *, factor=1.0):
         self.factor = factor
@@ -115,9 +114,16 @@ def test_every_step_says_what_it_reads_and_returns(name):
     for kind, dataset in DATASETS.items():
         assert step.accepts(dataset) == (step.reads == kind)
     found = step().fit_transform(DATASETS[step.reads].inputs)
-    assert hasattr(found, "tocsr") == (step.output == "sparse")
+    assert hasattr(found, "tocsr") == (step.produces == "sparse")
     assert found.dtype == np.float32
     assert step.options()
+
+
+def test_a_step_tells_how_many_columns_it_reads():
+    assert NumericPreprocessor().fit(NUMBERS.inputs).input_columns == 2
+    assert TextPreprocessor().fit(WORDS.inputs).input_columns is None
+    own = Ranges().fit(NUMBERS.inputs)
+    assert (own.input_columns, own.produces) == (None, "numbers")
 
 
 @pytest.mark.parametrize("name", sorted(FEATURES))

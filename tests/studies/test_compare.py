@@ -13,6 +13,7 @@ from hierlearn.losses import LOSSES, CollapseWarning
 from hierlearn.metrics import METRICS, Metric, hier_dist
 from hierlearn.studies import runner as module
 from hierlearn.studies.candidates import parse_candidates
+from hierlearn.studies.compare import compare
 from hierlearn.studies.splits import with_test_rows
 from hierlearn.studies.study import Study, StudyError
 from hierlearn.studies.summary import summarize
@@ -41,6 +42,24 @@ def test_every_loss_and_seed_has_a_run(study):
     for one in runs:
         assert {"hit@1", "level-accuracy", "au-prc"} <= set(one["test"])
         assert one["best_epoch"] >= 1
+
+
+def test_candidates_as_they_are_written_and_no_protocol(tmp_path, monkeypatch):
+    trained = []
+
+    def stop(study, candidates, *_):
+        trained.extend(candidates)
+
+    monkeypatch.setattr("hierlearn.studies.compare.run_candidates", stop)
+    study = compare(dataset(), ["bce", "hcl:floor=0.3"], tmp_path / "s")
+    assert trained == parse_candidates(["bce", "hcl:floor=0.3"])
+    assert study.candidates == trained
+    assert study.seeds == list(range(10))
+    with pytest.raises(HierlearnError, match="unknown loss 'hlc'; did you mean"):
+        compare(dataset(), ["bce", "hlc"], tmp_path / "t")
+    with pytest.raises(HierlearnError, match="'bce' is listed twice"):
+        compare(dataset(), [*trained, "bce"], tmp_path / "t")
+    assert not (tmp_path / "t").exists()
 
 
 def test_the_stored_rows_give_the_figures_again(study):

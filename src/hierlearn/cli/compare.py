@@ -33,9 +33,7 @@ CANDIDATES = (
 TEST_FRACTION = option(
     "test_fraction", float, 0.2, "Fraction of the rows to test on, where no split is.", panel=HOW
 )
-NETWORK = [
-    one for one in described(Plan, HOW, study=True) if one.name in ("network", "network_option")
-]
+PLAN = described(Plan, HOW, study=True)
 JOBS = option("jobs", int, None, "Losses to train at a time; one per core, or one on a GPU.", min=1)
 OPTIONS = [
     option("losses", str, LOSSES, CANDIDATES, panel=WHAT),
@@ -59,7 +57,7 @@ OPTIONS = [
     *described(Protocol, HOW),
     TEST_FRACTION,
     *described(Settings, HOW, study=True, **EARLY),
-    *NETWORK,
+    *PLAN,
     JOBS,
     *shared.SOURCE,
 )
@@ -113,13 +111,19 @@ def make_protocol(options: Mapping[str, Any], **defaults: Any) -> Protocol:
     from hierlearn.cli.sources import split_names
 
     chosen = given(options)
-    network = {"name": chosen.get("network"), "options": chosen.get("network_option", {})}
     metrics = {} if options.get("metrics") is None else {"metrics": split_names(options["metrics"])}
     return Protocol(
         **{**defaults, **metrics, **given_fields(Protocol, chosen)},
         settings=given_fields(Settings, chosen),
-        network=network if network["name"] or network["options"] else {},
+        network=name_and_options(chosen, "network"),
+        preprocessing=name_and_options(chosen, "preprocessing"),
     )
+
+
+def name_and_options(chosen: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Return the name and the options of a network or a preprocessing; empty if none are given."""
+    name, options = chosen.get(what), chosen.get(f"{what}_option", {})
+    return {"name": name, "options": options} if name or options else {}
 
 
 def run(

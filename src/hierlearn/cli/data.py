@@ -40,7 +40,7 @@ def list_datasets(**options: Any) -> None:
         table.add_column(column)
     for entry in DATASETS.values():
         available, download = "yes", ""
-        if entry.origin == "files":
+        if entry.name in CLUS_SETS:
             one = CLUS_SETS[entry.name]
             available = "yes" if locate_clus(entry.name, data_dir) else "no"
             size = "" if one.size is None else f"{one.size / 1e6:.1f} MB, "

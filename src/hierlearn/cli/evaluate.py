@@ -17,7 +17,7 @@ OPTIONS = [
 ]
 
 
-@takes(*OPTIONS, shared.FORCE, shared.DEVICE, *shared.SOURCE)
+@takes(*OPTIONS, shared.FORCE, shared.TRUST, shared.DEVICE, *shared.SOURCE)
 def evaluate(
     model: shared.ModelFolder,
     data: Annotated[str, typer.Argument(help=shared.DATA)],
@@ -39,7 +39,8 @@ def evaluate(
     if out is not None:
         check_new(out, options["force"])
     names = None if metrics is None else check_metrics(split_names(metrics))
-    loaded = Pipeline.load(model, device=find_device(options["device"]))
+    device = find_device(options["device"])
+    loaded = Pipeline.load(model, device=device, trust=options["trust"])
     dataset = open_labeled(loaded, data, options)
     if rows is None and "test" in dataset.splits:
         rows = "test"

@@ -9,7 +9,9 @@ from hierlearn.cli import shared
 from hierlearn.cli.generate import option, takes
 
 
-@takes(option("out", Path, ..., "The .onnx file to write.", "--out", "-o"), shared.FORCE)
+@takes(
+    option("out", Path, ..., "The .onnx file to write.", "--out", "-o"), shared.FORCE, shared.TRUST
+)
 def export(model: shared.ModelFolder, **options: Any) -> None:
     """Write a model as ONNX, with hierarchy.json and preprocessing.json beside it."""
     from rich.console import Console
@@ -28,7 +30,7 @@ def export(model: shared.ModelFolder, **options: Any) -> None:
         raise HierlearnError(f"{out.parent} holds the model; export to another folder")
     for path in (out, *(out.parent / name for name in BESIDE)):
         check_new(path, options["force"])
-    loaded = Pipeline.load(model)
+    loaded = Pipeline.load(model, trust=options["trust"])
     with working("exporting"):
         written = write(loaded, out)
     console = Console()

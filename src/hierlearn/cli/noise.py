@@ -12,7 +12,7 @@ from hierlearn.cli.compare import (
     CANDIDATES,
     HOW,
     JOBS,
-    NETWORK,
+    PLAN,
     TEST_FRACTION,
     bar,
     jobs_of,
@@ -45,7 +45,7 @@ OPTIONS = [
     *(one for one in described(Protocol, HOW, seeds=SEEDS) if one.name != "trials"),
     TEST_FRACTION,
     *described(Settings, HOW, study=True, **EARLY),
-    *NETWORK,
+    *PLAN,
     JOBS,
     *shared.SOURCE,
 )

@@ -38,7 +38,7 @@ OPTIONS = [
 SOURCE = [one for one in shared.SOURCE if one.name != "hierarchy"]  # the model has its own
 
 
-@takes(*OPTIONS, shared.FORCE, shared.DEVICE, *SOURCE)
+@takes(*OPTIONS, shared.FORCE, shared.TRUST, shared.DEVICE, *SOURCE)
 def predict(
     model: shared.ModelFolder,
     data: Annotated[str, typer.Argument(help=shared.DATA + " No labels are needed.")],
@@ -58,7 +58,8 @@ def predict(
     check_ending(out)
     check_new(out, options["force"], inputs=[data])
     console = Console()
-    loaded = Pipeline.load(model, device=find_device(options["device"]))
+    device = find_device(options["device"])
+    loaded = Pipeline.load(model, device=device, trust=options["trust"])
     chunks, total, note = open_chunks(loaded, data, options)
     made, reason = choose_decoder(loaded, options)
     for line in filter(None, (note, reason)):

@@ -45,3 +45,4 @@ SOURCE = [
 COLUMN_NAMES = tuple(one.name for one in COLUMNS)
 DEVICE = option("device", str, "auto", "Device of torch: auto, cpu, cuda.")
 FORCE = flag("force", "Replace existing files.")
+TRUST = flag("trust", "Run a network factory outside of hierlearn that the model names.")

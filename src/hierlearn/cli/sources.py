@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hierlearn.cli.generate import dashed
 from hierlearn.cli.shared import COLUMN_NAMES
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.options import split_pairs
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from hierlearn.datasets import Dataset
     from hierlearn.datasets.registry import DatasetEntry
     from hierlearn.hierarchy import Hierarchy
+
+
+PASSED = ("data_dir", "trust", "progress")  # what a loader gets from options of their own
 
 
 def parse_options(entry: DatasetEntry, words: Sequence[str]) -> dict[str, Any]:
@@ -32,7 +36,7 @@ def given(**options: Any) -> dict[str, Any]:
 def check_not_given(source: str, what: str, options: Mapping[str, Any]) -> None:
     """Raise on options that a source does not take, rather than ignore them."""
     if options:
-        names = ", ".join("--" + name.replace("_", "-") for name in options)
+        names = ", ".join(map(dashed, options))
         raise HierlearnError(f"{source} is {what} and does not take {names}; leave that out")
 
 
@@ -79,15 +83,20 @@ def open_named(
 ) -> Dataset:
     """Load a dataset of the registry with the options of the command line."""
     entry = find_entry(name)
-    if entry.origin != "files":
-        check_not_given(name, "no set of files", given(data_dir=data_dir, trust=trust))
-        settings = parse_options(entry, options)
-        with reading(name):
-            return entry(**settings)
-    check_not_given(name, "a set of files", given(dataset_option=options))
+    asked = given(data_dir=data_dir, trust=trust)
+    refused = {one: value for one, value in asked.items() if one not in entry.options}
+    check_not_given(name, "no set of benchmark files", refused)
+    settings = parse_options(entry, options)
+    for one in PASSED:
+        if one in settings:
+            raise HierlearnError(
+                f"--dataset-option does not take {one}; use --data-dir for the folder of the files"
+            )
     check_data_dir(data_dir)
     with reading(name) as report:
-        return entry(data_dir=data_dir, trust=trust, progress=report)
+        if "progress" in entry.options:
+            asked["progress"] = report
+        return entry(**settings, **asked)
 
 
 def check_data_dir(data_dir: Path | None) -> None:

@@ -42,7 +42,7 @@ class DatasetEntry:
 
     @cached_property
     def options(self) -> dict[str, Any]:
-        """The options of ``load`` with their defaults; an option has the type of its default."""
+        """The options of ``load`` with their defaults; a number, boolean or text fixes the type."""
         return {name: one.default for name, one in signature(self.load).parameters.items()}
 
     def __call__(self, **options: Any) -> Dataset:
@@ -56,6 +56,8 @@ class DatasetEntry:
     def parse(self, name: str, text: str) -> Any:
         """Return the value that a text gives to an option, checked against its type."""
         kind = self._kind(name)
+        if kind not in KINDS:  # a default such as None says nothing about the type
+            return parse_value(text)
         value = text if kind is str else parse_value(text)
         if not text or not is_of(kind, value):
             raise self._type_error(name, kind, text)

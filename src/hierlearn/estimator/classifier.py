@@ -29,6 +29,7 @@ from hierlearn.estimator.inputs import (
     check_hierarchy,
     check_own_network,
     gather,
+    input_columns,
     parse_weights,
 )
 from hierlearn.estimator.label_format import LabelFormat, ParsedLabels, parse_labels
@@ -284,14 +285,16 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return replace(self.pipeline_, config=config).save(folder, force=force)
 
     @classmethod
-    def load(cls, folder: Path | str, *, device: str = "cpu") -> Self:
+    def load(cls, folder: Path | str, *, device: str = "cpu", trust: bool = False) -> Self:
         """Read a model folder, of ``save`` or of the command line.
 
         Args:
             folder: the folder.
             device: where to compute.
+            trust: whether a network factory outside of hierlearn that the folder names may be
+                imported and called.
         """
-        pipeline = Pipeline.load(folder, device=device)
+        pipeline = Pipeline.load(folder, device=device, trust=trust)
         own = pipeline.config.pop("estimator", {})
         new = cls(**own.get("params", {}))
         if "labels" in own:
@@ -299,9 +302,9 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         else:
             form = LabelFormat.of_answers(pipeline.make_decoder().answers, pipeline.hierarchy)
         new._is_text = pipeline.preprocessor is not None and pipeline.preprocessor.reads == "texts"
-        if not new._is_text:
-            assert pipeline.network_spec is not None
-            new.n_features_in_ = pipeline.network_spec.inputs.width
+        columns = input_columns(pipeline)
+        if columns is not None:
+            new.n_features_in_ = columns
         if pipeline.config.get("feature_names"):
             new.feature_names_in_ = np.asarray(pipeline.config["feature_names"], dtype=object)
         new._set_pipeline(pipeline, form, None)

@@ -84,6 +84,13 @@ def as_trained(X: Any, pipeline: Pipeline, names: Sequence[str] | None) -> Any:
     return X.toarray() if sparse else X
 
 
+def input_columns(pipeline: Pipeline) -> int | None:
+    """Return how many columns a pipeline reads; None for texts, or where its steps do not say."""
+    if pipeline.preprocessor is not None:
+        return pipeline.preprocessor.input_columns
+    return None if pipeline.network_spec is None else pipeline.network_spec.inputs.width
+
+
 def check_hierarchy(hierarchy: object) -> None:
     """Raise on a hierarchy that is not one, such as the name of a file."""
     if hierarchy is not None and not isinstance(hierarchy, Hierarchy):

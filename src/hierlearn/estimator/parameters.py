@@ -105,14 +105,27 @@ def make_plan(params: Mapping[str, Any]) -> Plan:
         seed = check_random_state(seed).randint(2**31 - 1)
     seed = replace(settings_of(Settings)["seed"], name="random_state").checked(as_plain(seed))
     chosen: dict[str, Any] = {
-        name: dict(params[name] or {}) if one.kind is dict else as_plain(params[name])
+        name: {} if one.kind is dict and params[name] is None else as_plain(params[name])
         for name, one in settings_of(Plan).items()
     }
-    if not isinstance(chosen["network"], str):  # a module
-        chosen["network"] = None
+    chosen["network"] = network_name(chosen["network"])
     if params["patience"] is None:
         chosen["valid_fraction"] = 0.0
     return Plan(**chosen, settings={**settings, "seed": seed})
+
+
+def network_name(network: Any) -> str | None:
+    """Return the name of a network; None for a module, or where the recipe decides."""
+    from torch import nn
+
+    if network is None or isinstance(network, str):
+        return network
+    if isinstance(network, nn.Module):
+        return None
+    raise HierlearnError(
+        f"network must be a name of NETWORKS, 'package.module:factory', a torch module or None, "
+        f"not {network!r}"
+    )
 
 
 def check_parameters(names: Iterable[str], function: str) -> None:

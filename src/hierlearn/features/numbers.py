@@ -40,7 +40,7 @@ class NumericPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
 
     name: ClassVar[str] = "numeric"
     reads: ClassVar[Kind] = "numbers"
-    output: ClassVar[Literal["dense", "sparse"]] = "dense"
+    produces: ClassVar[Literal["numbers", "sparse"]] = "numbers"
 
     def __init__(self, *, impute: Literal["mean"] = "mean", standardize: bool = True) -> None:
         if impute != "mean":
@@ -58,6 +58,11 @@ class NumericPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
         if self._mean is None:
             raise self._not_fitted()
         return len(self._mean)
+
+    @property
+    def input_columns(self) -> int:
+        """D, the number of columns."""
+        return self.columns
 
     def fit(self, inputs: ArrayLike) -> Self:
         """Learn the mean and the standard deviation of each column of (N, D) training rows."""

@@ -34,12 +34,12 @@ class Preprocessor(ABC, Generic[Inputs, Outputs]):
     Attributes:
         name: the key of the class in ``FEATURES``; ``state`` stores it.
         reads: the kind of inputs it takes, as ``Dataset.kind`` names them.
-        output: whether ``transform`` returns a dense array or SciPy CSR rows.
+        produces: what ``transform`` returns: "numbers", a dense array, or "sparse", SciPy CSR rows.
     """
 
     name: ClassVar[str]
     reads: ClassVar[Kind]
-    output: ClassVar[Literal["dense", "sparse"]]
+    produces: ClassVar[Literal["numbers", "sparse"]] = "numbers"
 
     @classmethod
     def accepts(cls, dataset: Dataset) -> bool:
@@ -55,6 +55,11 @@ class Preprocessor(ABC, Generic[Inputs, Outputs]):
     @abstractmethod
     def columns(self) -> int:
         """The number of columns that ``transform`` returns."""
+
+    @property
+    def input_columns(self) -> int | None:
+        """The number of columns that ``transform`` reads; None for texts, or where any will do."""
+        return None
 
     @abstractmethod
     def fit(self, inputs: Inputs) -> Self:

@@ -45,7 +45,7 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
 
     name: ClassVar[str] = "text"
     reads: ClassVar[Kind] = "texts"
-    output: ClassVar[Literal["dense", "sparse"]] = "sparse"
+    produces: ClassVar[Literal["numbers", "sparse"]] = "sparse"
     kinds: ClassVar[tuple[str, ...]] = ("tfidf", "hashed")
 
     def __init__(

@@ -94,11 +94,16 @@ def parse_candidate(text: str) -> Candidate:
     return Candidate(text.strip(), name, options, label=f"{name} ({shown})" if shown else name)
 
 
-def parse_candidates(texts: Sequence[str]) -> list[Candidate]:
-    """Read the candidates of a study, each once; "all" is every loss and every recipe."""
-    if list(texts) == ["all"]:
-        texts = [*LOSSES, *(f"recipe:{name}" for name in RECIPES)]
-    candidates = [parse_candidate(one) for one in texts]
+def parse_candidates(given: str | Sequence[str | Candidate]) -> list[Candidate]:
+    """Return the candidates of a study, each once.
+
+    Args:
+        given: candidates, or how they are written; "all" is every loss and every recipe.
+    """
+    given = [given] if isinstance(given, str) else list(given)
+    if given == ["all"]:
+        given = [*LOSSES, *(f"recipe:{name}" for name in RECIPES)]
+    candidates = [one if isinstance(one, Candidate) else parse_candidate(one) for one in given]
     keys = [candidate.key for candidate in candidates]
     for key in keys:
         if keys.count(key) > 1:

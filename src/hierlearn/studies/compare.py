@@ -18,6 +18,7 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.losses import CollapseWarning
 from hierlearn.metrics.registry import check_metrics
 from hierlearn.pipeline.pipeline import versions
+from hierlearn.studies.candidates import parse_candidates
 from hierlearn.studies.protocol import Protocol
 from hierlearn.studies.runner import Task
 from hierlearn.studies.splits import check_test_rows
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 def compare(
     dataset: Dataset,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[str | Candidate],
     out: Path | str,
     protocol: Protocol | None = None,
     *,
@@ -48,7 +49,8 @@ def compare(
 
     Args:
         dataset: with a split "test".
-        candidates: what to compare; the first is what the others are tested against.
+        candidates: what to compare, as on the command line ("bce", "hcl:floor=0.3",
+            "recipe:max") or Candidates; the first is what the others are tested against.
         out: the study's folder.
         protocol: how to train and evaluate them; the defaults of Protocol if None.
         force: replace another study in the folder.
@@ -59,15 +61,16 @@ def compare(
         on_step: called with the candidate's number, the step and the number of steps.
     """
     protocol = protocol or Protocol()
+    parsed = parse_candidates(candidates)
     check_test_rows(dataset)
     check_metrics(protocol.metrics)
     if jobs < 1:
         raise HierlearnError(f"jobs must be at least 1, not {jobs}")
     Settings.from_dict(protocol.training)
     new = not (Path(out) / "study.json").is_file()
-    study = Study.begin(out, make_config(dataset, candidates, protocol, metadata), force=force)
+    study = Study.begin(out, make_config(dataset, parsed, protocol, metadata), force=force)
     try:
-        run_candidates(study, candidates, dataset, protocol, jobs, on_step)
+        run_candidates(study, parsed, dataset, protocol, jobs, on_step)
     except HierlearnError:
         if new and not study.runs():  # nothing was trained: the corrected command begins here
             study.discard()
@@ -90,6 +93,7 @@ def make_config(
         "settings": protocol.training,
         "by_candidate": {key: dict(value) for key, value in protocol.by_candidate.items()},
         "network": dict(protocol.network),
+        "preprocessing": dict(protocol.preprocessing),
         "valid_fraction": protocol.valid_fraction,
         "dataset": {**describe(dataset), "digest": dataset.digest()[:16]},
         "metadata": {"versions": versions(), **(metadata or {})},

@@ -26,6 +26,7 @@ from hierlearn.datasets.describe import describe
 from hierlearn.datasets.noise import corrupt_hierarchy, with_label_noise, with_terminal_labels
 from hierlearn.errors import HierlearnError, quoted, unknown_name
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.studies.candidates import parse_candidates
 from hierlearn.studies.compare import compare
 from hierlearn.studies.decisions import Truth, evaluate_decisions
 from hierlearn.studies.noise_figures import MAIN, summarize_noise
@@ -59,7 +60,7 @@ class Cell:
 
 def noise_study(
     dataset: Dataset,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[str | Candidate],
     out: Path | str,
     protocol: Protocol | None = None,
     *,
@@ -72,7 +73,8 @@ def noise_study(
 
     Args:
         dataset: clean, with a split "test".
-        candidates: what to compare; the first is what the others are tested against.
+        candidates: what to compare, as ``compare`` takes them; the first is what the others are
+            tested against.
         out: the folder.
         protocol: how to train and evaluate them; the defaults of Protocol if None.
         noise: which kinds of noise at which rates; the defaults of Noise if None.
@@ -85,6 +87,7 @@ def noise_study(
         Every figure with its spread and test, ready for JSON; see ``summarize_noise``.
     """
     noise = noise or Noise()
+    parsed = parse_candidates(candidates)
     rates, kinds = check_rates(noise.rates), check_kinds(noise.kinds)
     check_test_rows(dataset)
     dataset = with_terminal_labels(with_training_rows(dataset))
@@ -101,21 +104,22 @@ def noise_study(
         corrupted[cell] = corrupted_fraction(dataset, noisy, cell, clean_numbers)
         study = compare(
             noisy,
-            candidates,
+            parsed,
             out / "cells" / cell.name,
             protocol,
             force=force,
             jobs=jobs,
             metadata={"noise": {"kind": cell.kind, "rate": cell.rate, "source": dataset.source}},
-            on_step=on_step and shifted(on_step, place * len(candidates)),
+            on_step=on_step and shifted(on_step, place * len(parsed)),
         )
-        config |= {name: study.config[name] for name in ("settings", "network", "valid_fraction")}
+        shared = ("settings", "network", "preprocessing", "valid_fraction")
+        config |= {name: study.config[name] for name in shared}
         config["versions"] = study.config["metadata"]["versions"]
         still = [run["candidate"] for run in study.runs() if run["still_improving"]]
         improving[cell] = list(dict.fromkeys(still))
         found[cell] = {
             one.key: evaluate_decisions(truth, clean_numbers[study.rows(one)["terminal"]], MAIN)
-            for one in candidates
+            for one in parsed
         }
     grid = {kind: [Cell(kind if rate else None, rate) for rate in rates] for kind in kinds}
     config["machine"] = machine()
@@ -124,7 +128,7 @@ def noise_study(
         kind: [improving[one] for one in row] for kind, row in grid.items()
     }
     by_kind = {kind: [found[one] for one in row] for kind, row in grid.items()}
-    return summarize_noise(by_kind, rates, candidates, config)
+    return summarize_noise(by_kind, rates, parsed, config)
 
 
 def cells(kinds: Sequence[str], rates: Sequence[float]) -> list[Cell]:

@@ -29,7 +29,8 @@ class Protocol:
 
     ``metrics`` are the names of METRICS in the table. ``settings`` holds changes to how everything
     trains, and ``by_candidate`` changes for single candidates by key: settings, and
-    ``loss_options``. ``network`` is the ``name`` and the ``options`` of the network.
+    ``loss_options``. ``network`` is the ``name`` and the ``options`` of the network,
+    ``preprocessing`` those of the preprocessing.
     """
 
     seeds: int = setting(10, "Runs of each candidate.", at_least=1)
@@ -45,6 +46,7 @@ class Protocol:
     settings: Mapping[str, Any] = field(default_factory=dict)
     by_candidate: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     network: Mapping[str, Any] = field(default_factory=dict)
+    preprocessing: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -68,6 +70,8 @@ class Protocol:
             **candidate.plan(options),
             network=self.network.get("name"),
             network_options=self.network.get("options", {}),
+            preprocessing=self.preprocessing.get("name"),
+            preprocessing_options=self.preprocessing.get("options", {}),
             valid_fraction=self.valid_fraction,
             settings={**self.training, **settings},
         )

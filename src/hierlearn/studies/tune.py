@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.metrics.registry import find_metric
-from hierlearn.studies.candidates import parse_candidate
+from hierlearn.studies.candidates import parse_candidate, parse_candidates
 from hierlearn.studies.protocol import Protocol, Tune
 from hierlearn.studies.runner import fit
 from hierlearn.training.prepare import prepare
@@ -38,7 +38,7 @@ TRIAL = {"seed": 1_000_003, "ensemble_size": 1}  # no run of a study has this se
 
 def tune(
     dataset: Dataset,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[str | Candidate],
     how: Tune,
     protocol: Protocol | None = None,
     *,
@@ -48,12 +48,13 @@ def tune(
 
     Args:
         dataset: its split "test" is not looked at.
-        candidates: what will be compared.
+        candidates: what will be compared, as ``compare`` takes them.
         how: "none", "paper" or "each".
         protocol: how to train, with the number of trials of each search; the defaults if None.
         on_trial: called with the number of trials done and the number of all trials.
     """
     protocol = protocol or Protocol()
+    parsed = parse_candidates(candidates)
     if how not in get_args(Tune):
         raise HierlearnError(unknown_name("way to tune", str(how), get_args(Tune)))
     chosen: dict[str, Any] = {"network": dict(protocol.network), "by_candidate": {}, "trials": []}
@@ -62,7 +63,7 @@ def tune(
     if how == "paper":
         spaces = [(parse_candidate(BASELINE), network_space(protocol.network, dataset.is_text))]
     else:
-        spaces = [(one, loss_space(one)) for one in candidates]
+        spaces = [(one, loss_space(one)) for one in parsed]
     drawn = [(one, draw(space, protocol.trials, one.key)) for one, space in spaces]
     total = sum(len(points) for _, points in drawn)
     for candidate, points in drawn:
@@ -75,7 +76,7 @@ def tune(
                 on_trial(len(chosen["trials"]), total)
         best = dict(best_point(results, protocol.training["metric"]))
         chosen["network"] = merged(chosen["network"], best.pop("network_options", {}))
-        serves = candidates if how == "paper" else [candidate]
+        serves = parsed if how == "paper" else [candidate]
         chosen["by_candidate"] |= {one.key: dict(best) for one in serves}
     return chosen
 

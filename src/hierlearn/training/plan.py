@@ -80,6 +80,7 @@ class Plan:
         at_least=0,
         below=1,
         panel=HOW,
+        study=False,  # a study has its own default
     )
     settings: Mapping[str, Any] = field(default_factory=dict)
 
