@@ -10,7 +10,7 @@ from torch import nn
 
 from hierlearn import Dataset
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.features import NumericPreprocessor, TextPreprocessor
+from hierlearn.features import FEATURES, NumericPreprocessor, Preprocessor, TextPreprocessor
 from hierlearn.links import LINKS
 from hierlearn.networks import NETWORKS, InputSpec, LinearHead, Network, SparseRows
 from hierlearn.networks.ensemble import member_state, members_of
@@ -236,3 +236,30 @@ def test_a_recipe_may_name_its_preprocessing(monkeypatch):
 def test_a_network_without_parameters_is_refused():
     with pytest.raises(HierlearnError, match="this Identity has no parameters to train"):
         trainer_of(problem(features=12), plan(), network=nn.Identity())
+
+
+class Lengths(Preprocessor):
+    """A step of texts that produces numbers: the length of each, and how many words it has."""
+
+    name, reads, produces = "lengths", "texts", "numbers"
+    columns = 2
+
+    def fit(self, inputs):
+        return self
+
+    def transform(self, inputs):
+        return np.array([[len(text), len(text.split())] for text in inputs], dtype=np.float32)
+
+    def state(self):
+        return {"name": self.name}, {}
+
+    @classmethod
+    def from_state(cls, settings, arrays):
+        return cls()
+
+
+def test_the_network_fits_what_the_preprocessing_produces(monkeypatch):
+    monkeypatch.setitem(FEATURES, "lengths", Lengths)
+    ready = prepare(texts(), Plan(preprocessing="lengths"), CPU)
+    assert ready.network_spec.inputs == InputSpec.numbers(2)
+    assert ready.network_spec.name == "mlp"

@@ -80,7 +80,7 @@ class IncrementalState:
             warmup=0.0,
             patience=None,
             # Another order of rows and other noise at every call.
-            seed=derive(self.settings.seed, "incremental", self.calls) % 2**31,
+            seed=derive(self.settings.seed, "further", self.calls) % 2**31,
         )
         records: list[dict[str, Any]] = []
         trainer = Trainer(pipeline.network, self.loss, rows, settings, read=pipeline.read)

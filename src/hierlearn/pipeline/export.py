@@ -95,7 +95,9 @@ def export(pipeline: Pipeline, path: Path | str) -> tuple[Path, ...]:
 def columns_of(pipeline: Pipeline) -> int:
     """Return D, how many numbers the graph reads."""
     if pipeline.preprocessor is not None:
-        return pipeline.preprocessor.columns
+        inside = preprocessing_of(pipeline) is not None
+        raw = pipeline.preprocessor.input_columns if inside else None
+        return pipeline.preprocessor.columns if raw is None else raw
     if pipeline.network_spec is None:
         raise HierlearnError(
             "the number of inputs of a module that was passed in is not known; name its factory"

@@ -155,7 +155,7 @@ def run(
     resume: bool = False,
     reporting: Reporting | None = None,
 ) -> Trainer:
-    """Train from the start or from a checkpoint: what the estimator, a study and the command line all call.
+    """Train from the start or from a checkpoint; estimator, studies and command line call this.
 
     Args:
         prepared: what ``prepare`` returned.

@@ -228,10 +228,11 @@ def row_weights(rows: Ints, weights: Floats | None, count: int) -> Floats | None
 
 def input_spec(train_set: Dataset, preprocessor: Preprocessor[Any, Any] | None) -> InputSpec:
     """Return what the network reads."""
+    if preprocessor is not None:
+        return InputSpec(preprocessor.produces, (preprocessor.columns,))
     inputs: Any = train_set.inputs
-    width = int(inputs.shape[1]) if preprocessor is None else preprocessor.columns
-    sparse = train_set.is_text or train_set.is_sparse
-    return InputSpec.sparse(width) if sparse else InputSpec.numbers(width)
+    width = int(inputs.shape[1])
+    return InputSpec.sparse(width) if train_set.is_sparse else InputSpec.numbers(width)
 
 
 def for_heads(loss: Loss, network: nn.Module) -> Loss | JointLoss:
