@@ -224,7 +224,7 @@ def test_absent_files_without_download(tmp_path, monkeypatch, cache):
     )
 
 
-def test_a_misspelt_folder_is_an_error(tmp_path, monkeypatch, asked):
+def test_a_misspelled_folder_is_an_error(tmp_path, monkeypatch, asked):
     with pytest.raises(DataError) as caught:
         load_clus("diatoms", data_dir=tmp_path / "onw")
     assert str(caught.value) == (

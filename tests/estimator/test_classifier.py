@@ -126,7 +126,7 @@ def test_training_leaves_the_global_generators_alone(paths):
 # ---------------------------------------------------------------------- forms of labels
 
 
-def test_one_path_a_row(paths):
+def test_one_path_per_row(paths):
     fitted, X, y = paths
     assert fitted.recipe_ == "hcl"
     assert fitted.recipe_reason_ == "every training row has one path"
@@ -166,7 +166,7 @@ def test_plain_values_come_back_as_they_were(labels, sorted_labels):
     assert fitted.predict(X[:1], decoder="stop", threshold=1.0).tolist() == [None]
 
 
-def test_several_labels_a_row():
+def test_several_labels_per_row():
     """Two groups have two labels in different branches, one has an inner class, one has none."""
     X, group = blobs()
     sets = [["plant/oak", "animal/dog/pug"], ["plant/oak"], ["animal/dog"], [], ["animal/cat"]]
@@ -192,7 +192,7 @@ def test_several_labels_a_row():
     assert fitted.score(X, y, sample_weight=weights) == pytest.approx(repeated)
 
 
-def test_inner_classes_are_answered_where_rows_end_there():
+def test_inner_classes_are_predicted_where_rows_end_there():
     X, group = blobs()
     y = np.array(["animal/dog", "animal/dog/pug", "animal", "animal/cat", "plant"])[group]
     for recipe in ("hcl", "flat"):
@@ -200,7 +200,7 @@ def test_inner_classes_are_answered_where_rows_end_there():
         assert fitted.score(X, y) > 0.95, recipe
 
 
-def test_rows_without_a_label_are_answered_by_none():
+def test_rows_without_a_label_are_predicted_as_none():
     X, group = blobs()
     y = [None if label == "plant/oak" else str(label) for label in LEAVES[group]]
     fitted = classifier(epochs=60).fit(X, y)
@@ -209,7 +209,7 @@ def test_rows_without_a_label_are_answered_by_none():
     assert fitted.score(X, y) > 0.95
 
 
-def test_what_lies_below_a_label_may_be_unknown():
+def test_descendants_of_a_label_may_be_ignored():
     """Half the dogs are labeled 'dog' alone, a tenth of the rows nothing; breeds are learned."""
     X, group = blobs(300)
     y = LEAVES[group].astype(object)
@@ -233,7 +233,7 @@ def test_what_lies_below_a_label_may_be_unknown():
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "array"])
-def test_a_column_a_level(kind):
+def test_one_column_per_level(kind):
     X, group = blobs()
     cells = np.array(
         [["a", "x", 1], ["a", "x", 2], ["a", "y", None], ["b", None, None], ["c", "x", 1]],
@@ -247,7 +247,7 @@ def test_a_column_a_level(kind):
     assert fitted.score(X, y) > 0.95
 
 
-def test_a_hierarchy_of_ones_own():
+def test_a_given_hierarchy():
     X, group = blobs()
     h = Hierarchy.from_edges(
         [("p", "q"), ("p", "r"), ("s", "r"), ("s", "t"), ("r", "u"), ("r", "v")]
@@ -351,7 +351,7 @@ def test_missing_numbers():
         sparse.predict(X.toarray())
 
 
-def test_numbers_are_standardized_unless_told(paths):
+def test_numbers_are_standardized_by_default(paths):
     _, X, y = paths
     scaled, shifted = classifier(epochs=5), X * 1000 + 5e4
     same = scaled.fit(X, y).predict_proba(X), clone(scaled).fit(shifted, y).predict_proba(shifted)

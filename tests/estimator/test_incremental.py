@@ -1,4 +1,4 @@
-"""More steps on new rows: what goes on, what is fixed, what is refused."""
+"""partial_fit on new rows: what continues, what is fixed, what is refused."""
 
 import pickle
 
@@ -16,7 +16,7 @@ def last_weight(fitted):
     return fitted.pipeline_.network.heads["main"].linear.weight.detach().clone()
 
 
-def test_partial_fit_goes_on():
+def test_partial_fit_continues_training():
     X, group = blobs()
     y = LEAVES[group]
     fitted = classifier()
@@ -53,7 +53,7 @@ def test_partial_fit_of_numbers_and_inner_classes():
     assert inner.score(X, y) > 0.95
 
 
-def test_the_optimizer_goes_on_and_every_pass_draws_again():
+def test_the_optimizer_continues_and_every_pass_shuffles_again():
     X, group = blobs()
     fitted = classifier(epochs=2).fit(X, LEAVES[group])
     steps = fitted._incremental.optimizer["0.step"].clone()
@@ -87,7 +87,7 @@ def test_the_preprocessing_is_that_of_the_first_rows():
     assert np.array_equal(fitted.pipeline_.preprocessor.state()[1]["mean"], mean)
 
 
-def test_a_model_without_its_recipe_cannot_go_on():
+def test_a_model_without_its_recipe_cannot_continue():
     X, group = blobs()
     model = classifier(epochs=1).fit(X, LEAVES[group]).pipeline_
     model.config.pop("recipe")

@@ -27,7 +27,7 @@ def paths():
     return classifier().fit(X, LEAVES[group]), X, LEAVES[group]
 
 
-def test_seeds_are_averaged(paths):
+def test_the_networks_of_an_ensemble_are_averaged(paths):
     _, X, y = paths
     alone = [classifier(epochs=3, random_state=seed).fit(X, y) for seed in (4, 5)]
     together = classifier(epochs=3, random_state=4, ensemble_size=2).fit(X, y)
@@ -102,7 +102,7 @@ def test_weights_count_rows():
     assert score == little.score(X[~false], y[~false])
 
 
-def test_a_module_of_ones_own(paths):
+def test_a_given_module(paths):
     _, X, y = paths
     net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 8))
     before = net[0].weight.clone()

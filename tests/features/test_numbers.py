@@ -97,7 +97,7 @@ def test_a_column_constant_in_one_chunk_only_is_not_constant(monkeypatch):
         np.testing.assert_array_equal(result, np.array(train) - 1)
 
 
-def test_a_large_mean_does_not_eat_the_deviation():
+def test_a_large_mean_keeps_the_deviation_precise():
     train = (16_777_200 + np.arange(10)).astype(np.float32)[:, None]
     result = NumericPreprocessor().fit_transform(train)
     np.testing.assert_allclose(result.std(), 1.0, rtol=1e-6)

@@ -82,7 +82,7 @@ def test_no_step_for_a_kind_of_inputs_is_an_error(monkeypatch):
         preprocessor_for(WORDS)
 
 
-def test_a_step_of_ones_own_is_made_fitted_saved_and_restored(monkeypatch):
+def test_a_custom_step_is_made_fitted_saved_and_restored(monkeypatch):
     monkeypatch.setitem(FEATURES, "ranges", Ranges)
     step = make_preprocessor("ranges", NUMBERS, factor=2.0).fit(NUMBERS.inputs)
     assert step.transform(NUMBERS.inputs).tolist() == [[0, 0], [2, 2]]

@@ -74,7 +74,7 @@ def test_rows_have_length_1_and_single_letters_and_case_and_accents_are_read_wel
     assert_same_sparse(ours.transform(["MENIERE'S disease, LEFT ear"]), ours.transform([TEXTS[3]]))
 
 
-def test_accents_may_count():
+def test_accents_can_be_kept():
     ours = TextPreprocessor(strip_accents=False).fit(TEXTS)
     assert ours.transform(["Ménière"]).nnz == 1
     assert ours.transform(["Meniere"]).nnz == 0

@@ -36,7 +36,7 @@ def test_on_one_level_the_softmax_losses_are_cross_entropy_of_torch():
 
 
 def test_hxe_at_alpha_0_is_leaf_cross_entropy_on_ragged_trees():
-    # The leaf "h" stands directly under the root.
+    # The leaf "h" is a child of the root.
     logits, targets, numbers, leaves = leaf_batch()
     place = {int(c): i for i, c in enumerate(leaves)}
     expected = F.cross_entropy(logits[:, leaves], torch.tensor([place[int(c)] for c in numbers]))

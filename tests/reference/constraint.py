@@ -49,7 +49,7 @@ def constrain(losses, parents, scope, mask=None):
 def constrain_gradient(losses, parents, scope, upstream, mask=None):
     """Return the gradient of sum(upstream * l_h) in the losses, N x C.
 
-    Each upstream entry goes whole to the entry that attains its maximum: the class's own if that
+    Each upstream entry goes entirely to the entry that attains its maximum: the class's own if that
     ties, else the first maximizer in class order.
     """
     above = binding_classes(parents, scope)

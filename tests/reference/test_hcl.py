@@ -13,7 +13,7 @@ def test_hcl_by_hand():
     logits = [[log(1), log(3), log(7)], [log(3), -log(3), -log(3)]]
     targets = [[1, 1, 0], [1, 0, 0]]
     # row 1: p = 1/2 3/4 7/8 -> -log2: 1, log2 4/3, log2 8 = 3; errors 1 (p = 1/2), 0, 1
-    # row 2: p = 3/4 1/4 1/4 -> log2 4/3 thrice; no error
+    # row 2: p = 3/4 1/4 1/4 -> log2 4/3 three times; no error
     a = math.log2(4 / 3)  # 0.415
     # levels: class 1 takes the maximum of all: row 1: 3, row 2: a; its error in row 1 is then 1
     out = hcl(logits, targets, parents, log_base=2, reduction="none")

@@ -41,7 +41,7 @@ def test_soft_labels_by_hand():
     pug = -(8 * log_p[0] + 2 * log_p[1] + 4 * log_p[2] + log_p[3]) / 15
     # dog is no terminal: the mean of pug's q and bulldog's (4, 2, 8, 1) / 15
     dog = -(6 * log_p[0] + 2 * log_p[1] + 6 * log_p[2] + log_p[3]) / 15
-    # plant: 1/8 thrice and 1, sum 11/8: q = 1/11 thrice, 8/11; with pug: the mean of both losses
+    # plant: 1/8 three times and 1, sum 11/8: q = 1/11 three times, 8/11; with pug: their mean
     plant = -(log_p[0] + log_p[1] + log_p[2] + 8 * log_p[3]) / 11
     targets = [one_hot(TREE, 0), one_hot(TREE, 4), [1, 1, 0, 0, 1, 1], [0] * 6]
     out = soft_labels([X] * 4, targets, TREE, beta)

@@ -128,7 +128,7 @@ def test_clus_curve_at_its_ends():
     # a wrong answer first: the curve starts at precision 0 and climbs in a straight line
     assert metrics.clus_curve([(0.9, 0), (0.8, 1)])[-2:] == [(0.0, 0.0), (1.0, 0.5)]
     assert area((0.9, 0), (0.8, 1)) == FLOAT64.approx(1 / 4)
-    # what comes after the last positive adds no area, though the curve goes on down
+    # what comes after the last positive adds no area, though the curve continues down
     assert area((0.9, 1), (0.8, 0), (0.7, 0)) == 1
     assert area((0.9, 1)) == 1
 

@@ -68,7 +68,7 @@ def test_a_body_that_does_not_end_is_refused(server, target):
     assert names(target.parent) == []
 
 
-def test_without_a_hash_trust_must_be_said(server, target):
+def test_without_a_hash_trust_must_be_given(server, target):
     assert refusal(server, target, sha256=None) == (
         f"no SHA-256 is known for rows.arff, so what {server.url} sends cannot be checked; pass "
         f"trust=True to accept it and record its hash, or {BY_HAND}"
@@ -91,14 +91,14 @@ def test_a_known_hash_writes_no_record(server, target):
     assert names(target.parent) == ["rows.arff"]
 
 
-def test_a_file_that_left_its_record_is_fetched_again(server, target):
+def test_a_file_that_differs_from_its_record_is_fetched_again(server, target):
     get(server, target, sha256=None, trust=True)
     target.write_bytes(b"x" * SIZE)
     get(server, target, sha256=None)
     assert target.read_bytes() == BODY
 
 
-def test_a_source_that_left_the_record_is_refused(server, target):
+def test_a_source_that_differs_from_the_record_is_refused(server, target):
     get(server, target, sha256=None, trust=True)
     target.unlink()
     server.script = [corrupt]
@@ -124,7 +124,7 @@ def test_a_damaged_record_is_an_error(server, target):
     )
 
 
-def test_mismatch_says_both_sides(tmp_path):
+def test_mismatch_shows_both_sides(tmp_path):
     path = tmp_path / "x"
     assert mismatch(path, size=None, sha256=None) == "cannot be read (No such file or directory)"
     path.write_bytes(b"abc")

@@ -30,14 +30,14 @@ from hierlearn.datasets.download import fetch
 from hierlearn.errors import DownloadError
 
 
-def test_the_file_arrives_whole_and_alone(server, target):
+def test_the_file_is_complete_and_nothing_else_is_left(server, target):
     assert get(server, target) == target
     assert target.read_bytes() == BODY
     assert names(target.parent) == ["rows.arff"]
     assert server.ranges == [None]
 
 
-def test_a_right_file_is_not_downloaded_again(server, target):
+def test_a_correct_file_is_not_downloaded_again(server, target):
     get(server, target)
     get(server, target, sha256=SHA256.upper())
     assert len(server.ranges) == 1
@@ -60,13 +60,13 @@ def test_an_empty_file_is_a_file(server, target):
 
 @pytest.mark.parametrize("answer", [without_length(SIZE), chunked(complete=True)])
 @pytest.mark.parametrize("size", [SIZE, None])
-def test_a_server_that_names_no_length(server, target, answer, size):
+def test_a_server_that_sends_no_length(server, target, answer, size):
     server.script = [answer]
     get(server, target, size=size)
     assert target.read_bytes() == BODY
 
 
-def test_the_end_of_the_body_needs_no_hang_up(server, target):
+def test_the_end_of_the_body_needs_no_closed_connection(server, target):
     server.script = [stall(SIZE)]
     begin = time.monotonic()
     get(server, target, timeout=5.0)
@@ -80,7 +80,7 @@ def test_a_redirect_is_followed(server, target):
     assert target.read_bytes() == BODY
 
 
-def test_progress_climbs_to_the_total(server, target):
+def test_progress_rises_to_the_total(server, target):
     server.script = [truncate(HALF), ignore_range]
     seen = []
     get(server, target, progress=lambda received, total: seen.append((received, total)))

@@ -83,7 +83,7 @@ def test_a_range_that_begins_elsewhere_starts_over(server, target):
     assert target.read_bytes() == BODY
 
 
-def test_a_range_refused_for_good_is_an_error(server, target):
+def test_a_range_refused_every_time_is_an_error(server, target):
     leave_part(target, BODY[:HALF])
     server.script = [status(416)]
     assert refusal(server, target, retries=0) == (
@@ -116,7 +116,7 @@ def test_a_truncated_body_without_length_is_noticed_by_size(server, target):
 
 
 @pytest.mark.parametrize("size", [SIZE, None])
-def test_truncation_for_good_says_how_much_arrived(server, target, size):
+def test_truncation_every_time_says_how_much_arrived(server, target, size):
     server.script = [truncate(1000)]
     assert refusal(server, target, size=size, retries=2) == (
         f"{server.url}: the connection closed early; 3000 of {SIZE} bytes arrived in 3 attempts; "
@@ -137,7 +137,7 @@ def test_a_stall_is_resumed(server, target):
     assert target.read_bytes() == BODY
 
 
-def test_a_stall_for_good_ends_in_time(server, target):
+def test_a_stall_every_time_ends_in_time(server, target):
     server.script = [stall(1000)]
     begin = time.monotonic()
     assert refusal(server, target, timeout=0.2, retries=1) == (
@@ -157,7 +157,7 @@ def test_a_server_that_never_answers(server, target):
     assert names(target.parent) == []
 
 
-def test_a_server_that_is_not_there(server, target):
+def test_a_server_that_is_down(server, target):
     server.shutdown()
     server.socket.close()
     assert refusal(server, target, retries=1) == (
@@ -167,13 +167,13 @@ def test_a_server_that_is_not_there(server, target):
 
 
 @pytest.mark.parametrize("code", [429, 500, 503])
-def test_a_passing_refusal_is_tried_again(server, target, code):
+def test_a_temporary_error_is_retried(server, target, code):
     server.script = [status(code), honor_range]
     get(server, target)
     assert target.read_bytes() == BODY
 
 
-def test_a_lasting_500_is_an_error(server, target):
+def test_a_permanent_500_is_an_error(server, target):
     server.script = [status(500)]
     assert refusal(server, target, retries=1) == (
         f"{server.url}: the server answered 500 Internal Server Error; 0 of {SIZE} bytes arrived "
@@ -191,6 +191,6 @@ def test_a_404_is_final(server, target):
     assert names(target.parent) == []
 
 
-def test_a_redirect_out_of_http_is_refused(server, target):
+def test_a_redirect_away_from_http_is_refused(server, target):
     server.script = [redirect("ftp://127.0.0.1/rows.arff")]
     assert "unknown url type: ftp" in refusal(server, target, retries=0)

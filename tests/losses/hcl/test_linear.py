@@ -60,7 +60,7 @@ def test_it_is_the_loss_of_the_linear_layer(seed):
     torch.testing.assert_close(layer.loss.last, plain.last, **CLOSE)
 
 
-def test_gradients_are_right_to_the_last_digit():
+def test_gradients_pass_gradcheck():
     hierarchy, inputs, targets, mask = problem(5, masked=True, rows=(4, 4))
     for options in ({"curriculum": None}, {"base": "focal"}, {"scope": "ancestors"}):
         layer = layer_of(hierarchy, chunk=3, **options)
@@ -135,7 +135,7 @@ def test_half_precision_by_autocast():
             torch.testing.assert_close(one, other, rtol=0.05, atol=0.02)
 
 
-def test_epochs_copies_and_the_printed_form():
+def test_epochs_copies_and_repr():
     hierarchy, inputs, targets, _ = problem(6, masked=False)
     layer = layer_of(hierarchy, curriculum="epoch")
     layer(inputs, targets)
@@ -143,12 +143,12 @@ def test_epochs_copies_and_the_printed_form():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         layer.loss.end_epoch()
-    twin = copy.deepcopy(layer)
-    assert twin(inputs, targets) == layer(inputs, targets)
+    clone = copy.deepcopy(layer)
+    assert clone(inputs, targets) == layer(inputs, targets)
     assert "features=3, selection='two-pass', chunk=None" in repr(layer)
 
 
-def test_no_logits_of_all_rows_are_made(monkeypatch):
+def test_the_logits_of_all_rows_are_never_allocated(monkeypatch):
     hierarchy = random_hierarchy(random.Random(0), most=12)
     layer = layer_of(hierarchy, chunk=2)
     inputs = torch.randn(9, 3, dtype=torch.float64)

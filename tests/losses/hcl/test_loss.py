@@ -1,4 +1,4 @@
-"""HCLLoss itself: its options, its state, its warning, and many processes."""
+"""HCLLoss itself: its options, its state, its warning, and two processes."""
 
 import copy
 import subprocess
@@ -43,7 +43,7 @@ def test_unselected_classes_keep_the_floor():
     torch.testing.assert_close(gradients[0.25][:, ~off], full[:, ~off])
 
 
-def test_last_tells_the_selection_by_level():
+def test_last_reports_the_selection_by_level():
     logits, targets = batch()
     loss = HCLLoss(TREE)
     assert loss.last == {}
@@ -77,15 +77,15 @@ def test_epoch_curriculum_selects_by_the_epoch_before():
 def test_epoch_statistics_are_saved_and_resumed():
     loss = HCLLoss(TREE, curriculum="epoch")
     loss(*batch())
-    twin = HCLLoss(TREE, curriculum="epoch")
-    twin.load_state_dict(loss.state_dict())
-    for one in (loss, twin):
+    resumed = HCLLoss(TREE, curriculum="epoch")
+    resumed.load_state_dict(loss.state_dict())
+    for one in (loss, resumed):
         one(*batch(seed=1))
         one.end_epoch()
-    assert loss.selected.tolist() == twin.selected.tolist()
+    assert loss.selected.tolist() == resumed.selected.tolist()
     assert set(loss.state_dict()) == {"selected", "epoch_losses", "epoch_errors", "epoch_rows"}
     loss.end_epoch()  # without a batch nothing changes
-    assert loss.selected.tolist() == twin.selected.tolist()
+    assert loss.selected.tolist() == resumed.selected.tolist()
 
 
 def test_a_threshold_schedule_follows_the_progress():
@@ -102,7 +102,7 @@ def test_a_threshold_schedule_follows_the_progress():
     assert fixed.last["selected"].all()
 
 
-def test_the_literal_curriculum_warns_once_and_names_the_dead():
+def test_without_a_floor_it_warns_once_and_names_the_classes_that_stop_learning():
     logits, targets = batch(scale=6.0)
     loss = HCLLoss(TREE, floor=0.0)
     loss(logits, targets)
@@ -116,16 +116,16 @@ def test_the_literal_curriculum_warns_once_and_names_the_dead():
         warnings.simplefilter("error")
         loss(logits, targets)
         loss.end_epoch()  # once is enough
-        for calm in (
+        for silent in (
             HCLLoss(TREE),
             HCLLoss(TREE, floor=0.0, link="softmax"),
             HCLLoss(TREE, curriculum=None),
         ):
-            calm(logits, targets)
-            calm.end_epoch()
+            silent(logits, targets)
+            silent.end_epoch()
 
 
-def test_a_class_selected_in_one_batch_of_the_epoch_is_alive():
+def test_a_class_selected_in_one_batch_of_the_epoch_gives_no_warning():
     loss = HCLLoss(TREE, floor=0.0)
     logits, targets = batch(scale=6.0)
     loss(logits, targets)
@@ -135,14 +135,14 @@ def test_a_class_selected_in_one_batch_of_the_epoch_is_alive():
         loss.end_epoch()
 
 
-def test_evaluation_makes_no_gradient(monkeypatch):
+def test_evaluation_computes_no_gradient(monkeypatch):
     from hierlearn.losses.hcl import cpu as fused_hcl
 
     logits, targets = batch()
     logits.requires_grad_()
     loss = HCLLoss(TREE)
     expected = loss(logits, targets).detach()
-    monkeypatch.setattr(fused_hcl, "ascend", lambda *_, **__: pytest.fail("made a gradient"))
+    monkeypatch.setattr(fused_hcl, "ascend", lambda *_, **__: pytest.fail("computed a gradient"))
     with torch.no_grad():
         torch.testing.assert_close(loss(logits, targets), expected)
     torch.testing.assert_close(loss(logits.detach(), targets), expected)
@@ -158,7 +158,7 @@ def test_a_second_backward_pass_and_an_upstream_gradient():
     torch.testing.assert_close(twice.grad, once.grad)
 
 
-def test_autocast_does_not_coarsen_the_loss():
+def test_autocast_keeps_the_loss_in_float32():
     logits, targets = batch()
     for options in ({}, {"curriculum": None}, {"base": "focal"}):
         loss = HCLLoss(TREE, **options)
@@ -169,7 +169,7 @@ def test_autocast_does_not_coarsen_the_loss():
         torch.testing.assert_close(found, expected)
 
 
-def test_what_was_selected_last_is_not_copied():
+def test_a_copy_does_not_hold_the_last_selection():
     loss = HCLLoss(TREE)
     loss(*batch())
     assert copy.deepcopy(loss).last == {}
@@ -240,7 +240,7 @@ dist.destroy_process_group()
 """
 
 
-def test_two_processes_select_as_one(tmp_path):
+def test_two_processes_select_the_same_as_one(tmp_path):
     runs = [
         subprocess.Popen([sys.executable, "-c", WORKER, str(rank), str(tmp_path)])
         for rank in (0, 1)

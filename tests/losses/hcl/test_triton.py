@@ -1,4 +1,4 @@
-"""When HCLLoss takes its Triton kernels, and what it says where it cannot."""
+"""When HCLLoss uses its Triton kernels, and its errors where it cannot."""
 
 import re
 import subprocess
@@ -26,13 +26,13 @@ X, Y = torch.zeros(2, len(TREE)), torch.zeros(2, len(TREE), dtype=torch.bool)
         ({"base": "zero_one"}, "but 'bce', 'bce2' and 'focal' only"),
     ],
 )
-def test_what_the_kernels_do_not_cover_is_refused_at_construction(options, message):
+def test_what_the_kernels_do_not_support_is_refused_at_construction(options, message):
     with pytest.raises(HierlearnError, match=re.escape(message)):
         HCLLoss(TREE, fused=True, **options)
     HCLLoss(TREE, **options)  # left to itself the loss takes the plain path
 
 
-def test_tensors_that_the_kernels_do_not_take(monkeypatch):
+def test_tensors_that_the_kernels_do_not_support(monkeypatch):
     loss = HCLLoss(TREE, fused=True)
     message = "cannot take logits of torch.float64, but of float32, bfloat16 and float16 only"
     with pytest.raises(HierlearnError, match=message):
@@ -45,7 +45,7 @@ def test_tensors_that_the_kernels_do_not_take(monkeypatch):
         loss(X, Y)
 
 
-def test_on_the_cpu_the_kernels_are_not_taken_unasked():
+def test_on_the_cpu_the_kernels_are_not_chosen_by_default():
     for loss in (HCLLoss(TREE), HCLLoss(TREE, fused=False)):
         assert choose_backend(loss, loss.read(X), None) is SUMMED
 
