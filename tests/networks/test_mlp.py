@@ -55,7 +55,7 @@ def test_the_papers_network_by_default():
     network = NETWORKS["mlp"](TREE, InputSpec.numbers(200))
     assert [tuple(p.shape) for p in network.parameters()] == [(200, 800), (800,), (800, 4), (4,)]
     assert len(network.encoder.hidden) == 3  # a layer, ReLU, dropout
-    assert network.encoder.hidden[2].share == 0.25
+    assert network.encoder.hidden[2].p == 0.25
 
 
 def test_inputs_are_dropped_only_where_asked_for():

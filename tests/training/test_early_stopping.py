@@ -30,7 +30,7 @@ def run(best, network, figures):
     """Judge epoch after epoch; the weights of an epoch are its number."""
     for epoch, values in enumerate(figures, start=1):
         fill(network, *[epoch] * len(values))
-        best.judge(values, epoch)
+        best.update(values, epoch)
     best.restore()
     return [float(value) for value in last_layer(network).bias.detach().flatten()]
 
@@ -86,9 +86,9 @@ def test_it_is_taken_up_as_it_was():
 def test_buffers_of_a_network_from_elsewhere_come_back_too():
     network = nn.Sequential(nn.BatchNorm1d(2))
     best = EarlyStopping(network, 1, "hit@1", 1)
-    best.judge([0.5], 1)
+    best.update([0.5], 1)
     network(torch.randn(5, 2))
-    best.judge([0.4], 2)
+    best.update([0.4], 2)
     best.restore()
     assert int(network[0].num_batches_tracked) == 0
     assert network[0].running_mean.tolist() == [0, 0]

@@ -56,9 +56,9 @@ class SoftmaxRowLoss(RowLoss):
         positive = targets.to(log_masses.dtype)
         if mask is not None:
             positive = torch.where(mask, positive, 0.0)
-        ends = positive * (self.sum_of_children(positive) == 0)
-        counts = ends.sum(dim=1, keepdim=True)
-        return self.row_losses(log_masses, ends / counts.clamp_min(1), mask)
+        terminal = positive * (self.sum_of_children(positive) == 0)
+        counts = terminal.sum(dim=1, keepdim=True)
+        return self.row_losses(log_masses, terminal / counts.clamp_min(1), mask)
 
     def log_masses(self, output: HeadOutput) -> Tensor:
         """Return (N, C) the log mass of each terminal class."""

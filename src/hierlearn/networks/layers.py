@@ -70,36 +70,36 @@ class Dropout(nn.Module):
     On the CPU that is several times faster than drawing every entry.
     """
 
-    def __init__(self, share: float) -> None:
+    def __init__(self, p: float) -> None:
         super().__init__()
-        if not 0 <= share < 1:
-            raise HierlearnError(f"dropout must lie in [0, 1), not {share}")
-        self.share = share
+        if not 0 <= p < 1:
+            raise HierlearnError(f"dropout must lie in [0, 1), not {p}")
+        self.p = p
         self.generators: Sequence[torch.Generator] | None = None
 
     @classmethod
     def stack(cls, layers: Sequence[Dropout]) -> Dropout:
         """Return a layer for all members."""
-        return cls(layers[0].share)
+        return cls(layers[0].p)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x with a fraction of its entries 0 and the others scaled up."""
-        if not self.training or self.share == 0:
+        if not self.training or self.p == 0:
             return x
         if self.generators is None:
-            return nn.functional.dropout(x, self.share)
+            return nn.functional.dropout(x, self.p)
         members = len(x) if x.dim() == 3 else 1
         size = x.numel() // members
         bits = torch.empty(members, -(-size // 4), dtype=torch.int64, device=x.device)
         for row, generator in zip(bits, self.generators, strict=True):
             row.random_(-(2**63), None, generator=generator)
-        count = max(1, round((1 - self.share) * 65_536))  # of the values that 16 bits take
+        count = max(1, round((1 - self.p) * 65_536))  # of the values that 16 bits take
         kept = bits.view(torch.int16)[:, :size].le(count - 32_769).reshape(x.shape)
         return x * kept.to(x.dtype).mul_(65_536 / count)
 
     def extra_repr(self) -> str:
         """Show the rate when the module is printed."""
-        return str(self.share)
+        return str(self.p)
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "generators": None}  # generators do not pickle

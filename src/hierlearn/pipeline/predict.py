@@ -78,13 +78,13 @@ def class_answers(probabilities: Tensor, classes: Tensor, pipeline: Pipeline) ->
     """Return the columns of one class per row; the root has no name and probability 1."""
     p = probabilities.gather(1, classes.clamp_min(0)[:, None]).squeeze(1)
     numbers = classes.tolist()
-    names, bare, levels, ends = lookup(pipeline.label_space)
+    names, bare, levels, is_terminal = lookup(pipeline.label_space)
     return {
         "path": [names[number] for number in numbers],
         "class": [bare[number] for number in numbers],
         "probability": p.masked_fill(classes < 0, 1.0).tolist(),
         "level": [levels[number] for number in numbers],
-        "stopped": [not ends[number] for number in numbers],
+        "stopped": [not is_terminal[number] for number in numbers],
     }
 
 
@@ -92,7 +92,7 @@ def set_answers(
     probabilities: Tensor, chosen: Tensor, pipeline: Pipeline, label_sep: str
 ) -> Columns:
     """Return the columns of a set of classes per row, joined by ``label_sep``."""
-    names, bare, levels, ends = lookup(pipeline.label_space)
+    names, bare, levels, is_terminal = lookup(pipeline.label_space)
     rows: list[list[int]] = [[] for _ in range(len(chosen))]
     values: list[list[float]] = [[] for _ in range(len(chosen))]
     places = chosen.nonzero()
@@ -105,7 +105,7 @@ def set_answers(
         "class": [label_sep.join(bare[one] for one in row) for row in rows],
         "probability": [label_sep.join(f"{p:.6g}" for p in row) for row in values],
         "level": [label_sep.join(str(levels[one]) for one in row) for row in rows],
-        "stopped": [not row or not all(ends[one] for one in row) for row in rows],
+        "stopped": [not row or not all(is_terminal[one] for one in row) for row in rows],
     }
 
 
@@ -115,5 +115,5 @@ def lookup(
     """Return names, bare names, levels and which are terminal; the root is at number -1."""
     hierarchy = label_space.hierarchy
     levels = [*hierarchy.levels.tolist(), 0]
-    ends = [*label_space.is_terminal.tolist(), False]
-    return (*hierarchy.names, ""), (*hierarchy.bare_names, ""), levels, ends
+    is_terminal = [*label_space.is_terminal.tolist(), False]
+    return (*hierarchy.names, ""), (*hierarchy.bare_names, ""), levels, is_terminal

@@ -49,7 +49,7 @@ class EarlyStopping:
         self.improved_last = [False] * members
         self.weights: dict[int, dict[str, Tensor]] = {}
 
-    def judge(self, values: Sequence[float], epoch: int) -> None:
+    def update(self, values: Sequence[float], epoch: int) -> None:
         """Update each member after an epoch: store the best weights, stop without improvement.
 
         Args:
@@ -58,9 +58,9 @@ class EarlyStopping:
         """
         for member, value in enumerate(values):
             if not self.stopped[member]:
-                self._judge_one(member, value, epoch)
+                self._update_one(member, value, epoch)
 
-    def _judge_one(self, member: int, value: float, epoch: int) -> None:
+    def _update_one(self, member: int, value: float, epoch: int) -> None:
         peak = self.peak[member]
         better = value == value and (peak is None or self.sign * (value - peak) > 0)
         self.improved_last[member] = better

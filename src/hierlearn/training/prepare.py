@@ -272,11 +272,11 @@ def reading_link(wanted: str | None, loss: Loss, label_space: LabelSpace) -> Lin
 
 def choose_decoder(labels: Labels) -> str:
     """Return the name of the decoder that fits the labels of the training rows."""
-    ends = np.diff(labels.terminal[0])
-    if np.any(ends > 1):
+    counts = np.diff(labels.terminal[0])
+    if np.any(counts > 1):
         return "coherent"
     # A row without a label says that no class applies, which only a decoder that stops can answer.
-    empty = labels.unlabeled_descendants == "negative" and np.any(ends == 0)
+    empty = labels.unlabeled_descendants == "negative" and np.any(counts == 0)
     return "stop" if empty else "leaf"
 
 

@@ -95,13 +95,13 @@ def choose_recipe(labels: Labels) -> tuple[str, str]:
     """Return the name of the recipe for the training labels, and why."""
     import numpy as np
 
-    ends = np.diff(labels.terminal[0])
-    several = int(np.sum(ends > 1))
+    counts = np.diff(labels.terminal[0])
+    several = int(np.sum(counts > 1))
     if several:
-        return "max", f"{several:,} of {len(ends):,} training rows have several labels"
-    without = int(np.sum(ends == 0))
+        return "max", f"{several:,} of {len(counts):,} training rows have several labels"
+    without = int(np.sum(counts == 0))
     if without and labels.unlabeled_descendants == "negative":
-        return "max", f"{without:,} of {len(ends):,} training rows have no label"
+        return "max", f"{without:,} of {len(counts):,} training rows have no label"
     return "hcl", f"every {'labeled ' * bool(without)}training row has one path"
 
 

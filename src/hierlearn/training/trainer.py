@@ -327,7 +327,7 @@ class Trainer:
         if self.processes.world > 1:
             torch.distributed.broadcast(values, 0)
         record = self.stopping.of_running(values.tolist())
-        self.stopping.judge(values.tolist(), number + 1)
+        self.stopping.update(values.tolist(), number + 1)
         return {name: record}
 
     # ------------------------------------------------------------------ checkpoints
