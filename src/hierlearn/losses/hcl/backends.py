@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.links import HeadOutput
+    from hierlearn.losses.hcl.batch import Batch
     from hierlearn.losses.hcl.loss import HCLLoss
 
 FEW = 1 << 18  # logits of all members up to which kernel launches cost more than memory
@@ -40,15 +41,7 @@ class Backend(Protocol):
 
     takes_members: ClassVar[bool]
 
-    def loss(
-        self,
-        loss: HCLLoss,
-        output: HeadOutput,
-        targets: Tensor,
-        mask: Tensor | None,
-        weight: Tensor | None,
-        member: int | None,
-    ) -> Tensor:
+    def loss(self, loss: HCLLoss, batch: Batch) -> Tensor:
         """Return the reduced loss."""
         ...
 
@@ -58,16 +51,9 @@ class PlainBackend:
 
     takes_members: ClassVar[bool] = True
 
-    def loss(
-        self,
-        loss: HCLLoss,
-        output: HeadOutput,
-        targets: Tensor,
-        mask: Tensor | None,
-        weight: Tensor | None,
-        member: int | None,
-    ) -> Tensor:
+    def loss(self, loss: HCLLoss, batch: Batch) -> Tensor:
         """Return the loss of one member, or of all at once."""
+        output, targets, mask, weight, member = batch
         losses, errors = loss.constrained(output, targets, mask)  # (..., N, C)
         counted = losses.detach()
         rows: int | Tensor = targets.shape[-2]
@@ -85,17 +71,9 @@ class SummedBackend:
 
     takes_members: ClassVar[bool] = False
 
-    def loss(
-        self,
-        loss: HCLLoss,
-        output: HeadOutput,
-        targets: Tensor,
-        mask: Tensor | None,
-        weight: Tensor | None,
-        member: int | None,
-    ) -> Tensor:
+    def loss(self, loss: HCLLoss, batch: Batch) -> Tensor:
         """Return the loss of one member."""
-        del weight
+        output, targets, mask, _, member = batch
         logits, rows = output.float_logits, len(targets)
         scale: float = loss.base.scale  # type: ignore[attr-defined]
         if loss.reduction == "sum":

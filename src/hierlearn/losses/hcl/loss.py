@@ -21,6 +21,7 @@ from hierlearn.errors import HierlearnError, quoted, unknown_name
 from hierlearn.losses.bases import Base, make_base
 from hierlearn.losses.hcl import triton
 from hierlearn.losses.hcl.backends import choose_backend, in_transform
+from hierlearn.losses.hcl.batch import Batch
 from hierlearn.losses.hcl.constraint import SCOPES
 from hierlearn.losses.hcl.curriculum import curriculum_value, select_classes
 from hierlearn.losses.hcl.functional import constrained, hcl_loss
@@ -159,21 +160,11 @@ class HCLLoss(ElementwiseLoss):
         backend = choose_backend(self, output, weight)
         if self.curriculum is not None and self.selected.shape[:-1] != output.shape[:-2]:
             self.set_members(output.members)  # an ensemble of another size
+        batch = Batch(output, targets, mask, weight)
         if output.members is None or backend.takes_members:
-            return backend.loss(self, output, targets, mask, weight, None)
-        return torch.stack(
-            [
-                backend.loss(
-                    self,
-                    output.member(number),
-                    targets[number],
-                    None if mask is None else mask[number],
-                    None if weight is None else weight[number],
-                    number,
-                )
-                for number in range(output.members)
-            ]
-        )
+            return backend.loss(self, batch)
+        members = range(output.members)
+        return torch.stack([backend.loss(self, batch.of_member(number)) for number in members])
 
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return (N, C) l_h, before any selection."""

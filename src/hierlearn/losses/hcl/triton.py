@@ -12,6 +12,7 @@ from hierlearn.links import HeadOutput, SigmoidLink
 from hierlearn.losses.bases import BCE, Focal
 
 if TYPE_CHECKING:
+    from hierlearn.losses.hcl.batch import Batch
     from hierlearn.losses.hcl.loss import HCLLoss
 
 
@@ -144,17 +145,9 @@ class TritonBackend:
 
     takes_members: ClassVar[bool] = False
 
-    def loss(
-        self,
-        loss: HCLLoss,
-        output: HeadOutput,
-        targets: Tensor,
-        mask: Tensor | None,
-        weight: Tensor | None,
-        member: int | None,
-    ) -> Tensor:
+    def loss(self, loss: HCLLoss, batch: Batch) -> Tensor:
         """Return the loss of a batch of at least one row; half precision is read as it is."""
-        del weight
+        output, targets, mask, _, member = batch
         assert output.logits is not None
         logits = output.logits
         limit = None if loss.threshold is None else loss.fixed_threshold
