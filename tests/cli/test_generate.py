@@ -119,6 +119,7 @@ def test_defaults_and_choices_are_shown():
         if one.default not in (None, True):
             assert f"[default: {one.default}]" in line, line
     assert f"One of {', '.join(LOSSES)}." in shown
+    assert "One of mlp, token-bag, linear, package.module:factory." in shown
     assert "[cosine|linear|constant]" in shown
     assert "level-accuracy" not in shown  # no single number, so it cannot stop a training
     assert re.search(r"--standardize +--no-standardize", shown)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib import import_module
@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from hierlearn.errors import HierlearnError, unknown_name
 
 T = TypeVar("T")
+IMPORTED = "package.module:factory"  # how code of one's own is named
 KINDS = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 
 
@@ -31,8 +32,9 @@ class About:
         help: one sentence.
         registry: where its names are, as ``hierlearn.losses:LOSSES``.
         also: names beside those of the registry.
-        only: which entries of the registry to offer, where not all are of use.
-        importable: whether ``package.module:name`` of other code is taken too.
+        only: which entries of the registry are taken, where not all are of use.
+        excluded: what the other entries are, for the error.
+        importable: whether ``package.module:factory`` of other code is taken too.
         at_least: the smallest value.
         above: what a value must exceed.
         below: what a value must stay under.
@@ -45,6 +47,7 @@ class About:
     registry: str = ""
     also: tuple[str, ...] = ()
     only: Callable[[Any], bool] | None = None
+    excluded: str = ""
     importable: bool = False
     at_least: float | None = None
     above: float | None = None
@@ -98,7 +101,14 @@ class Setting:
         if not self.about.registry:
             return self.literals
         only = self.about.only or (lambda _: True)
-        return (*self.about.also, *(name for name, one in self._entries().items() if only(one)))
+        listed = [*self.about.also, *(name for name, one in self._entries().items() if only(one))]
+        return (*listed, IMPORTED) if self.about.importable else tuple(listed)
+
+    def _not_known(self, value: Any, known: Sequence[str]) -> str:
+        """Return what is wrong with a value that is not among the choices."""
+        if self.about.only is None or value not in self._entries():
+            return unknown_name(self.name, str(value), known)
+        return f"{self.name} {value!r} is {self.about.excluded}; use one of {', '.join(known)}"
 
     def _entries(self) -> Mapping[str, Any]:
         module, _, name = self.about.registry.partition(":")
@@ -122,10 +132,10 @@ class Setting:
         if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if self.literals or self.about.registry:
-            known = (*self.about.also, *self._entries()) if self.about.registry else self.literals
+            known = self.choices()
             elsewhere = self.about.importable and isinstance(value, str) and ":" in value
             if value not in known and not elsewhere:
-                raise HierlearnError(unknown_name(self.name, str(value), known))
+                raise HierlearnError(self._not_known(value, known))
         if self.kind is dict:
             if not isinstance(value, Mapping):
                 raise HierlearnError(f"{self.name} must be a mapping, not {value!r}")
@@ -202,7 +212,7 @@ def names(one: Setting) -> str:
     if one.registry:
         listed.append(f"a name of {one.registry}")
     if one.about.importable:
-        listed.append('"package.module:name"')
+        listed.append(f'"{IMPORTED}"')
     return f" Takes {' or '.join(listed)}." if listed else ""
 
 
