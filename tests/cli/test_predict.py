@@ -145,7 +145,7 @@ def test_the_promise_on_errors_is_kept_on_the_calibration_rows(trained, rows, ca
         ),
         (
             "new.csv -o out.csv --risk 0.1 --decoder leaf --calibrate rows.csv",
-            "decoder leaf makes no promise; --risk takes stop or conformal",
+            "decoder leaf cannot be calibrated; --risk takes stop or conformal",
         ),
         (
             "new.csv -o out.csv --risk 0.1 --calibrate new.csv",

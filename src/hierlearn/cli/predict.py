@@ -99,6 +99,7 @@ def open_chunks(
 
 def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder, str]:
     """Return the decoder of the options, and one sentence about it."""
+    from hierlearn.decoding import DECODERS
     from hierlearn.errors import HierlearnError
 
     name, threshold, risk, source = (
@@ -121,10 +122,13 @@ def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder
             "--risk needs --calibrate DATA: labeled rows that were used neither to train nor to "
             "select the model, because the promise rests on them"
         )
-    name = name or "stop"
+    able = [one for one, decoder in DECODERS.items() if hasattr(decoder, "calibrate")]
+    name = name or able[0]
     made = model.make_decoder(name, **chosen)
     if not hasattr(made, "calibrate"):
-        raise HierlearnError(f"decoder {name} makes no promise; --risk takes stop or conformal")
+        raise HierlearnError(
+            f"decoder {name} cannot be calibrated; --risk takes {' or '.join(able)}"
+        )
     return calibrated(model, made, name, options)
 
 
