@@ -79,7 +79,7 @@ def test_every_loss_tuned_for_itself(call, rows):
     ("words", "message"),
     [
         ("--losses bce,hlc", "unknown loss 'hlc'; did you mean 'hcl'"),
-        ("--tune all", "unknown way to tune 'all'"),
+        ("--tune all", "unknown tuning method 'all'"),
         ("--metrics hit@1,map", "unknown metric 'map'"),
         ("--epochs 0", "--epochs must be at least 1, not 0"),
         ("--losses bce,hcl:floor=abc", "loss hcl cannot be made with floor='abc'"),
