@@ -70,9 +70,9 @@ def test_the_preprocessing_is_chosen_as_in_train(call, rows, command, monkeypatc
 
 def test_every_loss_tuned_for_itself(call, rows):
     call(f"{LINE} --tune each --trials 2")
-    facts = json.loads((rows / "s" / "study.json").read_text())
-    assert set(facts["by_candidate"]) == {"bce", "leaf-ce"}
-    assert len(facts["metadata"]["trials"]) == 4
+    stored = json.loads((rows / "s" / "study.json").read_text())
+    assert set(stored["by_candidate"]) == {"bce", "leaf-ce"}
+    assert len(stored["metadata"]["trials"]) == 4
 
 
 @pytest.mark.parametrize(

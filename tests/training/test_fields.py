@@ -113,10 +113,10 @@ def test_the_docstring_names_every_field():
     assert 'recipe: Which recipe. Takes "none" or a name of RECIPES.' in text
     for cls in (Settings, Plan):
         for name, one in settings_of(cls).items():
-            assert f"{name}: {one.about.help}" in " ".join(cls.__doc__.split())
+            assert f"{name}: {one.description.help}" in " ".join(cls.__doc__.split())
 
 
 def test_every_help_is_one_sentence():
     for cls in (Settings, Plan):
         for name, one in settings_of(cls).items():
-            assert re.fullmatch(r"[A-Z][^.]*(\d\.\d[^.]*)?\.", one.about.help), name
+            assert re.fullmatch(r"[A-Z][^.]*(\d\.\d[^.]*)?\.", one.description.help), name
