@@ -95,13 +95,13 @@ def test_inspect_draws_and_writes(files):
 
 
 def test_describe_a_table_with_its_own_hierarchy(files):
-    args = ("--label", "y", "--hierarchy", "tree.csv", "--out", "facts")
+    args = ("--label", "y", "--hierarchy", "tree.csv", "--out", "described")
     done = run("data", "describe", "rows.csv", *args, cwd=files)
     assert done.returncode == 0, done.stderr
-    facts = json.loads((files / "facts" / "facts.json").read_text())
-    assert facts["rows"] == 3
-    assert facts["labels"]["rows_without_label"] == 1
-    assert "wrote facts.json, hierarchy.json, hierarchy.svg to facts" in done.stdout
+    found = json.loads((files / "described" / "description.json").read_text())
+    assert found["rows"] == 3
+    assert found["labels"]["rows_without_label"] == 1
+    assert "wrote description.json, hierarchy.json, hierarchy.svg to described" in done.stdout
 
 
 def test_describe_a_named_dataset_with_options():
@@ -150,7 +150,7 @@ def test_errors_are_one_line_that_names_the_place(files):
 
 def test_nothing_is_written_after_an_error(files):
     before = sorted(path.name for path in files.iterdir())
-    refused("data", "describe", "rows.csv", "--label", "z", "--out", "facts", cwd=files)
+    refused("data", "describe", "rows.csv", "--label", "z", "--out", "described", cwd=files)
     refused("inspect", "absent.csv", "--svg", "t.svg", cwd=files)
     refused("inspect", "tree.csv", "--svg", "t.svg", "--json", "tree.csv/t.json", cwd=files)
     refused("data", "describe", "rows.csv", "--label", "y", "--out", "tree.csv", cwd=files)

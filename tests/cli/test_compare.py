@@ -15,6 +15,7 @@ DATA = Path(
     os.environ.get("HIERLEARN_DATA") or Path(__file__).parents[3] / "shared" / "data" / "hmc"
 )
 FAST = "--seeds 2 --epochs 2 --patience 2 --batch-size 32 --network-option width=8 --jobs 1"
+EARLY = ("--losses bce,hlc", "--metrics", "--epochs")  # refused before the data is read
 LINE = f"compare rows.csv --label class --split part --losses bce,leaf-ce --out s {FAST}"
 
 
@@ -69,16 +70,16 @@ def test_the_preprocessing_is_chosen_as_in_train(call, rows, command, monkeypatc
 
 def test_every_loss_tuned_for_itself(call, rows):
     call(f"{LINE} --tune each --trials 2")
-    facts = json.loads((rows / "s" / "study.json").read_text())
-    assert set(facts["by_candidate"]) == {"bce", "leaf-ce"}
-    assert len(facts["metadata"]["trials"]) == 4
+    stored = json.loads((rows / "s" / "study.json").read_text())
+    assert set(stored["by_candidate"]) == {"bce", "leaf-ce"}
+    assert len(stored["metadata"]["trials"]) == 4
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("--losses bce,hlc", "unknown loss 'hlc'; did you mean 'hcl'"),
-        ("--tune all", "unknown way to tune 'all'"),
+        ("--tune all", "unknown tuning method 'all'"),
         ("--metrics hit@1,map", "unknown metric 'map'"),
         ("--epochs 0", "--epochs must be at least 1, not 0"),
         ("--losses bce,hcl:floor=abc", "loss hcl cannot be made with floor='abc'"),
@@ -87,8 +88,18 @@ def test_every_loss_tuned_for_itself(call, rows):
 )
 def test_what_is_refused(call, rows, words, message):
     line = f"compare rows.csv --label class --split part --out s {words}"
-    assert message in call(line, code=2, begun="hlc" not in words)
+    assert message in call(line, code=2, begun=not words.startswith(EARLY))
     assert not (rows / "s").exists()
+
+
+def test_options_are_checked_before_the_data_is_read(call):
+    wrong = "--network mlp --network-option widht=8"
+    message = "unknown option of network mlp 'widht'; did you mean 'width'"
+    assert message in call(f"train no.csv --label class --out m {wrong}", code=2)
+    assert message in call(f"compare no.csv --label class {wrong}", code=2)
+    assert message in call(f"noise no.csv --label class {wrong}", code=2)
+    message = "unknown metric 'map'"
+    assert message in call("compare no.csv --label class --metrics hit@1,map", code=2)
 
 
 def test_a_narrow_table_keeps_its_names_whole():

@@ -14,11 +14,11 @@ def test_the_columns_and_the_test_rows_are_those_of_the_training(trained, call, 
     said = call(f"evaluate {trained} {trained.parent}/rows.csv -o figures.json")
     assert "on 20 rows of rows (test)" in said
     assert "wrote figures.json" in said
-    facts = json.loads((tmp_path / "figures.json").read_text())
+    found = json.loads((tmp_path / "figures.json").read_text())
     dataset = read_table(trained.parent / "rows.csv", label="class", split="part")
     wanted = measure(Pipeline.load(trained), dataset.split("test"))
-    assert facts["metrics"] == wanted
-    assert (facts["rows"], facts["count"]) == ("test", 20)
+    assert found["metrics"] == wanted
+    assert (found["rows"], found["count"]) == ("test", 20)
     assert f"{wanted['au-prc']:.4f}" in said
     stored = json.loads((trained / "config.json").read_text())["metrics"]["test"]
     assert stored["au-prc"] == pytest.approx(wanted["au-prc"])

@@ -30,7 +30,7 @@ def test_every_front_door_has_every_setting():
     """The exceptions are those that the fields themselves declare."""
     fields = settings_of(Settings)
     every = set(fields)
-    studies = {name for name, one in fields.items() if one.about.study}
+    studies = {name for name, one in fields.items() if one.description.study}
     assert every - studies == {"seed", "ensemble_size", "checkpoint_every", "keep_checkpoints"}
     assert every <= options_of(train.train)
     assert every <= set(option_kinds(train.train, without=train.PER_RUN))
@@ -115,10 +115,11 @@ def test_defaults_and_choices_are_shown():
     for name, one in settings_of(Settings).items():
         option = f"│ --{name.replace('_', '-')} "
         (line,) = (text for text in shown.splitlines() if text.startswith(option))
-        assert one.about.help in line
+        assert one.description.help in line
         if one.default not in (None, True):
             assert f"[default: {one.default}]" in line, line
     assert f"One of {', '.join(LOSSES)}." in shown
+    assert "One of mlp, token-bag, linear, package.module:factory." in shown
     assert "[cosine|linear|constant]" in shown
     assert "level-accuracy" not in shown  # no single number, so it cannot stop a training
     assert re.search(r"--standardize +--no-standardize", shown)

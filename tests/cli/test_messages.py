@@ -5,8 +5,9 @@ import typer
 
 from hierlearn import HierarchicalClassifier
 from hierlearn.cli import app
-from hierlearn.cli.messages import in_option_names, option_names
+from hierlearn.cli.messages import find_command, in_option_names, option_names
 from hierlearn.errors import HierlearnError, plural
+from hierlearn.losses import LOSSES, BCELoss
 from hierlearn.training import Plan, Settings
 
 LINE = "train rows.csv --label class --split part --out m"
@@ -52,22 +53,56 @@ def test_the_estimator_names_its_own_parameter():
 
 
 @pytest.mark.parametrize(
-    ("message", "shown"),
+    ("command", "message", "shown"),
     [
-        ("m exists; pass force=True, or resume=True", "m exists; pass --force, or --resume"),
-        ("it was killed; try it with jobs=1", "it was killed; try it with --jobs 1"),
-        ("choose another with sep= or a file", "choose another with --sep or a file"),
-        ("patience needs validation rows", "--patience needs validation rows"),
-        ("run.yaml: unknown key 'batch_size'", "run.yaml: unknown key 'batch_size'"),
+        (
+            "train",
+            "m exists; pass force=True, or resume=True",
+            "m exists; pass --force, or --resume",
+        ),
+        ("compare", "it was killed; try it with jobs=1", "it was killed; try it with --jobs 1"),
+        ("train", "choose another with sep= or a file", "choose another with --sep or a file"),
+        ("train", "patience needs validation rows", "--patience needs validation rows"),
+        ("train", "run.yaml: unknown key 'batch_size'", "run.yaml: unknown key 'batch_size'"),
         # Nouns that happen to be options, options of a loss, files and columns stay.
-        ("unknown loss 'hcll'; did you mean 'hcl'?", "unknown loss 'hcll'; did you mean 'hcl'?"),
-        ("loss hcl cannot be made with link='x'", "loss hcl cannot be made with link='x'"),
-        ("the link must be coherent", "the link must be coherent"),
-        ("data/batch_size.csv, column 'label_sep'", "data/batch_size.csv, column 'label_sep'"),
+        (
+            "train",
+            "unknown loss 'hcll'; did you mean 'hcl'?",
+            "unknown loss 'hcll'; did you mean 'hcl'?",
+        ),
+        ("train", "loss hcl cannot be made with link='x'", "loss hcl cannot be made with link='x'"),
+        ("train", "the link must be coherent", "the link must be coherent"),
+        (
+            "train",
+            "data/batch_size.csv, column 'label_sep'",
+            "data/batch_size.csv, column 'label_sep'",
+        ),
+        ("train", "loss hcl cannot be made with link=3", "loss hcl cannot be made with link=3"),
+        ("train", "pass trust=True to accept it", "pass trust=True to accept it"),
+        ("data fetch", "pass trust=True to accept it", "pass --trust to accept it"),
+        ("export", "pass trust=True if you", "pass --trust if you"),
+        ("evaluate", "(trust=True in Python)", "(trust=True in Python)"),
+        ("train", "threshold must be a number", "threshold must be a number"),
+        ("predict", "threshold must be a number", "--threshold must be a number"),
+        ("predict", "choose the columns with features=", "choose the columns with --features"),
+        ("data", "pass trust=True", "pass trust=True"),
     ],
 )
-def test_what_is_translated(message, shown):
-    assert in_option_names(message, option_names(typer.main.get_command(app))) == shown
+def test_what_is_translated(command, message, shown):
+    found = find_command(typer.main.get_command(app), ["--debug", *command.split(), "rows.csv"])
+    assert in_option_names(message, option_names(found)) == shown
+
+
+def test_an_option_of_a_loss_is_not_one_of_another_command(rows, call, monkeypatch):
+    class Strict(BCELoss):
+        def __init__(self, label_space, *, threshold=None, link=None):
+            super().__init__(label_space, link=link)
+            if threshold is not None:
+                raise TypeError
+
+    monkeypatch.setitem(LOSSES, "strict", Strict)
+    said = call(f"{LINE} --loss strict --loss-option threshold=3", code=2)
+    assert said == "hierlearn: loss strict cannot be made with threshold=3"
 
 
 def test_plural():

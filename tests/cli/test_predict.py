@@ -1,4 +1,4 @@
-"""hierlearn predict: a row of facts a row, streamed, with a promise on errors where asked for."""
+"""hierlearn predict: one row of answers per row, streamed, with risk control where asked for."""
 
 import csv
 import json
@@ -47,13 +47,13 @@ def test_the_real_command_predicts_by_the_names_of_the_columns(trained, rows):
     assert "wrote out.csv" in done.stdout
     found = written(rows / "out.csv")
     assert tuple(found[0]) == NAMES
-    facts = wanted(trained)
-    assert [row["path"] for row in found] == facts["path"]
-    assert [row["class"] for row in found] == facts["class"]
+    expected = wanted(trained)
+    assert [row["path"] for row in found] == expected["path"]
+    assert [row["class"] for row in found] == expected["class"]
     np.testing.assert_allclose(
-        [float(row["probability"]) for row in found], facts["probability"], rtol=1e-5
+        [float(row["probability"]) for row in found], expected["probability"], rtol=1e-5
     )
-    assert [row["level"] for row in found] == [str(level) for level in facts["level"]]
+    assert [row["level"] for row in found] == [str(level) for level in expected["level"]]
     assert {row["stopped"] for row in found} == {"false"}
 
 
@@ -61,12 +61,12 @@ def test_parquet_in_and_out_and_another_decoder(trained, rows, call):
     pq.write_table(pyarrow.csv.read_csv(rows / "new.csv"), rows / "new.parquet", row_group_size=7)
     call(f"predict {trained} new.parquet -o out.parquet --decoder stop --threshold 0.8")
     found = pq.read_table(rows / "out.parquet").to_pydict()
-    facts = wanted(trained, "stop", threshold=0.8)
-    assert found["path"] == facts["path"]
-    assert found["stopped"] == facts["stopped"]
+    expected = wanted(trained, "stop", threshold=0.8)
+    assert found["path"] == expected["path"]
+    assert found["stopped"] == expected["stopped"]
     assert 0 < sum(found["stopped"]) < 100
-    assert found["level"] == facts["level"]
-    np.testing.assert_allclose(found["probability"], facts["probability"], rtol=1e-6)
+    assert found["level"] == expected["level"]
+    np.testing.assert_allclose(found["probability"], expected["probability"], rtol=1e-6)
 
 
 def test_sets_are_joined_as_in_training(trained, rows, call):
@@ -81,7 +81,7 @@ def test_sets_are_joined_as_in_training(trained, rows, call):
     ]
 
 
-def test_the_promise_on_errors_is_kept_on_the_calibration_rows(trained, rows, call, tmp_path):
+def test_the_risk_is_kept_on_the_calibration_rows(trained, rows, call, tmp_path):
     data = trained.parent / "rows.csv"
     line = f"predict {trained} new.csv -o out.csv --risk 0.1 --calibrate {data}"
     said = call(f"{line} --calibrate-rows all")
@@ -145,7 +145,7 @@ def test_the_promise_on_errors_is_kept_on_the_calibration_rows(trained, rows, ca
         ),
         (
             "new.csv -o out.csv --risk 0.1 --decoder leaf --calibrate rows.csv",
-            "decoder leaf makes no promise; --risk takes stop or conformal",
+            "decoder leaf cannot be calibrated; --risk takes stop or conformal",
         ),
         (
             "new.csv -o out.csv --risk 0.1 --calibrate new.csv",

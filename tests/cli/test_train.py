@@ -131,7 +131,10 @@ def test_a_configuration_that_is_wrong_names_the_key(rows, call, content, messag
             "option of network mlp 'widht'",
         ),
         (f"{BASE} --out m --network-option width=9", "--network-option gives width twice"),
-        (f"{BASE} --out m --network cnn", "unknown network 'cnn'; known: linear, mlp, token-bag"),
+        (
+            f"{BASE} --out m --network cnn",
+            "unknown network 'cnn'; known: linear, mlp, package.module:factory, token-bag",
+        ),
         (f"{BASE} --out m --decoder leaf --decoder-option x=1", "decoder leaf takes no options"),
         (
             f"{BASE} --out m --decoder argmax --decoder-option x=1",

@@ -1,4 +1,4 @@
-"""Dataset, its facts and the registry."""
+"""Dataset, its summary and the registry."""
 
 import json
 
@@ -71,28 +71,28 @@ def test_rows_that_are_none_are_refused(rows, message):
 
 def test_describe_no_rows():
     for inputs in (DATA.inputs[:0], []):
-        facts = describe(Dataset(inputs, [], H))
-        assert facts["rows"] == 0
-        assert facts["labels"]["terminal_per_row"] == {"min": 0, "mean": 0.0, "max": 0}
+        summary = describe(Dataset(inputs, [], H))
+        assert summary["rows"] == 0
+        assert summary["labels"]["terminal_per_row"] == {"min": 0, "mean": 0.0, "max": 0}
     assert describe(DATA.take([]))["rows_per_class"][0]["empty"] == 2
 
 
 def test_describe_counts_what_is_there():
-    facts = describe(DATA)
-    assert json.loads(json.dumps(facts)) == facts
-    assert facts["rows"] == 4
-    assert facts["splits"] == {"train": 2, "test": 2}
-    assert facts["inputs"] == {"kind": "numbers", "features": 2, "missing_fraction": 1 / 8}
-    assert facts["hierarchy"]["classes_by_level"] == [2, 2, 1]
-    assert facts["hierarchy"]["inner_terminal_classes"] == 1
-    assert facts["labels"] == {
+    summary = describe(DATA)
+    assert json.loads(json.dumps(summary)) == summary
+    assert summary["rows"] == 4
+    assert summary["splits"] == {"train": 2, "test": 2}
+    assert summary["inputs"] == {"kind": "numbers", "features": 2, "missing_fraction": 1 / 8}
+    assert summary["hierarchy"]["classes_by_level"] == [2, 2, 1]
+    assert summary["hierarchy"]["inner_terminal_classes"] == 1
+    assert summary["labels"] == {
         "terminal_per_row": {"min": 0, "mean": 1.0, "max": 2},
         "single_path": False,
         "rows_without_label": 1,
         "rows_ending_above_a_leaf": 1,
         "classes_without_training_row": 1,
     }
-    assert facts["rows_per_class"][1] == {
+    assert summary["rows_per_class"][1] == {
         "level": 2,
         "classes": 2,
         "fewest": 1,
@@ -113,9 +113,9 @@ SPARSE = Dataset(
 
 
 def test_sparse_rows_are_described():
-    facts = describe(SPARSE)
-    assert json.loads(json.dumps(facts)) == facts
-    assert facts["inputs"] == {"kind": "sparse", "features": 3, "density": 4 / 12}
+    summary = describe(SPARSE)
+    assert json.loads(json.dumps(summary)) == summary
+    assert summary["inputs"] == {"kind": "sparse", "features": 3, "density": 4 / 12}
     stored_zero = csr_array((np.float32([0, 5]), ([0, 0], [1, 2])), shape=(1, 4))
     assert describe(Dataset(stored_zero, [[]], H))["inputs"]["density"] == 1 / 4
     empty = describe(Dataset(csr_array((0, 3), dtype=np.float32), [], H))

@@ -16,6 +16,7 @@ from hierlearn import HierarchicalClassifier
 from hierlearn.decoding import ConformalSets
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import FEATURES, NumericPreprocessor
+from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics import hierarchical_f1
 from hierlearn.pipeline import Pipeline
 
@@ -158,9 +159,40 @@ def test_calibrate_keeps_the_risk():
     own.calibrate(held, LEAVES[truth], risk=0.1)
     assert (own.predict(new) == stopped).all()
     # Other weights, no promise.
-    assert not hasattr(own.partial_fit(X, LEAVES[group]), "stop_threshold_")
+    assert not hasattr(own.partial_fit(X, LEAVES[group]), "thresholds_")
     with pytest.raises(HierlearnError, match="needs at least 99 calibration rows"):
         fitted.calibrate(held[:50], LEAVES[truth][:50], risk=0.01)
+
+
+def test_any_decoder_that_has_calibrate_can_be_calibrated(paths, tmp_path):
+    fitted, X, _ = paths
+    fitted = pickle.loads(pickle.dumps(fitted))
+    held, truth = blobs(400, seed=1)
+    fitted.calibrate(held, LEAVES[truth], risk=0.1, decoder="conformal")
+    p = torch.from_numpy(fitted.predict_proba(held))
+    targets = Labels([[one] for one in LEAVES[truth]], fitted.hierarchy_).targets()
+    space = fitted.pipeline_.label_space
+    wanted = ConformalSets(space).calibrate(p, targets, 0.1).threshold
+    assert fitted.thresholds_ == {"conformal": pytest.approx(wanted)}
+    fitted.calibrate(held, LEAVES[truth], risk=0.1)
+    assert set(fitted.thresholds_) == {"conformal", "stop"}
+    loaded = HierarchicalClassifier.load(fitted.save(tmp_path / "m"))
+    assert loaded.thresholds_ == fitted.thresholds_
+    answers = fitted.predict(X, decoder="conformal")
+    assert list(map(list, loaded.predict(X, decoder="conformal"))) == list(map(list, answers))
+    message = "decoder leaf cannot be calibrated; use stop or conformal"
+    with pytest.raises(HierlearnError, match=message):
+        fitted.calibrate(held, LEAVES[truth], decoder="leaf")
+
+
+def test_the_own_decoder_is_calibrated_with_its_own_options():
+    X, group = blobs(200, noise=2.5)
+    held, truth = blobs(400, seed=1, noise=2.5)
+    options = {"decoder": "conformal", "decoder_options": {"spread": 0.0}}
+    fitted = classifier(**options).fit(X, LEAVES[group])
+    fitted.calibrate(held, LEAVES[truth], risk=0.1, decoder="conformal")
+    own, named = fitted.predict(held), fitted.predict(held, decoder="conformal")
+    assert list(map(list, own)) == list(map(list, named))
 
 
 FORMS = {

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from hierlearn.datasets import load_dataset
 from hierlearn.errors import HierlearnError
 from hierlearn.losses import LOSSES, CollapseWarning
 from hierlearn.metrics import METRICS, Metric, hier_dist
+from hierlearn.networks import NETWORKS
 from hierlearn.studies import runner as module
 from hierlearn.studies.candidates import parse_candidates
 from hierlearn.studies.compare import compare
@@ -18,7 +20,7 @@ from hierlearn.studies.splits import with_test_rows
 from hierlearn.studies.study import Study, StudyError
 from hierlearn.studies.summary import summarize
 from hierlearn.studies.tables import as_markdown
-from hierlearn.studies.tune import loss_space, tune
+from hierlearn.studies.tune import loss_space, network_space, tune
 from hierlearn.training.recipes import RECIPES, Recipe
 from studies.small_studies import WORDS, dataset, protocol, run, with_other_test_rows
 
@@ -200,7 +202,7 @@ def test_tuning_does_not_look_at_test_rows():
     assert len(found[0]["trials"]) == 4
 
 
-def test_the_papers_way_to_tune_fixes_one_network_for_all():
+def test_the_tuning_method_of_the_paper_fixes_one_network_for_all():
     candidates = parse_candidates(["bce", "hxe"])
     found = tune(
         dataset(), candidates, "paper", protocol(trials=2, settings={"epochs": 1}, network={})
@@ -208,6 +210,33 @@ def test_the_papers_way_to_tune_fixes_one_network_for_all():
     assert {"width", "dropout"} <= set(found["network"]["options"])
     assert found["by_candidate"]["bce"] == found["by_candidate"]["hxe"]
     assert {trial["candidate"] for trial in found["trials"]} == {"bce"}
+
+
+def test_the_search_space_is_that_of_the_network_less_what_is_fixed(monkeypatch):
+    def plain(label_space, inputs, *, width=8):
+        return NETWORKS["mlp"](label_space, inputs, width=width)
+
+    def spaced(label_space, inputs, *, width=8, depth=1):
+        return NETWORKS["mlp"](label_space, inputs, width=width, depth=depth)
+
+    spaced.search_space = {"width": (4, 8), "depth": (1, 2)}
+    monkeypatch.setitem(NETWORKS, "plain", plain)
+    monkeypatch.setitem(NETWORKS, "spaced", spaced)
+
+    def options(data, **network):
+        points = network_space(data, protocol(network=network))
+        assert {point["learning_rate"] for point in points} == {3e-4, 1e-3, 3e-3}
+        return [point["network_options"] for point in points[: len(points) // 3] if len(point) > 1]
+
+    assert options(dataset(), name="plain") == options(dataset(), name="linear") == []
+    assert options(dataset(), name="spaced", options={"depth": 2}) == [{"width": 4}, {"width": 8}]
+    wide = [{"width": w, "dropout": d} for w in (400, 800) for d in (0.25, 0.5)]
+    assert options(dataset()) == wide
+    texts = load_dataset("icd10cm", size="small")
+    narrow = [{"width": w, "dropout": d} for w in (128, 256) for d in (0.25, 0.5)]
+    assert options(texts) == narrow
+    found = tune(dataset(), ["bce"], "paper", protocol(trials=1, network={"name": "plain"}))
+    assert found["network"] == {"name": "plain"}
 
 
 def test_the_search_space_is_that_of_the_loss_less_what_is_fixed():

@@ -70,6 +70,29 @@ def test_a_killed_process_is_named_and_the_study_goes_on(tmp_path):
     assert all(study.is_done(candidate) for candidate in study.candidates)
 
 
+UNGUARDED = """
+import sys
+from studies import small_studies as small
+small.run(sys.argv[1], jobs=2, words=("bce", "hcl"), settings={"epochs": 1, "patience": None})
+"""
+
+
+def test_a_script_without_the_main_guard_is_told_so(tmp_path):
+    (tmp_path / "script.py").write_text(UNGUARDED)
+    places = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, "script.py", "study"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert 'outside of if __name__ == "__main__"' in last
+
+
 SCRIPT = """
 import sys
 from studies import small_studies as small

@@ -8,6 +8,8 @@ from typing import Any, Literal
 import pytest
 
 from hierlearn.errors import HierlearnError
+from hierlearn.losses import LOSSES
+from hierlearn.networks import NETWORKS
 from hierlearn.training import Plan, Settings
 from hierlearn.training.fields import check_fields, documented, setting, settings_of
 
@@ -66,6 +68,44 @@ def test_refused(values, message):
         Toy(**values)
 
 
+@dataclass(frozen=True)
+class Imported:
+    """A field that takes code of one's own, and one that takes a part of a registry."""
+
+    network: str | None = setting(
+        None, "Which.", registry="hierlearn.networks:NETWORKS", importable=True
+    )
+    loss: str = setting(
+        "bce",
+        "Which.",
+        registry="hierlearn.losses:LOSSES",
+        only=lambda loss: not loss.uses_hierarchy,
+        excluded="a loss that knows the hierarchy",
+    )
+
+    def __post_init__(self):
+        check_fields(self)
+
+
+def test_code_of_ones_own_is_named_among_the_choices():
+    assert settings_of(Imported)["network"].choices() == (*NETWORKS, "package.module:factory")
+    assert Imported("my.code:make").network == "my.code:make"
+    message = (
+        "unknown network 'mpl'; did you mean 'mlp'? known: linear, mlp, package.module:factory"
+    )
+    with pytest.raises(HierlearnError, match=re.escape(message)):
+        Imported("mpl")
+
+
+def test_what_a_field_does_not_take_of_a_registry_is_told_from_what_is_unknown():
+    flat = ", ".join(name for name, loss in LOSSES.items() if not loss.uses_hierarchy)
+    message = f"loss 'hxe' is a loss that knows the hierarchy; use one of {flat}"
+    with pytest.raises(HierlearnError, match=f"^{re.escape(message)}$"):
+        Imported(loss="hxe")
+    with pytest.raises(HierlearnError, match="unknown loss 'bcee'; did you mean"):
+        Imported(loss="bcee")
+
+
 def test_the_docstring_names_every_field():
     text = " ".join(Toy.__doc__.split())
     assert text.startswith("A toy. Attributes: size: How large. Default: 3.")
@@ -73,10 +113,10 @@ def test_the_docstring_names_every_field():
     assert 'recipe: Which recipe. Takes "none" or a name of RECIPES.' in text
     for cls in (Settings, Plan):
         for name, one in settings_of(cls).items():
-            assert f"{name}: {one.about.help}" in " ".join(cls.__doc__.split())
+            assert f"{name}: {one.description.help}" in " ".join(cls.__doc__.split())
 
 
 def test_every_help_is_one_sentence():
     for cls in (Settings, Plan):
         for name, one in settings_of(cls).items():
-            assert re.fullmatch(r"[A-Z][^.]*(\d\.\d[^.]*)?\.", one.about.help), name
+            assert re.fullmatch(r"[A-Z][^.]*(\d\.\d[^.]*)?\.", one.description.help), name

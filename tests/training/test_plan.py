@@ -57,6 +57,22 @@ def test_plans_are_plain_values():
         ({"network": "mlpp"}, "unknown network 'mlpp'; did you mean 'mlp'"),
         ({"decoder": "leave"}, "unknown decoder 'leave'"),
         ({"valid_fraction": 1.0}, r"valid_fraction must be in \[0, 1\), not 1.0"),
+        (
+            {"loss": "hcl-paper", "loss_options": {"flor": 1}},
+            "unknown option of hcl-paper 'flor'; did you mean 'floor'",
+        ),
+        (
+            {"network": "mlp", "network_options": {"widht": 8}},
+            "unknown option of network mlp 'widht'; did you mean 'width'",
+        ),
+        (
+            {"decoder": "stop", "decoder_options": {"treshold": 0.5}},
+            "unknown option of decoder stop 'treshold'; did you mean 'threshold'",
+        ),
+        (
+            {"decoder": "leaf", "decoder_options": {"x": 1}},
+            "decoder leaf takes no options, but x was given",
+        ),
         ({"loss_options": {"floor": 0.1}}, "loss_options needs a loss; name it with loss="),
         ({"settings": {"epoch": 3}}, "unknown setting 'epoch'; did you mean 'epochs'"),
     ],

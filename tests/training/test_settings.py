@@ -33,7 +33,10 @@ from hierlearn.training.settings import learning_rate
         ({"schedule": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'"),
         ({"precision": "fp16"}, "unknown precision 'fp16'"),
         ({"metric": "hit@2"}, "unknown metric 'hit@2'; did you mean"),
-        ({"metric": "mean-level"}, "metric 'mean-level' is not a single number to improve"),
+        (
+            {"metric": "mean-level"},
+            "metric 'mean-level' is not a single number to improve; use one of hit@1,",
+        ),
         ({"metric": "level-accuracy"}, "metric 'level-accuracy' is not a single number to improve"),
         ({"learning_rates": 0.1}, "unknown setting 'learning_rates'; did you mean 'learning_rate'"),
         ({"learning_rate": "fast"}, "learning_rate must be a number, not 'fast'"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import warnings
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,8 +25,11 @@ from hierlearn.cli import (
 )
 from hierlearn.cli.config import ConfigError
 from hierlearn.cli.generate import Group, add_command
-from hierlearn.cli.messages import in_option_names, option_names
+from hierlearn.cli.messages import find_command, in_option_names, option_names
 from hierlearn.errors import HierlearnError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Click's error of a wrong command line; newer releases of typer have a copy of click inside.
 UsageError: Any = typer.BadParameter.__base__
@@ -126,17 +129,23 @@ def main() -> None:
     except (HierlearnError, OSError) as error:
         if "--debug" in sys.argv:
             raise
-        print(f"hierlearn: {worded(error)}", file=sys.stderr)
+        print(f"hierlearn: {worded(error, words)}", file=sys.stderr)
         sys.exit(2)
     sys.exit(code)
 
 
-def worded(error: Exception) -> str:
-    """Return the one line of an error, with options where the library names arguments."""
+def worded(error: Exception, words: Sequence[str]) -> str:
+    """Return the one line of an error, with options where the library names arguments.
+
+    Args:
+        error: what was raised.
+        words: the command line.
+    """
     message = str(error).replace("\n", " ")
     if isinstance(error, (ConfigError, OSError)):
         return message
-    return in_option_names(message, option_names(typer.main.get_command(app)))
+    command = find_command(typer.main.get_command(app), words)
+    return in_option_names(message, option_names(command))
 
 
 def report_usage(error: Any) -> int:

@@ -89,6 +89,7 @@ def compare(
         data, options = "icd10cm", {**options, "dataset_option": small}
     candidates = parse_candidates(split_names(options["losses"]))
     protocol = make_protocol(options)
+    protocol.check(candidates)
     dataset = open_dataset(data, options)
     dataset, made = with_test_rows(dataset, options["test_fraction"], protocol.seed)
     print_plain(

@@ -52,7 +52,7 @@ def list_datasets(**options: Any) -> None:
 
 @takes(
     *shared.SOURCE,
-    option("out", Path, None, "Also write facts, hierarchy and drawing here.", "--out", "-o"),
+    option("out", Path, None, "Also write description, hierarchy and drawing here.", "--out", "-o"),
 )
 def describe(
     source: Annotated[str, typer.Argument(help=shared.DATA)] = "icd10cm", **options: Any
@@ -60,23 +60,23 @@ def describe(
     """Describe a dataset: what matters for learning from it."""
     from rich.console import Console
 
-    from hierlearn.cli.show import print_facts, print_plain
+    from hierlearn.cli.show import print_description, print_plain
     from hierlearn.cli.sources import open_dataset
     from hierlearn.datasets import describe as describe_dataset
     from hierlearn.files import atomic_write, check_writable
 
     out = options["out"]
-    names = ("facts.json", "hierarchy.json", "hierarchy.svg")
+    names = ("description.json", "hierarchy.json", "hierarchy.svg")
     check_writable(*(out / name for name in names if out is not None))
     dataset = open_dataset(source, options)
-    facts = describe_dataset(dataset)
+    description = describe_dataset(dataset)
     console = Console()
-    print_facts(console, facts)
+    print_description(console, description)
     if out is not None:
         import json
 
-        with atomic_write(out / "facts.json") as file:
-            file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+        with atomic_write(out / "description.json") as file:
+            file.write(json.dumps(description, indent=2, ensure_ascii=False) + "\n")
         with atomic_write(out / "hierarchy.json") as file:
             file.write(dataset.hierarchy.to_json() + "\n")
         dataset.hierarchy.to_svg(out / "hierarchy.svg", depth=2, breadth=6)
@@ -104,6 +104,6 @@ add_command(
     "describe",
     describe,
     "data describe icd10cm --dataset-option size=small",
-    "data describe rows.csv --label class --out facts",
+    "data describe rows.csv --label class --out description",
 )
 add_command(app, "fetch", fetch, "data fetch diatoms")

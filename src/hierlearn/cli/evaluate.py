@@ -53,7 +53,7 @@ def evaluate(
     if out is not None:
         import json
 
-        facts = {
+        summary = {
             "model": str(model),
             "data": data,
             "rows": which,
@@ -61,5 +61,5 @@ def evaluate(
             "metrics": found,
         }
         with atomic_write(out) as file:
-            file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+            file.write(json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
         print_plain(console, f"wrote {out}")

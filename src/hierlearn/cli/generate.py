@@ -78,17 +78,17 @@ def described(cls: type, panel: str, *, study: bool = False, **defaults: Any) ->
     """
     found = []
     for one in settings_of(cls).values():
-        if study and not one.about.study:
+        if study and not one.description.study:
             continue
-        more: dict[str, Any] = {"panel": one.about.panel or panel}
+        more: dict[str, Any] = {"panel": one.description.panel or panel}
         if one.kind is dict:
-            made = pairs(option_name(one), one.about.help, **more)
+            made = pairs(option_name(one), one.description.help, **more)
         else:
             if one.literals:
                 more["metavar"] = f"[{'|'.join(one.literals)}]"
             if one.optional and one.kind in (int, float):
                 more |= {"parser": or_none(one.kind), "metavar": f"<{one.kind.__name__}|none>"}
-            made = option(option_name(one), one.kind, None, one.about.help, **more)
+            made = option(option_name(one), one.kind, None, one.description.help, **more)
         found.append(with_default(made, one, defaults.get(one.name, one.default)))
     return found
 
@@ -199,7 +199,7 @@ def explained(parameter: Any, one: Setting | None, default: Any) -> Any:
     parameter = copy.copy(parameter)
     if one is None:
         return parameter
-    if one.about.registry:
+    if one.description.registry:
         parameter.help = f"{parameter.help} One of {', '.join(one.choices())}."
     if default is not None and one.kind is not dict:
         parameter.default = default

@@ -1,8 +1,9 @@
 """Errors in the terms of the command line: where the library says ``epochs``, ``--epochs``.
 
-The library names arguments, as a Python user knows them. A command-line user reads options: names
-with an underscore, names that start a sentence about their value, and keywords such as
-``force=True`` are shown as they are typed. Names in quotes are the user's own and stay.
+The library names arguments, as a Python user knows them. A command-line user reads the options of
+the command that was invoked: names with an underscore, names that start a sentence about their
+value, and keywords such as ``force=True`` are shown as they are typed. Names in quotes are the
+user's own and stay.
 """
 
 from __future__ import annotations
@@ -13,16 +14,25 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.cli.generate import PAIRS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 VERBS = "must|needs|names|takes"
 
 
+def find_command(group: Any, words: Sequence[str]) -> Any:
+    """Return the command that the words of a command line invoke."""
+    for word in words:
+        commands = getattr(group, "commands", {})
+        if word in commands:
+            group = commands[word]
+        elif not word.startswith("-"):
+            break
+    return group
+
+
 def option_names(command: Any) -> dict[str, str]:
-    """Return how the options of a command, and of the commands below it, are written."""
+    """Return how the options of a command are written."""
     found: dict[str, str] = {}
-    for one in getattr(command, "commands", {}).values():
-        found |= option_names(one)
     for parameter in command.params:
         long = [name for name in parameter.opts if name.startswith("--")]
         if long:
@@ -33,9 +43,13 @@ def option_names(command: Any) -> dict[str, str]:
 
 
 def in_option_names(message: str, options: Mapping[str, str]) -> str:
-    """Return a message with arguments written as options."""
+    """Return a message with arguments written as options.
+
+    What follows "cannot be made with" are options of a loss or a network, and stays.
+    """
+    message, made, rest = message.partition(" cannot be made with ")
     if not options:
-        return message
+        return message + made + rest
     known = alternatives(options)
     named = alternatives(name for name in options if "_" in name)
 
@@ -43,12 +57,13 @@ def in_option_names(message: str, options: Mapping[str, str]) -> str:
         value = match.groupdict().get("value")
         return options[match["name"]] + (f" {value}" if value and value != "True" else "")
 
-    message = re.sub(rf"(?<!['\w.-])(?P<name>{known})=(?P<value>True|\d[\w.]*)", write, message)
+    valued = rf"(?<!['\w.-])(?P<name>{known})=(?P<value>True|\d[\w.]*)(?! in Python)"
+    message = re.sub(valued, write, message)
     message = re.sub(rf"(?<!['\w.-])(?P<name>{known})=(?![\w'\"\[{{(])", write, message)
     message = re.sub(rf"^(?P<name>{known})(?= (?:{VERBS})\b)", write, message)
-    if not named:
-        return message
-    return re.sub(rf"(?<!['\w./-])(?P<name>{named})(?!['\w=])", write, message)
+    if named:
+        message = re.sub(rf"(?<!['\w./-])(?P<name>{named})(?!['\w=])", write, message)
+    return message + made + rest
 
 
 def alternatives(names: Iterable[str]) -> str:

@@ -72,6 +72,7 @@ def noise(
     rates = check_rates(numbers(options["rates"]))
     kinds = check_kinds(split_names(options["kinds"]))
     protocol = make_protocol(options, seeds=SEEDS)
+    protocol.check(candidates)
     dataset = open_dataset(data, options)
     dataset, made = with_test_rows(dataset, options["test_fraction"], protocol.seed)
     trainings = len(cells(kinds, rates)) * len(candidates)

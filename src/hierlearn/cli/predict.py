@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hierlearn.decoding import Decoder
     from hierlearn.pipeline import Pipeline
 
-RISK = "A promise on errors"  # a panel of --help
+RISK = "Risk control"  # a panel of --help
 OPTIONS = [
     option("out", Path, ..., "CSV, TSV or Parquet file to write.", "--out", "-o"),
     *(one for one in described(Plan, "") if one.name in ("decoder", "decoder_option")),
@@ -99,6 +99,7 @@ def open_chunks(
 
 def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder, str]:
     """Return the decoder of the options, and one sentence about it."""
+    from hierlearn.decoding import DECODERS
     from hierlearn.errors import HierlearnError
 
     name, threshold, risk, source = (
@@ -119,19 +120,22 @@ def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder
     if source is None:
         raise HierlearnError(
             "--risk needs --calibrate DATA: labeled rows that were used neither to train nor to "
-            "select the model, because the promise rests on them"
+            "select the model, because the guarantee rests on them"
         )
-    name = name or "stop"
+    able = [one for one, decoder in DECODERS.items() if hasattr(decoder, "calibrate")]
+    name = name or able[0]
     made = model.make_decoder(name, **chosen)
     if not hasattr(made, "calibrate"):
-        raise HierlearnError(f"decoder {name} makes no promise; --risk takes stop or conformal")
+        raise HierlearnError(
+            f"decoder {name} cannot be calibrated; --risk takes {' or '.join(able)}"
+        )
     return calibrated(model, made, name, options)
 
 
 def calibrated(
     model: Pipeline, decoder: Any, name: str, options: Mapping[str, Any]
 ) -> tuple[Decoder, str]:
-    """Return the decoder whose threshold keeps the promise on new rows."""
+    """Return the decoder whose threshold keeps the risk on new rows."""
     from hierlearn.cli.model_rows import is_table, open_labeled, pick_rows
     from hierlearn.cli.show import working
     from hierlearn.hierarchy.labels import Labels

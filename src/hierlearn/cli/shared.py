@@ -10,7 +10,7 @@ import typer
 from hierlearn.cli.generate import flag, option, pairs
 
 DATA = "Name of a dataset, or an ARFF, CSV, TSV or Parquet file."
-OWN, HOW = "Your own data", "How to train"  # panels of --help
+OWN_DATA, HOW = "Your own data", "How to train"  # panels of --help
 
 ModelFolder = Annotated[Path, typer.Argument(help="Folder of a trained model.")]
 
@@ -19,26 +19,28 @@ DATA_DIR = option(
     Path,
     None,
     "Folder of benchmark files; also the variable HIERLEARN_DATA.",
-    panel=OWN,
+    panel=OWN_DATA,
 )
 COLUMNS = [
-    option("label", str, None, "Column of labels.", panel=OWN),
-    option("levels", str, None, "Columns of labels, one column per level: a,b,c.", panel=OWN),
-    option("features", str, None, "Feature columns: a,b,c.", panel=OWN),
-    option("text", str, None, "Column of texts.", panel=OWN),
-    option("split", str, None, "Column that names splits.", panel=OWN),
+    option("label", str, None, "Column of labels.", panel=OWN_DATA),
+    option("levels", str, None, "Columns of labels, one column per level: a,b,c.", panel=OWN_DATA),
+    option("features", str, None, "Feature columns: a,b,c.", panel=OWN_DATA),
+    option("text", str, None, "Column of texts.", panel=OWN_DATA),
+    option("split", str, None, "Column that names splits.", panel=OWN_DATA),
     option(
         "hierarchy",
         Path,
         None,
         "File of the taxonomy; inferred from the labels if none.",
-        panel=OWN,
+        panel=OWN_DATA,
     ),
-    option("label_sep", str, None, "Separator of several labels in a cell; ; if none.", panel=OWN),
-    option("sep", str, None, "Separator of the names of a path; / if none.", panel=OWN),
+    option(
+        "label_sep", str, None, "Separator of several labels in a cell; ; if none.", panel=OWN_DATA
+    ),
+    option("sep", str, None, "Separator of the names of a path; / if none.", panel=OWN_DATA),
 ]
 SOURCE = [
-    pairs("dataset_option", "Option of a named dataset, such as size=small.", panel=OWN),
+    pairs("dataset_option", "Option of a named dataset, such as size=small.", panel=OWN_DATA),
     *COLUMNS,
     DATA_DIR,
 ]

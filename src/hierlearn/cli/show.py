@@ -56,11 +56,15 @@ def print_levels(console: Console, hierarchy: Hierarchy) -> None:
     print_plain(console, f"fingerprint {hierarchy.fingerprint[:16]}")
 
 
-def print_facts(console: Console, facts: dict[str, Any]) -> None:
+def print_description(console: Console, description: dict[str, Any]) -> None:
     """Print what ``describe`` found."""
-    hierarchy, labels, inputs = facts["hierarchy"], facts["labels"], facts["inputs"]
+    hierarchy, labels, inputs = (
+        description["hierarchy"],
+        description["labels"],
+        description["inputs"],
+    )
     ends = labels["terminal_per_row"]
-    splits = ", ".join(f"{name} {count:,}" for name, count in facts["splits"].items())
+    splits = ", ".join(f"{name} {count:,}" for name, count in description["splits"].items())
     if inputs["kind"] == "texts":
         described = f"texts of {inputs['words_per_row']:.1f} words"
     elif inputs["kind"] == "sparse":
@@ -68,8 +72,8 @@ def print_facts(console: Console, facts: dict[str, Any]) -> None:
     else:
         described = f"{inputs['features']:,} numbers, {inputs['missing_fraction']:.1%} missing"
     rows = {
-        "source": facts["source"],
-        "rows": f"{facts['rows']:,}" + (f" ({splits})" if splits else ""),
+        "source": description["source"],
+        "rows": f"{description['rows']:,}" + (f" ({splits})" if splits else ""),
         "inputs": described,
         "classes": f"{hierarchy['classes']:,} in {hierarchy['levels']} levels "
         f"({hierarchy['kind']}, {hierarchy['leaves']:,} leaves)",
@@ -79,14 +83,14 @@ def print_facts(console: Console, facts: dict[str, Any]) -> None:
     }
     if "classes_without_training_row" in labels:
         rows["classes without a training row"] = f"{labels['classes_without_training_row']:,}"
-    table = Table(title=facts["name"], title_justify="left", show_header=False)
+    table = Table(title=description["name"], title_justify="left", show_header=False)
     for name, value in rows.items():
         table.add_row(name, Text(value))
     console.print(table)
     spread = Table(title="rows per class", title_justify="left")
     for column in ("level", "classes", "fewest", "median", "most", "empty"):
         spread.add_column(column, justify="right")
-    for level in facts["rows_per_class"]:
+    for level in description["rows_per_class"]:
         spread.add_row(*(number(value) for value in level.values()))
     console.print(spread)
 

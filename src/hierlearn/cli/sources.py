@@ -28,15 +28,11 @@ def parse_options(entry: DatasetEntry, words: Sequence[str]) -> dict[str, Any]:
     return {name: entry.parse(name, text) for name, text in texts.items()}
 
 
-def given(**options: Any) -> dict[str, Any]:
-    """Return the options of the command line that were given."""
-    return {name: value for name, value in options.items() if value}
-
-
 def check_not_given(source: str, what: str, options: Mapping[str, Any]) -> None:
-    """Raise on options that a source does not take, rather than ignore them."""
-    if options:
-        names = ", ".join(map(dashed, options))
+    """Raise on given options that a source does not take, rather than ignore them."""
+    wrong = [name for name, value in options.items() if value not in (None, False, (), [])]
+    if wrong:
+        names = ", ".join(map(dashed, wrong))
         raise HierlearnError(f"{source} is {what} and does not take {names}; leave that out")
 
 
@@ -83,7 +79,7 @@ def open_named(
 ) -> Dataset:
     """Load a dataset of the registry with the options of the command line."""
     entry = find_entry(name)
-    asked = given(data_dir=data_dir, trust=trust)
+    asked: dict[str, Any] = {"data_dir": data_dir, "trust": trust}
     refused = {one: value for one, value in asked.items() if one not in entry.options}
     check_not_given(name, "no set of benchmark files", refused)
     settings = parse_options(entry, options)
@@ -94,9 +90,9 @@ def open_named(
             )
     check_data_dir(data_dir)
     with reading(name) as report:
-        if "progress" in entry.options:
-            asked["progress"] = report
-        return entry(**settings, **asked)
+        asked["progress"] = report
+        passed = {one: value for one, value in asked.items() if one in entry.options and value}
+        return entry(**settings, **passed)
 
 
 def check_data_dir(data_dir: Path | None) -> None:
@@ -131,17 +127,17 @@ def open_dataset(
     ending = path.suffix.lower()
     if source in DATASETS or not (ending or path.exists()):
         find_entry(source)
-        check_not_given(source, "a named dataset", {**columns, **given(stream=stream)})
+        check_not_given(source, "a named dataset", {**columns, "stream": stream})
         return open_named(source, words, data_dir=data_dir)
     if ending not in (".arff", *READERS):
         raise HierlearnError(
             f"{source} is neither a dataset nor a file that can be read; "
             f"files end in .arff, {', '.join(READERS)}"
         )
-    check_not_given(source, "a file", given(dataset_option=words, data_dir=data_dir))
+    check_not_given(source, "a file", {"dataset_option": words, "data_dir": data_dir})
     if ending == ".arff":
         others = {name: 1 for name in columns if name != "sep"}
-        check_not_given(source, "an ARFF file", {**others, **given(stream=stream)})
+        check_not_given(source, "an ARFF file", {**others, "stream": stream})
         with reading(source):
             return read_arff(path, **columns)
     if "levels" in columns and "label_sep" in columns:
@@ -172,7 +168,7 @@ def open_hierarchy(source: str, *, data_dir: Path | None = None, **options: Any)
         find_entry(source)
         check_not_given(source, "a named dataset", options)
         return open_named(source, data_dir=data_dir).hierarchy
-    check_not_given(source, "a file", given(data_dir=data_dir))
+    check_not_given(source, "a file", {"data_dir": data_dir})
     checked_sep(options.get("sep", "/"))
     with reading(source):
         return Hierarchy.read(source, **options)

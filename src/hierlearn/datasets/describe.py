@@ -1,4 +1,4 @@
-"""The facts of a dataset that decide how to learn from it, ready for JSON."""
+"""A summary of a dataset: what decides how to learn from it, ready for JSON."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:
-    """Return the facts of a dataset, ready for JSON."""
+    """Return a summary of a dataset, ready for JSON."""
     hierarchy = dataset.hierarchy
     labels = Labels(dataset.labels, hierarchy)
     terminals = np.diff(labels.terminal[0])  # (N,) terminal labels per row
     inner = np.setdiff1d(labels.terminal_classes, hierarchy.leaves)
-    facts: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "name": dataset.name,
         "source": dataset.source,
         "rows": len(dataset),
@@ -48,8 +48,8 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     }
     if "train" in dataset.splits:
         train = Labels([dataset.labels[row] for row in dataset.splits["train"]], hierarchy)
-        facts["labels"]["classes_without_training_row"] = int(np.sum(train.counts == 0))
-    return facts
+        summary["labels"]["classes_without_training_row"] = int(np.sum(train.counts == 0))
+    return summary
 
 
 def describe_inputs(dataset: Dataset) -> dict[str, Any]:
@@ -59,11 +59,11 @@ def describe_inputs(dataset: Dataset) -> dict[str, Any]:
         words = sum(len(text.split()) for part in dataset.input_parts() for text in part)
         return {"kind": "texts", "words_per_row": words / max(1, len(dataset))}
     cells = max(1, inputs.shape[0] * inputs.shape[1])
-    facts: dict[str, Any] = {"kind": dataset.kind, "features": inputs.shape[1]}
+    summary: dict[str, Any] = {"kind": dataset.kind, "features": inputs.shape[1]}
     if dataset.kind == "sparse":
-        return {**facts, "density": int(inputs.count_nonzero()) / cells}
+        return {**summary, "density": int(inputs.count_nonzero()) / cells}
     missing = sum(int(np.isnan(part).sum()) for part in dataset.input_parts())
-    return {**facts, "missing_fraction": missing / cells}
+    return {**summary, "missing_fraction": missing / cells}
 
 
 def rows_above_leaf(labels: Labels) -> int:

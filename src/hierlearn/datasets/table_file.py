@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-REMEDY = "leave the cell empty if it is missing, or choose the columns with features"
+REMEDY = "leave the cell empty if it is missing, or choose the columns with features="
 
 
 class TableChunk:

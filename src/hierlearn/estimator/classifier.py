@@ -17,9 +17,9 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hierlearn.decoding import Stop
 from hierlearn.decoding.edges import most_specific
 from hierlearn.errors import DataError, HierlearnError
+from hierlearn.estimator.calibration import find_threshold, make_calibrated
 from hierlearn.estimator.float64 import Predictor
 from hierlearn.estimator.incremental import IncrementalState
 from hierlearn.estimator.inputs import (
@@ -75,6 +75,7 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         pipeline_: the trained Pipeline.
         recipe_: the name of the recipe; ``recipe_reason_`` says why.
         history_: a record of every epoch.
+        thresholds_: by name, what ``calibrate`` found.
         n_features_in_: the number of columns of X, unless X is texts.
         feature_names_in_: their names, where X is a frame.
 
@@ -245,22 +246,24 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         measure = pooled_f1 if several or decoder.answers != "class" else exact_fraction
         return measure(answers, labels, torch.from_numpy(parse_weights(sample_weight, len(p))))
 
-    def calibrate(self, X: Any, y: Any, risk: float = 0.05) -> Self:
-        """Find how sure ``predict(X, decoder="stop")`` must be to go deeper.
+    def calibrate(self, X: Any, y: Any, risk: float = 0.05, decoder: str = "stop") -> Self:
+        """Find the threshold of ``predict(X, decoder="stop")``: how sure it must be to go deeper.
 
         On new rows like these at most a fraction ``risk`` of its answers is wrong, in expectation
         (conformal risk control). What ``predict(X)`` answers does not change, unless the
-        classifier's own decoder is "stop".
+        classifier's own decoder is calibrated. The threshold is kept in ``thresholds_``.
 
         Args:
             X: rows that the classifier was not trained on.
             y: their labels; an answer below a label counts as wrong.
             risk: the fraction of wrong answers, between 0 and 1.
+            decoder: a name of DECODERS that has ``calibrate``.
         """
         p = self._log_nodes(X).exp()
         names = self._label_format.names(parse_labels(y, self.hierarchy_.sep))
         targets = Labels(names, self.hierarchy_).targets()
-        self.stop_threshold_ = Stop(self.hierarchy_).calibrate(p, targets, risk).threshold
+        threshold = find_threshold(self.pipeline_, decoder, p, targets, risk)
+        self.thresholds_ = {**getattr(self, "thresholds_", {}), decoder: threshold}
         return self
 
     # ------------------------------------------------------------------ a folder
@@ -279,7 +282,7 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         own = {
             "params": storable(params),
             "labels": self._label_format.to_dict(),
-            "stop_threshold": getattr(self, "stop_threshold_", None),
+            "thresholds": getattr(self, "thresholds_", {}),
         }
         config = {**self.pipeline_.config, "estimator": own}
         return replace(self.pipeline_, config=config).save(folder, force=force)
@@ -291,8 +294,7 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         Args:
             folder: the folder.
             device: where to compute.
-            trust: whether a network factory outside of hierlearn that the folder names may be
-                imported and called.
+            trust: whether a network factory outside of hierlearn may be imported and called.
         """
         pipeline = Pipeline.load(folder, device=device, trust=trust)
         own = pipeline.config.pop("estimator", {})
@@ -302,15 +304,14 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         else:
             form = LabelFormat.of_answers(pipeline.make_decoder().answers, pipeline.hierarchy)
         new._is_text = pipeline.preprocessor is not None and pipeline.preprocessor.reads == "texts"
-        columns = input_columns(pipeline)
-        if columns is not None:
+        if (columns := input_columns(pipeline)) is not None:
             new.n_features_in_ = columns
         if pipeline.config.get("feature_names"):
             new.feature_names_in_ = np.asarray(pipeline.config["feature_names"], dtype=object)
         new._set_pipeline(pipeline, form, None)
         new.history_ = []
-        if own.get("stop_threshold") is not None:
-            new.stop_threshold_ = own["stop_threshold"]
+        if own.get("thresholds"):
+            new.thresholds_ = own["thresholds"]
         return new
 
     # ------------------------------------------------------------------ the parts
@@ -364,8 +365,7 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.classes_, self._class_ids = form.classes()
         self._label_format, self._incremental = form, state
         self._predictor = Predictor(pipeline)
-        if hasattr(self, "stop_threshold_"):
-            del self.stop_threshold_  # it was calibrated for other weights
+        self.__dict__.pop("thresholds_", None)  # they were calibrated for other weights
 
     def _read_inputs(self, X: Any, *, reset: bool = False) -> Any:
         """Return X as a list of texts, (N, D) numbers, or CSR; as it was at first, unless reset."""
@@ -395,7 +395,5 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return torch.cat([part.double() for part in parts])
 
     def _make_decoder(self, decoder: str | Decoder | None, options: dict[str, Any]) -> Decoder:
-        name = self.pipeline_.decoder if decoder is None else decoder
-        if name == "stop" and hasattr(self, "stop_threshold_"):
-            options = {"threshold": self.stop_threshold_, **options}
-        return self.pipeline_.make_decoder(decoder, **options)
+        thresholds = getattr(self, "thresholds_", {})
+        return make_calibrated(self.pipeline_, thresholds, decoder, options)

@@ -49,7 +49,7 @@ def parameters_of(*classes: type) -> dict[str, tuple[Setting, Any]]:
     found: dict[str, tuple[Setting, Any]] = {}
     for cls in classes:
         for name, one in settings_of(cls).items():
-            if one.about.estimator:
+            if one.description.estimator:
                 unset = issubclass(cls, Settings) or one.kind is dict
                 found[name] = one, None if unset else one.default
     return found
@@ -82,7 +82,7 @@ def document(found: Mapping[str, tuple[Setting, Any]]) -> str:
     """Return the list of parameters for a docstring."""
     lines = []
     for name, (one, default) in found.items():
-        text = f"{one.about.help}{names(one)}"
+        text = f"{one.description.help}{names(one)}"
         if name == "network":
             text += " Or a torch module that returns (N, C) logits; it is copied, not changed."
         if default is None and one.default not in (None, {}):

@@ -20,3 +20,6 @@ def linear(
 ) -> Network:
     """Return a linear head on dense or sparse inputs."""
     return Network(nn.Identity(), LinearHead(inputs.width, label_space, link))
+
+
+linear.search_space = {}  # type: ignore[attr-defined]  # values worth trying

@@ -69,3 +69,6 @@ def mlp(
         inputs.width, width=width, depth=depth, dropout=dropout, input_dropout=input_dropout
     )
     return Network(encoder, LinearHead(width, label_space, link))
+
+
+mlp.search_space = {"width": (400, 800), "dropout": (0.25, 0.5)}  # type: ignore[attr-defined]  # values worth trying

@@ -65,3 +65,6 @@ def token_bag(
     """Return an embedding bag and hidden layers, then a linear head; see TokenBagEncoder."""
     encoder = TokenBagEncoder(inputs.width, width=width, depth=depth, dropout=dropout)
     return Network(encoder, LinearHead(width, label_space, link))
+
+
+token_bag.search_space = {"width": (128, 256), "dropout": (0.25, 0.5)}  # type: ignore[attr-defined]  # values worth trying

@@ -16,7 +16,6 @@ from hierlearn.datasets.describe import describe
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.losses import CollapseWarning
-from hierlearn.metrics.registry import check_metrics
 from hierlearn.pipeline.pipeline import versions
 from hierlearn.studies.candidates import parse_candidates
 from hierlearn.studies.protocol import Protocol
@@ -25,7 +24,6 @@ from hierlearn.studies.splits import check_test_rows
 from hierlearn.studies.study import Study
 from hierlearn.studies.tasks import run_tasks
 from hierlearn.training.processes import find_device
-from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -63,10 +61,9 @@ def compare(
     protocol = protocol or Protocol()
     parsed = parse_candidates(candidates)
     check_test_rows(dataset)
-    check_metrics(protocol.metrics)
     if jobs < 1:
         raise HierlearnError(f"jobs must be at least 1, not {jobs}")
-    Settings.from_dict(protocol.training)
+    protocol.check(parsed)
     new = not (Path(out) / "study.json").is_file()
     study = Study.begin(out, make_config(dataset, parsed, protocol, metadata), force=force)
     try:

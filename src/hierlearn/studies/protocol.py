@@ -50,6 +50,9 @@ class Protocol:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        from hierlearn.metrics.registry import check_metrics
+
+        check_metrics(self.metrics)
 
     @property
     def training(self) -> dict[str, Any]:
@@ -75,6 +78,11 @@ class Protocol:
             valid_fraction=self.valid_fraction,
             settings={**self.training, **settings},
         )
+
+    def check(self, candidates: Sequence[Candidate]) -> None:
+        """Raise on names and settings that no candidate can be trained with, before any data."""
+        for candidate in candidates:
+            self.plan(candidate)
 
     def with_changes(self, **changes: Any) -> Self:
         """Return the protocol with some of its fields changed."""

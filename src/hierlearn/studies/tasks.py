@@ -76,8 +76,9 @@ def run_tasks(
                     yield running.pop(future), future.result()
         except BrokenProcessPool:
             raise HierlearnError(
-                "a process of the study was killed, perhaps for lack of memory; the same command "
-                "continues with what is missing: try it with jobs=1"
+                "a process of the study ended early: it was killed, perhaps for lack of memory, or "
+                'a script of your own starts the study outside of if __name__ == "__main__"; the '
+                "same command continues with what is missing: try it with jobs=1"
             ) from None
         finally:
             stop.set()

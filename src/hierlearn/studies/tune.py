@@ -1,6 +1,7 @@
 """Tuning: which settings each loss is compared with, chosen on the validation rows alone.
 
-    paper   the learning rate and the network are chosen once, for cross entropy, and serve all
+    paper   the learning rate and the options of the network (``search_space`` of its factory) are
+            chosen once, for cross entropy, and serve all
     each    every candidate gets the same number of trials over the learning rate and the options
             of its loss that matter most (``search_space``)
 
@@ -14,8 +15,11 @@ import itertools
 import random
 from typing import TYPE_CHECKING, Any, get_args
 
+import torch
+
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.metrics.registry import find_metric
+from hierlearn.networks.build import find_factory
 from hierlearn.studies.candidates import parse_candidate, parse_candidates
 from hierlearn.studies.protocol import Protocol, Tune
 from hierlearn.studies.runner import fit
@@ -30,9 +34,6 @@ if TYPE_CHECKING:
 
 BASELINE = "bce"  # the candidate that the network is chosen with
 RATES = (3e-4, 1e-3, 3e-3)
-WIDTHS = (400, 800)
-TEXT_WIDTHS = (128, 256)
-DROPOUTS = (0.25, 0.5)
 TRIAL = {"seed": 1_000_003, "ensemble_size": 1}  # no run of a study has this seed
 
 
@@ -56,12 +57,12 @@ def tune(
     protocol = protocol or Protocol()
     parsed = parse_candidates(candidates)
     if how not in get_args(Tune):
-        raise HierlearnError(unknown_name("way to tune", str(how), get_args(Tune)))
+        raise HierlearnError(unknown_name("tuning method", str(how), get_args(Tune)))
     chosen: dict[str, Any] = {"network": dict(protocol.network), "by_candidate": {}, "trials": []}
     if how == "none":
         return chosen
     if how == "paper":
-        spaces = [(parse_candidate(BASELINE), network_space(protocol.network, dataset.is_text))]
+        spaces = [(parse_candidate(BASELINE), network_space(dataset, protocol))]
     else:
         spaces = [(one, loss_space(one)) for one in parsed]
     drawn = [(one, draw(space, protocol.trials, one.key)) for one, space in spaces]
@@ -81,24 +82,35 @@ def tune(
     return chosen
 
 
-def network_space(network: Mapping[str, Any], is_text: bool) -> list[dict[str, Any]]:
-    """Return the networks and learning rates to try for cross entropy."""
-    if network.get("name") == "linear":
-        return [{"learning_rate": rate} for rate in RATES]
-    widths = TEXT_WIDTHS if is_text else WIDTHS
-    return [
-        {"learning_rate": rate, "network_options": {"width": width, "dropout": dropout}}
-        for rate, width, dropout in itertools.product(RATES, widths, DROPOUTS)
-    ]
+def network_space(dataset: Dataset, protocol: Protocol) -> list[dict[str, Any]]:
+    """Return the options of the network, where the protocol leaves them open, and rates to try."""
+    name = protocol.network.get("name") or default_network(dataset, protocol)
+    fixed = protocol.network.get("options", {})
+    found = getattr(find_factory(name), "search_space", {})
+    return with_rates(
+        "network_options", {option: found[option] for option in found if option not in fixed}
+    )
+
+
+def default_network(dataset: Dataset, protocol: Protocol) -> str:
+    """Return the name of the network that is trained where none is named."""
+    plan = protocol.plan(parse_candidate(BASELINE), TRIAL)
+    spec = prepare(dataset, plan, torch.device("cpu")).network_spec
+    assert spec is not None  # no module was passed in
+    return spec.name
 
 
 def loss_space(candidate: Candidate) -> list[dict[str, Any]]:
     """Return the learning rates and options of its loss to try for a candidate."""
-    space = candidate.search_space
+    return with_rates("loss_options", candidate.search_space)
+
+
+def with_rates(key: str, space: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return every learning rate with every combination of options, those under a key."""
     if not space:
         return [{"learning_rate": rate} for rate in RATES]
     return [
-        {"learning_rate": rate, "loss_options": dict(zip(space, values, strict=True))}
+        {"learning_rate": rate, key: dict(zip(space, values, strict=True))}
         for rate, *values in itertools.product(RATES, *space.values())
     ]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib import import_module
@@ -20,19 +20,21 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from hierlearn.errors import HierlearnError, unknown_name
 
 T = TypeVar("T")
+IMPORTED = "package.module:factory"  # how code of one's own is named
 KINDS = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 
 
 @dataclass(frozen=True)
-class About:
+class Description:
     """What is known of a field beside its type and default.
 
     Attributes:
         help: one sentence.
         registry: where its names are, as ``hierlearn.losses:LOSSES``.
         also: names beside those of the registry.
-        only: which entries of the registry to offer, where not all are of use.
-        importable: whether ``package.module:name`` of other code is taken too.
+        only: which entries of the registry are taken, where not all are of use.
+        excluded: what the other entries are, for the error.
+        importable: whether ``package.module:factory`` of other code is taken too.
         at_least: the smallest value.
         above: what a value must exceed.
         below: what a value must stay under.
@@ -45,6 +47,7 @@ class About:
     registry: str = ""
     also: tuple[str, ...] = ()
     only: Callable[[Any], bool] | None = None
+    excluded: str = ""
     importable: bool = False
     at_least: float | None = None
     above: float | None = None
@@ -60,9 +63,9 @@ def setting(default: Any, help: str, **more: Any) -> Any:
     Args:
         default: the value where none is given; a mapping is copied.
         help: one sentence.
-        more: the other attributes of ``About``.
+        more: the other attributes of ``Description``.
     """
-    metadata = {"about": About(help, **more)}
+    metadata = {"description": Description(help, **more)}
     if isinstance(default, Mapping):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -78,7 +81,7 @@ class Setting:
         optional: whether None is a value.
         default: the value where none is given.
         literals: the values of a Literal type.
-        about: the rest.
+        description: the rest.
     """
 
     name: str
@@ -86,29 +89,45 @@ class Setting:
     optional: bool
     default: Any
     literals: tuple[str, ...]
-    about: About
+    description: Description
 
     @property
     def registry(self) -> str:
         """The name of the registry alone, such as LOSSES."""
-        return self.about.registry.partition(":")[2]
+        return self.description.registry.partition(":")[2]
 
     def choices(self) -> tuple[str, ...]:
         """Return the names to choose from, empty where there is no list; may import torch."""
-        if not self.about.registry:
+        if not self.description.registry:
             return self.literals
-        only = self.about.only or (lambda _: True)
-        return (*self.about.also, *(name for name, one in self._entries().items() if only(one)))
+        only = self.description.only or (lambda _: True)
+        listed = [
+            *self.description.also,
+            *(name for name, one in self._entries().items() if only(one)),
+        ]
+        return (*listed, IMPORTED) if self.description.importable else tuple(listed)
+
+    def _not_known(self, value: Any, known: Sequence[str]) -> str:
+        """Return what is wrong with a value that is not among the choices."""
+        if self.description.only is None or value not in self._entries():
+            return unknown_name(self.name, str(value), known)
+        return (
+            f"{self.name} {value!r} is {self.description.excluded}; use one of {', '.join(known)}"
+        )
 
     def _entries(self) -> Mapping[str, Any]:
-        module, _, name = self.about.registry.partition(":")
+        module, _, name = self.description.registry.partition(":")
         found: Mapping[str, Any] = getattr(import_module(module), name)
         return found
 
     @property
     def rule(self) -> str:
         """The limits as text, empty if there are none."""
-        low, above, below = self.about.at_least, self.about.above, self.about.below
+        low, above, below = (
+            self.description.at_least,
+            self.description.above,
+            self.description.below,
+        )
         if low is not None and below is not None:
             return f"in [{low:g}, {below:g})"
         if low is not None:
@@ -121,11 +140,11 @@ class Setting:
             return None
         if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
-        if self.literals or self.about.registry:
-            known = (*self.about.also, *self._entries()) if self.about.registry else self.literals
-            elsewhere = self.about.importable and isinstance(value, str) and ":" in value
+        if self.literals or self.description.registry:
+            known = self.choices()
+            elsewhere = self.description.importable and isinstance(value, str) and ":" in value
             if value not in known and not elsewhere:
-                raise HierlearnError(unknown_name(self.name, str(value), known))
+                raise HierlearnError(self._not_known(value, known))
         if self.kind is dict:
             if not isinstance(value, Mapping):
                 raise HierlearnError(f"{self.name} must be a mapping, not {value!r}")
@@ -139,7 +158,11 @@ class Setting:
         return value
 
     def _is_within(self, value: float) -> bool:
-        low, above, below = self.about.at_least, self.about.above, self.about.below
+        low, above, below = (
+            self.description.at_least,
+            self.description.above,
+            self.description.below,
+        )
         return (
             math.isfinite(value)
             and (low is None or value >= low)
@@ -158,7 +181,7 @@ def _settings_of(cls: Any) -> dict[str, Setting]:
     hints = get_type_hints(cls)
     found: dict[str, Setting] = {}
     for one in fields(cls):
-        if "about" not in one.metadata:
+        if "description" not in one.metadata:
             continue
         parts = get_args(hints[one.name])
         is_union = get_origin(hints[one.name]) in (Union, UnionType)
@@ -169,7 +192,7 @@ def _settings_of(cls: Any) -> dict[str, Setting]:
         kind = str if literals else dict if get_origin(kind) is Mapping else kind
         default = one.default_factory() if one.default_factory is not MISSING else one.default
         found[one.name] = Setting(
-            one.name, kind, optional, default, literals, one.metadata["about"]
+            one.name, kind, optional, default, literals, one.metadata["description"]
         )
     return found
 
@@ -191,18 +214,18 @@ def check_names(cls: type, values: Mapping[str, Any]) -> None:
 def documented(cls: type[T]) -> type[T]:
     """Add the attributes of a dataclass to its docstring."""
     found = settings_of(cls).values()
-    entries = [entry(one.name, f"{one.about.help}{names(one)}", one.default) for one in found]
+    entries = [entry(one.name, f"{one.description.help}{names(one)}", one.default) for one in found]
     cls.__doc__ = "\n".join([(cls.__doc__ or "").rstrip(), "", "    Attributes:", *entries, "    "])
     return cls
 
 
 def names(one: Setting) -> str:
     """Return which names a setting takes, as text, without looking them up."""
-    listed = [f'"{name}"' for name in (*one.about.also, *one.literals)]
+    listed = [f'"{name}"' for name in (*one.description.also, *one.literals)]
     if one.registry:
         listed.append(f"a name of {one.registry}")
-    if one.about.importable:
-        listed.append('"package.module:name"')
+    if one.description.importable:
+        listed.append(f'"{IMPORTED}"')
     return f" Takes {' or '.join(listed)}." if listed else ""
 
 

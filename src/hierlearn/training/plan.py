@@ -6,11 +6,13 @@ from collections.abc import Mapping  # noqa: TC003  (read at run time by setting
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.training.fields import check_fields, documented, setting
 from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.training.recipes import Recipe
 
@@ -89,10 +91,35 @@ class Plan:
         if self.loss_options and self.loss is None:
             raise HierlearnError("loss_options needs a loss; name it with loss=")
         Settings.from_dict(self.settings)
+        self._check_option_names()
+
+    def _check_option_names(self) -> None:
+        """Raise on an option that a loss, network or decoder named here does not take."""
+        if self.loss is not None and self.loss_options:
+            from hierlearn.losses import LOSSES
+
+            known = LOSSES[self.loss].option_names()
+            check_known(f"option of {self.loss}", self.loss_options, known)
+        if self.network is not None and self.network_options:
+            from hierlearn.networks.build import option_names
+
+            taken = option_names(self.network)
+            check_known(f"option of network {self.network}", self.network_options, taken)
+        if self.decoder is not None:
+            from hierlearn.decoding import check_options
+
+            check_options(self.decoder, self.decoder_options)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""
         return asdict(self)
+
+
+def check_known(what: str, options: Mapping[str, Any], known: Sequence[str] | None) -> None:
+    """Raise on an option that is not known; None knows any."""
+    for name in options:
+        if known is not None and name not in known:
+            raise HierlearnError(unknown_name(what, name, known))
 
 
 @dataclass(frozen=True)

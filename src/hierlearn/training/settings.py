@@ -58,6 +58,7 @@ class Settings:
         "Metric of the validation rows, for early stopping.",
         registry="hierlearn.metrics:METRICS",
         only=is_one_number,
+        excluded="not a single number to improve",
     )
     patience: int | None = setting(
         None,
@@ -80,12 +81,6 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        from hierlearn.metrics import METRICS
-
-        if not is_one_number(METRICS[self.metric]):
-            raise HierlearnError(
-                f"metric {self.metric!r} is not a single number to improve; use au-prc or hit@1"
-            )
 
     def check_validation(self, possible: bool) -> None:
         """Raise on early stopping where there are no validation rows."""
