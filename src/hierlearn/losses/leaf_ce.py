@@ -36,7 +36,8 @@ def leaf_ce_loss(
         hierarchy: the taxonomy.
         is_exact: (N, C) or (C,) bool, where only the class's own mass fits, not what lies below.
     """
-    fits = torch.where(is_exact, log_masses, hierarchy.logsumexp_up(log_masses))
+    summed = hierarchy.logsumexp_up(log_masses)
+    fits = torch.where(is_exact.expand_as(summed), log_masses, summed)
     # LOG_ZERO times a weight of 0 is 0: no entry without a label disturbs the sum.
     return -(labels * fits).sum(dim=1)
 

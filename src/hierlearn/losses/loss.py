@@ -285,10 +285,11 @@ class RowLoss(Loss):
 
     def counted(self, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Every row with a known label counts."""
-        positive = targets if targets.dtype == torch.bool else targets > 0
         if mask is not None:
-            positive = positive & mask
-        return positive.any(dim=-1)
+            return ((targets > 0) & mask).any(dim=-1)
+        if targets.dtype == torch.bool:
+            return targets.any(dim=-1)
+        return targets.amax(dim=-1) > 0  # one pass, where a comparison of entries is two
 
     def size(self, targets: Tensor) -> int:
         """Return the number of rows."""
