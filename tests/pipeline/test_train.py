@@ -159,8 +159,9 @@ def test_a_folder_that_exists_is_refused_and_replaced_with_force(tmp_path):
 
 def test_a_plan_that_fails_leaves_the_old_model_even_with_force(tmp_path):
     model = train(problem(), plan("hcl"), out=tmp_path / "m", reporting=QUIET)
-    for chosen in (plan("hcl", options={"flor": 0.1}), plan(network="no.such:thing")):
-        with pytest.raises(HierlearnError, match=r"unknown|imported"):
+    wrong = plan("mixed", options={"parts": 3})
+    for chosen in (wrong, Plan(network="no.such:thing", settings={"epochs": 1})):
+        with pytest.raises(HierlearnError, match=r"cannot be (made|imported)"):
             train(problem(), chosen, out=tmp_path / "m", force=True, reporting=QUIET)
     assert_identical(state(Pipeline.load(tmp_path / "m").network), state(model.network))
     assert names(tmp_path / "m") == FOLDER

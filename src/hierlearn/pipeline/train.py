@@ -189,7 +189,8 @@ def run(
         path = out / "log.jsonl"
         log = EpochLog(path, epochs=trainer.epoch, tensorboard=reporting.tensorboard)
     shown = reporting.bar and here.writes
-    with progress_bar("training", trainer.steps, trainer.step, show=shown) as progress:
+    steps = trainer.steps  # for a callback that does not hold the trainer, which would hold it
+    with progress_bar("training", steps, trainer.step, show=shown) as progress:
 
         def on_epoch(record: dict[str, Any]) -> None:
             progress.epoch(record)
@@ -201,7 +202,7 @@ def run(
         def on_step(step: int) -> None:
             progress.step(step)
             if reporting.on_step is not None:
-                reporting.on_step(step, trainer.steps)
+                reporting.on_step(step, steps)
 
         trainer.on_epoch, trainer.on_step = on_epoch, on_step
         trainer.train()

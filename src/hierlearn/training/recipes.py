@@ -118,6 +118,7 @@ def build_loss(name: str, label_space: LabelSpace, **options: Any) -> Loss:
     try:
         return entry(label_space, **options)
     except TypeError as error:
+        reason = f" ({error})" if str(error) else ""
         raise HierlearnError(
-            f"loss {name} cannot be made with {asked or 'no options'} ({error})"
+            f"loss {name} cannot be made with {asked or 'no options'}{reason}"
         ) from None
