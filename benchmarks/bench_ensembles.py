@@ -27,7 +27,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from hierlearn import Hierarchy
 from hierlearn.networks import NETWORKS, InputSpec
 from hierlearn.networks.ensemble import LoopedEnsemble, StackedEnsemble
-from machine import RESULTS, write
+from machine import RESULTS, machine, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     device = torch.device(parser.parse_args().device)
-    figures: dict[str, Any] = {}
+    figures: dict[str, Any] = {"machine": machine()}
     for count in SIZES:
         found = timed(make_steps(count, device), device)
         figures[f"{count} members"] = {
