@@ -92,7 +92,7 @@ def test_a_row_of_empty_cells_is_a_row_and_a_blank_line_is_none(tmp_path):
         ("a,b\n", "rows.csv has a header but no rows"),
         ("a,c\n1,2\n", "rows.csv: unknown column 'b'; known: a, c"),
         ("c,d\n1,2\n", "rows.csv lacks 2 of the 2 columns: 'a', 'b'; it has 'c', 'd'"),
-        ("a,b\n1,2\n3\n", "rows.csv, line 3: 1 cells, but the header has 2"),
+        ("a,b\n1,2\n3\n", "rows.csv, line 3: 1 cell, but the header has 2"),
         ("a,a,b\n1,2,3\n", "rows.csv, line 1: two columns have the name 'a'"),
         ('a,b\n1,2\n"3,4\n', "rows.csv, line 3: unexpected end of data"),
         ("a,b\n1,2\n1,x\n", "rows.csv, line 3, column 'b': 'x' is not a finite number; leave"),

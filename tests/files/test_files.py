@@ -60,7 +60,7 @@ def test_empty_rows_are_skipped_unless_streamed(tmp_path):
     ("content", "message"),
     [
         ("a,b\n1,2,3\n", r"a\.csv, line 2: 3 cells, but the header has 2"),
-        ("a,b\n1\n", r"a\.csv, line 2: 1 cells, but the header has 2"),
+        ("a,b\n1\n", r"a\.csv, line 2: 1 cell, but the header has 2"),
         ("a,a\n1,2\n", r"line 1: two columns have the name 'a'"),
         ('a,b\n"1,2\n', r"a\.csv, line 2: unexpected end of data"),
     ],

@@ -146,7 +146,7 @@ def test_json_edges_that_are_no_pairs(tmp_path, text):
 @pytest.mark.parametrize(
     ("text", "message", "error"),
     [
-        ("a,b\nx,y\nx\n", "h.csv, line 3: 1 cells, but the header has 2", DataError),
+        ("a,b\nx,y\nx\n", "h.csv, line 3: 1 cell, but the header has 2", DataError),
         ("a,b\nx,y,z\n", "h.csv, line 2: 3 cells, but the header has 2", DataError),
         ('a,b\nx,"y\n', "h.csv, line 2: unexpected end of data", DataError),
         ('a,b\n"x"y,z\n', "h.csv, line 2: ',' expected after '\"'", DataError),

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from hierlearn.errors import DataError, HierlearnError, place
+from hierlearn.errors import DataError, HierlearnError, place, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -95,8 +95,8 @@ def parse_rows(
                 continue
             if len(row) != width:
                 raise DataError(
-                    f"{place(path, reader.line_num)}: {len(row)} cells, but the header has "
-                    f"{width}; complete the row, or quote the cell that holds the delimiter"
+                    f"{place(path, reader.line_num)}: {plural(len(row), 'cell')}, but the "
+                    f"header has {width}; complete the row, or quote the cell that holds the delimiter"
                 )
             yield reader.line_num, row
 
