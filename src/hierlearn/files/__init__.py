@@ -96,7 +96,8 @@ def parse_rows(
             if len(row) != width:
                 raise DataError(
                     f"{place(path, reader.line_num)}: {plural(len(row), 'cell')}, but the "
-                    f"header has {width}; complete the row, or quote the cell that holds the delimiter"
+                    f"header has {width}; complete the row, or quote the cell that holds the "
+                    f"delimiter"
                 )
             yield reader.line_num, row
 
