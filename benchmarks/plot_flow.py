@@ -16,6 +16,7 @@ WORDS = {
     "features": ("data", "raw inputs", "rows of numbers"),
     "links": ("network", "logits", "HeadOutput"),
     "losses": ("network", "HeadOutput, targets", "a loss"),
+    "memory": ("network", "embeddings", "neighbors, HeadOutput"),
     "networks": ("network", "rows", "HeadOutput"),
     "decoding": ("decision", "probabilities", "a class, a path, a set"),
     "metrics": ("decision", "probabilities, targets", "figures"),

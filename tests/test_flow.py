@@ -18,6 +18,7 @@ STAGES = {
     "features": 3,
     "links": 4,
     "losses": 5,
+    "memory": 6,
     "networks": 7,
     "decoding": 8,
     "metrics": 9,

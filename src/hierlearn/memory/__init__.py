@@ -1,0 +1,1 @@
+"""Stage 6: a memory of encoded rows, in which a head looks its answers up."""
