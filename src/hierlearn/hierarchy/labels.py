@@ -121,6 +121,29 @@ class Labels:
             closed=closed,
         )
 
+    @classmethod
+    def from_numbers(
+        cls,
+        offsets: Ints,
+        numbers: Ints,
+        hierarchy: Hierarchy,
+        unlabeled_descendants: UnlabeledDescendants = "negative",
+    ) -> Labels:
+        """Return the labels of rows given as CSR class numbers.
+
+        Args:
+            offsets: (N + 1,) where each row begins.
+            numbers: the class numbers, row after row.
+            hierarchy: the taxonomy.
+            unlabeled_descendants: how the classes below a row's most specific labels count.
+        """
+        new = cls((), hierarchy, unlabeled_descendants=unlabeled_descendants)
+        if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(hierarchy):
+            raise LabelError(f"class numbers must lie in 0..{len(hierarchy) - 1}")
+        annotated = (np.asarray(offsets, dtype=np.int64), np.asarray(numbers, dtype=np.int64))
+        vars(new).update(annotated=annotated, closed=hierarchy.close(*annotated))
+        return new
+
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"Labels are immutable; {name} cannot be set")
 

@@ -1,6 +1,7 @@
 """Stage 4: links turn logits into node log-probabilities."""
 
 from hierlearn.links.conditional import ConditionalLink
+from hierlearn.links.head import Head
 from hierlearn.links.link import Link, link_name, make_link
 from hierlearn.links.max import MaxLink
 from hierlearn.links.output import HeadOutput
@@ -19,6 +20,7 @@ LINKS: dict[str, type[Link]] = {
 __all__ = [
     "LINKS",
     "ConditionalLink",
+    "Head",
     "HeadOutput",
     "Link",
     "MaxLink",

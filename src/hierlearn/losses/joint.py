@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
@@ -56,6 +57,21 @@ class JointLoss(Parts):
     def same_for_all(cls, loss: Loss, heads: Sequence[str]) -> JointLoss:
         """Return the loss for every head alike, each with a state of its own."""
         return cls({name: loss if not k else copy.deepcopy(loss) for k, name in enumerate(heads)})
+
+    @classmethod
+    def per_row(cls, losses: Mapping[str, Loss], weights: Mapping[str, float]) -> JointLoss:
+        """Return a joint loss whose weights are per row, whatever the parts average over.
+
+        A loss of entries averages over N * C of them, a loss of rows over N rows; here each counts
+        by its sum over a row.
+
+        Args:
+            losses: the loss of each head, by its name.
+            weights: what each counts.
+        """
+        classes = len(next(iter(losses.values())).hierarchy)
+        entries = {name: loss.size(torch.empty(1, classes)) for name, loss in losses.items()}
+        return cls(losses, {name: weights[name] * entries[name] / classes for name in losses})
 
     def forward(
         self,

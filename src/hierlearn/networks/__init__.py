@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hierlearn.networks.heads import Head, LinearHead
+from hierlearn.links import Head
+from hierlearn.networks.heads import HEADS, LinearHead
 from hierlearn.networks.inputs import InputSpec
 from hierlearn.networks.linear import linear
 from hierlearn.networks.mlp import MLPEncoder, mlp
@@ -28,6 +29,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
 }
 
 __all__ = [
+    "HEADS",
     "NETWORKS",
     "Head",
     "InputSpec",

@@ -6,7 +6,7 @@ the label space and the InputSpec, and returns any ``nn.Module``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,9 @@ import torch
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.networks.ensemble import ensemble_of
+from hierlearn.networks.heads import make_head
 from hierlearn.networks.inputs import InputSpec
+from hierlearn.networks.network import Network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +30,19 @@ GIVEN = ("label_space", "inputs")  # arguments of a factory that are not options
 
 
 @dataclass(frozen=True)
+class HeadSpec:
+    """How to build a head, as plain values.
+
+    Attributes:
+        kind: a name of HEADS.
+        options: what its factory takes beside the features and the label space.
+    """
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class NetworkSpec:
     """How to build a network again, as plain values.
 
@@ -36,12 +51,15 @@ class NetworkSpec:
         inputs: what it reads.
         options: what the factory takes beside the label space and the inputs.
         members: how many networks are stacked; None for one alone.
+        heads: instead of the head that the factory makes: the kind of each head, a name of HEADS,
+            and its options, by the name of the head.
     """
 
     name: str
     inputs: InputSpec
     options: Mapping[str, Any] = field(default_factory=dict)
     members: int | None = None
+    heads: Mapping[str, HeadSpec] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -50,17 +68,21 @@ class NetworkSpec:
             "inputs": self.inputs.to_dict(),
             "options": dict(self.options),
             "members": self.members,
+            "heads": {name: asdict(head) for name, head in self.heads.items()},
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NetworkSpec:
         """Restore what ``to_dict`` returned."""
         inputs = InputSpec.from_dict(values["inputs"])
-        return cls(values["name"], inputs, values["options"], values["members"])
+        heads = {name: HeadSpec(**head) for name, head in values.get("heads", {}).items()}
+        return cls(values["name"], inputs, values["options"], values["members"], heads)
 
     @property
     def takes_link(self) -> bool:
         """Whether the factory takes a link by name: its logits may then be read by another one."""
+        if self.heads:  # each with a link of its own, if it has logits
+            return False
         return "link" in signature(find_factory(self.name)).parameters
 
     @property
@@ -136,4 +158,24 @@ def _build_one(spec: NetworkSpec, label_space: LabelSpace) -> nn.Module:
             f"network {spec.name} returned {type(network).__name__}, but a factory returns an "
             f"nn.Module"
         )
-    return network
+    return with_heads(network, spec.heads, label_space) if spec.heads else network
+
+
+def with_heads(
+    network: nn.Module, heads: Mapping[str, HeadSpec], label_space: LabelSpace
+) -> Network:
+    """Return the encoder of a network with other heads."""
+    made = network.heads.values() if isinstance(network, Network) else ()
+    width: Any = next((head.features for head in made if hasattr(head, "features")), None)
+    if not isinstance(network, Network) or width is None:
+        raise HierlearnError(
+            f"other heads need a Network with a LinearHead, whose features they read, not "
+            f"{type(network).__name__}"
+        )
+    return Network(
+        network.encoder,
+        {
+            name: make_head(head.kind, width, label_space, **head.options)
+            for name, head in heads.items()
+        },
+    )

@@ -23,6 +23,8 @@ from hierlearn.networks.network import Network
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hierlearn.memory import Candidates
+
 # Elementwise modules of torch without weights, which accept a leading axis.
 ELEMENTWISE = (nn.Identity, nn.ReLU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid)
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
@@ -30,7 +32,7 @@ TINY = 1e-6  # torch's own, in clip_grad_norm_
 
 
 class Ensemble(nn.Module):
-    """Base of the ensembles: ``forward(x, apart=False)``.
+    """Base of the ensembles: ``forward(x, candidates=None, apart=False)``.
 
     By default all members read the same rows; with ``apart`` each reads its own, and the first axis
     of x is that of the members.
@@ -54,10 +56,10 @@ class StackedEnsemble(Ensemble):
         self.members = len(networks)
         self.network = stacked(networks)
 
-    def forward(self, x: Any, *, apart: bool = False) -> Any:
+    def forward(self, x: Any, candidates: Candidates | None = None, *, apart: bool = False) -> Any:
         """Return the outputs of all members, (M, N, C); see ``Ensemble``."""
         del apart  # rows of each member have a leading axis, or SparseRows.members
-        return self.network(x)
+        return self.network(x) if candidates is None else self.network(x, candidates)
 
 
 class LoopedEnsemble(Ensemble):
@@ -78,13 +80,15 @@ class LoopedEnsemble(Ensemble):
         self.networks = nn.ModuleList(networks)
         self.noise_seeds = None
 
-    def forward(self, x: Any, *, apart: bool = False) -> Any:
+    def forward(self, x: Any, candidates: Candidates | None = None, *, apart: bool = False) -> Any:
         """Return the outputs of all members, (M, N, C); see ``Ensemble``."""
         found = []
         for number, network in enumerate(self.networks):
             if self.training and self.noise_seeds is not None:
                 torch.manual_seed(self.noise_seeds[number])
-            found.append(network(rows_of(x, number) if apart else x))
+            own = rows_of(x, number) if apart else x
+            extra = () if candidates is None else (candidates.member(number),)
+            found.append(network(own, *extra))
         return joined(found)
 
 
@@ -194,21 +198,30 @@ def set_prior(network: nn.Module, counts: Tensor, terminal_counts: Tensor, rows:
         terminal_counts: (C,) the rows whose most specific label is each class.
         rows: how many rows there are.
     """
-    alone: list[Any] = [network]
-    if isinstance(network, Ensemble):
-        stacked_one = isinstance(network, StackedEnsemble)
-        alone = [network.network] if stacked_one else list(network.networks)  # type: ignore[arg-type]
-    for one in alone:
+    one: Any
+    for one in networks_in(network):
         if hasattr(one, "set_prior"):
             one.set_prior(counts, terminal_counts, rows)
 
 
+def networks_in(network: nn.Module) -> list[nn.Module]:
+    """Return the modules that hold heads: one, or one per member that is looped over."""
+    if isinstance(network, LoopedEnsemble):
+        return list(network.networks)
+    return [network.network if isinstance(network, StackedEnsemble) else network]
+
+
 def head_names(network: nn.Module) -> list[str]:
     """Return the names of the heads of a network; empty where there are none."""
-    inner: Any = network
-    if isinstance(network, Ensemble):
-        inner = network.network if isinstance(network, StackedEnsemble) else network.networks[0]  # type: ignore[index]
-    return list(inner.heads) if isinstance(inner, Network) else []
+    first = networks_in(network)[0]
+    return list(first.heads) if isinstance(first, Network) else []
+
+
+def drop_heads(network: nn.Module, names: Sequence[str]) -> None:
+    """Remove heads from a network, or from every member."""
+    for one in networks_in(network):
+        for name in names:
+            del one.heads[name]  # type: ignore[union-attr, operator]
 
 
 class Noise:

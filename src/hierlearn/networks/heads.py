@@ -1,50 +1,32 @@
 """Heads: features become node log-probabilities.
 
-    LinearHead   logits = features W + b, read by a link
+    LinearHead     logits = features W + b, read by a link
+    NeighborHead   the labels of similar training rows, see memory/
 
-A head needs no logits: whatever returns (log p, log(1 - p)) of every node is one.
+``HEADS`` maps a name to a factory ``(features, label_space, **options) -> Head``.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from hierlearn.links import HeadOutput, make_link
-from hierlearn.networks.layers import Dense
+from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.links import Head, HeadOutput, make_link
+from hierlearn.memory import NeighborHead
+from hierlearn.networks.layers import Dense, check_size
 from hierlearn.networks.sparse import SparseRows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import Link
-
-
-class Head(nn.Module, ABC):
-    """Base of the heads: ``forward(features) -> HeadOutput``.
-
-    Attributes:
-        stackable: whether several of it can be computed as one, with stacked weights.
-    """
-
-    stackable: ClassVar[bool] = False
-
-    @abstractmethod
-    def forward(self, features: Tensor) -> HeadOutput:
-        """Return the node log-probabilities of (N, F) features."""
-
-    def set_prior(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> None:
-        """Initialize to the class priors, where the head can.
-
-        Args:
-            counts: (C,) the training rows of each class, ancestors counted.
-            terminal_counts: (C,) the rows whose most specific label is each class.
-            rows: how many rows there are.
-        """
 
 
 class LinearHead(Head):
@@ -54,26 +36,94 @@ class LinearHead(Head):
         features: F, the width of the features.
         label_space: what can be predicted, or a Hierarchy.
         link: a name of LINKS or a Link.
+        reading_link: another link by which the head reads its logits when it predicts; it then
+            returns log-probabilities alone.
     """
 
     stackable = True
 
     def __init__(
-        self, features: int, label_space: LabelSpace | Hierarchy, link: str | Link = "sigmoid"
+        self,
+        features: int,
+        label_space: LabelSpace | Hierarchy,
+        link: str | Link = "sigmoid",
+        reading_link: str | Link | None = None,
     ) -> None:
         super().__init__()
         self.link = make_link(label_space, link)
+        self.reading_link = None if reading_link is None else make_link(label_space, reading_link)
         self.linear = Dense(features, len(self.link.hierarchy))
+        self.features = features
 
     def forward(self, features: Tensor | SparseRows) -> HeadOutput:
         """Return the logits with their link."""
         if isinstance(features, SparseRows):
-            return HeadOutput.from_logits(features.times(self.linear), self.link)
-        logits = self.linear(features)
-        return HeadOutput.from_logits(logits, self.link)
+            logits = features.times(self.linear)
+        else:
+            logits = self.linear(features)
+        if self.reading_link is None or self.training:
+            return HeadOutput.from_logits(logits, self.link)
+        return HeadOutput(*HeadOutput.from_logits(logits, self.reading_link).pair)
 
     @torch.no_grad()
     def set_prior(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> None:
         """Set the bias to the logits under which every class has its fraction of the rows."""
         prior = self.link.prior_logits(counts, terminal_counts, rows)
         self.linear.bias.copy_(prior.to(self.linear.bias).expand_as(self.linear.bias))
+
+
+class Projection(nn.Module):
+    """A linear map of dense or sparse features."""
+
+    stackable = True
+
+    def __init__(self, features: int, size: int) -> None:
+        super().__init__()
+        self.linear = Dense(features, size)
+
+    def forward(self, features: Tensor | SparseRows) -> Tensor:
+        """Return (N, size) embeddings."""
+        if isinstance(features, SparseRows):
+            return features.times(self.linear)
+        found: Tensor = self.linear(features)
+        return found
+
+
+def neighbor_head(
+    features: int, label_space: LabelSpace | Hierarchy, *, size: int = 256, **options: Any
+) -> NeighborHead:
+    """Return a NeighborHead with a linear projection.
+
+    Args:
+        features: F, the width of the features.
+        label_space: what can be predicted, or a Hierarchy.
+        size: D, the width of an embedding.
+        options: of NeighborHead.
+    """
+    check_size(size=size)
+    return NeighborHead(label_space, Projection(features, size), **options)
+
+
+HEADS: dict[str, Callable[..., Head]] = {"linear": LinearHead, "neighbors": neighbor_head}
+
+
+def head_options(kind: str) -> list[str]:
+    """Return the options that a head of HEADS takes."""
+    if kind not in HEADS:
+        raise HierlearnError(unknown_name("head", kind, HEADS))
+    taken = [*signature(HEADS[kind]).parameters][2:]
+    if "options" in taken:  # of NeighborHead, after label_space and projection
+        taken = [*taken[:-1], *[*signature(NeighborHead).parameters][2:]]
+    return taken
+
+
+def make_head(kind: str, features: int, label_space: LabelSpace, **options: Any) -> Head:
+    """Return a head by name; raise on an option that it does not take."""
+    known = head_options(kind)
+    for option in options:
+        if option not in known:
+            raise HierlearnError(unknown_name(f"option of head {kind}", option, known))
+    try:
+        return HEADS[kind](features, label_space, **options)
+    except TypeError as error:
+        raise HierlearnError(f"head {kind} cannot be made with {options} ({error})") from None

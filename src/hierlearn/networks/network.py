@@ -1,6 +1,9 @@
 """Network: an encoder with one or more heads.
 
 features = encoder(x),    output of a head = head(features)
+
+A head with a memory compares rows with others: in training with candidates, which are then the last
+rows of x.
 """
 
 from __future__ import annotations
@@ -9,16 +12,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
-from hierlearn.errors import HierlearnError
-from hierlearn.links import HeadOutput
-from hierlearn.networks.heads import Head
+from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.links import Head, HeadOutput
+from hierlearn.networks.sparse import SparseRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hierlearn.links import Link
+    from hierlearn.memory import Candidates
 
     Outputs = HeadOutput | dict[str, HeadOutput]
+
+
+MAIN = "main"  # the name of a head that is alone
+AVERAGE = "average"  # of the probabilities of all heads
 
 
 class Network(nn.Module):
@@ -33,17 +41,36 @@ class Network(nn.Module):
 
     def __init__(self, encoder: nn.Module, heads: Head | Mapping[str, Head]) -> None:
         super().__init__()
-        named = {"main": heads} if isinstance(heads, Head) else dict(heads)
+        named = {MAIN: heads} if isinstance(heads, Head) else dict(heads)
         if not named:
             raise HierlearnError("a network needs at least one head")
         self.encoder = encoder
         self.heads = nn.ModuleDict(named)
 
-    def forward(self, x: Any) -> Outputs:
-        """Return the output of the head, or the outputs of several by name."""
-        features = self.encoder(x)
-        outputs: dict[str, HeadOutput] = {name: head(features) for name, head in self.heads.items()}
+    def forward(self, x: Any, candidates: Candidates | None = None) -> Outputs:
+        """Return the output of the head, or the outputs of several by name.
+
+        Args:
+            x: the rows; with candidates, the rows of the batch and then the candidates.
+            candidates: the labels of the candidates of a training step.
+        """
+        features, others = self.encoder(x), None
+        if candidates is not None:
+            features, others = split(features, candidates.count)
+        outputs: dict[str, HeadOutput] = {
+            name: head(features, others, candidates) if head.has_memory else head(features)
+            for name, head in self.heads.items()
+        }
         return outputs if len(outputs) > 1 else next(iter(outputs.values()))
+
+    def embed(self, x: Any) -> dict[str, Tensor]:
+        """Return the embeddings of rows for every head with a memory, by its name."""
+        features = self.encoder(x)
+        return {
+            name: head.embed(features)  # type: ignore[operator]
+            for name, head in self.heads.items()
+            if head.has_memory
+        }
 
     def set_prior(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> None:
         """Initialize every head to the class priors; see ``Head.set_prior``."""
@@ -51,13 +78,23 @@ class Network(nn.Module):
             head.set_prior(counts, terminal_counts, rows)  # type: ignore[operator]
 
 
-def read_output(found: Any, link: Link | None = None, *, rereads: bool = False) -> HeadOutput:
+def split(features: Any, last: int) -> tuple[Any, Any]:
+    """Return the first rows of features, and the last ones."""
+    if isinstance(features, SparseRows):
+        return features.split(last)
+    return features[..., :-last, :], features[..., -last:, :]
+
+
+def read_output(
+    found: Any, link: Link | None = None, *, rereads: bool = False, answer: str = AVERAGE
+) -> HeadOutput:
     """Return the output of a network as one HeadOutput.
 
     Args:
-        found: the output of a head, those of several by name, which are averaged, or plain logits.
+        found: the output of a head, those of several by name, or plain logits.
         link: how plain logits are read.
         rereads: whether the logits of a head are read by ``link`` too, instead of by their own.
+        answer: which of several heads answers; "average" is the mean of their probabilities.
     """
     if isinstance(found, HeadOutput):
         return found.read_by(link) if rereads else found
@@ -68,4 +105,8 @@ def read_output(found: Any, link: Link | None = None, *, rereads: bool = False) 
             f"a network returns a HeadOutput, several of them by name, or logits, not "
             f"{type(found).__name__}"
         )
+    if answer != AVERAGE:
+        if answer not in found:
+            raise HierlearnError(unknown_name("head", answer, [AVERAGE, *found]))
+        return read_output(found[answer], link, rereads=rereads)
     return HeadOutput.average([read_output(one, link, rereads=rereads) for one in found.values()])

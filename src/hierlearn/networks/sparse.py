@@ -85,6 +85,13 @@ class SparseRows:
             torch.arange(number * count, (number + 1) * count, device=self.offsets.device)
         )
 
+    def split(self, last: int) -> tuple[SparseRows, SparseRows]:
+        """Return the first rows and the last ones; of every member, where there are members."""
+        numbers = torch.arange(len(self), device=self.offsets.device)
+        if self.members is not None:
+            numbers = numbers.view(self.members, -1)
+        return self.take(numbers[..., :-last]), self.take(numbers[..., -last:])
+
     def times(self, layer: Dense) -> Tensor:
         """Return the rows times the weights of a layer, plus its bias."""
         weight, bias = layer.weight, layer.bias

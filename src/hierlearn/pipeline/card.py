@@ -41,6 +41,9 @@ def model_card(hierarchy: Hierarchy, config: Mapping[str, Any]) -> str:
         f"- link {config['link']}, decoder {config['decoder']['name']}",
         f"- network {config['network']['name']} with {show(config['network']['options'])}",
     ]
+    if config.get("history"):
+        lines += ["", "## Changed since", ""]
+        lines += [f"- {show(change)}" for change in config["history"]]
     for split, figures in config.get("metrics", {}).items():
         lines += ["", f"## On the {split} rows", "", "| metric | value |", "|---|---|"]
         lines += [f"| {name} | {show(value)} |" for name, value in figures.items()]

@@ -4,7 +4,9 @@ A pipeline is saved as a folder:
 
     model.safetensors   the weights, and the arrays of the preprocessing
     hierarchy.json      the taxonomy
-    config.json         what was trained and how; checksums of the other two
+    config.json         what was trained and how; checksums of the other files
+    memory.safetensors  the encoded training rows and their labels, of a network with a memory
+    memory.json         the ids of those rows
     README.md           a model card
 
 Nothing is ever unpickled. A network factory outside of hierlearn is called only with consent
@@ -33,7 +35,9 @@ from hierlearn.hierarchy import Hierarchy, LabelSpace
 from hierlearn.links import link_name, make_link
 from hierlearn.networks import read_output
 from hierlearn.networks.build import NetworkSpec, build_network
+from hierlearn.networks.network import AVERAGE
 from hierlearn.pipeline.card import model_card
+from hierlearn.pipeline.memory_files import MEMORY_FILES, read_memory, write_memory
 from hierlearn.training.rows import as_rows
 
 if TYPE_CHECKING:
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 
     from hierlearn.decoding import Decoder
     from hierlearn.links import HeadOutput, Link
+    from hierlearn.networks import SparseRows
     from hierlearn.training.prepare import Prepared
 
 FORMAT = "hierlearn.model"
@@ -54,7 +59,7 @@ OURS = (
 )  # by which the folder of a training is recognized
 OWN_KEYS = (  # of config.json, beside the description of the training
     *("format", "version", "fingerprint", "network", "link", "decoder", "terminals"),
-    *("preprocessing", "files"),
+    *("preprocessing", "answer", "files"),
 )
 
 
@@ -72,6 +77,7 @@ class Pipeline:
         decoder_options: the options of the decoder.
         network_spec: how to build the network again; None for a module that was passed in.
         config: the plan, the data and the metrics, ready for JSON.
+        answer: which of several heads answers; "average" is the mean of their probabilities.
     """
 
     label_space: LabelSpace
@@ -82,6 +88,7 @@ class Pipeline:
     decoder_options: dict[str, Any] = field(default_factory=dict)
     network_spec: NetworkSpec | None = None
     config: dict[str, Any] = field(default_factory=dict)
+    answer: str = AVERAGE
 
     @classmethod
     def from_prepared(cls, prepared: Prepared) -> Pipeline:
@@ -94,6 +101,7 @@ class Pipeline:
             decoder=prepared.decoder,
             decoder_options=dict(prepared.plan.decoder_options),
             network_spec=prepared.network_spec,
+            answer=prepared.answer,
         )
 
     # ------------------------------------------------------------------ predicting
@@ -164,6 +172,10 @@ class Pipeline:
 
     def output(self, inputs: Any) -> HeadOutput:
         """Return the output of a batch of raw inputs, with the members of an ensemble apart."""
+        return self.read(self.network(self.rows(inputs)))
+
+    def rows(self, inputs: Any) -> Tensor | SparseRows:
+        """Return a batch of raw inputs as the network reads them."""
         if self.preprocessor is not None:
             inputs = self.preprocessor.transform(inputs)
         rows = as_rows(inputs, self.device, self.dtype)
@@ -172,13 +184,13 @@ class Pipeline:
                 f"inputs have {rows.shape[1]} features but the network reads "
                 f"{self.network_spec.inputs.width}"
             )
-        return self.read(self.network(rows))
+        return rows
 
     def read(self, found: Any) -> HeadOutput:
         """Return the output of the network as one HeadOutput."""
         spec = self.network_spec
         rereads = spec is not None and spec.takes_link
-        return read_output(found, self.link, rereads=rereads)
+        return read_output(found, self.link, rereads=rereads, answer=self.answer)
 
     # ------------------------------------------------------------------ saving and loading
 
@@ -213,13 +225,15 @@ class Pipeline:
             "decoder": {"name": self.decoder, "options": self.decoder_options},
             "terminals": self.label_space.terminals.tolist(),
             "preprocessing": settings,
+            "answer": self.answer,
         }
         check_free(folder, force)  # an old model is removed once this one can be written
         folder.mkdir(parents=True, exist_ok=True)
         write_tensors(folder / FILES[0], tensors, {"format": FORMAT})
         with atomic_write(folder / FILES[1]) as file:
             file.write(self.hierarchy.to_json() + "\n")
-        config |= {"files": {one: digest(folder / one) for one in FILES[:2]}, **self.config}
+        names = (*FILES[:2], *write_memory(folder, self.network))
+        config |= {"files": {one: digest(folder / one) for one in names}, **self.config}
         with atomic_write(folder / FILES[2]) as file:
             file.write(json.dumps(config, indent=2, ensure_ascii=False) + "\n")
         with atomic_write(folder / FILES[3]) as file:
@@ -265,6 +279,7 @@ class Pipeline:
             raise CheckpointError(
                 f"{folder}: the network {spec.name!r} is not the one that was saved ({reason})"
             ) from None
+        read_memory(folder, network, hierarchy)
         preprocessor = None
         if config["preprocessing"] is not None:
             arrays = {k: v.numpy() for k, v in named(tensors, "preprocessing/").items()}
@@ -277,6 +292,7 @@ class Pipeline:
             decoder=config["decoder"]["name"],
             decoder_options=config["decoder"]["options"],
             network_spec=spec,
+            answer=config.get("answer", AVERAGE),
             config={key: value for key, value in config.items() if key not in OWN_KEYS},
         )
 
@@ -325,7 +341,7 @@ def check_free(folder: Path, force: bool, *, clear: bool = True) -> None:
         raise HierlearnError(f"{folder} holds no model, so it is not replaced; name another")
     if not clear:
         return
-    for name in (*FILES, "run.yaml", "log.jsonl"):
+    for name in (*FILES, *MEMORY_FILES, "run.yaml", "log.jsonl"):
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 

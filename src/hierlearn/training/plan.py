@@ -47,6 +47,20 @@ class Plan:
         importable=True,
     )
     network_options: Mapping[str, Any] = setting({}, "Options of the network, such as width=800.")
+    head: str | None = setting(
+        None,
+        "Head: linear gives logits, neighbors looks answers up among the training rows.",
+        registry="hierlearn.networks:HEADS",
+    )
+    head_options: Mapping[str, Any] = setting(
+        {}, "Options of the head, such as scale=4 or candidates=1024."
+    )
+    joint: Mapping[str, Any] = setting(
+        {}, "Losses of further heads that train the same encoder, with weights: soft-labels=3."
+    )
+    answer: str | None = setting(
+        None, "The head that answers: main, the loss of a further head, or average.", study=False
+    )
     link: str | None = setting(
         None,
         "How to read the logits when predicting; from-loss is the link of the loss.",
@@ -105,6 +119,11 @@ class Plan:
 
             taken = option_names(self.network)
             check_known(f"option of network {self.network}", self.network_options, taken)
+        if self.head is not None and self.head_options:
+            from hierlearn.networks.heads import head_options
+
+            check_known(f"option of head {self.head}", self.head_options, head_options(self.head))
+        check_joint(self.joint)
         if self.decoder is not None:
             from hierlearn.decoding import check_options
 
@@ -120,6 +139,22 @@ def check_known(what: str, options: Mapping[str, Any], known: Sequence[str] | No
     for name in options:
         if known is not None and name not in known:
             raise HierlearnError(unknown_name(what, name, known))
+
+
+def check_joint(joint: Mapping[str, Any]) -> None:
+    """Raise on a further head whose loss is not known, or whose weight is none."""
+    if not joint:
+        return
+    from hierlearn.losses import LOSSES
+
+    for name, weight in joint.items():
+        if name not in LOSSES:
+            raise HierlearnError(unknown_name("loss of a further head", name, LOSSES))
+        number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+        if not number or not 0 < weight < float("inf"):
+            raise HierlearnError(
+                f"the weight of the further head {name!r} must be a number above 0, not {weight!r}"
+            )
 
 
 @dataclass(frozen=True)
@@ -157,7 +192,13 @@ def decide(plan: Plan, labels: Labels) -> Decision:
     elif plan.network_options:
         options = {**recipe.network_options, **plan.network_options}
         recipe = replace(recipe, network_options=options)
-    for choice in ("link", "decoder"):
+    if plan.head is not None:
+        recipe = replace(recipe, head=plan.head, head_options=plan.head_options)
+    elif plan.head_options:
+        recipe = replace(recipe, head_options={**recipe.head_options, **plan.head_options})
+    if plan.joint:
+        recipe = replace(recipe, joint=plan.joint)
+    for choice in ("link", "decoder", "answer"):
         if getattr(plan, choice) is not None:
             recipe = replace(recipe, **{choice: getattr(plan, choice)})
     settings = Settings.from_dict({**recipe.settings, **plan.settings})

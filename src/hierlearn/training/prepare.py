@@ -10,15 +10,16 @@ import torch
 
 from hierlearn.datasets.row_groups import RowGroups
 from hierlearn.decoding import make_decoder
-from hierlearn.errors import DataError, HierlearnError, plural
+from hierlearn.errors import DataError, HierlearnError, plural, unknown_name
 from hierlearn.features import make_preprocessor
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import InputSpec, read_output
-from hierlearn.networks.build import NetworkSpec, build_network
+from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
 from hierlearn.networks.ensemble import head_names, set_prior
+from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.training.plan import Decision, Plan, decide
 from hierlearn.training.recipes import build_loss
 from hierlearn.training.rows import Rows
@@ -27,7 +28,7 @@ from hierlearn.training.settings import Settings
 from hierlearn.training.stream import ParquetRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
     from torch import Tensor, nn
@@ -81,7 +82,12 @@ class Prepared:
 
     def read(self, found: Any) -> HeadOutput:
         """Return the output of the network as it is read when predicting."""
-        return read_output(found, self.link, rereads=self.rereads)
+        return read_output(found, self.link, rereads=self.rereads, answer=self.answer)
+
+    @property
+    def answer(self) -> str:
+        """The head that answers."""
+        return self.decision.recipe.answer if self.decision.recipe.joint else AVERAGE
 
 
 @dataclass(frozen=True)
@@ -115,28 +121,33 @@ def prepare(
     preprocessor = fitted_preprocessor(train_set, plan, recipe)
     label_space = LabelSpace.from_labels(labels, extras.terminals)
     own = build_loss(recipe.loss, label_space, **dict(recipe.loss_options))
+    joint = {name: build_loss(name, label_space) for name in recipe.joint}
+    check_answer(recipe)
     decoder = recipe.decoder or choose_decoder(labels)
     make_decoder(label_space, decoder, **dict(plan.decoder_options))  # fails before the work
     weights = row_weights(picked, extras.weights, len(dataset))
     spec = None
     network = extras.network
     if network is None:
-        spec = network_spec(decision, input_spec(train_set, preprocessor), own)
+        spec = network_spec(decision, input_spec(train_set, preprocessor), own, joint)
         seeds = [settings.seed + number for number in range(settings.ensemble_size)]
         network = build_network(spec, label_space, [derive(seed, "weights") for seed in seeds])
         if settings.prior_bias:
             set_prior(network, *class_counts(labels, weights))
-    loss = for_heads(own, network)
+    loss = for_heads(own, network, joint, recipe.joint)
     valid = None
     if len(held_out):
         held = dataset.take(held_out)
         truth = Labels(held.labels, dataset.hierarchy)
         valid = make_rows(held.inputs, preprocessor, truth, device)
+    rows = make_rows(train_set.inputs, preprocessor, labels, device, weights)
+    rows.ids = [str(row) for row in picked] if train_set.ids is None else train_set.ids
+    rows.texts = train_set.inputs if isinstance(train_set.inputs, list) else None
     return Prepared(
         plan=plan,
         decision=decision,
         label_space=label_space,
-        rows=make_rows(train_set.inputs, preprocessor, labels, device, weights),
+        rows=rows,
         valid=valid,
         held_out=held_out,
         preprocessor=preprocessor,
@@ -235,21 +246,59 @@ def input_spec(train_set: Dataset, preprocessor: Preprocessor[Any, Any] | None) 
     return InputSpec.sparse(width) if train_set.is_sparse else InputSpec.numbers(width)
 
 
-def for_heads(loss: Loss, network: nn.Module) -> Loss | JointLoss:
-    """Return the loss, or one for every head of a network with several."""
+def for_heads(
+    loss: Loss,
+    network: nn.Module,
+    joint: Mapping[str, Loss] | None = None,
+    weights: Mapping[str, float] | None = None,
+) -> Loss | JointLoss:
+    """Return the loss, or one for every head of a network with several.
+
+    Args:
+        loss: of the main head, or of all heads alike.
+        network: what is trained.
+        joint: the losses of further heads by name.
+        weights: what each of these counts, per row: 1 is the weight of the main head.
+    """
+    if joint:
+        return JointLoss.per_row({MAIN: loss, **joint}, {MAIN: 1.0, **(weights or {})})
     names = head_names(network)
     return JointLoss.same_for_all(loss, names) if len(names) > 1 else loss
 
 
-def network_spec(decision: Decision, inputs: InputSpec, loss: Loss) -> NetworkSpec:
-    """Return the network of a decision; its head reads logits as the loss does."""
+def network_spec(
+    decision: Decision, inputs: InputSpec, loss: Loss, joint: Mapping[str, Loss]
+) -> NetworkSpec:
+    """Return the network of a decision; its heads read logits as their losses do."""
     recipe, size = decision.recipe, decision.settings.ensemble_size
     name = recipe.network or ("token-bag" if inputs.kind == "sparse" else "mlp")
     options = dict(recipe.network_options)
-    spec = NetworkSpec(name, inputs, options, size if size > 1 else None)
+    heads = {}
+    if recipe.head != "linear" or recipe.head_options or joint:
+        own = dict(recipe.head_options)
+        if recipe.head == "linear":
+            own = {**linear_options(recipe.link, loss), **own}
+        heads[MAIN] = HeadSpec(recipe.head, own)
+        heads |= {
+            name: HeadSpec("linear", linear_options(None, one)) for name, one in joint.items()
+        }
+    spec = NetworkSpec(name, inputs, options, size if size > 1 else None, heads)
     if spec.takes_link:
         options.setdefault("link", link_name(loss.link))
     return spec
+
+
+def linear_options(wanted: str | None, loss: Loss) -> dict[str, str]:
+    """Return the links of a linear head that is trained by a loss."""
+    read = link_name(reading_link(wanted, loss, loss.label_space))
+    return {"link": link_name(loss.link), "reading_link": read}
+
+
+def check_answer(recipe: Recipe) -> None:
+    """Raise where the head that should answer does not exist."""
+    known = [MAIN, AVERAGE, *recipe.joint]
+    if recipe.answer not in known:
+        raise HierlearnError(unknown_name("head that answers", recipe.answer, known))
 
 
 def reading_link(wanted: str | None, loss: Loss, label_space: LabelSpace) -> Link:

@@ -33,6 +33,10 @@ class Recipe:
         preprocessing_options: its options.
         network: a name of NETWORKS; None for the one that fits the inputs.
         network_options: its options.
+        head: a name of HEADS.
+        head_options: its options.
+        joint: the losses of further heads, with weights.
+        answer: the head that answers: "main", the loss of a further head, or "average".
         link: how to read the logits when predicting; None for the loss's own link, or the max
             link where that is not coherent.
         decoder: a name of DECODERS; None for the leaf of one path per row, the coherent set of
@@ -48,6 +52,10 @@ class Recipe:
     preprocessing_options: Mapping[str, Any] = field(default_factory=dict)
     network: str | None = None
     network_options: Mapping[str, Any] = field(default_factory=dict)
+    head: str = "linear"
+    head_options: Mapping[str, Any] = field(default_factory=dict)
+    joint: Mapping[str, float] = field(default_factory=dict)
+    answer: str = "main"
     link: str | None = None
     decoder: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)

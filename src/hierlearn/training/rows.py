@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.seeding import epoch_order
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -35,6 +38,11 @@ class Rows:
         device: of the tensors.
         weights: (N,) how much each row counts; None for all alike.
         dense: how many entries of targets may be held on the device.
+
+    Attributes:
+        ids: by which the rows are named; None for their numbers. Rows with the same id are one
+            thing, and no evidence for each other.
+        texts: what to show of each row; None where the inputs are not texts.
     """
 
     def __init__(
@@ -58,6 +66,16 @@ class Rows:
         partial = labels.unlabeled_descendants == "ignore"
         self._mask = labels.mask().to(device) if small and partial else None
         self._partial = partial
+        self.ids: Sequence[str] | None = None
+        self.texts: Sequence[str] | None = None
+
+    @cached_property
+    def keys(self) -> Tensor | None:
+        """(N,) equal numbers for rows with the same id; None where no two are the same."""
+        if self.ids is None:
+            return None
+        _, found = np.unique(np.asarray(self.ids, dtype=object).astype(str), return_inverse=True)
+        return torch.from_numpy(found).to(self.device)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -65,11 +83,25 @@ class Rows:
     def batch(self, index: Tensor) -> tuple[Tensor | SparseRows, Tensor, Tensor | None]:
         """Return inputs, targets and mask of the rows ``index``: (n,), or (M, n) for members."""
         index = index.to(self.device)
-        if isinstance(self.inputs, SparseRows):
-            x: Tensor | SparseRows = self.inputs.take(index)
-        else:
-            x = self.inputs[index]
-        return x, self.targets(index), self.mask(index)
+        return self.take(index), self.targets(index), self.mask(index)
+
+    def take(self, index: Tensor) -> Tensor | SparseRows:
+        """Return the inputs of the rows ``index``: (n,), or (M, n) for members."""
+        index = index.to(self.device)
+        return (
+            self.inputs.take(index) if isinstance(self.inputs, SparseRows) else self.inputs[index]
+        )
+
+    def pool(self, seed: int, epoch: int, place: int) -> Tensor | None:
+        """Return the rows that are in memory at a place of an epoch's order; None for all.
+
+        Args:
+            seed: of the member whose order it is.
+            epoch: the number of the epoch, from 0.
+            place: of the first row of a batch.
+        """
+        del seed, epoch, place
+        return None
 
     def order(self, seeds: list[int], epoch: int) -> Tensor:
         """Return (M, N) the order in which the member of each seed reads the rows in an epoch."""

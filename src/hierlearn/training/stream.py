@@ -53,6 +53,7 @@ class ParquetRows(Rows):
         self.preprocessor = preprocessor
         self.bounds = inputs.bounds  # (G + 1,) where the rows of a row group begin
         self._held: OrderedDict[int, Tensor | SparseRows] = OrderedDict()
+        self._pools: dict[int, tuple[int, range, Tensor]] = {}  # the last of every seed
         empty = torch.zeros(len(inputs), 0)  # the inputs stay in the file
         super().__init__(empty, labels, device, weights, dense=0)
 
@@ -61,6 +62,20 @@ class ParquetRows(Rows):
         x = self.take(index)
         index = index.to(self.device)
         return x, self.targets(index), self.mask(index)
+
+    def pool(self, seed: int, epoch: int, place: int) -> Tensor | None:
+        """Return the rows of the window that a place of an epoch's order lies in."""
+        held = self._pools.get(seed)
+        if held is None or held[0] != epoch or place not in held[1]:
+            begin = 0
+            for rows in self.windows(seed, epoch):
+                if place < begin + len(rows):
+                    held = (epoch, range(begin, begin + len(rows)), rows)
+                    break
+                begin += len(rows)
+            assert held is not None
+            self._pools[seed] = held
+        return held[2]
 
     def order(self, seeds: list[int], epoch: int) -> Tensor:
         """Return (M, N) the order in which the member of each seed reads the rows in an epoch."""

@@ -19,7 +19,9 @@ from torch.nn.parallel import DistributedDataParallel
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics.measure import compute
 from hierlearn.networks.ensemble import Noise, clip_grad_norm, members_of
+from hierlearn.networks.memories import candidates_of
 from hierlearn.networks.network import read_output
+from hierlearn.training.candidates import CandidateSampler
 from hierlearn.training.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -28,6 +30,7 @@ from hierlearn.training.checkpoint import (
 )
 from hierlearn.training.early_stopping import EarlyStopping
 from hierlearn.training.epoch import RunningEpoch
+from hierlearn.training.memorize import memorize
 from hierlearn.training.probabilities import member_probabilities
 from hierlearn.training.processes import Processes, is_loss, lost
 from hierlearn.training.seeding import derive
@@ -114,6 +117,10 @@ class Trainer:
             weight_decay=settings.weight_decay,
             fused=True,
         )
+        count = candidates_of(network)
+        self.sampler = None
+        if count is not None:
+            self.sampler = CandidateSampler(rows, self.seeds, count, apart=self.is_ensemble)
         self._noise = Noise(self.network, rows.device)
         self._forward: nn.Module = self.network
         if self.processes.world > 1:
@@ -165,6 +172,7 @@ class Trainer:
             raise lost(self.processes.rank, error, f" in epoch {self.epoch + 1}") from error
         self._forward = self.network  # drop the reference to the process group
         self.stopping.restore()
+        memorize(self.network, self.rows)
 
     def train_epoch(self) -> None:
         """Train one epoch, or the rest of one."""
@@ -206,14 +214,21 @@ class Trainer:
             group["lr"] = rate
         purpose = f"noise {self.processes.rank}"
         self._noise.seed([derive(seed, purpose, self.step) for seed in self.seeds])
-        x, targets, mask = self.rows.batch(index)
+        extra: dict[str, Any] = {"apart": True} if self.is_ensemble else {}
+        if self.sampler is None:
+            x, targets, mask = self.rows.batch(index)
+        else:
+            begin = place * self.settings.batch_size
+            x, targets, mask, extra["candidates"] = self.sampler.batch(
+                index, self.step, epoch, begin
+            )
         weight = self.rows.weights
         if weight is not None:
             weight = weight[index.to(self.rows.device)]
         kind = self.rows.device.type
         half = self.settings.precision == "bf16"
         with torch.autocast(kind, torch.bfloat16) if half else nullcontext():
-            output = self._forward(x, apart=True) if self.is_ensemble else self._forward(x)
+            output = self._forward(x, **extra)
         self.loss.set_progress(self.step / self.steps)
         total = self._losses(output, targets, mask, weight)
         if kind == "cpu" and not bool(total.isfinite().all()):
@@ -318,6 +333,7 @@ class Trainer:
         values = torch.zeros(len(self.seeds), dtype=torch.float64, device=self.rows.device)
         if self.processes.writes:
             assert self.valid is not None
+            memorize(self.network, self.rows)
             targets = self.valid.targets(torch.arange(len(self.valid), device=self.rows.device))
             found = member_probabilities(self.network, self.valid, self.read)
             for member, p in enumerate(found):

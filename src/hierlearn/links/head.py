@@ -1,0 +1,42 @@
+"""Head: the base of what turns features into node log-probabilities.
+
+A head needs no logits: whatever returns (log p, log(1 - p)) of every node is one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from torch import nn
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hierlearn.links.output import HeadOutput
+
+
+class Head(nn.Module, ABC):
+    """Base of the heads: ``forward(features) -> HeadOutput``.
+
+    Attributes:
+        stackable: whether several of it can be computed as one, with stacked weights.
+        has_memory: whether it compares rows with others that it remembers; ``forward`` then takes
+            the features of candidates too, see NeighborHead.
+    """
+
+    stackable: ClassVar[bool] = False
+    has_memory: ClassVar[bool] = False
+
+    @abstractmethod
+    def forward(self, features: Tensor) -> HeadOutput:
+        """Return the node log-probabilities of (N, F) features."""
+
+    def set_prior(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> None:
+        """Initialize to the class priors, where the head can.
+
+        Args:
+            counts: (C,) the training rows of each class, ancestors counted.
+            terminal_counts: (C,) the rows whose most specific label is each class.
+            rows: how many rows there are.
+        """

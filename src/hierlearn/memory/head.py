@@ -1,0 +1,218 @@
+"""NeighborHead: answers are mixtures of the labels of similar training rows.
+
+    w_j = softmax over rows j of (-d(f(x), f(x_j)) / scale + log weight_j)
+    p   = sum over j of w_j y_j,      1 - p = sum over j of w_j (1 - y_j)
+
+with f(x) the projected features, d a distance and y_j the closed targets of row j. p is a convex
+mixture of closed label sets: no class is more probable than its parents, in any tree or DAG.
+
+Training compares a batch with sampled candidates, encoded with the same weights, the row itself
+left out. A row without any candidate of its class would cost infinity, so a weight ``smoothing``
+is given to either answer: p' = (1 - 2e) p + e. Predicting compares with the nearest remembered
+rows, and p = 0 and p = 1 are exact.
+
+Partial labels: sums go over the rows whose label is known, p = sum w m y / sum w m; in a DAG the
+minimum over the ancestors keeps p coherent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.propagate import log_zero
+from hierlearn.links import Head, HeadOutput
+from hierlearn.memory.distance import find_distance
+from hierlearn.memory.scale import Scale
+from hierlearn.memory.search import nearest
+from hierlearn.memory.store import Memory, mixture
+
+if TYPE_CHECKING:
+    from hierlearn.hierarchy import Hierarchy
+
+SCALES = {"squared": 16.0, "euclidean": 1.0, "cosine": 0.1}
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The training rows that a step compares its batch with; K per member.
+
+    Attributes:
+        targets: (K, C) or (M, K, C) bool, closed.
+        excluded: (n, K) or (M, n, K) bool, which candidates are the row itself.
+        mask: which targets are known; None for all.
+        weight: (K,) or (M, K) how much each candidate counts; None for all alike.
+    """
+
+    targets: Tensor
+    excluded: Tensor
+    mask: Tensor | None = None
+    weight: Tensor | None = None
+
+    @property
+    def count(self) -> int:
+        """K."""
+        return self.targets.shape[-2]
+
+    def member(self, number: int) -> Candidates:
+        """Return the candidates of one member."""
+        return Candidates(
+            self.targets[number],
+            self.excluded[number],
+            None if self.mask is None else self.mask[number],
+            None if self.weight is None else self.weight[number],
+        )
+
+
+class NeighborHead(Head):
+    """Look the answer up among the remembered rows.
+
+    Args:
+        label_space: what can be predicted, or a Hierarchy.
+        projection: from (N, F) features to (N, D) embeddings.
+        distance: a name of DISTANCES.
+        scale: what distances are divided by; by default 16, 1 and 0.1 for squared, Euclidean and
+            cosine distances.
+        learn_scale: learn the scale, from that value on.
+        neighbors: how many of the nearest rows answer.
+        candidates: how many training rows a step compares its batch with, at most.
+        smoothing: the weight of either answer that training adds.
+
+    Attributes:
+        memory: the remembered rows.
+    """
+
+    stackable = True
+    has_memory = True
+
+    def __init__(
+        self,
+        label_space: LabelSpace | Hierarchy,
+        projection: nn.Module,
+        *,
+        distance: str = "squared",
+        scale: float | None = None,
+        learn_scale: bool = False,
+        neighbors: int = 256,
+        candidates: int = 2048,
+        smoothing: float = 1e-6,
+    ) -> None:
+        super().__init__()
+        find_distance(distance)
+        for name, value in (("neighbors", neighbors), ("candidates", candidates)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise HierlearnError(f"{name} must be an integer of at least 1, not {value!r}")
+        if not 0 < smoothing < 0.5:
+            raise HierlearnError(f"smoothing must lie between 0 and 0.5, not {smoothing}")
+        self.label_space = LabelSpace.of(label_space)
+        self.projection = projection
+        self.distance = distance
+        self.scale = Scale(SCALES[distance] if scale is None else scale, learned=learn_scale)
+        self.neighbors = neighbors
+        self.candidates = candidates
+        self.smoothing = smoothing
+        self.memory = Memory()
+
+    def forward(
+        self,
+        features: Tensor,
+        others: Tensor | None = None,
+        candidates: Candidates | None = None,
+    ) -> HeadOutput:
+        """Return the node log-probabilities of (N, F) features.
+
+        Args:
+            features: of the rows.
+            others: (K, F) the features of the candidates of a training step; None to answer from
+                the memory.
+            candidates: their labels.
+        """
+        queries = self.embed(features)
+        if others is None or candidates is None:
+            return self.look_up(queries)
+        return self.compare(queries, self.embed(others), candidates)
+
+    def embed(self, features: Tensor) -> Tensor:
+        """Return the embeddings of features, in float32 where the network computes in half."""
+        found: Tensor = self.projection(features)
+        return found.float() if found.dtype in (torch.float16, torch.bfloat16) else found
+
+    def compare(self, queries: Tensor, others: Tensor, candidates: Candidates) -> HeadOutput:
+        """Return the answers of a training step, from its candidates.
+
+        Args:
+            queries: (n, D) or (M, n, D) embeddings of the batch.
+            others: (K, D) or (M, K, D) embeddings of the candidates.
+            candidates: their labels, and which of them are the row itself.
+        """
+        with torch.autocast(queries.device.type, enabled=False):
+            logits = -find_distance(self.distance)(queries, others) / self.scale()
+            if candidates.weight is not None:
+                tiny = torch.finfo(logits.dtype).tiny
+                logits = logits + candidates.weight.clamp_min(tiny).log()[..., None, :]
+            logits = logits.masked_fill(candidates.excluded, log_zero(logits.dtype))
+            weights = logits.softmax(-1).masked_fill(candidates.excluded, 0.0)
+            p, q = mixture(weights, candidates.targets, candidates.mask)
+            if candidates.mask is not None:
+                p, q = self.normalized(p, q, partial=True)
+            e = self.smoothing
+            return HeadOutput(((1 - 2 * e) * p + e).log(), ((1 - 2 * e) * q + e).log())
+
+    def look_up(self, queries: Tensor) -> HeadOutput:
+        """Return the answers from the memory to (n, D) or (M, n, D) embeddings."""
+        weights, index = self.kneighbors(queries)
+        p, q = self.memory.mix(weights, index)
+        p, q = self.normalized(p, q, partial=self.memory.is_partial)
+        return HeadOutput(safe_log(p), safe_log(q))
+
+    def kneighbors(self, queries: Tensor, count: int | None = None) -> tuple[Tensor, Tensor]:
+        """Return (..., n, k) the weights of the nearest remembered rows, and their row numbers.
+
+        Args:
+            queries: (n, D) or (M, n, D) embeddings.
+            count: k; by default ``neighbors``.
+        """
+        embeddings, _ = self.memory.held()
+        distances, index = nearest(queries, embeddings, count or self.neighbors, self.distance)
+        logits = -distances.to(queries.dtype) / self.scale()
+        log_weights = self.memory.log_weights(index)
+        if log_weights is not None:
+            logits = logits + log_weights
+        return logits.softmax(-1), index
+
+    def normalized(self, p: Tensor, q: Tensor, *, partial: bool) -> tuple[Tensor, Tensor]:
+        """Divide by the weight whose label is known; a class that nobody knows has p = 0.
+
+        Args:
+            p: (..., C) the weight of the rows that have each class.
+            q: (..., C) of those that lack it.
+            partial: whether labels are partial; otherwise all is known, up to rounding.
+        """
+        known = p + q
+        p = p / torch.where(known > 0, known, 1.0)
+        q = torch.where(known > 0, q / torch.where(known > 0, known, 1.0), 1.0)
+        if not partial:
+            return p, q
+        hierarchy = self.hierarchy
+        return -hierarchy.max_down(-p), hierarchy.max_down(q)
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The taxonomy of the answers: that of the remembered rows, once there are any."""
+        rows = self.memory.rows
+        return self.label_space.hierarchy if rows is None else rows.hierarchy
+
+    def extra_repr(self) -> str:
+        """Show the distance when the module is printed."""
+        return f"{self.distance}, {self.neighbors} neighbors, {self.candidates} candidates"
+
+
+def safe_log(p: Tensor) -> Tensor:
+    """Return log p, and the finite log of 0 without a NaN in its gradient."""
+    positive = p > 0
+    return torch.where(positive, torch.where(positive, p, 1.0).log(), log_zero(p.dtype))

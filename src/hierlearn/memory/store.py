@@ -1,0 +1,240 @@
+"""Memory: the encoded training rows, their labels and ids.
+
+    Remembered   what every head and member remembers of N rows: labels, ids, weights
+    Memory       the embeddings of those rows for one head, in half precision, and the sums over
+                 the labels of neighbors
+
+It is no part of ``state_dict``: the embeddings follow from the weights and the training rows. A
+model folder stores them in files of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hierlearn.errors import HierlearnError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy.structure import Ints
+    from hierlearn.memory.label_sets import LabelSets
+
+DENSE = 1 << 27  # entries of the targets of all sets that are held as a matrix
+BLOCK = 1 << 24  # entries of the targets of the sets of a few neighbors, made when needed
+STORED = torch.float16
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What is known of the N rows of a memory beside their embeddings.
+
+    Attributes:
+        labels: their label sets.
+        ids: by which rows are named, and forgotten; rows may share one.
+        weights: (N,) how much each row counts; None for all alike.
+        texts: what to show of each row; None where inputs are not texts.
+    """
+
+    labels: LabelSets
+    ids: Sequence[str]
+    weights: NDArray[np.float64] | None = None
+    texts: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("ids", "weights", "texts"):
+            held = getattr(self, name)
+            if held is not None and len(held) != len(self.labels):
+                raise HierlearnError(f"{len(held)} {name} do not fit {len(self.labels)} rows")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The taxonomy of the labels."""
+        return self.labels.hierarchy
+
+    def take(self, rows: Ints) -> Remembered:
+        """Return some of the rows."""
+        return Remembered(
+            self.labels.take(rows),
+            [self.ids[row] for row in rows],
+            None if self.weights is None else self.weights[rows],
+            None if self.texts is None else [self.texts[row] for row in rows],
+        )
+
+    def join(self, other: Remembered) -> Remembered:
+        """Return these rows, then those of ``other``."""
+        weights = None
+        if self.weights is not None or other.weights is not None:
+            parts = [np.ones(len(r)) if r.weights is None else r.weights for r in (self, other)]
+            weights = np.concatenate(parts)
+        texts = None
+        if self.texts is not None and other.texts is not None:
+            texts = [*self.texts, *other.texts]
+        labels = self.labels.join(other.labels)
+        return Remembered(labels, [*self.ids, *other.ids], weights, texts)
+
+    def with_labels(self, labels: LabelSets) -> Remembered:
+        """Return the rows with other labels, as after a change of the taxonomy."""
+        return replace(self, labels=labels)
+
+
+class Memory(nn.Module):
+    """The embeddings of the remembered rows of one head.
+
+    Attributes:
+        rows: what is remembered; None while the memory is empty.
+        embeddings: (N, D), or (M, N, D) of the members of an ensemble; in the precision in which
+            they were set, whatever that of the network is.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: Remembered | None = None
+        self.embeddings: Tensor | None = None
+        self._set_ids: Tensor | None = None  # (N,)
+        self._log_weights: Tensor | None = None  # (N,)
+        self._targets: Tensor | None = None  # (S, C) bool, where all sets fit
+        self._mask: Tensor | None = None  # (S, C) bool, of partial labels
+
+    @classmethod
+    def stack(cls, memories: Sequence[Memory]) -> Memory:
+        """Return one memory for all members; they remember the same rows."""
+        new = cls()
+        found = [one.embeddings for one in memories if one.embeddings is not None]
+        if len(found) == len(memories) and memories[0].rows is not None:
+            new.set(torch.stack(found), memories[0].rows)
+        return new
+
+    def __len__(self) -> int:
+        return 0 if self.rows is None else len(self.rows)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the labels of the remembered rows are partial."""
+        return self.rows is not None and self.rows.labels.is_partial
+
+    def set(self, embeddings: Tensor, rows: Remembered) -> None:
+        """Replace what is remembered.
+
+        Args:
+            embeddings: (N, D) or (M, N, D).
+            rows: their labels and ids.
+        """
+        if embeddings.shape[-2] != len(rows):
+            raise HierlearnError(
+                f"embeddings {tuple(embeddings.shape)} do not fit {len(rows)} remembered rows"
+            )
+        self.rows, self.embeddings = rows, embeddings.detach()
+        device = embeddings.device
+        self._set_ids = torch.from_numpy(rows.labels.of_row).to(device)
+        self._log_weights = None
+        if rows.weights is not None:
+            weights = torch.from_numpy(np.asarray(rows.weights, dtype=np.float64))
+            self._log_weights = weights.clamp_min(1e-30).log().float().to(device)
+        sets = rows.labels.sets
+        small = len(sets) * len(rows.hierarchy) <= DENSE
+        self._targets = sets.targets().to(device) if small else None
+        self._mask = sets.mask().to(device) if small and rows.labels.is_partial else None
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.__init__()  # type: ignore[misc]
+
+    def held(self) -> tuple[Tensor, Remembered]:
+        """Return embeddings and rows; raise on an empty memory."""
+        if self.rows is None or self.embeddings is None or not len(self.rows):
+            raise HierlearnError(
+                "the memory is empty, so there is nothing to answer from; train the network, or "
+                "give it rows to remember"
+            )
+        return self.embeddings, self.rows
+
+    def log_weights(self, index: Tensor) -> Tensor | None:
+        """Return the log weights of some rows; None where all count alike."""
+        return None if self._log_weights is None else self._log_weights[index]
+
+    # ------------------------------------------------------------------ sums over labels
+
+    def mix(self, weights: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the weight of the neighbors that have each class, and of those that lack it.
+
+        Args:
+            weights: (..., n, k) the weights of the neighbors.
+            index: (..., n, k) their row numbers.
+
+        Returns:
+            (..., n, C) sum of w y and (..., n, C) sum of w (1 - y), over the neighbors whose label
+            is known.
+        """
+        _, rows = self.held()
+        assert self._set_ids is not None
+        sets = self._set_ids[index]
+        if self._targets is not None:
+            held = weights.new_zeros(*weights.shape[:-1], len(self._targets))
+            held = held.scatter_add(-1, sets, weights)
+            return mixture(held, self._targets, self._mask)
+        return self._mix_few(weights, sets, rows)
+
+    def _mix_few(self, weights: Tensor, sets: Tensor, rows: Remembered) -> tuple[Tensor, Tensor]:
+        """Do the same over the sets that occur among the neighbors, in blocks."""
+        found, place = torch.unique(sets, return_inverse=True)
+        held = weights.new_zeros(*weights.shape[:-1], len(found)).scatter_add(-1, place, weights)
+        step = max(1, BLOCK // len(rows.hierarchy))
+        shape = (*weights.shape[:-1], len(rows.hierarchy))
+        p, q = weights.new_zeros(shape), weights.new_zeros(shape)
+        labels = rows.labels
+        for begin in range(0, len(found), step):
+            some = found[begin : begin + step].cpu().numpy()
+            targets = labels.sets.targets(some).to(weights.device)
+            mask = labels.sets.mask(some).to(weights.device) if labels.is_partial else None
+            parts = mixture(held[..., begin : begin + step], targets, mask)
+            p, q = p + parts[0], q + parts[1]
+        return p, q
+
+    # ------------------------------------------------------------------ devices and copies
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Follow the module to another device; embeddings keep their precision."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.embeddings is not None:
+            device = fn(torch.empty(0)).device
+            for name in ("embeddings", "_set_ids", "_log_weights", "_targets", "_mask"):
+                held = getattr(self, name)
+                setattr(self, name, None if held is None else held.to(device))
+        return self
+
+    def extra_repr(self) -> str:
+        """Show how much is remembered when the module is printed."""
+        return f"{len(self):,} rows"
+
+
+def mixture(held: Tensor, targets: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return sum of w y and sum of w (1 - y), over what is known.
+
+    Args:
+        held: (..., n, S) weights.
+        targets: (S, C), or (..., S, C), bool.
+        mask: which targets are known; None for all.
+    """
+    has, lacks = targets, ~targets
+    if mask is not None:
+        has, lacks = targets & mask, lacks & mask
+    return held @ has.to(held.dtype), held @ lacks.to(held.dtype)
+
+
+def as_stored(embeddings: Tensor) -> Tensor:
+    """Return embeddings in half precision, or as they are where that would overflow."""
+    stored = embeddings.to(STORED)
+    return stored if bool(stored.isfinite().all()) else embeddings

@@ -1,0 +1,81 @@
+"""The memories of a network or an ensemble, all of its heads and members at once.
+
+All heads and members of a network remember the same rows; the embeddings differ.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hierlearn.networks.ensemble import LoopedEnsemble, networks_in
+from hierlearn.networks.network import Network
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from hierlearn.memory import NeighborHead, Remembered
+
+
+def memory_heads(network: nn.Module) -> dict[str, list[NeighborHead]]:
+    """Return the heads with a memory by name; one for every member that is looped over."""
+    found: dict[str, list[Any]] = {}
+    for one in networks_in(network):
+        heads = one.heads.items() if isinstance(one, Network) else ()
+        for name, head in heads:
+            if head.has_memory:
+                found.setdefault(name, []).append(head)
+    return found
+
+
+def candidates_of(network: nn.Module) -> int | None:
+    """Return how many candidates a training step needs; None for a network without a memory."""
+    counts = [head.candidates for heads in memory_heads(network).values() for head in heads]
+    return max(counts, default=None)
+
+
+def embed(network: nn.Module, x: Any) -> dict[str, Tensor]:
+    """Return the embeddings of rows by head, (N, D), or (M, N, D) of an ensemble."""
+    parts = [one.embed(x) for one in networks_in(network)]  # type: ignore[operator]
+    if not isinstance(network, LoopedEnsemble):
+        only: dict[str, Tensor] = parts[0]
+        return only
+    return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
+
+
+def remembered(network: nn.Module) -> Remembered | None:
+    """Return what a network remembers; None without a memory, or while it is empty."""
+    for heads in memory_heads(network).values():
+        return heads[0].memory.rows
+    return None
+
+
+def embeddings_of(network: nn.Module) -> dict[str, Tensor]:
+    """Return the embeddings of the remembered rows by head, as ``embed`` returns them."""
+    found: dict[str, Tensor] = {}
+    for name, heads in memory_heads(network).items():
+        parts = [head.memory.held()[0] for head in heads]
+        found[name] = torch.stack(parts) if isinstance(network, LoopedEnsemble) else parts[0]
+    return found
+
+
+def set_memory(network: nn.Module, embeddings: dict[str, Tensor], rows: Remembered) -> None:
+    """Replace what a network remembers.
+
+    Args:
+        network: a network or an ensemble.
+        embeddings: by head, (N, D), or (M, N, D) of an ensemble.
+        rows: the labels and ids of the rows.
+    """
+    looped = isinstance(network, LoopedEnsemble)
+    for name, heads in memory_heads(network).items():
+        for number, head in enumerate(heads):
+            head.memory.set(embeddings[name][number] if looped else embeddings[name], rows)
+
+
+def clear_memory(network: nn.Module) -> None:
+    """Forget all rows."""
+    for heads in memory_heads(network).values():
+        for head in heads:
+            head.memory.clear()

@@ -1,0 +1,173 @@
+"""Explain: the remembered rows that an answer was taken from, with their weights.
+
+The weight of a row is what it contributes to the probabilities of its classes, averaged over the
+members of an ensemble; the weights of all neighbors of an answer sum to 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hierlearn.errors import HierlearnError
+from hierlearn.memory.search import nearest
+from hierlearn.networks.memories import embed, embeddings_of, memory_heads, remembered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from hierlearn.memory import NeighborHead, Remembered
+    from hierlearn.pipeline.pipeline import Pipeline
+
+BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A remembered row that an answer was taken from.
+
+    Attributes:
+        id: of the row.
+        weight: its share of the answer, between 0 and 1.
+        labels: its most specific labels, by path.
+        text: its text where the model reads texts, else None.
+        row: its number in the memory, from 0.
+    """
+
+    id: str
+    weight: float
+    labels: tuple[str, ...]
+    text: str | None
+    row: int
+
+
+def rows_of(pipeline: Pipeline) -> Remembered:
+    """Return what a pipeline remembers; raise where it has no memory."""
+    rows = remembered(pipeline.network)
+    if rows is None:
+        heads = "neighbors" if memory_heads(pipeline.network) else "linear"
+        raise HierlearnError(
+            "the memory of this model is empty"
+            if heads == "neighbors"
+            else "this model has no memory: its answers come from weights, not from rows; train "
+            "with recipe='neighbors', or head='neighbors', for answers with evidence"
+        )
+    return rows
+
+
+def head_of(pipeline: Pipeline) -> tuple[str, list[NeighborHead]]:
+    """Return the head whose rows are the evidence: the one that answers, or the first."""
+    heads = memory_heads(pipeline.network)
+    name = pipeline.answer if pipeline.answer in heads else next(iter(heads))
+    return name, heads[name]
+
+
+def queries(pipeline: Pipeline, inputs: Any) -> Tensor:
+    """Return the embeddings of raw inputs, (n, D), or (M, n, D) of an ensemble."""
+    return embed(pipeline.network, pipeline.rows(inputs))[head_of(pipeline)[0]]
+
+
+@torch.no_grad()
+def neighbor_weights(pipeline: Pipeline, inputs: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield, for every row of a batch, its neighbors by falling weight: weights, row numbers."""
+    rows_of(pipeline)
+    _, heads = head_of(pipeline)
+    found = queries(pipeline, inputs)
+    looped = len(heads) > 1
+    parts = [
+        head.kneighbors(found[number] if looped else found) for number, head in enumerate(heads)
+    ]
+    weights, index = (
+        torch.stack([part[side] for part in parts]) if looped else parts[0][side] for side in (0, 1)
+    )
+    if weights.dim() == 2:
+        weights, index = weights[None], index[None]
+    shares = weights.double().div(len(weights)).transpose(0, 1).flatten(1).cpu().numpy()
+    numbered = index.transpose(0, 1).flatten(1).cpu().numpy()
+    for own, numbers in zip(shares, numbered, strict=True):
+        rows, place = np.unique(numbers, return_inverse=True)
+        total = np.bincount(place, own)
+        order = np.argsort(-total, kind="stable")
+        yield total[order], rows[order]
+
+
+def explain(pipeline: Pipeline, inputs: Any, count: int = 3) -> list[list[Evidence]]:
+    """Return the rows that the answer to every input was taken from, the weightiest first.
+
+    Args:
+        pipeline: a pipeline with a memory.
+        inputs: the raw rows.
+        count: how many rows at most.
+    """
+    if count < 1:
+        raise HierlearnError(f"count must be at least 1, not {count}")
+    rows = rows_of(pipeline)
+    pipeline.network.eval()
+    total = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
+    found = []
+    for begin in range(0, total, BATCH):
+        for weights, numbers in neighbor_weights(pipeline, inputs[begin : begin + BATCH]):
+            found.append(evidence(rows, weights[:count], numbers[:count]))
+    return found
+
+
+def evidence(rows: Remembered, weights: Any, numbers: Any) -> list[Evidence]:
+    """Return some remembered rows with their weights."""
+    return [
+        Evidence(
+            id=str(rows.ids[number]),
+            weight=float(weight),
+            labels=tuple(labels),
+            text=None if rows.texts is None else rows.texts[number],
+            row=int(number),
+        )
+        for weight, number, labels in zip(weights, numbers, rows.labels.names(numbers), strict=True)
+    ]
+
+
+@torch.no_grad()
+def kneighbors(
+    pipeline: Pipeline, inputs: Any, count: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return (N, k) the distances to the nearest remembered rows, and their numbers.
+
+    The distance of an ensemble is that of the embeddings of its members side by side: the mean
+    over the members where it is squared or a cosine.
+
+    Args:
+        pipeline: a pipeline with a memory.
+        inputs: the raw rows.
+        count: k.
+    """
+    rows = rows_of(pipeline)
+    if not 1 <= count <= len(rows):
+        raise HierlearnError(
+            f"n_neighbors must lie between 1 and the {len(rows):,} remembered rows, not {count}"
+        )
+    pipeline.network.eval()
+    name, heads = head_of(pipeline)
+    held = side_by_side(embeddings_of(pipeline.network)[name], heads[0].distance)
+    total = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
+    parts = []
+    for begin in range(0, total, BATCH):
+        found = side_by_side(queries(pipeline, inputs[begin : begin + BATCH]), heads[0].distance)
+        parts.append(nearest(found, held, count, heads[0].distance))
+    distances, index = (torch.cat([part[side] for part in parts]).cpu().numpy() for side in (0, 1))
+    return distances.astype(np.float64), index
+
+
+def side_by_side(embeddings: Tensor, distance: str) -> Tensor:
+    """Return (N, M D) embeddings whose distance is that of M members on average."""
+    if embeddings.dim() == 2:
+        return embeddings
+    members = len(embeddings)
+    if distance == "cosine":
+        embeddings = torch.nn.functional.normalize(embeddings.float(), dim=-1)
+    scaled: Tensor = embeddings.float() / members**0.5
+    return scaled.transpose(0, 1).flatten(1)

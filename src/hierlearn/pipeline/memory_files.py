@@ -1,0 +1,76 @@
+"""The memory of a model as files of its folder.
+
+memory.safetensors   the embeddings of every head, and the label sets
+memory.json          the id of every row, and its text where the model reads texts
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hierlearn.files import atomic_write
+from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
+from hierlearn.hierarchy.labels import Labels
+from hierlearn.memory import LabelSets, Remembered
+from hierlearn.networks.memories import embeddings_of, memory_heads, remembered, set_memory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor, nn
+
+    from hierlearn.hierarchy import Hierarchy
+
+MEMORY_FILES = ("memory.safetensors", "memory.json")
+ARRAYS = ("set_offsets", "set_numbers", "set_of_row")
+FORMAT = "hierlearn.memory"
+
+
+def write_memory(folder: Path, network: nn.Module) -> tuple[str, ...]:
+    """Write what a network remembers, and return the names of the files; none without a memory."""
+    rows = remembered(network)
+    if rows is None:
+        return ()
+    arrays = (*rows.labels.sets.terminal, rows.labels.of_row)
+    tensors = {name: torch.from_numpy(a) for name, a in zip(ARRAYS, arrays, strict=True)}
+    tensors |= {f"embeddings/{name}": value for name, value in embeddings_of(network).items()}
+    if rows.weights is not None:
+        tensors["weights"] = torch.from_numpy(np.asarray(rows.weights, dtype=np.float64))
+    write_tensors(folder / MEMORY_FILES[0], tensors, {"format": FORMAT})
+    policy = rows.labels.sets.unlabeled_descendants
+    texts = None if rows.texts is None else list(rows.texts)
+    values = {"unlabeled_descendants": policy, "ids": list(rows.ids), "texts": texts}
+    with atomic_write(folder / MEMORY_FILES[1]) as file:
+        file.write(json.dumps(values, ensure_ascii=False) + "\n")
+    return MEMORY_FILES
+
+
+def read_memory(folder: Path, network: nn.Module, hierarchy: Hierarchy) -> None:
+    """Read what a network remembers; nothing for one without a memory.
+
+    Raises:
+        CheckpointError: where a file is missing, damaged, or does not fit the network.
+    """
+    heads = memory_heads(network)
+    if not heads:
+        return
+    path = folder / MEMORY_FILES[0]
+    tensors, _ = read_tensors(path)
+    try:
+        values: dict[str, Any] = json.loads((folder / MEMORY_FILES[1]).read_text(encoding="utf-8"))
+        offsets, numbers, of_row = (tensors[name].numpy() for name in ARRAYS)
+        sets = Labels.from_numbers(offsets, numbers, hierarchy, values["unlabeled_descendants"])
+        if len(of_row) and not 0 <= int(of_row.min()) <= int(of_row.max()) < len(sets):
+            raise ValueError("a row has a label set that is not there")
+        weights = tensors["weights"].numpy() if "weights" in tensors else None
+        rows = Remembered(LabelSets(sets, of_row), values["ids"], weights, values["texts"])
+        found: dict[str, Tensor] = {name: tensors[f"embeddings/{name}"] for name in heads}
+        set_memory(network, found, rows)
+    except (KeyError, ValueError, TypeError, OSError) as error:
+        raise CheckpointError(
+            f"{path} does not fit this model ({error}); copy the whole folder again"
+        ) from None

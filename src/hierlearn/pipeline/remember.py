@@ -1,0 +1,258 @@
+"""Remember, forget, remap: a model that changes without training.
+
+Only what the memory holds changes: rows are added with their labels, even those of new classes;
+rows are removed; and the labels of all rows move to another taxonomy. Heads that are not a memory
+have learned the old classes, so they are dropped where the classes change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hierlearn.errors import HierlearnError, quoted
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.labels import Labels
+from hierlearn.links import link_name, make_link
+from hierlearn.memory import LabelSets, Remembered
+from hierlearn.memory.store import as_stored
+from hierlearn.memory.taxonomy import Remap, grown
+from hierlearn.networks.ensemble import drop_heads, head_names
+from hierlearn.networks.memories import embed, embeddings_of, memory_heads, set_memory
+from hierlearn.pipeline.explain import rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.pipeline.pipeline import Pipeline
+
+BATCH = 4096
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What ``remember`` added.
+
+    Attributes:
+        rows: how many rows were added.
+        classes: the names of the new classes.
+        total: how many rows are remembered now.
+    """
+
+    rows: int
+    classes: tuple[str, ...]
+    total: int
+
+
+def remember(
+    pipeline: Pipeline,
+    inputs: Any,
+    labels: Sequence[Sequence[str]],
+    *,
+    hierarchy: Hierarchy | None = None,
+    ids: Sequence[str] | None = None,
+    weights: NDArray[np.float64] | None = None,
+) -> Growth:
+    """Add labeled rows to the memory of a pipeline, in place, and the classes that they bring.
+
+    Args:
+        pipeline: a pipeline with a memory.
+        inputs: the raw rows.
+        labels: the labels of each row, by path. A path that is new becomes a class below its
+            parent.
+        hierarchy: a hierarchy with the new classes, where their paths do not tell it; it must have
+            all old classes as they are.
+        ids: of the rows; by default numbers that go on from those of the memory.
+        weights: (n,) how much each row counts; by default 1.
+    """
+    rows = rows_of(pipeline)
+    labels = [[one] if isinstance(one, str) else list(one) for one in labels]
+    total = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
+    if total != len(labels):
+        raise HierlearnError(f"inputs have {total} rows but labels have {len(labels)}")
+    old = pipeline.hierarchy
+    wanted = hierarchy or grown(old, (one for row in labels for one in row))
+    if wanted != old:
+        check_superset(old, wanted)
+        check_answers_from_memory(pipeline, "new classes")
+    texts = [str(text) for text in inputs] if rows.texts is not None else None
+    policy = rows.labels.sets.unlabeled_descendants
+    found = LabelSets.from_labels(Labels(labels, wanted, unlabeled_descendants=policy))
+    added = Remembered(found, ids or next_ids(rows.ids, total), weights, texts)
+    new = encode(pipeline, inputs)
+    if wanted != old:
+        rows = rows.with_labels(Remap(old, wanted, {}).labels(rows.labels))
+    kept = embeddings_of(pipeline.network)
+    joined = {name: torch.cat([kept[name], new[name].to(kept[name])], dim=-2) for name in kept}
+    before = pipeline.hierarchy.fingerprint
+    replace_memory(pipeline, joined, rows.join(added))
+    classes = tuple(name for name in wanted.names if name not in old)
+    record(pipeline, "remember", before, rows=total, classes=len(classes))
+    return Growth(total, classes, len(rows) + total)
+
+
+def forget(pipeline: Pipeline, ids: Iterable[str]) -> int:
+    """Remove the rows with some ids from the memory of a pipeline, in place; return how many.
+
+    Nothing of a row is left in the memory then; what training learned from it stays in the weights.
+    Classes stay, also those without any row.
+
+    Args:
+        pipeline: a pipeline with a memory.
+        ids: of the rows; an id that no row has raises.
+    """
+    rows = rows_of(pipeline)
+    wanted = {str(one) for one in ([ids] if isinstance(ids, str) else ids)}
+    unknown = sorted(wanted.difference(map(str, rows.ids)))
+    if unknown:
+        raise HierlearnError(
+            f"the memory has no row with id {quoted(unknown, most=5)}; it has "
+            f"{quoted([str(one) for one in rows.ids], most=3)}"
+        )
+    keep = np.flatnonzero([str(one) not in wanted for one in rows.ids])
+    if not len(keep):
+        raise HierlearnError(
+            f"these are all {len(rows):,} rows of the memory; a model that remembers nothing "
+            f"cannot answer"
+        )
+    index = torch.from_numpy(keep)
+    kept = {
+        name: held.index_select(-2, index.to(held.device))
+        for name, held in embeddings_of(pipeline.network).items()
+    }
+    set_memory(pipeline.network, kept, rows.take(keep))
+    gone = len(rows) - len(keep)
+    record(pipeline, "forget", pipeline.hierarchy.fingerprint, rows=gone)
+    return gone
+
+
+def remap(
+    pipeline: Pipeline,
+    hierarchy: Hierarchy,
+    mapping: Mapping[str, str | Sequence[str] | None] | None = None,
+    labels: Mapping[str, str | Sequence[str]] | None = None,
+    *,
+    dry_run: bool = False,
+) -> dict[str, int]:
+    """Move a pipeline to another taxonomy, in place; return how many classes and rows change.
+
+    Args:
+        pipeline: a pipeline with a memory.
+        hierarchy: the new taxonomy.
+        mapping: old name -> new name, several of them where a class is split, None where it is
+            removed. Classes that keep their name need not be named.
+        labels: the new labels of single rows by id, for those of a class that is split; other
+            rows of it go to the parent of its parts.
+        dry_run: only count.
+    """
+    rows = rows_of(pipeline)
+    plan = Remap(pipeline.hierarchy, hierarchy, {k: as_list(v) for k, v in (mapping or {}).items()})
+    own: dict[int, Sequence[str]] = {}
+    if labels:
+        places: dict[str, list[int]] = {}
+        for row, one in enumerate(rows.ids):
+            places.setdefault(str(one), []).append(row)
+        for one, ends in labels.items():
+            if str(one) not in places:
+                raise HierlearnError(f"the memory has no row with id {one!r}")
+            own |= dict.fromkeys(places[str(one)], as_list(ends))
+    moved = plan.labels(rows.labels, own)
+    found = {**plan.summary(rows.labels), "rows with labels of their own": len(own)}
+    if dry_run:
+        return found
+    check_answers_from_memory(pipeline, "another taxonomy")
+    before = pipeline.hierarchy.fingerprint
+    replace_memory(pipeline, embeddings_of(pipeline.network), rows.with_labels(moved))
+    record(pipeline, "remap", before, rows=found["rows whose label changes"])
+    return found
+
+
+# ---------------------------------------------------------------------- the parts
+
+
+def as_list(value: str | Sequence[str] | None) -> list[str]:
+    """Return one name, several or none as a list."""
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else list(value)
+
+
+def check_superset(old: Hierarchy, new: Hierarchy) -> None:
+    """Raise on a hierarchy in which an old class is missing or has other parents."""
+    for number, name in enumerate(old.names):
+        if name not in new:
+            raise HierlearnError(
+                f"the new hierarchy lacks {name!r}; use remap to rename or remove classes"
+            )
+        above = {old.names[one] for one in old.parents(number)}
+        if above != {new.names[one] for one in new.parents(new.index(name))}:
+            raise HierlearnError(
+                f"{name!r} has other parents in the new hierarchy; use remap to move classes"
+            )
+
+
+def check_answers_from_memory(pipeline: Pipeline, what: str) -> None:
+    """Raise where a head that has learned the old classes answers."""
+    names = head_names(pipeline.network)
+    if len(names) > 1 and pipeline.answer not in memory_heads(pipeline.network):
+        raise HierlearnError(
+            f"this model answers by {pipeline.answer} of {quoted(names)}, and heads that are no "
+            f"memory cannot take {what}; let the memory answer alone: answer='main'"
+        )
+
+
+@torch.no_grad()
+def encode(pipeline: Pipeline, inputs: Any) -> dict[str, Tensor]:
+    """Return the embeddings of raw inputs by head, in the precision of the memory."""
+    pipeline.network.eval()
+    total = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
+    parts: dict[str, list[Tensor]] = {}
+    for begin in range(0, total, BATCH):
+        batch = pipeline.rows(inputs[begin : begin + BATCH])
+        for name, found in embed(pipeline.network, batch).items():
+            parts.setdefault(name, []).append(as_stored(found))
+    return {name: torch.cat(found, dim=-2) for name, found in parts.items()}
+
+
+def next_ids(ids: Sequence[str], count: int) -> list[str]:
+    """Return new ids: the integers after the largest id that is one."""
+    numbers = [int(one) for one in ids if str(one).isdecimal()]
+    first = max(numbers, default=len(ids) - 1) + 1
+    return [str(first + number) for number in range(count)]
+
+
+def replace_memory(pipeline: Pipeline, embeddings: dict[str, Tensor], rows: Remembered) -> None:
+    """Set what a pipeline remembers, and its label space where the classes changed."""
+    old, new = pipeline.label_space, rows.hierarchy
+    if old.hierarchy != new:
+        heads = memory_heads(pipeline.network)
+        others = [name for name in head_names(pipeline.network) if name not in heads]
+        drop_heads(pipeline.network, others)
+        spec = pipeline.network_spec
+        if spec is not None:
+            kept = {name: one for name, one in spec.heads.items() if name not in others}
+            pipeline.network_spec = replace(spec, heads=kept)
+    set_memory(pipeline.network, embeddings, rows)
+    also = [name for name in old.terminal_names if name in new]
+    policy = rows.labels.sets.unlabeled_descendants
+    pipeline.label_space = LabelSpace.from_labels(
+        rows.labels.sets, () if policy == "ignore" else also
+    )
+    for several in memory_heads(pipeline.network).values():
+        for head in several:
+            head.label_space = pipeline.label_space
+    device = pipeline.device
+    pipeline.link = make_link(pipeline.label_space, link_name(pipeline.link)).to(device)
+
+
+def record(pipeline: Pipeline, change: str, before: str, **counts: int) -> None:
+    """Note a change in the configuration, for the model card."""
+    entry = {"change": change, "fingerprint_before": before, **counts}
+    pipeline.config["history"] = [*pipeline.config.get("history", ()), entry]

@@ -1,0 +1,89 @@
+"""CandidateSampler: the training rows that a step compares its batch with.
+
+Drawn without replacement from all training rows, by seed and step alone: every process of a
+training draws the same, so the loss of a global batch does not depend on how many there are, and a
+training resumes from any step. Rows that stay in their file draw from the window in memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hierlearn.memory import Candidates
+from hierlearn.training.seeding import derive
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hierlearn.networks.sparse import SparseRows
+    from hierlearn.training.rows import Rows
+
+
+class CandidateSampler:
+    """Draw candidates for the batches of a training.
+
+    Args:
+        rows: the training rows.
+        seeds: of the members.
+        count: K, how many to draw; all rows where there are fewer.
+        apart: whether each member draws its own, as those of an ensemble do.
+    """
+
+    def __init__(self, rows: Rows, seeds: list[int], count: int, *, apart: bool) -> None:
+        self.rows, self.seeds, self.apart = rows, seeds, apart
+        self.count = count
+
+    def batch(
+        self, index: Tensor, step: int, epoch: int, place: int
+    ) -> tuple[Tensor | SparseRows, Tensor, Tensor | None, Candidates]:
+        """Return inputs, targets and mask of a batch, and its candidates.
+
+        Args:
+            index: (n,) or (M, n) the rows of the batch.
+            step: the number of the step, from 0.
+            epoch: the number of the epoch, from 0.
+            place: of the first row of the global batch in the order of the epoch.
+
+        Returns:
+            The inputs of the batch and then of the candidates; targets and mask of the batch.
+        """
+        drawn = self.draw(step, epoch, place).to(index.device)
+        x, targets, mask = self.rows.batch(torch.cat([index, drawn], dim=-1))
+        count = index.shape[-1]
+        own = None if mask is None else mask[..., :count, :]
+        found = Candidates(
+            targets[..., count:, :],
+            self.excluded(index, drawn).to(targets.device),
+            None if mask is None else mask[..., count:, :],
+            None if self.rows.weights is None else self.rows.weights[drawn.to(self.rows.device)],
+        )
+        return x, targets[..., :count, :], own, found
+
+    def draw(self, step: int, epoch: int, place: int) -> Tensor:
+        """Return (K,), or (M, K) for members, the row numbers of the candidates of a step."""
+        pools = [self.rows.pool(seed, epoch, place) for seed in self.seeds]
+        sizes = [len(self.rows) if pool is None else len(pool) for pool in pools]
+        count = min([self.count, *sizes])
+        drawn = []
+        for seed, pool, size in zip(self.seeds, pools, sizes, strict=True):
+            found = sample(size, count, derive(seed, "candidates", step))
+            drawn.append(found if pool is None else pool[found])
+        return torch.stack(drawn) if self.apart else drawn[0]
+
+    def excluded(self, index: Tensor, drawn: Tensor) -> Tensor:
+        """Return (n, K) or (M, n, K) bool, which candidates are the row itself, by id."""
+        keys = self.rows.keys
+        if keys is not None:
+            index, drawn = keys[index.to(keys.device)], keys[drawn.to(keys.device)]
+        return index[..., :, None] == drawn[..., None, :]
+
+
+def sample(size: int, count: int, seed: int) -> Tensor:
+    """Return ``count`` different numbers below ``size``; all of them in order where that is all."""
+    if count >= size:
+        return torch.arange(size)
+    # Floyd's algorithm: the cost does not depend on the number of rows.
+    return torch.from_numpy(np.random.default_rng(seed).choice(size, count, replace=False))
