@@ -138,9 +138,20 @@ class NeighborHead(Head):
         return self.compare(queries, self.embed(others), candidates)
 
     def embed(self, features: Tensor) -> Tensor:
-        """Return the embeddings of features, in float32 where the network computes in half."""
-        found: Tensor = self.projection(features)
-        return found.float() if found.dtype in (torch.float16, torch.bfloat16) else found
+        """Return the embeddings of features, in float32 also where the encoder computes in half.
+
+        Distances of near rows are small differences of large numbers.
+        """
+        with torch.autocast(self.device_type, enabled=False):
+            if isinstance(features, Tensor) and features.dtype in (torch.float16, torch.bfloat16):
+                features = features.float()
+            found: Tensor = self.projection(features)
+            return found
+
+    @property
+    def device_type(self) -> str:
+        """The kind of device of the projection."""
+        return next((p.device.type for p in self.projection.parameters()), "cpu")
 
     def compare(self, queries: Tensor, others: Tensor, candidates: Candidates) -> HeadOutput:
         """Return the answers of a training step, from its candidates.
