@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.features.numbers import NumericPreprocessor
+from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
 from hierlearn.features.preprocessor import Preprocessor, stored
 from hierlearn.features.texts import TextPreprocessor
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 FEATURES: dict[str, type[Preprocessor[Any, Any]]] = {
     NumericPreprocessor.name: NumericPreprocessor,
+    PiecewiseLinearPreprocessor.name: PiecewiseLinearPreprocessor,
     TextPreprocessor.name: TextPreprocessor,
 }
 
