@@ -62,10 +62,15 @@ def test_the_data_chooses_the_step():
     assert isinstance(make_preprocessor(None, WORDS), TextPreprocessor)
     assert preprocessor_for(SPARSE) is None
     assert preprocessor_for(NUMBERS, standardize=False).standardize is False
-    assert isinstance(preprocessor_for(NUMBERS, bins=3), NumericPreprocessor)  # the first
     assert preprocessor_for(WORDS, standardize=False, ngrams=2).ngrams == 2
     with pytest.raises(HierlearnError, match="unknown option of preprocessing 'standardise'; did"):
         preprocessor_for(WORDS, standardise=False)
+
+
+def test_an_option_of_a_step_that_was_not_named_is_refused():
+    message = "option 'bins' is of preprocessing 'piecewise-linear', but inputs that are numbers go"
+    with pytest.raises(HierlearnError, match=message):
+        preprocessor_for(NUMBERS, bins=3)
 
 
 def test_a_step_is_chosen_by_name():

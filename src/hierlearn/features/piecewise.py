@@ -118,7 +118,7 @@ class PiecewiseLinearPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]
     @property
     def input_columns(self) -> int:
         """D, the number of columns that ``transform`` reads."""
-        return len(self.edges)
+        return len(self.missing)
 
     @property
     def edges(self) -> list[NDArray[np.float64]]:
