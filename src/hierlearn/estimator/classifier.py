@@ -236,10 +236,10 @@ class HierarchicalClassifier(MemoryMixin, ClassifierMixin, BaseEstimator):  # ty
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return how often ``predict`` is right: 1 at best.
 
-        One label per row: the fraction of rows whose label is predicted exactly. Several labels, or
-        a decoder that answers sets: the hierarchical F1 of all rows together. Under
-        unlabeled_descendants="ignore" an answer below a label is not held against it, and a row
-        without a label does not count. A label that an inferred hierarchy lacks counts as missed.
+        One label per row: the fraction of rows predicted exactly. Several labels, or a decoder that
+        answers sets: the hierarchical F1 of all rows. Under unlabeled_descendants="ignore" an
+        answer below a label is not wrong, and a row without a label does not count. A label that
+        an inferred hierarchy lacks counts as missed.
 
         Args:
             X: the rows.
@@ -376,10 +376,6 @@ class HierarchicalClassifier(MemoryMixin, ClassifierMixin, BaseEstimator):  # ty
         self._label_format, self._incremental = form, state
         self._predictor = Predictor(pipeline)
         self.__dict__.pop("thresholds_", None)  # they were calibrated for other weights
-
-    def _grow(self, form: LabelFormat) -> None:
-        """Take over a memory that has changed; calibrated thresholds go."""
-        self._set_pipeline(self.pipeline_, form, None)
 
     def _read_inputs(self, X: Any, *, reset: bool = False) -> Any:
         """Return X as a list of texts, (N, D) numbers, or CSR; as it was at first, unless reset."""

@@ -108,7 +108,7 @@ class MemoryMixin:
             ids=None if ids is None else [str(ids[row]) for row in keep],
             weights=None if np.all(weights[keep] == 1) else weights[keep],
         )
-        self._grow(form)
+        self._set_pipeline(self.pipeline_, form, None)
         return self
 
     def forget(self, ids: Iterable[str]) -> int:
@@ -123,7 +123,7 @@ class MemoryMixin:
         check_is_fitted(self)
         listed = [ids] if isinstance(ids, str) else [str(one) for one in ids]
         gone = growth.forget(self.pipeline_, listed)
-        self._grow(self._label_format)
+        self._set_pipeline(self.pipeline_, self._label_format, None)
         return gone
 
     def remap(
@@ -145,7 +145,8 @@ class MemoryMixin:
         check_is_fitted(self)
         found = growth.remap(self.pipeline_, hierarchy, mapping, labels, dry_run=dry_run)
         if not dry_run:
-            self._grow(replace(self._label_format, hierarchy=hierarchy, inferred=False))
+            form = replace(self._label_format, hierarchy=hierarchy, inferred=False)
+            self._set_pipeline(self.pipeline_, form, None)
         return found
 
     # ------------------------------------------------------------------ the parts
@@ -154,7 +155,7 @@ class MemoryMixin:
 
         def _read_inputs(self, X: Any) -> Any: ...
 
-        def _grow(self, form: LabelFormat) -> None: ...
+        def _set_pipeline(self, pipeline: Pipeline, form: LabelFormat, state: None) -> None: ...
 
 
 def extended(form: LabelFormat, given: ParsedLabels, hierarchy: Hierarchy | None) -> LabelFormat:
