@@ -66,6 +66,17 @@ def test_one_block_that_beats_the_threshold_everywhere():
     FLOAT32.assert_close(distances[0], rows[:, 0].sort().values[:30].square())
 
 
+def test_one_query_of_many_is_flooded():
+    """A block whose rows are all better for one query, more than there is room for."""
+    queries = torch.tensor([[0.0], [2000.0], [2001.0], [2002.0], [2003.0]])
+    rows = 500.0 - torch.arange(4096) / 100
+    rows[1::4] -= 100  # the second of four blocks
+    blocks = Blocks(queries=8, rows=1024, kept=10_000, gathered=1000)
+    distances, numbers = nearest(queries, rows[:, None], 1, blocks=blocks)
+    assert numbers[:, 0].tolist() == [4093, 0, 0, 0, 0]
+    FLOAT32.assert_close(distances[0], rows[4093:4094].square())
+
+
 @pytest.mark.parametrize("members", ["both", "queries", "embeddings"])
 def test_members_of_an_ensemble(members):
     queries = random_rows(3, 8, 6) if members != "embeddings" else random_rows(8, 6)
@@ -100,8 +111,17 @@ def test_a_row_finds_itself(norm, distance):
     FLOAT32_SUMS.assert_close(distances[:1000, 1], expected.float())
 
 
+def test_a_row_finds_itself_among_near_duplicates():
+    """Their scores differ by less than rounding; the distances decide."""
+    rows = 100 * torch.nn.functional.normalize(random_rows(300, 64), dim=1).repeat(5, 1)
+    rows[300:] += 1e-4 * random_rows(1200, 64, seed=5)
+    distances, numbers = nearest(rows, rows, 1)
+    assert torch.equal(numbers[:, 0], torch.arange(1500))
+    assert torch.equal(distances, torch.zeros(1500, 1))
+
+
 def test_a_common_offset_does_not_blur_the_order():
-    rows = random_rows(3000, 32) + 300.0
+    rows = random_rows(3000, 32) + 3000.0
     _, numbers = nearest(rows[:50], rows, 10)
     expected = torch.cdist(rows[:50].double(), rows.double()).topk(10, largest=False).indices
     assert torch.equal(numbers, expected)
@@ -137,14 +157,23 @@ def test_nothing_to_search(queries, rows):
 
 def test_a_query_that_is_not_finite_leaves_the_others_alone():
     queries, rows = random_rows(6, 4), random_rows(205, 4, seed=1)
-    expected = nearest(queries, rows, 5, blocks=TINY_BLOCKS)
+    blocks = TINY_BLOCKS._replace(queries=6)
+    expected = nearest(queries, rows, 40, blocks=blocks)
     queries[2] = torch.nan
-    distances, numbers = nearest(queries, rows, 5, blocks=TINY_BLOCKS)
+    distances, numbers = nearest(queries, rows, 40, blocks=blocks)
     assert distances[2].isnan().all()
     assert int(numbers.max()) < 205
     others = [0, 1, 3, 4, 5]
     assert torch.equal(distances[others], expected[0][others])
     assert torch.equal(numbers[others], expected[1][others])
+
+
+def test_rows_that_are_not_finite_do_not_break_the_search():
+    rows = random_rows(205, 4, seed=1)
+    rows[10:] = torch.nan
+    distances, numbers = nearest(random_rows(6, 4), rows, 30, "cosine", blocks=TINY_BLOCKS)
+    assert int(numbers.max()) < 205
+    assert distances[:, :10].isfinite().all()
 
 
 def test_no_gradient_is_recorded():

@@ -74,7 +74,8 @@ def nearest(
     Args:
         queries: (n, D), or (M, n, D) for the members of an ensemble.
         embeddings: (N, D) or (M, N, D), on the device of the queries; may be of half precision,
-            and is then converted block by block.
+            and is then converted block by block. Finite, as are the queries; a query that is not
+            gets distances that are NaN.
         k: How many rows; all N, sorted, if there are no more.
         distance: A name of ``DISTANCES``.
         blocks: How much is computed at once; chosen by device by default.
@@ -126,7 +127,9 @@ def _search(
             len(queries), k, dtype=torch.int64
         )
     size = max(1, blocks.kept // _room(k + SPARE))
-    parts = [_pass_over(part, embeddings, k, distance, blocks) for part in queries.split(size)]
+    parts = [
+        _pass_over(part, embeddings, k, distance, blocks) for part in torch.split(queries, size)
+    ]
     return torch.cat([one for one, _ in parts]), torch.cat([one for _, one in parts])
 
 
@@ -148,7 +151,7 @@ def _pass_over(
         origin = embeddings[::step].to(queries.dtype).mean(0)
         factors = -2 * (queries - origin)
     keep = min(k + SPARE, total)
-    states = [_Best(len(part), keep, queries) for part in queries.split(blocks.queries)]
+    states = [_Best(len(part), keep, queries) for part in torch.split(queries, blocks.queries)]
     scores = queries.new_empty(min(blocks.queries, len(queries)) * padded)
     for first in range(step):
         block = embeddings[first::step]
@@ -160,13 +163,13 @@ def _pass_over(
             bias[:count] = 0.0
         else:
             torch.linalg.vector_norm(rows[:count], dim=1, out=bias[:count]).square_()
-        for part, state in zip(factors.split(blocks.queries), states, strict=True):
+        for part, state in zip(torch.split(factors, blocks.queries), states, strict=True):
             score = scores[: len(part) * padded].view(len(part), padded)
             torch.mm(part, rows.t(), out=score)
             state.add(score.add_(bias), first, step)
     found = torch.cat([state.rows() for state in states])
-    found = found.clamp_max(total - 1)  # a query that is not finite found rows that pad
-    values = _distances(queries, embeddings, found, distance, blocks)
+    found = found.clamp_max(total - 1)  # where rows are not finite, some that pad were found
+    values = distances_of(queries, embeddings, found, distance, blocks)
     values, order = values.sort(dim=1, stable=True)
     return values[:, :k].contiguous(), found.gather(1, order)[:, :k].contiguous()
 
@@ -245,14 +248,14 @@ class _Best:
         self.used.fill_(self.keep)
 
 
-def _distances(
-    queries: Tensor, embeddings: Tensor, numbers: Tensor, distance: str, blocks: Blocks
+def distances_of(
+    queries: Tensor, embeddings: Tensor, numbers: Tensor, distance: str, blocks: Blocks = CPU
 ) -> Tensor:
     """Return (n, k) the distances of queries (n, D) to the rows of these numbers (n, k)."""
     size = max(1, blocks.gathered // (numbers.shape[1] * queries.shape[1]))
     out = queries.new_empty(numbers.shape)
     for query, number, result in zip(
-        queries.split(size), numbers.split(size), out.split(size), strict=True
+        *(torch.split(one, size) for one in (queries, numbers, out)), strict=True
     ):
         rows = embeddings.index_select(0, number.reshape(-1)).to(queries.dtype)
         rows = rows.view(*number.shape, -1)  # (size, k, D)
