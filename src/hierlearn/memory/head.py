@@ -29,7 +29,6 @@ from hierlearn.hierarchy.propagate import log_zero
 from hierlearn.links import Head, HeadOutput
 from hierlearn.memory.distance import find_distance
 from hierlearn.memory.scale import Scale
-from hierlearn.memory.search import nearest
 from hierlearn.memory.store import Memory, mixture
 
 if TYPE_CHECKING:
@@ -188,8 +187,7 @@ class NeighborHead(Head):
             queries: (n, D) or (M, n, D) embeddings.
             count: k; by default ``neighbors``.
         """
-        embeddings, _ = self.memory.held()
-        distances, index = nearest(queries, embeddings, count or self.neighbors, self.distance)
+        distances, index = self.memory.search(queries, count or self.neighbors, self.distance)
         logits = -distances.to(queries.dtype) / self.scale()
         log_weights = self.memory.log_weights(index)
         if log_weights is not None:

@@ -1,6 +1,6 @@
 """An approximate index for memories of millions of rows, through faiss.
 
-Rows are projected to :data:`WIDTH` principal components, stored in one byte each, and sorted into
+Rows are projected to ``WIDTH`` principal components, stored in one byte each, and sorted into
 about 4 sqrt(N) lists by their nearest centroid. A search compares a query with the rows of its
 nearest lists only and computes the exact distances of the best candidates from the embeddings
 themselves. How many lists are probed is measured when the index is built, so that a wanted recall
@@ -50,7 +50,7 @@ def _faiss() -> Any:
 
 
 class ApproximateIndex:
-    """Finds most of the nearest rows in a fraction of the time of :func:`nearest`.
+    """Finds most of the nearest rows in a fraction of the time of ``nearest``.
 
     Attributes:
         embeddings: (N, D) the rows of the memory, which are not copied.
@@ -113,7 +113,7 @@ class ApproximateIndex:
 
     @torch.no_grad()
     def search(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Return (n, k) distances, ascending, and (n, k) row numbers, as :func:`nearest` does.
+        """Return (n, k) distances, ascending, and (n, k) row numbers, as ``nearest`` does.
 
         The distances are exact; some of the nearest rows may be missing. A query whose lists hold
         fewer than k rows is searched exactly.
@@ -189,7 +189,7 @@ class ApproximateIndex:
 
     @classmethod
     def load(cls, path: Path | str, embeddings: Tensor) -> ApproximateIndex:
-        """Read what :meth:`save` wrote, for the embeddings that it was built of."""
+        """Read what ``save`` wrote, for the embeddings that it was built of."""
         from safetensors import safe_open
 
         faiss = _faiss()

@@ -6,14 +6,14 @@ Only the order matters until the end, so a block of queries a and rows b needs o
     cosine               -a b / |b|
 
 Most scores are worse than the k-th best so far. They are dropped in groups: a group of
-:data:`GROUP` rows is looked at only if its smallest score is below that threshold. A block holds
+``GROUP`` rows is looked at only if its smallest score is below that threshold. A block holds
 every ``step``-th row of the memory, so rows that are sorted by class do not fool the threshold.
 At the end the distances of the rows that were found are computed again from differences, since
 |a|^2 + |b|^2 - 2 a b cancels where rows nearly coincide.
 
 Memory is bounded: no n x N matrix exists, whatever the sizes. "Exact" is up to the rounding of the
 scores: two rows may trade places at rank k if their squared distances differ by less than about
-1e-6 times the squared norms (measured from the center of the memory); :data:`SPARE` more rows
+1e-6 times the squared norms (measured from the center of the memory); ``SPARE`` more rows
 than asked for are kept until the distances are computed again, to make that rare. Rows at equal
 distances come in any order, but in the same order each time.
 """
@@ -51,7 +51,7 @@ GPU = Blocks(queries=1024, rows=65536, kept=1 << 24, gathered=1 << 24)
 def nearest_dense(
     queries: Tensor, embeddings: Tensor, k: int, distance: str = "squared"
 ) -> tuple[Tensor, Tensor]:
-    """Return what :func:`nearest` returns, from the full matrix of distances.
+    """Return what ``nearest`` returns, from the full matrix of distances.
 
     Two operators that torch.onnx.export and torch.compile can trace, for small memories.
     """
