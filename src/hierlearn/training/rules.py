@@ -69,7 +69,7 @@ def neighbors(facts: Facts) -> Mapping[str, Any]:
         "head_options": {
             "distance": "euclidean",
             "scale": 1.0,
-            "candidates": min(2048, max(128, facts.rows // 2)),
+            "candidates": min(3000, max(128, facts.rows // 2)),
         },
         "joint": joint,
         "settings": {"epochs": epochs, "batch_size": BATCH_SIZE},
