@@ -1,7 +1,7 @@
 """Answers by neighbors in naive loops, from the definitions alone.
 
     w_j = v_j exp(-d(x, x_j) / scale) / sum over rows i of v_i exp(-d(x, x_i) / scale)
-    p_c = sum over j of w_j y_jc,     over the rows whose label is known, and divided by their weight
+    p_c = sum over j of w_j y_jc, over the rows whose label is known, divided by their weight
 
 Rows are lists of numbers; labels and masks are lists of 0 and 1 in the order of the classes.
 ``parents[c]`` lists the parents of class c.
