@@ -60,7 +60,7 @@ CASES = {
         neighbor_plan(batch_size=7, epochs=8, patience=1, metric="hit@1", learning_rate=0.02),
         None,
     ),
-    # Half of the rows have no label, so that a mean over rows divides by less than one over entries.
+    # Some rows have no label: a mean over rows divides by another share of the batch.
     "joint heads": (
         partial_problem,
         neighbor_plan(batch_size=7, joint={"soft-labels": 3.0}, head={"learn_scale": True}),

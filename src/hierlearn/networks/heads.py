@@ -80,6 +80,9 @@ class Projection(nn.Module):
         size: D, the width of an embedding.
         bias: whether to learn a bias. Differences of embeddings do not depend on it: its gradient
             would be nothing but rounding errors, which AdamW scales up to whole steps.
+
+    Attributes:
+        size: D.
     """
 
     stackable = True
@@ -87,6 +90,7 @@ class Projection(nn.Module):
     def __init__(self, features: int, size: int, *, bias: bool = False) -> None:
         super().__init__()
         self.linear = Dense(features, size, bias=bias)
+        self.size = size
 
     def forward(self, features: Tensor | SparseRows) -> Tensor:
         """Return (N, size) embeddings."""

@@ -16,6 +16,7 @@ from hierlearn.files import atomic_write
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.memory import LabelSets, Remembered
+from hierlearn.networks.ensemble import members_of
 from hierlearn.networks.memories import embeddings_of, memory_heads, remembered, set_memory
 
 if TYPE_CHECKING:
@@ -49,6 +50,15 @@ def write_memory(folder: Path, network: nn.Module) -> tuple[str, ...]:
     return MEMORY_FILES
 
 
+def check_shape(embeddings: Tensor, members: int | None, size: int | None) -> None:
+    """Raise on embeddings of another number of members, or of another width where it is known."""
+    shape = tuple(embeddings.shape)
+    leading = () if members is None else (members,)
+    if shape[:-2] != leading or size not in (None, shape[-1]):
+        wanted = ", ".join(map(str, (*leading, "N", size or "D")))
+        raise ValueError(f"embeddings {shape} must be ({wanted})")
+
+
 def read_memory(folder: Path, network: nn.Module, hierarchy: Hierarchy) -> None:
     """Read what a network remembers; nothing for one without a memory.
 
@@ -69,6 +79,8 @@ def read_memory(folder: Path, network: nn.Module, hierarchy: Hierarchy) -> None:
         weights = tensors["weights"].numpy() if "weights" in tensors else None
         rows = Remembered(LabelSets(sets, of_row), values["ids"], weights, values["texts"])
         found: dict[str, Tensor] = {name: tensors[f"embeddings/{name}"] for name in heads}
+        for name, (head, *_) in heads.items():
+            check_shape(found[name], members_of(network), getattr(head.projection, "size", None))
         set_memory(network, found, rows)
     except (KeyError, ValueError, TypeError, OSError) as error:
         raise CheckpointError(
