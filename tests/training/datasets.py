@@ -70,6 +70,17 @@ def plan(
     )
 
 
+def neighbor_plan(loss="bce", *, joint=None, answer=None, head=None, **options):
+    """Return a plan for a network that answers by neighbors, with few candidates."""
+    return replace(
+        plan(loss, **options),
+        head="neighbors",
+        head_options={"size": 6, "candidates": 20, "scale": 4.0, **(head or {})},
+        joint=joint or {},
+        answer=answer,
+    )
+
+
 def trainer_of(dataset, chosen, weights=None, network=None, processes=None, **callbacks):
     """Return a trainer that is ready to begin; callbacks are on_epoch, on_step and save."""
     ready = prepare(dataset, chosen, CPU, Extras(weights=weights, network=network))

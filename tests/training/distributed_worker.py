@@ -18,7 +18,7 @@ from torch import distributed
 from hierlearn.pipeline import train
 from hierlearn.pipeline.train import Reporting
 from hierlearn.training.trainer import Trainer
-from training.datasets import partial_problem, plan, problem, texts
+from training.datasets import neighbor_plan, partial_problem, plan, problem, texts
 
 SOFT = {"curriculum": "epoch", "link": "softmax", "scope": "ancestors", "normalize": "mean"}
 WEIGHTS = np.random.default_rng(0).uniform(0, 2, 60)
@@ -54,6 +54,28 @@ CASES = {
     "weights of rows": (problem, plan("mixed", batch_size=7), WEIGHTS),
     "weights of rows in a curriculum": (problem, plan("hcl", batch_size=7), WEIGHTS),
     "sparse rows": (texts, plan("leaf-ce", network="token-bag", batch_size=7), None),
+    "neighbors": (problem, neighbor_plan(batch_size=7, ensemble_size=2), WEIGHTS),
+    "neighbors, stopping early": (
+        problem,
+        neighbor_plan(batch_size=7, epochs=8, patience=1, metric="hit@1", learning_rate=0.02),
+        None,
+    ),
+    # Some rows have no label: a mean over rows divides by another share of the batch.
+    "joint heads": (
+        partial_problem,
+        neighbor_plan(batch_size=7, joint={"soft-labels": 3.0}, head={"learn_scale": True}),
+        None,
+    ),
+    "joint heads, stacked, what lies below is unknown": (
+        partial_problem,
+        neighbor_plan(
+            batch_size=7,
+            joint={"leaf-ce": 1.0, "mcloss": 2.0},
+            ensemble_size=2,
+            unlabeled_descendants="ignore",
+        ),
+        None,
+    ),
 }
 # Dropout draws other noise in every process: to be compared among runs of two.
 NOISY = {"noise": (problem, plan("hcl", dropout=0.3, batch_size=7, epochs=4), None)}

@@ -88,16 +88,37 @@ class JointLoss(Parts):
             mask: (N, C) bool, which targets are known; by default all.
             weight: (N,) how much each row counts; by default 1.
         """
+        values = self._values(outputs, targets, mask, weight)
+        return mixed_loss(values, [self.weights[name] for name in self.names])
+
+    def terms(
+        self,
+        outputs: Mapping[str, HeadOutput],
+        targets: Tensor,
+        mask: Tensor | None,
+        weight: Tensor | None,
+    ) -> list[tuple[Tensor, int | Tensor]]:
+        """Return the weighted loss of each head with what its mean divides by.
+
+        A loss of entries divides by another number than one of rows, so that processes that share
+        a batch must scale each on its own.
+        """
+        values = self._values(outputs, targets, mask, weight)
+        return [
+            (self.weights[name] * value, part.count(targets, mask, weight))
+            for name, value, part in zip(self.names, values, self.losses_of_parts, strict=True)
+        ]
+
+    def _values(
+        self,
+        outputs: Mapping[str, HeadOutput],
+        targets: Tensor,
+        mask: Tensor | None,
+        weight: Tensor | None,
+    ) -> list[Tensor]:
         if set(outputs) != set(self.names):
             raise HierlearnError(f"the network has heads {sorted(outputs)}, the loss {self.names}")
-        values = [
+        return [
             part(outputs[name], targets, mask, weight)
             for name, part in zip(self.names, self.parts, strict=True)
         ]
-        return mixed_loss(values, [self.weights[name] for name in self.names])
-
-    def count(
-        self, targets: Tensor, mask: Tensor | None = None, weight: Tensor | None = None
-    ) -> int | Tensor:
-        """Return what the mean of the first head's loss divides by."""
-        return self.losses_of_parts[0].count(targets, mask, weight)

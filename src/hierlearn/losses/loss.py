@@ -214,6 +214,12 @@ class Loss(nn.Module, ABC):
         """Return what the mean of a batch divides by: the summed weight of what counts."""
         return self._count(self.counted(targets, mask), targets, weight)
 
+    def terms(
+        self, output: Any, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+    ) -> list[tuple[Tensor, int | Tensor]]:
+        """Return the summands of the loss, each with what its mean divides by; here only one."""
+        return [(self(output, targets, mask, weight), self.count(targets, mask, weight))]
+
     def _count(
         self, counted: Tensor | None, targets: Tensor, weight: Tensor | None
     ) -> int | Tensor:

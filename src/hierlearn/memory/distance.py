@@ -38,7 +38,7 @@ def euclidean(a: Tensor, b: Tensor) -> Tensor:
 def cosine(a: Tensor, b: Tensor) -> Tensor:
     """Return (..., n, m) one minus the cosines; 1 where a row is all 0."""
     a, b = (torch.nn.functional.normalize(one, dim=-1) for one in (a, b))
-    return 1 - a @ b.transpose(-1, -2)
+    return (1 - a @ b.transpose(-1, -2)).clamp_min(0.0)
 
 
 DISTANCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {

@@ -45,7 +45,7 @@ class Candidates:
         targets: (K, C) or (M, K, C) bool, closed.
         excluded: (n, K) or (M, n, K) bool, which candidates are the row itself.
         mask: which targets are known; None for all.
-        weight: (K,) or (M, K) how much each candidate counts; None for all alike.
+        weight: (K,) or (M, K) how much each candidate counts, 0 for not at all; None for all alike.
     """
 
     targets: Tensor
@@ -162,14 +162,15 @@ class NeighborHead(Head):
         """
         with torch.autocast(queries.device.type, enabled=False):
             logits = -find_distance(self.distance)(queries, others) / self.scale()
+            excluded = candidates.excluded
             if candidates.weight is not None:
-                tiny = torch.finfo(logits.dtype).tiny
-                logits = logits + candidates.weight.clamp_min(tiny).log()[..., None, :]
-            logits = logits.masked_fill(candidates.excluded, log_zero(logits.dtype))
-            weights = logits.softmax(-1).masked_fill(candidates.excluded, 0.0)
+                weight = candidates.weight[..., None, :].to(logits.dtype)
+                excluded = excluded | (weight <= 0)
+                logits = logits + torch.where(weight > 0, weight, 1.0).log()
+            logits = logits.masked_fill(excluded, log_zero(logits.dtype))
+            weights = logits.softmax(-1).masked_fill(excluded, 0.0)
             p, q = mixture(weights, candidates.targets, candidates.mask)
-            if candidates.mask is not None:
-                p, q = self.normalized(p, q, partial=True)
+            p, q = self.normalized(p, q, partial=candidates.mask is not None)
             e = self.smoothing
             return HeadOutput(((1 - 2 * e) * p + e).log(), ((1 - 2 * e) * q + e).log())
 

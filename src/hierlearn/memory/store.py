@@ -43,7 +43,7 @@ class Remembered:
     Attributes:
         labels: their label sets.
         ids: by which rows are named, and forgotten; rows may share one.
-        weights: (N,) how much each row counts; None for all alike.
+        weights: (N,) how much each row counts, above 0; None for all alike.
         texts: what to show of each row; None where inputs are not texts.
     """
 
@@ -57,6 +57,13 @@ class Remembered:
             held = getattr(self, name)
             if held is not None and len(held) != len(self.labels):
                 raise HierlearnError(f"{len(held)} {name} do not fit {len(self.labels)} rows")
+        if self.weights is not None:
+            wrong = np.flatnonzero(~(np.isfinite(self.weights) & (self.weights > 0)))
+            if len(wrong):
+                raise HierlearnError(
+                    f"the weight of row {wrong[0]} is {self.weights[wrong[0]]}; weights of "
+                    f"remembered rows are finite and above 0"
+                )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -146,7 +153,7 @@ class Memory(nn.Module):
         self._log_weights = None
         if rows.weights is not None:
             weights = torch.from_numpy(np.asarray(rows.weights, dtype=np.float64))
-            self._log_weights = weights.clamp_min(1e-30).log().float().to(device)
+            self._log_weights = weights.log().float().to(device)
         sets = rows.labels.sets
         small = len(sets) * len(rows.hierarchy) <= DENSE
         self._targets = sets.targets().to(device) if small else None

@@ -8,6 +8,7 @@ The labels of remembered rows follow by name; nothing is trained.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -123,6 +124,12 @@ class Remap:
                 found.append([] if common is None else [common])
         return found
 
+    def single_destinations(self, classes: Iterable[int]) -> list[int]:
+        """Return where some old classes went that were neither split nor removed."""
+        names = [self.old.names[number] for number in classes]
+        ends = [self._named.get(name, (name,)) for name in names]
+        return sorted({self.new.index(one[0]) for one in ends if len(one) == 1})
+
     def labels(self, rows: LabelSets, own: Mapping[int, Sequence[str]] | None = None) -> LabelSets:
         """Return the labels of remembered rows in the new hierarchy.
 
@@ -152,8 +159,8 @@ class Remap:
         changed = np.array([self.is_changed(number) for number in range(len(self.old))])
         moved = [bool(changed[numbers[begin:end]].any()) for begin, end in pairwise(offsets)]
         targets = [self._named.get(name, (name,)) for name in self.old.names]
-        single = [ends[0] for ends in targets if len(ends) == 1]
-        shared = {name for name in single if single.count(name) > 1} if self._named else set()
+        single = Counter(ends[0] for ends in targets if len(ends) == 1)
+        shared = {name for name, count in single.items() if count > 1}
         kinds = {
             "renamed or moved": sum(
                 len(ends) == 1 and ends[0] != name and ends[0] not in shared

@@ -183,7 +183,7 @@ def clip_grad_norm(network: nn.Module, limit: float) -> None:
         nn.utils.clip_grad_norm_(network.parameters(), limit)
         return
     gradients = [p.grad for p in network.parameters() if p.grad is not None]
-    norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)  # (M,)
+    norms = torch.stack([g.reshape(len(g), -1).norm(dim=1) for g in gradients]).norm(dim=0)  # (M,)
     scale = (limit / (norms + TINY)).clamp_max(1.0)
     for gradient in gradients:
         gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))

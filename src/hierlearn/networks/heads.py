@@ -73,13 +73,24 @@ class LinearHead(Head):
 
 
 class Projection(nn.Module):
-    """A linear map of dense or sparse features."""
+    """A linear map of dense or sparse features.
+
+    Args:
+        features: F, the width of the features.
+        size: D, the width of an embedding.
+        bias: whether to learn a bias. Differences of embeddings do not depend on it: its gradient
+            would be nothing but rounding errors, which AdamW scales up to whole steps.
+
+    Attributes:
+        size: D.
+    """
 
     stackable = True
 
-    def __init__(self, features: int, size: int) -> None:
+    def __init__(self, features: int, size: int, *, bias: bool = False) -> None:
         super().__init__()
-        self.linear = Dense(features, size)
+        self.linear = Dense(features, size, bias=bias)
+        self.size = size
 
     def forward(self, features: Tensor | SparseRows) -> Tensor:
         """Return (N, size) embeddings."""
@@ -101,7 +112,8 @@ def neighbor_head(
         options: of NeighborHead.
     """
     check_size(size=size)
-    return NeighborHead(label_space, Projection(features, size), **options)
+    bias = options.get("distance") == "cosine"  # the others see differences of embeddings alone
+    return NeighborHead(label_space, Projection(features, size, bias=bias), **options)
 
 
 HEADS: dict[str, Callable[..., Head]] = {"linear": LinearHead, "neighbors": neighbor_head}

@@ -32,15 +32,23 @@ class Dense(nn.Module):
         outputs: K.
         bound: weights and bias are drawn uniformly from (-bound, bound); by default 1 / sqrt(D),
             as torch's linear layer does.
+        bias: whether b is learned; otherwise it is 0.
     """
 
-    def __init__(self, inputs: int, outputs: int, bound: float | None = None) -> None:
+    bias: Tensor
+
+    def __init__(
+        self, inputs: int, outputs: int, bound: float | None = None, *, bias: bool = True
+    ) -> None:
         super().__init__()
         if inputs < 1 or outputs < 1:
             raise HierlearnError(f"a layer {inputs} x {outputs} has no inputs or no outputs")
         self.bound = 1 / math.sqrt(inputs) if bound is None else bound
         self.weight = nn.Parameter(torch.empty(inputs, outputs).uniform_(-self.bound, self.bound))
-        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-self.bound, self.bound))
+        if bias:
+            self.bias = nn.Parameter(torch.empty(outputs).uniform_(-self.bound, self.bound))
+        else:
+            self.register_buffer("bias", torch.zeros(outputs), persistent=False)
 
     @classmethod
     def stack(cls, layers: Sequence[Dense]) -> Dense:
@@ -49,7 +57,11 @@ class Dense(nn.Module):
         nn.Module.__init__(new)
         new.bound = layers[0].bound
         new.weight = nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
-        new.bias = nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
+        bias = torch.stack([layer.bias.detach() for layer in layers])
+        if isinstance(layers[0].bias, nn.Parameter):
+            new.bias = nn.Parameter(bias)
+        else:
+            new.register_buffer("bias", bias, persistent=False)
         return new
 
     def forward(self, x: Tensor) -> Tensor:

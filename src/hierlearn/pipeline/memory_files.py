@@ -19,6 +19,7 @@ from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.memory import LabelSets, Remembered
 from hierlearn.memory.index import ApproximateIndex
+from hierlearn.networks.ensemble import members_of
 from hierlearn.networks.memories import embeddings_of, memory_heads, remembered, set_memory
 
 if TYPE_CHECKING:
@@ -87,6 +88,15 @@ def members_of_memories(network: nn.Module) -> Iterator[tuple[str, Memory, int, 
                 yield f"{name}-{place}" if len(heads) > 1 else name, head.memory, number, part
 
 
+def check_shape(embeddings: Tensor, members: int | None, size: int | None) -> None:
+    """Raise on embeddings of another number of members, or of another width where it is known."""
+    shape = tuple(embeddings.shape)
+    leading = () if members is None else (members,)
+    if shape[:-2] != leading or size not in (None, shape[-1]):
+        wanted = ", ".join(map(str, (*leading, "N", size or "D")))
+        raise ValueError(f"embeddings {shape} must be ({wanted})")
+
+
 def read_memory(folder: Path, network: nn.Module, hierarchy: Hierarchy) -> None:
     """Read what a network remembers; nothing for one without a memory.
 
@@ -107,6 +117,8 @@ def read_memory(folder: Path, network: nn.Module, hierarchy: Hierarchy) -> None:
         weights = tensors["weights"].numpy() if "weights" in tensors else None
         rows = Remembered(LabelSets(sets, of_row), values["ids"], weights, values["texts"])
         found: dict[str, Tensor] = {name: tensors[f"embeddings/{name}"] for name in heads}
+        for name, (head, *_) in heads.items():
+            check_shape(found[name], members_of(network), getattr(head.projection, "size", None))
         set_memory(network, found, rows)
         read_indexes(folder, network)
     except (KeyError, ValueError, TypeError, OSError) as error:

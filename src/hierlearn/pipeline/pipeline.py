@@ -366,6 +366,8 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"version {VERSION}; use the hierlearn that wrote it"
         )
     for name, expected in config["files"].items():
+        if not (folder / name).is_file():
+            raise CheckpointError(f"{folder} has no {name}; copy the whole folder again")
         if digest(folder / name) != expected:
             raise CheckpointError(
                 f"{folder / name} is not the file that was saved: it is truncated or of another "

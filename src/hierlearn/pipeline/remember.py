@@ -85,14 +85,18 @@ def remember(
     texts = [str(text) for text in inputs] if rows.texts is not None else None
     policy = rows.labels.sets.unlabeled_descendants
     found = LabelSets.from_labels(Labels(labels, wanted, unlabeled_descendants=policy))
-    added = Remembered(found, ids or next_ids(rows.ids, total), weights, texts)
+    names = next_ids(rows.ids, total) if ids is None else [str(one) for one in ids]
+    counts = None if weights is None else np.asarray(weights, dtype=np.float64)
+    added = Remembered(found, names, counts, texts)
     new = encode(pipeline, inputs)
+    plan = Remap(old, wanted, {})
     if wanted != old:
-        rows = rows.with_labels(Remap(old, wanted, {}).labels(rows.labels))
+        rows = rows.with_labels(plan.labels(rows.labels))
     kept = embeddings_of(pipeline.network)
-    joined = {name: torch.cat([kept[name], new[name].to(kept[name])], dim=-2) for name in kept}
+    # Not in the precision of the old rows: what overflows half precision came in another.
+    joined = {name: torch.cat([kept[name], new[name]], dim=-2) for name in kept}
     before = pipeline.hierarchy.fingerprint
-    replace_memory(pipeline, joined, rows.join(added))
+    replace_memory(pipeline, joined, rows.join(added), plan)
     classes = tuple(name for name in wanted.names if name not in old)
     record(pipeline, "remember", before, rows=total, classes=len(classes))
     return Growth(total, classes, len(rows) + total)
@@ -169,7 +173,7 @@ def remap(
         return found
     check_answers_from_memory(pipeline, "another taxonomy")
     before = pipeline.hierarchy.fingerprint
-    replace_memory(pipeline, embeddings_of(pipeline.network), rows.with_labels(moved))
+    replace_memory(pipeline, embeddings_of(pipeline.network), rows.with_labels(moved), plan)
     record(pipeline, "remap", before, rows=found["rows whose label changes"])
     return found
 
@@ -228,8 +232,17 @@ def next_ids(ids: Sequence[str], count: int) -> list[str]:
     return [str(first + number) for number in range(count)]
 
 
-def replace_memory(pipeline: Pipeline, embeddings: dict[str, Tensor], rows: Remembered) -> None:
-    """Set what a pipeline remembers, and its label space where the classes changed."""
+def replace_memory(
+    pipeline: Pipeline, embeddings: dict[str, Tensor], rows: Remembered, plan: Remap
+) -> None:
+    """Set what a pipeline remembers, and its label space.
+
+    Args:
+        pipeline: changed in place.
+        embeddings: of all rows by head.
+        rows: in the new hierarchy.
+        plan: where the old classes went; a terminal class stays one under its new name.
+    """
     old, new = pipeline.label_space, rows.hierarchy
     if old.hierarchy != new:
         heads = memory_heads(pipeline.network)
@@ -240,7 +253,7 @@ def replace_memory(pipeline: Pipeline, embeddings: dict[str, Tensor], rows: Reme
             kept = {name: one for name, one in spec.heads.items() if name not in others}
             pipeline.network_spec = replace(spec, heads=kept)
     set_memory(pipeline.network, embeddings, rows)
-    also = [name for name in old.terminal_names if name in new]
+    also = plan.single_destinations(old.terminals)
     policy = rows.labels.sets.unlabeled_descendants
     pipeline.label_space = LabelSpace.from_labels(
         rows.labels.sets, () if policy == "ignore" else also

@@ -51,27 +51,32 @@ class CandidateSampler:
             The inputs of the batch and then of the candidates; targets and mask of the batch.
         """
         drawn = self.draw(step, epoch, place).to(index.device)
+        missing = drawn < 0
+        drawn = torch.where(missing, drawn[..., :1], drawn)  # any row of the window
         x, targets, mask = self.rows.batch(torch.cat([index, drawn], dim=-1))
         count = index.shape[-1]
         own = None if mask is None else mask[..., :count, :]
         found = Candidates(
             targets[..., count:, :],
-            self.excluded(index, drawn).to(targets.device),
+            (self.excluded(index, drawn) | missing[..., None, :]).to(targets.device),
             None if mask is None else mask[..., count:, :],
             None if self.rows.weights is None else self.rows.weights[drawn.to(self.rows.device)],
         )
         return x, targets[..., :count, :], own, found
 
     def draw(self, step: int, epoch: int, place: int) -> Tensor:
-        """Return (K,), or (M, K) for members, the row numbers of the candidates of a step."""
-        pools = [self.rows.pool(seed, epoch, place) for seed in self.seeds]
-        sizes = [len(self.rows) if pool is None else len(pool) for pool in pools]
-        count = min([self.count, *sizes])
-        drawn = []
-        for seed, pool, size in zip(self.seeds, pools, sizes, strict=True):
+        """Return (K,), or (M, K) for members, the row numbers of the candidates of a step.
+
+        K is the same in all steps: -1 stands for the candidates that a small window lacks.
+        """
+        count = min(self.count, self.rows.pool_size)
+        drawn = torch.full((len(self.seeds), count), -1)
+        for own, seed in zip(drawn, self.seeds, strict=True):
+            pool = self.rows.pool(seed, epoch, place)
+            size = len(self.rows) if pool is None else len(pool)
             found = sample(size, count, derive(seed, "candidates", step))
-            drawn.append(found if pool is None else pool[found])
-        return torch.stack(drawn) if self.apart else drawn[0]
+            own[: len(found)] = found if pool is None else pool[found]
+        return drawn if self.apart else drawn[0]
 
     def excluded(self, index: Tensor, drawn: Tensor) -> Tensor:
         """Return (n, K) or (M, n, K) bool, which candidates are the row itself, by id."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from hierlearn.memory import LabelSets, Remembered
@@ -19,30 +21,39 @@ BATCH = 4096
 
 
 @torch.no_grad()
-def encode(network: nn.Module, rows: Rows, batch: int = BATCH) -> dict[str, Tensor]:
+def encode(network: nn.Module, rows: Rows, index: Tensor | None = None) -> dict[str, Tensor]:
     """Return the embeddings of rows by head, (N, D), or (M, N, D) of an ensemble.
 
     Args:
         network: a network with a memory, or an ensemble of them.
         rows: the rows.
-        batch: how many rows at a time.
+        index: the numbers of the rows to encode; by default all.
     """
     was_training = network.training
     network.eval()
     parts: dict[str, list[Tensor]] = {name: [] for name in memory_heads(network)}
-    for begin in range(0, len(rows), batch):
-        index = torch.arange(begin, min(begin + batch, len(rows)), device=rows.device)
-        for name, found in embed(network, rows.take(index)).items():
+    numbers = torch.arange(len(rows)) if index is None else index
+    for begin in range(0, len(numbers), BATCH):
+        for name, found in embed(network, rows.take(numbers[begin : begin + BATCH])).items():
             parts[name].append(as_stored(found))
     network.train(was_training)
     return {name: torch.cat(found, dim=-2) for name, found in parts.items()}
 
 
 def memorize(network: nn.Module, rows: Rows) -> None:
-    """Fill the memory of a network with training rows; nothing where it has none."""
+    """Fill the memory of a network with training rows; nothing where it has none.
+
+    Rows of weight 0 are left out.
+    """
     if not memory_heads(network):
         return
     weights = None if rows.weights is None else rows.weights.double().cpu().numpy()
     ids = rows.ids if rows.ids is not None else [str(number) for number in range(len(rows))]
-    known = Remembered(LabelSets.from_labels(rows.labels), ids, weights, rows.texts)
-    set_memory(network, encode(network, rows), known)
+    labels = LabelSets.from_labels(rows.labels)
+    if weights is None or weights.all():
+        set_memory(network, encode(network, rows), Remembered(labels, ids, weights, rows.texts))
+        return
+    kept = np.flatnonzero(weights)
+    known = Remembered(labels, ids, texts=rows.texts).take(kept)
+    embeddings = encode(network, rows, torch.from_numpy(kept))
+    set_memory(network, embeddings, replace(known, weights=weights[kept]))

@@ -21,11 +21,12 @@ from torch import distributed
 from hierlearn.errors import HierlearnError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from torch import Tensor
 
 
+SMALLEST = 1e-12  # of the summed counts of a batch
 JOINED = itertools.count()  # process groups that this process has joined
 # Groups that were left after an error, without the barrier of ``leave``: kept alive, since their
 # destructor could wait for its threads forever.
@@ -66,6 +67,24 @@ class Processes:
         if self.world > 1:
             distributed.all_reduce(value)
         return value
+
+    def part_of_mean(self, terms: Sequence[tuple[Tensor, int | Tensor]]) -> Tensor:
+        """Return a sum of means, scaled so that its average over all processes is that of all rows.
+
+        Args:
+            terms: means over the rows of this process, each with what it divided by; scalars, or
+                (M,) for the members of an ensemble.
+        """
+        shape = terms[0][0].shape
+        counts = torch.stack(
+            [
+                torch.as_tensor(n, dtype=torch.float64).to(self.device).expand(shape)
+                for _, n in terms
+            ]
+        )
+        scales = counts / self.total(counts).clamp_min(SMALLEST) * self.world
+        parts = [one * scale.to(one.dtype) for (one, _), scale in zip(terms, scales, strict=True)]
+        return torch.stack(parts).sum(dim=0)
 
     def agree(self, value: bool) -> bool:
         """Return the value of the first process."""

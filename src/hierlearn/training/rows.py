@@ -92,6 +92,11 @@ class Rows:
             self.inputs.take(index) if isinstance(self.inputs, SparseRows) else self.inputs[index]
         )
 
+    @property
+    def pool_size(self) -> int:
+        """How many rows are in memory at once, at most."""
+        return len(self)
+
     def pool(self, seed: int, epoch: int, place: int) -> Tensor | None:
         """Return the rows that are in memory at a place of an epoch's order; None for all.
 

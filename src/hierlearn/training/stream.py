@@ -57,6 +57,12 @@ class ParquetRows(Rows):
         empty = torch.zeros(len(inputs), 0)  # the inputs stay in the file
         super().__init__(empty, labels, device, weights, dense=0)
 
+    @property
+    def pool_size(self) -> int:
+        """How many rows a window holds at most."""
+        largest = int(np.diff(self.bounds).max(initial=0))
+        return min(len(self), max(self.source.window, largest))
+
     def batch(self, index: Tensor) -> tuple[Tensor | SparseRows, Tensor, Tensor | None]:
         """Return inputs, targets and mask of the rows ``index``: (n,), or (M, n) for members."""
         x = self.take(index)
@@ -64,13 +70,13 @@ class ParquetRows(Rows):
         return x, self.targets(index), self.mask(index)
 
     def pool(self, seed: int, epoch: int, place: int) -> Tensor | None:
-        """Return the rows of the window that a place of an epoch's order lies in."""
+        """Return the rows of the window that a place of an epoch's order lies in, ascending."""
         held = self._pools.get(seed)
         if held is None or held[0] != epoch or place not in held[1]:
             begin = 0
             for rows in self.windows(seed, epoch):
                 if place < begin + len(rows):
-                    held = (epoch, range(begin, begin + len(rows)), rows)
+                    held = (epoch, range(begin, begin + len(rows)), rows.sort().values)
                     break
                 begin += len(rows)
             assert held is not None

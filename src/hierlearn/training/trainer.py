@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from hierlearn.training.settings import Settings
 
 CHECK_EVERY = 50  # steps between two checks of the losses, each of which synchronizes a GPU
-SMALLEST = 1e-12  # of the summed counts of a batch
 
 
 class NonFiniteLossError(HierlearnError):
@@ -248,14 +247,14 @@ class Trainer:
     ) -> Tensor:
         """Return (M,) the loss of each member; 0 for one that has stopped.
 
-        Under several processes it is scaled so that their average is the mean of the global batch.
+        Under several processes each term is scaled so that their average is the mean of the global
+        batch.
         """
-        value: Tensor = self.loss(output, targets, mask, weight)
-        if self.processes.world > 1:
-            count = torch.as_tensor(self.loss.count(targets, mask, weight), dtype=torch.float64)
-            total = self.processes.total(count).clamp_min(SMALLEST)
-            scale = count.to(total.device) / total * self.processes.world
-            value = value * scale.to(value.dtype)
+        value: Tensor
+        if self.processes.world == 1:
+            value = self.loss(output, targets, mask, weight)
+        else:
+            value = self.processes.part_of_mean(self.loss.terms(output, targets, mask, weight))
         if not self.is_ensemble:
             return value[None]
         if any(self.stopped):
