@@ -8,6 +8,7 @@ The labels of remembered rows follow by name; nothing is trained.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -152,8 +153,8 @@ class Remap:
         changed = np.array([self.is_changed(number) for number in range(len(self.old))])
         moved = [bool(changed[numbers[begin:end]].any()) for begin, end in pairwise(offsets)]
         targets = [self._named.get(name, (name,)) for name in self.old.names]
-        single = [ends[0] for ends in targets if len(ends) == 1]
-        shared = {name for name in single if single.count(name) > 1} if self._named else set()
+        single = Counter(ends[0] for ends in targets if len(ends) == 1)
+        shared = {name for name, count in single.items() if count > 1}
         kinds = {
             "renamed or moved": sum(
                 len(ends) == 1 and ends[0] != name and ends[0] not in shared
