@@ -42,8 +42,8 @@ def forget(model: shared.ModelFolder, **options: Any) -> None:
     folder = write_changed(loaded, model, options)
     check_gone(folder, wanted)
     console = Console()
-    left = plural(len(rows_of(loaded)), "row")
-    print_plain(console, f"forgot {plural(gone, 'row')}; {left} remembered")
+    left = len(rows_of(loaded))
+    print_plain(console, f"forgot {plural(gone, 'row')}; the memory has {left:,} now")
     them = "it" if gone == 1 else "them"
     print_plain(
         console,

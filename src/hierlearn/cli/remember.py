@@ -44,7 +44,7 @@ def remember(
     loaded = load_with_memory(model, options)
     dataset, hierarchy = open_new_rows(loaded, data, options)
     picked, which = pick_rows(dataset, options["rows"])
-    check_complete(loaded, picked)
+    check_complete(loaded, picked, data if which == "all" else f"the split {which} of {data}")
     known = {str(one) for one in rows_of(loaded).ids}
     again = [one for one in picked.ids or () if one in known]
     with working("remembering"):
@@ -90,17 +90,14 @@ def open_new_rows(
     return open_dataset(source, rest), hierarchy
 
 
-def check_complete(model: Pipeline, dataset: Dataset) -> None:
+def check_complete(model: Pipeline, dataset: Dataset, name: str) -> None:
     """Raise on a missing value in a column that had none in training."""
-    preprocessor = model.preprocessor
-    found = None if preprocessor is None else preprocessor.first_missing(dataset.inputs)
+    from hierlearn.pipeline.predict import NEVER_MISSING, first_missing
+
+    found = first_missing(model, dataset.inputs)
     if found is not None:
         row, column = found
-        names = model.config.get("feature_names") or range(column + 1)
-        raise HierlearnError(
-            f"{dataset.name}, row {row + 1}, column {str(names[column])!r}: the value is missing, "
-            f"but none was in training, so the model cannot know what that means; fill it in"
-        )
+        raise HierlearnError(f"{name}, row {row + 1}, column {column!r}: {NEVER_MISSING}")
 
 
 def new_classes(names: tuple[str, ...], most: int = 20) -> str:

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     Columns = dict[str, list[Any]]
 
 NAMES = ("path", "class", "probability", "level", "stopped")
+NEVER_MISSING = (
+    "the value is missing, but none was in training, so the model cannot know what that means; "
+    "fill it in"
+)
 
 
 def predict_chunks(
@@ -133,16 +137,21 @@ def neighbor_columns(found: list[list[Evidence]], count: int, label_sep: str) ->
 
 def refuse_missing(pipeline: Pipeline, chunk: Chunk, path: Path) -> None:
     """Raise on a missing value in a column that had none in training."""
+    found = first_missing(pipeline, chunk.inputs)
+    if found is not None:
+        row, column = found
+        raise DataError(f"{place(path, chunk.lines[row], column)}: {NEVER_MISSING}")
+
+
+def first_missing(pipeline: Pipeline, inputs: Any) -> tuple[int, str] | None:
+    """Return row and column of the first value that is missing but never was in training."""
     preprocessor = pipeline.preprocessor
-    found = None if preprocessor is None else preprocessor.first_missing(chunk.inputs)
+    found = None if preprocessor is None else preprocessor.first_missing(inputs)
     if found is None:
-        return
+        return None
     row, column = found
     names = pipeline.config.get("feature_names") or range(column + 1)
-    raise DataError(
-        f"{place(path, chunk.lines[row], str(names[column]))}: the value is missing, but none was "
-        f"in training, so the model cannot know what that means; fill it in"
-    )
+    return row, str(names[column])
 
 
 def answers(
