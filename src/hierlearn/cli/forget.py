@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 OPTIONS = [
-    option("id", list[str], None, "Id of a row to forget. Repeatable."),
+    option("id", list[str], None, "Id of a row to forget. Repeatable.", metavar="ID"),
     option("ids", Path, None, "File of ids: text with one id per line, or a table."),
     option("id_column", str, None, "Column of a table in --ids; id if none."),
 ]
