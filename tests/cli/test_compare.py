@@ -68,6 +68,12 @@ def test_the_preprocessing_is_chosen_as_in_train(call, rows, command, monkeypatc
         assert "s holds another study (its preprocessing differ)" in refused
 
 
+def test_numbers_in_bins(call, rows):
+    call(f"{LINE} --preprocessing piecewise-linear")
+    stored = Study.open(rows / "s").config["preprocessing"]
+    assert stored == {"name": "piecewise-linear", "options": {}}
+
+
 def test_every_loss_tuned_for_itself(call, rows):
     call(f"{LINE} --tune each --trials 2")
     stored = json.loads((rows / "s" / "study.json").read_text())

@@ -10,6 +10,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from hierlearn.pipeline import Pipeline
+from hierlearn.pipeline.memory_files import INDEX
+from hierlearn.pipeline.remember import forget
+from hierlearn.pipeline.train import save_into
 
 NEW = """key,a,b,c,class
 M1,9.0,9.0,0.5,animal/bird/owl
@@ -228,6 +231,17 @@ def test_each_refusal_to_forget_leaves_the_model(memories, call, line, message):
     before = {path: path.stat().st_mtime_ns for path in memories.rglob("*")}
     assert message in call(f"forget model {line}", code=2)
     assert {path: path.stat().st_mtime_ns for path in memories.rglob("*")} == before
+
+
+def test_an_index_of_the_old_memory_is_removed(memories):
+    """It holds embeddings of forgotten rows, and its row numbers are wrong."""
+    model = Pipeline.load(memories / "model")
+    assert forget(model, ["N3"]) == 1
+    old = memories / "model" / INDEX.format(head="main", member=0)
+    old.write_bytes(b"embeddings")
+    save_into(model, memories / "model")
+    assert not old.exists()
+    assert "N3" not in memory(memories / "model")["ids"]
 
 
 def test_a_model_without_a_memory_says_what_to_train(more, trained, call):

@@ -282,3 +282,17 @@ def test_a_column_of_ids_is_no_feature_and_names_the_rows(rows, call):
     ids = json.loads((rows / "m" / "memory.json").read_text())["ids"]
     assert ids == [str(5001 + n) for n in range(70)]
     call("evaluate m rows.csv")  # which has no such column
+
+
+def test_numbers_in_bins_and_noise_on_inputs_from_the_command_line(rows, call):
+    bins = "--preprocessing piecewise-linear --preprocessing-option bins=4"
+    noise = "--network-option input_dropout=0.2 --network-option input_noise=0.1"
+    call(f"{BASE} --out model {bins} {noise}")
+    config = json.loads((rows / "model" / "config.json").read_text())
+    assert config["preprocessing"]["name"] == "piecewise-linear"
+    assert Pipeline.load(rows / "model").preprocessor.columns == 12
+    assert config["metrics"]["test"]["hit@1"] > 0.5
+    call("predict model new.csv -o answers.csv")
+    assert len((rows / "answers.csv").read_text().splitlines()) == 101
+    refused = call(f"{BASE} --out other {bins.replace('4', '0')}", code=2)
+    assert "bins must be an integer from 1 to 1000, not 0" in refused

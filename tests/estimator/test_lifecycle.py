@@ -76,6 +76,19 @@ def test_a_step_that_changes_the_columns_is_loaded(paths, tmp_path, monkeypatch,
             loaded.predict(np.concatenate([X, X], axis=1))
 
 
+def test_numbers_in_bins_are_fitted_saved_and_loaded(paths, tmp_path):
+    _, X, y = paths
+    options = {"preprocessing": "piecewise-linear", "preprocessing_options": {"bins": 3}}
+    trained = classifier(**options).fit(X, y)
+    assert trained.pipeline_.preprocessor.columns == 12
+    assert trained.n_features_in_ == 4
+    assert trained.score(X, y) > 0.9
+    loaded = HierarchicalClassifier.load(trained.save(tmp_path / "m"))
+    np.testing.assert_array_equal(loaded.predict_proba(X), trained.predict_proba(X))
+    with pytest.raises(ValueError, match=r"row 0, column 1 .* the value is missing"):
+        loaded.predict(np.where(np.arange(4) == 1, np.nan, X[:2]))
+
+
 def test_early_stopping_keeps_the_best(paths):
     _, X, y = paths
     fitted = classifier(patience=2, metric="hit@1", valid_fraction=0.2).fit(X, y)

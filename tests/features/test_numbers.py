@@ -15,13 +15,13 @@ from sklearn.preprocessing import StandardScaler
 from features.example_rows import INF, NAN, random_numbers
 from features.saved_state import save_and_load
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.features import NumericPreprocessor, from_state, numbers
+from hierlearn.features import NumericPreprocessor, from_state, number_rows
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("chunk", [1, 64, 2**20])
 def test_numbers_are_those_of_simple_imputer_and_standard_scaler(dtype, chunk, monkeypatch):
-    monkeypatch.setattr(numbers, "CHUNK", chunk)
+    monkeypatch.setattr(number_rows, "CHUNK", chunk)
     train, other = random_numbers(200).astype(dtype), random_numbers(50, seed=1).astype(dtype)
     # The oracle computes in float64 too, or its float32 means would be the less exact ones.
     oracle = make_pipeline(SimpleImputer(), StandardScaler()).fit(train.astype(np.float64))
@@ -89,7 +89,7 @@ def test_a_column_never_seen_becomes_0_even_when_it_has_a_value_later(standardiz
 
 
 def test_a_column_constant_in_one_chunk_only_is_not_constant(monkeypatch):
-    monkeypatch.setattr(numbers, "CHUNK", 1)
+    monkeypatch.setattr(number_rows, "CHUNK", 1)
     for train in ([[0.0], [2.0], [2.0], [0.0]], [[0.0], [0.0], [2.0], [2.0]]):
         result = NumericPreprocessor().fit_transform(train)
         np.testing.assert_array_equal(result, np.array(train) - 1)
@@ -219,7 +219,7 @@ def test_the_module_computes_what_transform_does(standardize):
     np.testing.assert_array_equal(found.numpy(), fitted.transform(other))
     if standardize:
         noise = np.random.default_rng(0).standard_normal((20, 5)).astype(np.float32)
-        back = fitted.transform(module.inverse(torch.from_numpy(noise)).numpy())
+        back = fitted.transform(module.examples(torch.from_numpy(noise)).numpy())
         known = [0, 2, 4]  # column 1 has a mean of 1e6, so float32 keeps few digits of it
         np.testing.assert_allclose(back[:, known], noise[:, known], atol=1e-3)
     fitted.fit(other)

@@ -11,6 +11,7 @@ from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import (
     FEATURES,
     NumericPreprocessor,
+    PiecewiseLinearPreprocessor,
     Preprocessor,
     TextPreprocessor,
     from_state,
@@ -66,8 +67,15 @@ def test_the_data_chooses_the_step():
         preprocessor_for(WORDS, standardise=False)
 
 
+def test_an_option_of_a_step_that_was_not_named_is_refused():
+    message = "option 'bins' is of preprocessing 'piecewise-linear', but inputs that are numbers go"
+    with pytest.raises(HierlearnError, match=message):
+        preprocessor_for(NUMBERS, bins=3)
+
+
 def test_a_step_is_chosen_by_name():
     assert make_preprocessor("text", WORDS, kind="hashed").kind == "hashed"
+    assert make_preprocessor("piecewise-linear", NUMBERS, bins=3).bins == 3
     with pytest.raises(DataError, match="preprocessing 'text' reads texts, but the inputs are num"):
         make_preprocessor("text", NUMBERS)
     with pytest.raises(HierlearnError, match="unknown option of preprocessing 'text' 'standardize"):
@@ -78,7 +86,8 @@ def test_a_step_is_chosen_by_name():
 
 def test_no_step_for_a_kind_of_inputs_is_an_error(monkeypatch):
     monkeypatch.delitem(FEATURES, "text")
-    with pytest.raises(DataError, match="no preprocessing of numeric accepts inputs that are text"):
+    message = "no preprocessing of numeric, piecewise-linear accepts inputs that are texts"
+    with pytest.raises(DataError, match=message):
         preprocessor_for(WORDS)
 
 
@@ -121,6 +130,7 @@ def test_every_step_says_what_it_reads_and_returns(name):
 
 def test_a_step_tells_how_many_columns_it_reads():
     assert NumericPreprocessor().fit(NUMBERS.inputs).input_columns == 2
+    assert PiecewiseLinearPreprocessor().fit(NUMBERS.inputs).input_columns == 2
     assert TextPreprocessor().fit(WORDS.inputs).input_columns is None
     own = Ranges().fit(NUMBERS.inputs)
     assert (own.input_columns, own.produces) == (None, "numbers")
@@ -163,8 +173,9 @@ def test_a_damaged_state_is_refused(state, message):
 
 
 def test_parts_without_rows_or_words_are_refused():
-    with pytest.raises(DataError, match="cannot fit on 0 rows"):
-        NumericPreprocessor().fit_parts(list)
+    for step in (NumericPreprocessor, PiecewiseLinearPreprocessor):
+        with pytest.raises(DataError, match="cannot fit on 0 rows"):
+            step().fit_parts(list)
     for parts in ([], [[]]):
         with pytest.raises(DataError, match="cannot fit on 0 texts"):
             TextPreprocessor().fit_parts(lambda parts=parts: parts)

@@ -11,7 +11,7 @@ import torch
 
 from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
-from hierlearn.features import NumericPreprocessor, TextPreprocessor
+from hierlearn.features import NumericPreprocessor, PiecewiseLinearPreprocessor, TextPreprocessor
 from hierlearn.links import LINKS, make_link
 from hierlearn.networks import InputSpec
 from hierlearn.networks.build import NetworkSpec, build_network
@@ -69,6 +69,10 @@ def make(link, kind):
     if (link, kind) == ("max", "DAG"):
         plain = NumericPreprocessor(standardize=False).fit(numbers(50))
         return model_of(link, hierarchy, "mlp", width=3, members=1, preprocessor=plain)
+    if (link, kind) == ("sigmoid", "DAG"):
+        bins = PiecewiseLinearPreprocessor(bins=5).fit(numbers(50))
+        noise = {"input_dropout": 0.3, "input_noise": 0.2}
+        return model_of(link, hierarchy, "mlp", width=3, members=2, preprocessor=bins, **noise)
     return model_of(link, hierarchy)
 
 
@@ -106,7 +110,7 @@ def test_the_graph_is_the_model(tmp_path, link, kind):
 
 def check_beside(beside, model):
     """What stands beside the graph is enough to make its inputs."""
-    if isinstance(model.preprocessor, NumericPreprocessor):
+    if not isinstance(model.preprocessor, TextPreprocessor):
         assert beside["in_graph"] is True
         assert beside["feature_names"] == ["w", "x", "y", "z"]
         return
@@ -152,3 +156,14 @@ def test_a_model_too_large_for_the_format_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(exporting, "LARGEST", 100)
     with pytest.raises(HierlearnError, match=r"m\.onnx: the weights are \d+ bytes, ONNX holds 100"):
         export(model_of("sigmoid", TREE), tmp_path / "m.onnx")
+
+
+def test_a_graph_of_bins_is_the_model_for_missing_values_and_outliers(tmp_path):
+    bins = PiecewiseLinearPreprocessor(bins=5).fit(numbers(50))
+    model = model_of("sigmoid", TREE, preprocessor=bins)
+    session = onnxruntime.InferenceSession(export(model, tmp_path / "m.onnx")[0])
+    raw = numbers(40)
+    raw[:10] *= 1e6
+    raw[10], raw[11:13, 3] = NAN, 5.0
+    found = session.run(None, {"inputs": raw})[0]
+    np.testing.assert_allclose(found, model.probabilities(raw).numpy(), rtol=0, atol=WITHIN)

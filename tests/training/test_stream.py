@@ -1,5 +1,7 @@
 """Rows that stay in a Parquet file train as rows in memory do, a window at a time."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -67,6 +69,16 @@ def test_a_window_that_covers_the_file_trains_as_in_memory_bit_for_bit(tmp_path,
         np.testing.assert_array_equal(streamed.preprocessor.state()[1][name], array)
     assert streamed.config["metrics"] == held.config["metrics"]
     assert held.config["metrics"]["valid"]["au-prc"] > 0
+
+
+def test_bins_are_fitted_to_a_file_bit_for_bit(table):
+    chosen = replace(small(), preprocessing="piecewise-linear")
+    held = train(read_table(table, **options()), chosen)
+    streamed = train(stream_table(table, **options()), chosen)
+    for name, value in held.network.state_dict().items():
+        assert torch.equal(streamed.network.state_dict()[name], value)
+    for name, array in held.preprocessor.state()[1].items():
+        np.testing.assert_array_equal(streamed.preprocessor.state()[1][name], array)
 
 
 def rows_of(path, window, text=False, ensemble_size=1):

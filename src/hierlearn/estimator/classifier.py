@@ -33,6 +33,7 @@ from hierlearn.estimator.inputs import (
     parse_weights,
 )
 from hierlearn.estimator.label_format import LabelFormat, ParsedLabels, parse_labels
+from hierlearn.estimator.memory import MemoryMixin
 from hierlearn.estimator.parameters import (
     PARAMETERS,
     check_parameters,
@@ -40,8 +41,9 @@ from hierlearn.estimator.parameters import (
     storable,
     with_parameters,
 )
-from hierlearn.estimator.score import exact_fraction, pooled_f1
+from hierlearn.estimator.score import answers_and_truth, exact_fraction, pooled_f1
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.networks.memories import candidates_of, remembered
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.train import Reporting, describe_run, run
 from hierlearn.training.prepare import Extras, Prepared, prepare, summary
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
 
 
 @with_parameters
-class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class HierarchicalClassifier(MemoryMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A network that classifies into a taxonomy.
 
     Whatever is None comes from the recipe. Parameters are checked in ``fit``.
@@ -112,11 +114,17 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             hierarchy: the taxonomy; by default that of the labels' paths.
             sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
         """
-        records: list[dict[str, Any]] = []
         with processes(str(self.device or "auto")) as here:
             prepared, dataset, form = self._prepare_fit(here, X, y, hierarchy, None, sample_weight)
-            reporting = Reporting(bar=bool(self.verbose), on_epoch=records.append)
-            trainer = run(prepared, here, reporting=reporting)
+            return self._fit_prepared(here, prepared, dataset, form)
+
+    def _fit_prepared(
+        self, here: Processes, prepared: Prepared, dataset: Dataset, form: LabelFormat
+    ) -> Self:
+        """Train to the end."""
+        records: list[dict[str, Any]] = []
+        reporting = Reporting(bar=bool(self.verbose), on_epoch=records.append)
+        trainer = run(prepared, here, reporting=reporting)
         pipeline = Pipeline.from_prepared(prepared)
         pipeline.config |= describe_run(prepared, dataset, trainer)
         self._set_pipeline(pipeline, form, IncrementalState.from_training(prepared, trainer))
@@ -130,11 +138,14 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         hierarchy: Hierarchy | None = None,
         classes: Any = None,
         sample_weight: ArrayLike | None = None,
+        *,
+        train: bool = False,
     ) -> Self:
         """Train one pass over these rows, from where the training is, or start one.
 
         The first call fixes hierarchy and preprocessing. The learning rate stays constant;
-        ``epochs``, ``schedule`` and ``patience`` are not used.
+        ``epochs``, ``schedule`` and ``patience`` are not used. With a memory the first call trains
+        as ``fit`` does, and later ones remember: see ``remember``.
 
         Args:
             X: the rows, as ``fit`` takes them.
@@ -143,6 +154,8 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             classes: all labels that may ever occur, at the first call. Inner classes among them
                 may be the most specific label of a row. By default the labels of the first call.
             sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
+            train: with a memory, also train one pass over the new rows before they are remembered;
+                rows that were remembered before keep their embeddings.
         """
         listing = None
         if classes is not None:
@@ -152,6 +165,8 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 prepared, dataset, form = self._prepare_fit(
                     here, X, y, hierarchy, listing, sample_weight, patience=None
                 )
+                if candidates_of(prepared.network) is not None:
+                    return self._fit_prepared(here, prepared, dataset, form)
             prepared.network.to(here.device)
             pipeline = Pipeline.from_prepared(prepared)
             pipeline.config |= describe_run(prepared, dataset, None)
@@ -165,6 +180,8 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             )
         elif listing is not None:
             self._label_format.names(listing)
+        elif remembered(self.pipeline_.network) is not None and not train:
+            return self.remember(X, y, hierarchy, sample_weight=sample_weight)
         inputs, given = self._read_inputs(X), parse_labels(y, self.hierarchy_.sep)
         rows, weights = gather(
             inputs, self._label_format.names(given), self.hierarchy_, sample_weight
@@ -219,10 +236,10 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return how often ``predict`` is right: 1 at best.
 
-        One label per row: the fraction of rows whose label is predicted exactly. Several labels, or
-        a decoder that answers sets: the hierarchical F1 of all rows together. Under
-        unlabeled_descendants="ignore" an answer below a label is not held against it, and a row
-        without a label does not count. A label that an inferred hierarchy lacks counts as missed.
+        One label per row: the fraction of rows predicted exactly. Several labels, or a decoder that
+        answers sets: the hierarchical F1 of all rows. Under unlabeled_descendants="ignore" an
+        answer below a label is not wrong, and a row without a label does not count. A label that
+        an inferred hierarchy lacks counts as missed.
 
         Args:
             X: the rows.
@@ -233,17 +250,10 @@ class HierarchicalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         given = parse_labels(y, self.hierarchy_.sep)
         if len(given) != len(p):
             raise DataError(f"inputs have {len(p)} rows but labels have {len(given)}")
-        extended = self._label_format.extended_hierarchy(given)
-        labels = Labels(
-            replace(self._label_format, hierarchy=extended).names(given),
-            extended,
-            unlabeled_descendants=self.unlabeled_descendants,
+        answers, labels, several = answers_and_truth(
+            self._make_decoder(None, {}), p, given, self._label_format, self.unlabeled_descendants
         )
-        decoder = self._make_decoder(None, {})
-        answers = torch.zeros(len(p), len(extended), dtype=torch.bool)
-        answers[:, [extended.index(name) for name in self.hierarchy_.names]] = decoder.sets(p)
-        several = "several" in (given.shape, self._label_format.shape)
-        measure = pooled_f1 if several or decoder.answers != "class" else exact_fraction
+        measure = pooled_f1 if several else exact_fraction
         return measure(answers, labels, torch.from_numpy(parse_weights(sample_weight, len(p))))
 
     def calibrate(self, X: Any, y: Any, risk: float = 0.05, decoder: str = "stop") -> Self:

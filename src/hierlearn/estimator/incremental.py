@@ -6,10 +6,14 @@ first rows; the optimizer and an epoch curriculum keep their state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from hierlearn.errors import HierlearnError
+from hierlearn.networks.memories import embeddings_of, remembered, set_memory
+from hierlearn.pipeline.remember import next_ids
 from hierlearn.training.checkpoint import optimizer_tensors, restore_optimizer
 from hierlearn.training.prepare import for_heads
 from hierlearn.training.recipes import build_loss
@@ -19,14 +23,17 @@ from hierlearn.training.settings import Settings
 from hierlearn.training.trainer import Trainer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
-    from torch import Tensor
+    from torch import Tensor, nn
     from typing_extensions import Self
 
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.losses import Loss
     from hierlearn.losses.joint import JointLoss
+    from hierlearn.memory import Remembered
     from hierlearn.pipeline.pipeline import Pipeline
     from hierlearn.training.prepare import Prepared
 
@@ -83,11 +90,29 @@ class IncrementalState:
             seed=derive(self.settings.seed, "further", self.calls) % 2**31,
         )
         records: list[dict[str, Any]] = []
+        before = remembered(pipeline.network)
+        held = {} if before is None else embeddings_of(pipeline.network)
         trainer = Trainer(pipeline.network, self.loss, rows, settings, read=pipeline.read)
         trainer.on_epoch = records.append
         if self.optimizer:
             restore_optimizer(trainer.optimizer, self.optimizer)
         trainer.train()
+        if before is not None:  # the memory holds the new rows alone
+            restore_memory(pipeline.network, held, before)
         self.optimizer = optimizer_tensors(trainer.optimizer)
         self.calls += 1
         return records[0]
+
+
+def restore_memory(
+    network: nn.Module, embeddings: Mapping[str, Tensor], before: Remembered
+) -> None:
+    """Put the rows that were remembered before in front of those of the last pass."""
+    new = remembered(network)
+    assert new is not None
+    found = embeddings_of(network)
+    joined = {
+        name: torch.cat([held, found[name].to(held)], dim=-2) for name, held in embeddings.items()
+    }
+    named = replace(new, ids=next_ids(before.ids, len(new)))
+    set_memory(network, joined, before.join(named))

@@ -10,16 +10,40 @@ says nothing at all.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hierlearn.errors import DataError
+from hierlearn.hierarchy.labels import Labels
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hierlearn.hierarchy.labels import Labels
+    from hierlearn.decoding import Decoder
+    from hierlearn.estimator.label_format import LabelFormat, ParsedLabels
+
+
+def answers_and_truth(
+    decoder: Decoder, p: Tensor, given: ParsedLabels, form: LabelFormat, policy: Any
+) -> tuple[Tensor, Labels, bool]:
+    """Return answers and truth over all classes of both, and whether rows have several labels.
+
+    Args:
+        decoder: how a decision is made.
+        p: (N, C) node probabilities.
+        given: the true labels; an inferred hierarchy may lack some.
+        form: the form of the training labels.
+        policy: how the classes below a label count, as in Labels.
+    """
+    extended = form.extended_hierarchy(given)
+    names = replace(form, hierarchy=extended).names(given)
+    labels = Labels(names, extended, unlabeled_descendants=policy)
+    answers = torch.zeros(len(p), len(extended), dtype=torch.bool)
+    answers[:, [extended.index(name) for name in form.hierarchy.names]] = decoder.sets(p)
+    several = "several" in (given.shape, form.shape) or decoder.answers != "class"
+    return answers, labels, several
 
 
 def exact_fraction(answers: Tensor, labels: Labels, weights: Tensor) -> float:

@@ -1,6 +1,7 @@
 """Stage 3: preprocessing that is fitted on the training rows."""
 
 from hierlearn.features.numbers import NumericPreprocessor
+from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
 from hierlearn.features.preprocessor import Preprocessor
 from hierlearn.features.registry import (
     FEATURES,
@@ -13,6 +14,7 @@ from hierlearn.features.texts import TextPreprocessor
 __all__ = [
     "FEATURES",
     "NumericPreprocessor",
+    "PiecewiseLinearPreprocessor",
     "Preprocessor",
     "TextPreprocessor",
     "from_state",

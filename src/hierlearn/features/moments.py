@@ -79,12 +79,19 @@ def find_moments(parts: Parts) -> Moments:
     return Moments(rows, count, mean, deviation, low, high)
 
 
-def blocks(parts: Iterable[NDArray[Any]]) -> Iterator[NDArray[np.float64]]:
-    """Divide the rows of (n, D) parts again, into float64 blocks of the size that CHUNK allows."""
+def blocks(
+    parts: Iterable[NDArray[Any]], width: int | None = None
+) -> Iterator[NDArray[np.float64]]:
+    """Divide the rows of (n, D) parts again, into float64 blocks of the size that CHUNK allows.
+
+    Args:
+        parts: the rows.
+        width: how many columns a row becomes; by default D.
+    """
     waiting: list[NDArray[Any]] = []
     held = 0
     for part in parts:
-        step = max(1, CHUNK // max(1, part.shape[1]))
+        step = max(1, CHUNK // max(1, width or part.shape[1]))
         while len(part):
             taken = part[: step - held]
             part = part[len(taken) :]

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from hierlearn.errors import DataError, HierlearnError, unknown_name
-from hierlearn.features.moments import CHUNK, find_moments
+from hierlearn.features.moments import find_moments
+from hierlearn.features.number_rows import checked_numbers, chunks, first_missing, refuse
 from hierlearn.features.preprocessor import Preprocessor, stored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import ArrayLike, NDArray
     from torch import nn
@@ -66,7 +67,7 @@ class NumericPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
 
     def fit(self, inputs: ArrayLike) -> Self:
         """Learn the mean and the standard deviation of each column of (N, D) training rows."""
-        values = _checked_numbers(inputs)
+        values = checked_numbers(inputs)
         return self.fit_parts(lambda: [values])
 
     def fit_parts(self, parts: Parts) -> Self:
@@ -93,35 +94,22 @@ class NumericPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
 
     def first_missing(self, inputs: ArrayLike) -> tuple[int, int] | None:
         """Return row and column of the first NaN in a column that had none in training."""
-        values = np.asarray(inputs)
-        complete = self.missing == 0  # (D,)
-        if values.dtype.kind != "f" or values.shape[1:] != complete.shape:
-            return None
-        wrong = np.isnan(values) & complete
-        if not wrong.any():
-            return None
-        row, column = np.argwhere(wrong)[0].tolist()
-        return row, column
+        return first_missing(inputs, self.missing)
 
     def transform(self, inputs: ArrayLike) -> NDArray[np.float32]:
         """Return (N, D) rows with nothing missing."""
         if self._mean is None:
             raise self._not_fitted()
-        values = _checked_numbers(inputs)
-        if values.shape[1] != self.columns:
-            raise DataError(
-                f"inputs have {values.shape[1]} columns but {self.columns} were fitted; "
-                f"give the columns of the training rows"
-            )
+        values = checked_numbers(inputs, self.columns)
         result = np.empty(values.shape, dtype=np.float32)
         with np.errstate(over="ignore"):  # the result is checked below
-            for rows, chunk in _chunks(values):
+            for rows, chunk in chunks(values):
                 filled = np.where(np.isnan(chunk), self._mean, chunk)
                 if self.standardize:
                     filled = (filled - self._mean) / self._scale
                 result[rows] = filled
         result[:, ~self._observed] = 0
-        _refuse(~np.isfinite(result), values, "does not fit float32 when transformed")
+        refuse(~np.isfinite(result), values, "does not fit float32 when transformed")
         return result
 
     def as_module(self) -> nn.Module:
@@ -163,36 +151,3 @@ class NumericPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
         new._observed = observed.astype(bool)
         new._missing = missing.astype(np.int64)
         return new
-
-
-def _checked_numbers(inputs: ArrayLike) -> NDArray[Any]:
-    """Return inputs as an (N, D) array of real numbers without infinities, in their own dtype."""
-    values = np.asarray(inputs)
-    if values.ndim != 2:
-        raise DataError(
-            f"inputs {values.shape} must be (N, D): one row per example, one column per value"
-        )
-    if values.dtype.kind not in "fiub":
-        raise DataError(
-            f"inputs are of dtype {values.dtype}, not numbers; mark missing values with NaN"
-        )
-    if values.dtype.kind == "f":
-        _refuse(np.isinf(values), values, "is not a finite number; mark missing values with NaN")
-    return values
-
-
-def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], reason: str) -> None:
-    """Raise an error that names the first wrong value, if there is one."""
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0].tolist()
-        raise DataError(
-            f"row {row}, column {column} (counted from 0): {values[row, column].item()} {reason}"
-        )
-
-
-def _chunks(values: NDArray[Any]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """Yield slices of rows, and the rows as float64: all of them at once might not fit."""
-    step = max(1, CHUNK // max(1, values.shape[1]))
-    for begin in range(0, len(values), step):
-        rows = slice(begin, begin + step)
-        yield rows, values[rows].astype(np.float64)

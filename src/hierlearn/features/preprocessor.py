@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 
-from hierlearn.errors import DataError
+from hierlearn.errors import DataError, HierlearnError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -99,8 +99,9 @@ class Preprocessor(ABC, Generic[Inputs, Outputs]):
         """Return the fitted transform as a torch module, or None where it cannot be one.
 
         The module maps raw (N, D) float32 rows to what ``transform`` returns, so that an exported
-        graph can contain it. Its method ``inverse``, if it has one, maps preprocessed rows to raw
-        ones; the check of an exported graph draws its examples with it.
+        graph can contain it. Its method ``examples``, if it has one, makes raw rows that spread
+        like the training rows out of (N, D) standard normal noise; the check of an exported graph
+        draws its rows with it.
         """
         return None
 
@@ -122,3 +123,11 @@ def stored(mapping: Mapping[str, Any], key: str) -> Any:
     if key not in mapping:
         raise DataError(f"the stored preprocessor is damaged: it lacks {key!r}")
     return mapping[key]
+
+
+def integer_option(name: str, value: Any, low: int, high: int) -> int:
+    """Return a setting, or refuse what is not an integer from ``low`` to ``high``."""
+    integral = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not integral or not low <= value <= high:
+        raise HierlearnError(f"{name} must be an integer from {low} to {high}, not {value!r}")
+    return int(value)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.features.numbers import NumericPreprocessor
+from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
 from hierlearn.features.preprocessor import Preprocessor, stored
 from hierlearn.features.texts import TextPreprocessor
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 FEATURES: dict[str, type[Preprocessor[Any, Any]]] = {
     NumericPreprocessor.name: NumericPreprocessor,
+    PiecewiseLinearPreprocessor.name: PiecewiseLinearPreprocessor,
     TextPreprocessor.name: TextPreprocessor,
 }
 
@@ -63,17 +65,25 @@ def preprocessor_for(dataset: Dataset, **options: Any) -> Preprocessor[Any, Any]
         options: arguments of steps in ``FEATURES``; the chosen one gets those that it takes.
 
     Raises:
-        HierlearnError: naming an option that no step takes.
+        HierlearnError: naming an option that no step takes, or one of a step that has to be named.
         DataError: if no step accepts the dataset.
     """
     known = {option for step in FEATURES.values() for option in step.options()}
     for option in options:
         if option not in known:
             raise HierlearnError(unknown_name("option of preprocessing", option, known))
-    for step in FEATURES.values():
-        if step.accepts(dataset):
-            taken = {key: value for key, value in options.items() if key in step.options()}
-            return step(**taken)
+    accepting = [step for step in FEATURES.values() if step.accepts(dataset)]
+    if accepting:
+        chosen, *others = accepting
+        for option in [one for one in options if one not in chosen.options()]:
+            for other in others:
+                if option in other.options():
+                    raise HierlearnError(
+                        f"option {option!r} is of preprocessing {other.name!r}, but inputs that "
+                        f"are {dataset.kind} go through {chosen.name!r} unless another is named; "
+                        f"pass preprocessing={other.name!r}"
+                    )
+        return chosen(**{key: options[key] for key in options if key in chosen.options()})
     if dataset.kind == "sparse":
         return None
     raise DataError(

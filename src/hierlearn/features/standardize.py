@@ -41,6 +41,6 @@ class Standardize(nn.Module):
             x = (x - self.mean) / self.scale
         return torch.where(self.observed, x, 0.0).float()
 
-    def inverse(self, outputs: Tensor) -> Tensor:
-        """Return raw rows that have the spread of the training rows where outputs have spread 1."""
-        return (outputs * self.scale + self.mean).float()
+    def examples(self, noise: Tensor) -> Tensor:
+        """Return raw rows that spread like the training rows, from (N, D) standard normal noise."""
+        return (noise * self.scale + self.mean).float()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from hierlearn.errors import DataError, HierlearnError, unknown_name
-from hierlearn.features.preprocessor import Preprocessor, stored
+from hierlearn.features.preprocessor import Preprocessor, integer_option, stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -64,10 +64,10 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
         if kind == "tfidf" and bits is not None:
             raise HierlearnError("bits is for kind 'hashed'; 'tfidf' has a column for each word")
         self.kind = kind
-        self.ngrams = _integer("ngrams", ngrams, 1, 10)
-        self.min_df = _integer("min_df", 1 if min_df is None else min_df, 1, 2**31 - 1)
+        self.ngrams = integer_option("ngrams", ngrams, 1, 10)
+        self.min_df = integer_option("min_df", 1 if min_df is None else min_df, 1, 2**31 - 1)
         # 30, because scikit-learn numbers the columns with signed 32-bit integers.
-        self.bits = _integer("bits", 16 if bits is None else bits, 1, 30)
+        self.bits = integer_option("bits", 16 if bits is None else bits, 1, 30)
         self.strip_accents = strip_accents
         self._words: list[str] | None = None
         self._idf = np.ones(0, dtype=np.float32)  # one weight per word
@@ -202,14 +202,6 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
             "norm": "l2",
             "dtype": np.float32,
         }
-
-
-def _integer(name: str, value: Any, low: int, high: int) -> int:
-    """Return a setting, or refuse what is not an integer from ``low`` to ``high``."""
-    integral = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not integral or not low <= value <= high:
-        raise HierlearnError(f"{name} must be an integer from {low} to {high}, not {value!r}")
-    return int(value)
 
 
 def _checked_texts(inputs: Iterable[str]) -> list[str]:

@@ -29,7 +29,6 @@ from hierlearn.hierarchy.propagate import log_zero
 from hierlearn.links import Head, HeadOutput
 from hierlearn.memory.distance import find_distance
 from hierlearn.memory.scale import Scale
-from hierlearn.memory.search import nearest
 from hierlearn.memory.store import Memory, mixture
 
 if TYPE_CHECKING:
@@ -138,9 +137,20 @@ class NeighborHead(Head):
         return self.compare(queries, self.embed(others), candidates)
 
     def embed(self, features: Tensor) -> Tensor:
-        """Return the embeddings of features, in float32 where the network computes in half."""
-        found: Tensor = self.projection(features)
-        return found.float() if found.dtype in (torch.float16, torch.bfloat16) else found
+        """Return the embeddings of features, in float32 also where the encoder computes in half.
+
+        Distances of near rows are small differences of large numbers.
+        """
+        with torch.autocast(self.device_type, enabled=False):
+            if isinstance(features, Tensor) and features.dtype in (torch.float16, torch.bfloat16):
+                features = features.float()
+            found: Tensor = self.projection(features)
+            return found
+
+    @property
+    def device_type(self) -> str:
+        """The kind of device of the projection."""
+        return next((p.device.type for p in self.projection.parameters()), "cpu")
 
     def compare(self, queries: Tensor, others: Tensor, candidates: Candidates) -> HeadOutput:
         """Return the answers of a training step, from its candidates.
@@ -177,8 +187,7 @@ class NeighborHead(Head):
             queries: (n, D) or (M, n, D) embeddings.
             count: k; by default ``neighbors``.
         """
-        embeddings, _ = self.memory.held()
-        distances, index = nearest(queries, embeddings, count or self.neighbors, self.distance)
+        distances, index = self.memory.search(queries, count or self.neighbors, self.distance)
         logits = -distances.to(queries.dtype) / self.scale()
         log_weights = self.memory.log_weights(index)
         if log_weights is not None:

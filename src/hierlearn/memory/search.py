@@ -1,25 +1,270 @@
-"""Search: the nearest remembered rows."""
+"""Exact search of the nearest rows of a memory.
+
+Only the order matters until the end, so a block of queries a and rows b needs one matmul:
+
+    squared, euclidean   |b|^2 - 2 a b      (|a|^2 is the same for every row)
+    cosine               -a b / |b|
+
+Most scores are worse than the k-th best so far. They are dropped in groups: a group of
+``GROUP`` rows is looked at only if its smallest score is below that threshold. A block holds
+every ``step``-th row of the memory, so rows that are sorted by class do not fool the threshold.
+At the end the distances of the rows that were found are computed again from differences, since
+|a|^2 + |b|^2 - 2 a b cancels where rows nearly coincide.
+
+Memory is bounded: no n x N matrix exists, whatever the sizes. "Exact" is up to the rounding of the
+scores: two rows may trade places at rank k if their squared distances differ by less than about
+1e-6 times the squared norms (measured from the center of the memory); ``SPARE`` more rows
+than asked for are kept until the distances are computed again, to make that rare. Rows at equal
+distances come in any order, but in the same order each time.
+"""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple
 
-from hierlearn.memory.distance import find_distance
+import torch
+from torch.nn.functional import normalize
+
+from hierlearn.errors import HierlearnError
+from hierlearn.memory.distance import TINY, find_distance
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+GROUP = 16  # rows that are dropped together
+SPARE = 8  # rows beyond k that are kept until the distances are computed again
+
+
+class Blocks(NamedTuple):
+    """How much is computed at once."""
+
+    queries: int  # of one matmul
+    rows: int  # of one matmul, a multiple of GROUP
+    kept: int  # scores that are kept for queries that pass over the memory together
+    gathered: int  # numbers of the rows whose distances are computed again
+
+
+CPU = Blocks(queries=512, rows=4096, kept=1 << 22, gathered=1 << 22)
+GPU = Blocks(queries=1024, rows=65536, kept=1 << 24, gathered=1 << 24)
+
+
+def nearest_dense(
+    queries: Tensor, embeddings: Tensor, k: int, distance: str = "squared"
+) -> tuple[Tensor, Tensor]:
+    """Return what ``nearest`` returns, from the full matrix of distances.
+
+    Two operators that torch.onnx.export and torch.compile can trace, for small memories.
+    """
+    found = find_distance(distance)(queries, embeddings)  # (..., n, N)
+    values, rows = found.topk(min(k, embeddings.shape[-2]), dim=-1, largest=False)
+    return values, rows
 
 
 @torch.no_grad()
 def nearest(
-    queries: Tensor, embeddings: Tensor, k: int, distance: str = "squared"
+    queries: Tensor,
+    embeddings: Tensor,
+    k: int,
+    distance: str = "squared",
+    *,
+    blocks: Blocks | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return (..., n, k) the distances to the nearest rows, ascending, and their row numbers.
+    """Return the k nearest rows of a memory, exactly and without gradient.
 
     Args:
-        queries: (n, D), or (M, n, D) of members.
-        embeddings: (N, D), or (M, N, D) of members.
-        k: how many rows; all where there are fewer.
-        distance: a name of DISTANCES.
+        queries: (n, D), or (M, n, D) for the members of an ensemble.
+        embeddings: (N, D) or (M, N, D), on the device of the queries; may be of half precision,
+            and is then converted block by block. Finite, as are the queries; a query that is not
+            gets distances that are NaN.
+        k: How many rows; all N, sorted, if there are no more.
+        distance: A name of ``DISTANCES``.
+        blocks: How much is computed at once; chosen by device by default.
+
+    Returns:
+        (..., n, k) distances, ascending, in float32 (float64 if the queries are), and (..., n, k)
+        int64 row numbers.
     """
-    found = find_distance(distance)(queries, embeddings.to(queries.dtype))
-    best = found.topk(min(k, found.shape[-1]), largest=False)
-    return best.values, best.indices
+    find_distance(distance)
+    _check(queries, embeddings, k)
+    blocks = blocks or (CPU if queries.device.type == "cpu" else GPU)
+    dtype = torch.float64 if queries.dtype == torch.float64 else torch.float32
+    k = min(k, embeddings.shape[-2])
+    if embeddings.dim() == 2:
+        values, rows = _search(queries.flatten(0, -2).to(dtype), embeddings, k, distance, blocks)
+        shape = (*queries.shape[:-1], k)
+        return values.view(shape), rows.view(shape)
+    members = queries if queries.dim() == 3 else queries.expand(len(embeddings), -1, -1)
+    found = [
+        _search(one.to(dtype), memory, k, distance, blocks)
+        for one, memory in zip(members, embeddings, strict=True)
+    ]
+    return torch.stack([one for one, _ in found]), torch.stack([one for _, one in found])
+
+
+def _check(queries: Tensor, embeddings: Tensor, k: int) -> None:
+    both = f"queries {tuple(queries.shape)} and embeddings {tuple(embeddings.shape)}"
+    if {queries.dim(), embeddings.dim()} - {2, 3}:
+        raise HierlearnError(f"{both} must be (n, D) or (M, n, D), and (N, D) or (M, N, D)")
+    if queries.shape[-1] != embeddings.shape[-1]:
+        raise HierlearnError(f"{both} must have equally many columns")
+    if queries.dim() == embeddings.dim() == 3 and len(queries) != len(embeddings):
+        raise HierlearnError(f"{both} must have equally many members")
+    if queries.device != embeddings.device:
+        raise HierlearnError(
+            f"queries on {queries.device} and embeddings on {embeddings.device} must be on one "
+            "device; move one of them with .to()"
+        )
+    if k < 1:
+        raise HierlearnError(f"k is {k}, but must be at least 1")
+
+
+def _search(
+    queries: Tensor, embeddings: Tensor, k: int, distance: str, blocks: Blocks
+) -> tuple[Tensor, Tensor]:
+    """Search one memory (N, D) for queries (n, D)."""
+    if not k or not len(queries):  # an empty memory, or nobody asks
+        return queries.new_empty(len(queries), k), queries.new_empty(
+            len(queries), k, dtype=torch.int64
+        )
+    size = max(1, blocks.kept // _room(k + SPARE))
+    parts = [
+        _pass_over(part, embeddings, k, distance, blocks) for part in torch.split(queries, size)
+    ]
+    return torch.cat([one for one, _ in parts]), torch.cat([one for _, one in parts])
+
+
+def _pass_over(
+    queries: Tensor, embeddings: Tensor, k: int, distance: str, blocks: Blocks
+) -> tuple[Tensor, Tensor]:
+    """Pass over the memory once, for queries that fit one state."""
+    is_cosine = distance == "cosine"
+    total, width = embeddings.shape
+    step = -(-total // blocks.rows)
+    longest = -(-total // step)
+    padded = -(-longest // GROUP) * GROUP
+    rows = queries.new_zeros(padded, width)
+    bias = queries.new_full((padded,), torch.inf)  # so that the rows that pad are never chosen
+    if is_cosine:
+        origin = queries.new_zeros(width)
+        factors = -normalize(queries, dim=-1)
+    else:  # distances do not change with the origin; a near one keeps the scores accurate
+        origin = embeddings[::step].to(queries.dtype).mean(0)
+        factors = -2 * (queries - origin)
+    keep = min(k + SPARE, total)
+    states = [_Best(len(part), keep, queries) for part in torch.split(queries, blocks.queries)]
+    scores = queries.new_empty(min(blocks.queries, len(queries)) * padded)
+    for first in range(step):
+        block = embeddings[first::step]
+        count = len(block)
+        rows[:count].copy_(block).sub_(origin)  # faster than one operator with two dtypes
+        bias[count:] = torch.inf
+        if is_cosine:
+            normalize(rows[:count], dim=-1, out=rows[:count])
+            bias[:count] = 0.0
+        else:
+            torch.linalg.vector_norm(rows[:count], dim=1, out=bias[:count]).square_()
+        for part, state in zip(torch.split(factors, blocks.queries), states, strict=True):
+            score = scores[: len(part) * padded].view(len(part), padded)
+            torch.mm(part, rows.t(), out=score)
+            state.add(score.add_(bias), first, step)
+    found = torch.cat([state.rows() for state in states])
+    found = found.clamp_max(total - 1)  # where rows are not finite, some that pad were found
+    values = distances_of(queries, embeddings, found, distance, blocks)
+    values, order = values.sort(dim=1, stable=True)
+    return values[:, :k].contiguous(), found.gather(1, order)[:, :k].contiguous()
+
+
+def _room(keep: int) -> int:
+    """Return how many scores a query holds before they are sorted out."""
+    return 4 * keep + 256
+
+
+class _Best:
+    """The best scores so far of some queries, and room for more before they are sorted out."""
+
+    def __init__(self, queries: int, keep: int, like: Tensor) -> None:
+        self.keep = keep
+        self.room = _room(keep)
+        self.scores = like.new_full((queries, self.room), torch.inf)  # (n, room)
+        self.numbers = like.new_zeros((queries, self.room), dtype=torch.int64)  # (n, room)
+        self.used = like.new_zeros(queries, dtype=torch.int64)  # (n,) of the room
+        self.threshold = like.new_full((queries,), torch.inf)  # (n,) the keep-th best score so far
+
+    def add(self, scores: Tensor, first: int, step: int) -> None:
+        """Take up a block of scores (n, B), whose column j is row first + j * step."""
+        if not self._add_few(scores, first, step):
+            self._add_all(scores, first, step)
+
+    def rows(self) -> Tensor:
+        """Return (n, keep) the numbers of the best rows."""
+        self._sort_out()
+        return self.numbers[:, : self.keep]
+
+    def _add_few(self, scores: Tensor, first: int, step: int) -> bool:
+        """Take up the scores below the threshold, unless they are too many."""
+        queries, columns = scores.shape
+        stride = columns // GROUP  # a group is every stride-th column: the minimum vectorizes
+        groups = scores.view(queries, GROUP, stride)
+        least = groups.amin(1)
+        query, group = (least < self.threshold[:, None]).nonzero(as_tuple=True)
+        if 4 * len(query) > 3 * least.numel():
+            return False
+        values = groups.transpose(1, 2)[query, group]  # (groups, GROUP)
+        below = (values < self.threshold[query][:, None]).view(-1).nonzero()[:, 0]
+        hit = below // GROUP
+        query = query[hit]  # ascending
+        counts = torch.bincount(query, minlength=queries)
+        if int((self.used + counts).amax()) > self.room:
+            if int(counts.amax()) > self.room - self.keep:
+                return False
+            self._sort_out()
+        starts = self.used + counts - counts.cumsum(0)
+        place = query * self.room + starts[query]
+        place += torch.arange(len(place), device=place.device)
+        column = group[hit] + (below % GROUP) * stride
+        self.scores.view(-1)[place] = values.view(-1)[below]
+        self.numbers.view(-1)[place] = column * step + first
+        self.used += counts
+        return True
+
+    def _add_all(self, scores: Tensor, first: int, step: int) -> None:
+        """Take up the best of a whole block."""
+        values, columns = scores.topk(min(self.keep, scores.shape[1]), largest=False, sorted=False)
+        self._sort_out()
+        end = self.keep + values.shape[1]
+        self.scores[:, self.keep : end] = values
+        self.numbers[:, self.keep : end] = columns * step + first
+        self.used.fill_(end)
+        self._sort_out()
+
+    def _sort_out(self) -> None:
+        """Keep the best only, and lower the threshold."""
+        values, places = self.scores.topk(self.keep, largest=False, sorted=False)
+        numbers = self.numbers.gather(1, places)
+        self.scores.fill_(torch.inf)
+        self.scores[:, : self.keep] = values
+        self.numbers[:, : self.keep] = numbers
+        self.threshold = values.amax(1)
+        self.used.fill_(self.keep)
+
+
+def distances_of(
+    queries: Tensor, embeddings: Tensor, numbers: Tensor, distance: str, blocks: Blocks = CPU
+) -> Tensor:
+    """Return (n, k) the distances of queries (n, D) to the rows of these numbers (n, k)."""
+    size = max(1, blocks.gathered // (numbers.shape[1] * queries.shape[1]))
+    out = queries.new_empty(numbers.shape)
+    for query, number, result in zip(
+        *(torch.split(one, size) for one in (queries, numbers, out)), strict=True
+    ):
+        rows = embeddings.index_select(0, number.reshape(-1)).to(queries.dtype)
+        rows = rows.view(*number.shape, -1)  # (size, k, D)
+        if distance == "cosine":
+            result.copy_(find_distance(distance)(query[:, None], rows)[:, 0])
+            continue
+        torch.linalg.vector_norm(rows.sub_(query[:, None]), dim=-1, out=result)
+        if distance == "euclidean":
+            result.clamp_min_(TINY**0.5)
+        else:
+            result.square_()
+    return out

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
+from hierlearn.memory.index import ApproximateIndex
+from hierlearn.memory.search import nearest, nearest_dense
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,12 +99,14 @@ class Memory(nn.Module):
         rows: what is remembered; None while the memory is empty.
         embeddings: (N, D), or (M, N, D) of the members of an ensemble; in the precision in which
             they were set, whatever that of the network is.
+        indexes: an approximate index per member; None for exact search.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.rows: Remembered | None = None
         self.embeddings: Tensor | None = None
+        self.indexes: list[ApproximateIndex] | None = None
         self._set_ids: Tensor | None = None  # (N,)
         self._log_weights: Tensor | None = None  # (N,)
         self._targets: Tensor | None = None  # (S, C) bool, where all sets fit
@@ -136,7 +140,7 @@ class Memory(nn.Module):
             raise HierlearnError(
                 f"embeddings {tuple(embeddings.shape)} do not fit {len(rows)} remembered rows"
             )
-        self.rows, self.embeddings = rows, embeddings.detach()
+        self.rows, self.embeddings, self.indexes = rows, embeddings.detach(), None
         device = embeddings.device
         self._set_ids = torch.from_numpy(rows.labels.of_row).to(device)
         self._log_weights = None
@@ -160,6 +164,37 @@ class Memory(nn.Module):
                 "give it rows to remember"
             )
         return self.embeddings, self.rows
+
+    def build_index(self, distance: str, *, k: int, recall: float) -> float:
+        """Build an approximate index, and return the recall that was measured.
+
+        Args:
+            distance: a name of DISTANCES.
+            k: how many neighbors answer.
+            recall: the fraction of them that a search must find.
+        """
+        embeddings, _ = self.held()
+        parts = embeddings if embeddings.dim() == 3 else embeddings[None]
+        self.indexes = [ApproximateIndex.build(one, distance, k=k, recall=recall) for one in parts]
+        return min(index.recall for index in self.indexes)
+
+    def search(self, queries: Tensor, k: int, distance: str) -> tuple[Tensor, Tensor]:
+        """Return (..., n, k) the distances to the nearest rows, ascending, and their numbers.
+
+        Args:
+            queries: (n, D) or (M, n, D) embeddings.
+            k: how many rows; all where there are fewer.
+            distance: a name of DISTANCES.
+        """
+        embeddings, _ = self.held()
+        if torch.compiler.is_exporting():  # a graph of a few operators
+            return nearest_dense(queries, embeddings.to(queries.dtype), k, distance)
+        if self.indexes is None:
+            return nearest(queries, embeddings, k, distance)
+        if queries.dim() == 2:
+            return self.indexes[0].search(queries, k)
+        found = [index.search(one, k) for index, one in zip(self.indexes, queries, strict=True)]
+        return torch.stack([one for one, _ in found]), torch.stack([one for _, one in found])
 
     def log_weights(self, index: Tensor) -> Tensor | None:
         """Return the log weights of some rows; None where all count alike."""
@@ -213,6 +248,10 @@ class Memory(nn.Module):
             for name in ("embeddings", "_set_ids", "_log_weights", "_targets", "_mask"):
                 held = getattr(self, name)
                 setattr(self, name, None if held is None else held.to(device))
+            if self.indexes is not None:
+                parts = self.embeddings if self.embeddings.dim() == 3 else self.embeddings[None]
+                for index, part in zip(self.indexes, parts, strict=True):
+                    index.embeddings = part
         return self
 
     def extra_repr(self) -> str:

@@ -11,12 +11,14 @@ the same network as the one trained alone with its seed.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, overload
 
 import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
+from hierlearn.networks.sparse import SparseRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,9 +95,12 @@ class Dropout(nn.Module):
         bits = torch.empty(members, -(-size // 4), dtype=torch.int64, device=x.device)
         for row, generator in zip(bits, self.generators, strict=True):
             row.random_(-(2**63), None, generator=generator)
+        return x * self._scales(bits.view(torch.int16)[:, :size], x.dtype).reshape(x.shape)
+
+    def _scales(self, bits: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return 0 for a fraction of int16 draws, and for the others what keeps the mean."""
         count = max(1, round((1 - self.p) * 65_536))  # of the values that 16 bits take
-        kept = bits.view(torch.int16)[:, :size].le(count - 32_769).reshape(x.shape)
-        return x * kept.to(x.dtype).mul_(65_536 / count)
+        return bits.le(count - 32_769).to(dtype).mul_(65_536 / count)
 
     def extra_repr(self) -> str:
         """Show the rate when the module is printed."""
@@ -103,6 +108,82 @@ class Dropout(nn.Module):
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "generators": None}  # generators do not pickle
+
+
+class InputNoise(Dropout):
+    """Inputs with noise while training: Gaussian noise is added, then a fraction is left out.
+
+    Of sparse rows it leaves out entries, such as the words of a text ("token dropout"). What is
+    kept is scaled up, so that the mean of every input stays. Where M members read the same rows,
+    each gets them with noise of its own.
+
+    Args:
+        input_dropout: fraction of the inputs left out.
+        input_noise: standard deviation of the Gaussian noise; dense rows only.
+    """
+
+    def __init__(self, input_dropout: float = 0.0, input_noise: float = 0.0) -> None:
+        if not 0 <= input_dropout < 1:
+            raise HierlearnError(f"input_dropout must lie in [0, 1), not {input_dropout}")
+        if not 0 <= input_noise < math.inf:
+            raise HierlearnError(f"input_noise must be a number of at least 0, not {input_noise}")
+        super().__init__(input_dropout)
+        self.std = input_noise
+        self.members: int | None = None
+
+    @classmethod
+    def stack(cls, layers: Sequence[Dropout]) -> InputNoise:
+        """Return a layer for all members."""
+        first = layers[0]
+        new = cls(first.p, first.std if isinstance(first, InputNoise) else 0.0)
+        new.members = len(layers)
+        return new
+
+    @overload
+    def forward(self, x: Tensor) -> Tensor: ...
+
+    @overload
+    def forward(self, x: SparseRows) -> SparseRows: ...
+
+    def forward(self, x: Tensor | SparseRows) -> Tensor | SparseRows:
+        """Return x with noise, (M, N, D) or rows of M members where there are several."""
+        if not self.training or (self.p == 0 and self.std == 0):
+            return x
+        if isinstance(x, SparseRows):
+            return self._drop_entries(x)
+        if self.members is not None and x.dim() == 2:
+            x = x.expand(self.members, *x.shape)
+        return super().forward(x + self._gaussian(x) if self.std else x)
+
+    def _gaussian(self, x: Tensor) -> Tensor:
+        """Return noise of the shape of x, each member's from its generator."""
+        noise = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        if self.generators is None:
+            return noise.normal_(std=self.std)
+        members = noise if x.dim() == 3 else noise[None]
+        for one, generator in zip(members, self.generators, strict=True):
+            one.normal_(std=self.std, generator=generator)
+        return noise
+
+    def _drop_entries(self, x: SparseRows) -> SparseRows:
+        """Return sparse rows in which a fraction of the entries is 0."""
+        if self.std:
+            raise HierlearnError("input_noise is for dense rows; sparse ones take input_dropout")
+        if self.members is not None and x.members is None:
+            every = torch.arange(len(x), device=x.offsets.device)
+            x = x.take(every.expand(self.members, -1))
+        if self.generators is None:
+            return replace(x, values=nn.functional.dropout(x.values, self.p))
+        bits = []
+        for size, generator in zip(x.member_sizes(), self.generators, strict=True):
+            drawn = torch.empty(-(-size // 4), dtype=torch.int64, device=x.values.device)
+            drawn.random_(-(2**63), None, generator=generator)
+            bits.append(drawn.view(torch.int16)[:size])
+        return replace(x, values=x.values * self._scales(torch.cat(bits), x.values.dtype))
+
+    def extra_repr(self) -> str:
+        """Show the settings when the module is printed."""
+        return f"input_dropout={self.p}, input_noise={self.std}"
 
 
 def check_size(**sizes: int) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch import nn
-
 from hierlearn.networks.heads import LinearHead
+from hierlearn.networks.layers import InputNoise
 from hierlearn.networks.network import Network
 
 if TYPE_CHECKING:
@@ -16,10 +15,14 @@ if TYPE_CHECKING:
 
 
 def linear(
-    label_space: LabelSpace | Hierarchy, inputs: InputSpec, *, link: str | Link = "sigmoid"
+    label_space: LabelSpace | Hierarchy,
+    inputs: InputSpec,
+    *,
+    link: str | Link = "sigmoid",
+    input_dropout: float = 0.0,
 ) -> Network:
-    """Return a linear head on dense or sparse inputs."""
-    return Network(nn.Identity(), LinearHead(inputs.width, label_space, link))
+    """Return a linear head on dense or sparse inputs; see InputNoise for ``input_dropout``."""
+    return Network(InputNoise(input_dropout), LinearHead(inputs.width, label_space, link))
 
 
 linear.search_space = {}  # type: ignore[attr-defined]  # values worth trying

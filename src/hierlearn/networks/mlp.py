@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import nn
 
 from hierlearn.networks.heads import LinearHead
-from hierlearn.networks.layers import Dense, Dropout, check_size
+from hierlearn.networks.layers import Dense, Dropout, InputNoise, check_size
 from hierlearn.networks.network import Network
 from hierlearn.networks.sparse import SparseRows
 
@@ -28,6 +28,8 @@ class MLPEncoder(nn.Module):
         depth: hidden layers.
         dropout: fraction of hidden units left out while training.
         input_dropout: fraction of inputs left out while training.
+        input_noise: standard deviation of the Gaussian noise added to inputs while training; for
+            standardized inputs.
     """
 
     stackable: ClassVar[bool] = True
@@ -40,10 +42,13 @@ class MLPEncoder(nn.Module):
         depth: int = 1,
         dropout: float = 0.25,
         input_dropout: float = 0.0,
+        input_noise: float = 0.0,
     ) -> None:
         super().__init__()
         check_size(width=width, depth=depth)
-        layers: list[nn.Module] = [Dropout(input_dropout)] if input_dropout else []
+        layers: list[nn.Module] = []
+        if input_dropout or input_noise:
+            layers.append(InputNoise(input_dropout, input_noise))
         for number in range(depth):
             layers += [Dense(width if number else inputs, width), nn.ReLU(), Dropout(dropout)]
         self.hidden = nn.Sequential(*layers)
@@ -63,10 +68,16 @@ def mlp(
     depth: int = 1,
     dropout: float = 0.25,
     input_dropout: float = 0.0,
+    input_noise: float = 0.0,
 ) -> Network:
     """Return hidden layers with ReLU and dropout, then a linear head; see MLPEncoder."""
     encoder = MLPEncoder(
-        inputs.width, width=width, depth=depth, dropout=dropout, input_dropout=input_dropout
+        inputs.width,
+        width=width,
+        depth=depth,
+        dropout=dropout,
+        input_dropout=input_dropout,
+        input_noise=input_noise,
     )
     return Network(encoder, LinearHead(width, label_space, link))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import nn
 
 from hierlearn.networks.heads import LinearHead
-from hierlearn.networks.layers import Dense, Dropout, check_size
+from hierlearn.networks.layers import Dense, Dropout, InputNoise, check_size
 from hierlearn.networks.network import Network
 from hierlearn.networks.sparse import SparseRows
 
@@ -30,15 +30,23 @@ class TokenBagEncoder(nn.Module):
         width: units of the embedding and of every hidden layer.
         depth: hidden layers, the embedding included.
         dropout: fraction of hidden units left out while training.
+        input_dropout: fraction of the words of each text left out while training.
     """
 
     stackable: ClassVar[bool] = True
 
     def __init__(
-        self, inputs: int, *, width: int = 256, depth: int = 1, dropout: float = 0.25
+        self,
+        inputs: int,
+        *,
+        width: int = 256,
+        depth: int = 1,
+        dropout: float = 0.25,
+        input_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         check_size(width=width, depth=depth)
+        self.noise = InputNoise(input_dropout)
         # Rows are of length 1, so a weight of size 1 keeps the sum of a text of that order.
         self.words = Dense(inputs, width, bound=1.0)
         layers: list[nn.Module] = [nn.ReLU(), Dropout(dropout)]
@@ -48,6 +56,7 @@ class TokenBagEncoder(nn.Module):
 
     def forward(self, x: Tensor | SparseRows) -> Tensor:
         """Return the features of sparse rows, or of the same rows made dense."""
+        x = self.noise(x)
         summed = x.times(self.words) if isinstance(x, SparseRows) else self.words(x)
         features: Tensor = self.hidden(summed)
         return features
@@ -61,9 +70,12 @@ def token_bag(
     width: int = 256,
     depth: int = 1,
     dropout: float = 0.25,
+    input_dropout: float = 0.0,
 ) -> Network:
     """Return an embedding bag and hidden layers, then a linear head; see TokenBagEncoder."""
-    encoder = TokenBagEncoder(inputs.width, width=width, depth=depth, dropout=dropout)
+    encoder = TokenBagEncoder(
+        inputs.width, width=width, depth=depth, dropout=dropout, input_dropout=input_dropout
+    )
     return Network(encoder, LinearHead(width, label_space, link))
 
 

@@ -142,17 +142,18 @@ def kneighbors(
 
     Args:
         pipeline: a pipeline with a memory.
-        inputs: the raw rows.
+        inputs: the raw rows; None for the remembered rows themselves, each without itself.
         count: k.
     """
     rows = rows_of(pipeline)
-    if not 1 <= count <= len(rows):
-        raise HierlearnError(
-            f"n_neighbors must lie between 1 and the {len(rows):,} remembered rows, not {count}"
-        )
+    most = len(rows) - (inputs is None)
+    if not 1 <= count <= most:
+        raise HierlearnError(f"n_neighbors must lie between 1 and {most:,}, not {count}")
     pipeline.network.eval()
     name, heads = head_of(pipeline)
     held = side_by_side(embeddings_of(pipeline.network)[name], heads[0].distance)
+    if inputs is None:
+        return without_itself(*nearest(held.float(), held, count + 1, heads[0].distance))
     total = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
     parts = []
     for begin in range(0, total, BATCH):
@@ -160,6 +161,17 @@ def kneighbors(
         parts.append(nearest(found, held, count, heads[0].distance))
     distances, index = (torch.cat([part[side] for part in parts]).cpu().numpy() for side in (0, 1))
     return distances.astype(np.float64), index
+
+
+def without_itself(
+    distances: Tensor, index: Tensor
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Drop every row from its own neighbors, or the last one where others are as near."""
+    own = index == torch.arange(len(index), device=index.device)[:, None]
+    own[:, -1] |= ~own.any(dim=1)
+    shape = (len(index), index.shape[1] - 1)
+    kept = ~own
+    return distances[kept].view(shape).double().cpu().numpy(), index[kept].view(shape).cpu().numpy()
 
 
 def side_by_side(embeddings: Tensor, distance: str) -> Tensor:

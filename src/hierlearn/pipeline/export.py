@@ -186,9 +186,9 @@ def check_equal(graph: Graph, data: bytes, width: int) -> None:
     draw = np.random.default_rng(0)
     for rows in (1, 64):
         x = draw.standard_normal((rows, width)).astype(np.float32)
-        inverse: Any = getattr(graph.preprocessing, "inverse", None)
-        if inverse is not None:
-            x = inverse(torch.from_numpy(x)).numpy()
+        examples: Any = getattr(graph.preprocessing, "examples", None)
+        if examples is not None:
+            x = examples(torch.from_numpy(x)).numpy()
         given = session.run(["probabilities"], {"inputs": x})[0]
         apart = float(np.abs(given - graph(torch.from_numpy(x)).numpy()).max())
         if not apart <= WITHIN:

@@ -2,11 +2,13 @@
 
 memory.safetensors   the embeddings of every head, and the label sets
 memory.json          the id of every row, and its text where the model reads texts
+index-*.safetensors  approximate indexes, where they were built
 """
 
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,16 +18,20 @@ from hierlearn.files import atomic_write
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.memory import LabelSets, Remembered
+from hierlearn.memory.index import ApproximateIndex
 from hierlearn.networks.memories import embeddings_of, memory_heads, remembered, set_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from torch import Tensor, nn
 
     from hierlearn.hierarchy import Hierarchy
+    from hierlearn.memory import Memory
 
 MEMORY_FILES = ("memory.safetensors", "memory.json")
+INDEX = "index-{head}-{member}.safetensors"
 ARRAYS = ("set_offsets", "set_numbers", "set_of_row")
 FORMAT = "hierlearn.memory"
 
@@ -46,7 +52,39 @@ def write_memory(folder: Path, network: nn.Module) -> tuple[str, ...]:
     values = {"unlabeled_descendants": policy, "ids": list(rows.ids), "texts": texts}
     with atomic_write(folder / MEMORY_FILES[1]) as file:
         file.write(json.dumps(values, ensure_ascii=False) + "\n")
-    return MEMORY_FILES
+    return (*MEMORY_FILES, *write_indexes(folder, network))
+
+
+def write_indexes(folder: Path, network: nn.Module) -> list[str]:
+    """Write the approximate indexes of a network, and return the names of their files."""
+    names = []
+    for name, memory, number, _ in members_of_memories(network):
+        if memory.indexes is not None:
+            path = folder / INDEX.format(head=name, member=number)
+            memory.indexes[number].save(path)
+            names.append(path.name)
+    return names
+
+
+def read_indexes(folder: Path, network: nn.Module) -> None:
+    """Read the approximate indexes, where there are any and faiss is installed."""
+    found: dict[int, tuple[Memory, list[ApproximateIndex]]] = {}
+    for name, memory, number, part in members_of_memories(network):
+        path = folder / INDEX.format(head=name, member=number)
+        if path.is_file() and find_spec("faiss") is not None:
+            found.setdefault(id(memory), (memory, []))[1].append(ApproximateIndex.load(path, part))
+    for memory, indexes in found.values():
+        memory.indexes = indexes
+
+
+def members_of_memories(network: nn.Module) -> Iterator[tuple[str, Memory, int, Tensor]]:
+    """Yield name, memory, number in the memory and embeddings of every head and member."""
+    for name, heads in memory_heads(network).items():
+        for place, head in enumerate(heads):
+            embeddings, _ = head.memory.held()
+            parts = embeddings if embeddings.dim() == 3 else embeddings[None]
+            for number, part in enumerate(parts):
+                yield f"{name}-{place}" if len(heads) > 1 else name, head.memory, number, part
 
 
 def read_memory(folder: Path, network: nn.Module, hierarchy: Hierarchy) -> None:
@@ -70,6 +108,7 @@ def read_memory(folder: Path, network: nn.Module, hierarchy: Hierarchy) -> None:
         rows = Remembered(LabelSets(sets, of_row), values["ids"], weights, values["texts"])
         found: dict[str, Tensor] = {name: tensors[f"embeddings/{name}"] for name in heads}
         set_memory(network, found, rows)
+        read_indexes(folder, network)
     except (KeyError, ValueError, TypeError, OSError) as error:
         raise CheckpointError(
             f"{path} does not fit this model ({error}); copy the whole folder again"

@@ -37,7 +37,7 @@ from hierlearn.networks import read_output
 from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.networks.network import AVERAGE
 from hierlearn.pipeline.card import model_card
-from hierlearn.pipeline.memory_files import MEMORY_FILES, read_memory, write_memory
+from hierlearn.pipeline.memory_files import INDEX, MEMORY_FILES, read_memory, write_memory
 from hierlearn.training.rows import as_rows
 
 if TYPE_CHECKING:
@@ -341,7 +341,8 @@ def check_free(folder: Path, force: bool, *, clear: bool = True) -> None:
         raise HierlearnError(f"{folder} holds no model, so it is not replaced; name another")
     if not clear:
         return
-    for name in (*FILES, *MEMORY_FILES, "run.yaml", "log.jsonl"):
+    indexes = [path.name for path in folder.glob(INDEX.format(head="*", member="*"))]
+    for name in (*FILES, *MEMORY_FILES, *indexes, "run.yaml", "log.jsonl"):
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 

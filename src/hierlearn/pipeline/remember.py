@@ -261,3 +261,20 @@ def record(pipeline: Pipeline, change: str, before: str, **counts: int) -> None:
     """Note a change in the configuration, for the model card."""
     entry = {"change": change, "fingerprint_before": before, **counts}
     pipeline.config["history"] = [*pipeline.config.get("history", ()), entry]
+
+
+def build_index(pipeline: Pipeline, recall: float = 0.99) -> float:
+    """Build an approximate index of the memory, in place, and return the recall it measured.
+
+    It is saved with the model, and used where faiss is installed. A memory that changes drops it.
+
+    Args:
+        pipeline: a pipeline with a memory.
+        recall: the fraction of the nearest rows that a search must find.
+    """
+    rows_of(pipeline)
+    return min(
+        head.memory.build_index(head.distance, k=head.neighbors, recall=recall)
+        for heads in memory_heads(pipeline.network).values()
+        for head in heads
+    )

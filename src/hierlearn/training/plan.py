@@ -13,6 +13,7 @@ from hierlearn.training.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hierlearn.datasets.dataset import Kind
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.training.recipes import Recipe
 
@@ -174,9 +175,16 @@ class Decision:
     settings: Settings
 
 
-def decide(plan: Plan, labels: Labels) -> Decision:
-    """Return the recipe of the plan, or of the training labels, with the plan's own choices."""
+def decide(plan: Plan, labels: Labels, kind: Kind = "numbers") -> Decision:
+    """Return the recipe of the plan, or of the training labels, with the plan's own choices.
+
+    Args:
+        plan: what was asked for.
+        labels: of the training rows.
+        kind: what their inputs are.
+    """
     from hierlearn.training.recipes import Recipe, choose_recipe, find_recipe
+    from hierlearn.training.rules import Facts
 
     if plan.loss is not None and plan.recipe == "auto":
         name, why, recipe = "custom", "the loss was named", Recipe(plan.loss, "a loss by name")
@@ -184,7 +192,7 @@ def decide(plan: Plan, labels: Labels) -> Decision:
         name, why = (
             choose_recipe(labels) if plan.recipe == "auto" else (plan.recipe, "it was named")
         )
-        recipe = find_recipe(name)
+        recipe = find_recipe(name).fitted_to(Facts(labels, kind))
     if plan.loss is not None:
         recipe = replace(recipe, loss=plan.loss, loss_options=plan.loss_options)
     if plan.network is not None:

@@ -115,7 +115,7 @@ def prepare(
     labels = Labels(
         train_set.labels, dataset.hierarchy, unlabeled_descendants=plan.unlabeled_descendants
     )
-    decision = decide(plan, labels)
+    decision = decide(plan, labels, train_set.kind)
     recipe, settings = decision.recipe, decision.settings
     settings.check_validation(len(held_out) > 0)
     preprocessor = fitted_preprocessor(train_set, plan, recipe)

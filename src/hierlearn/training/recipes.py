@@ -1,25 +1,28 @@
 """Recipes: named combinations of loss, link, decoder and settings, and which one fits the data.
 
-paper  the paper's HCL as printed: independent sigmoids, floor 0, the most probable of all classes
-hcl    HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
-max    half cross entropy, half MCLoss, read by the maximum over descendants
-flat   cross entropy, read by the maximum over descendants: the baseline to beat
+neighbors  a memory that answers by the labels of similar training rows; see rules.py
+paper      the paper's HCL as printed: independent sigmoids, floor 0, the best of all classes
+hcl        HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
+max        half cross entropy, half MCLoss, read by the maximum over descendants
+flat       cross entropy, read by the maximum over descendants: the baseline to beat
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
+from hierlearn.training.rules import neighbors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.losses import Loss
+    from hierlearn.training.rules import Facts
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class Recipe:
             many, and stopping where rows may have none.
         settings: changes to the default settings.
         description: one sentence.
+        rule: what depends on the data: from the facts about the training rows to the attributes
+            that it sets. It never sees a row that is held out.
     """
 
     loss: str
@@ -59,9 +64,20 @@ class Recipe:
     link: str | None = None
     decoder: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    rule: Callable[[Facts], Mapping[str, Any]] | None = None
+
+    def fitted_to(self, facts: Facts) -> Recipe:
+        """Return the recipe for some training rows."""
+        return self if self.rule is None else replace(self, **self.rule(facts), rule=None)
 
 
 RECIPES: dict[str, Recipe] = {
+    "neighbors": Recipe(
+        "bce",
+        "a memory of the training rows: answers by the labels of similar ones, with evidence",
+        head="neighbors",
+        rule=neighbors,
+    ),
     "paper": Recipe(
         "hcl-paper",
         "the paper's HCL as printed",

@@ -1,0 +1,76 @@
+"""Rules: settings that a recipe takes from the size and the kind of the training rows.
+
+The figures behind them were chosen on validation rows of public datasets, see docs/memory.md; at
+training time nothing is tried out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hierlearn.datasets.dataset import Kind
+    from hierlearn.hierarchy.labels import Labels
+
+BATCH_SIZE = 128
+STEPS = 1600  # fewest for rows with one path
+MORE_STEPS = 3200  # where that takes no more than EPOCHS
+EPOCHS = 40
+FEWEST_EPOCHS = 4  # however many rows there are
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a rule may look at.
+
+    Attributes:
+        labels: the labels of the training rows.
+        kind: what the inputs are.
+    """
+
+    labels: Labels
+    kind: Kind
+
+    @property
+    def rows(self) -> int:
+        """How many training rows there are."""
+        return len(self.labels)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many batches an epoch has."""
+        return -(-self.rows // BATCH_SIZE)
+
+
+def neighbors(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a memory.
+
+    One path per row: joint heads make the embedding better, and training is long. Several labels,
+    or none, per row: labels are noisy, so training is short, and numbers are encoded by quantiles.
+    """
+    several = not facts.labels.single_path
+    numbers = facts.kind == "numbers"
+    if several:
+        return {
+            "preprocessing": "piecewise-linear" if numbers else None,
+            "network_options": {"dropout": 0.4, "input_dropout": 0.1} if numbers else {},
+            "head_options": {"distance": "squared", "scale": 8.0, "candidates": 2048},
+            "settings": {"epochs": 6, "batch_size": BATCH_SIZE},
+        }
+    steps = facts.steps_per_epoch
+    epochs = max(round(STEPS / steps), min(EPOCHS, round(MORE_STEPS / steps)), FEWEST_EPOCHS)
+    wide = {"width": 2000, "dropout": 0.5, "input_dropout": 0.1}
+    joint = {"bce": 1.0, "soft-labels": 3.0} if facts.labels.hierarchy.is_tree else {"bce": 1.0}
+    return {
+        "network_options": wide if numbers else {},
+        "head_options": {
+            "distance": "euclidean",
+            "scale": 1.0,
+            "candidates": min(2048, max(128, facts.rows // 2)),
+        },
+        "joint": joint,
+        "settings": {"epochs": epochs, "batch_size": BATCH_SIZE},
+    }
