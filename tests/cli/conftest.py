@@ -73,3 +73,50 @@ def trained(tmp_path_factory):
     metadata = {"columns": {"label": "class", "split": "part"}}
     train(dataset, plan, out=folder / "model", metadata=metadata)
     return folder / "model"
+
+
+TEXTS = {
+    "animal/dog/pug": "pug wrinkled nose snores small",
+    "animal/dog/lab": "labrador retrieves water fetch big",
+    "animal/cat": "cat purrs meow whiskers sleeps",
+    "plant/oak": "oak acorn trunk tall leaves",
+    "plant/rose": "rose thorn red garden smell",
+}
+
+
+@pytest.fixture(scope="session")
+def with_memory(tmp_path_factory):
+    """A folder that no test changes: ``model`` reads numbers and ``texts`` texts, by neighbors."""
+    folder = tmp_path_factory.mktemp("with_memory")
+    draw = np.random.default_rng(0)
+    lines = [f"N{row},{line}" for row, line in enumerate(table_lines(60))]
+    (folder / "rows.csv").write_text("\n".join([f"key,{HEADER}", *lines]) + "\n")
+    cells = ["key,words,class"]
+    for row in range(50):
+        name = CLASSES[row % 5]
+        words = draw.permutation(TEXTS[name].split())[:3]
+        cells.append(f"T{row},{' '.join(words)} number{row},{name}")
+    (folder / "texts.csv").write_text("\n".join(cells) + "\n")
+    from hierlearn.datasets import read_table
+    from hierlearn.pipeline import train
+    from hierlearn.training import Plan
+
+    settings = {"epochs": 3, "batch_size": 16, "learning_rate": 0.02}
+    plan = Plan(loss="bce", head="neighbors", head_options={"scale": 1.0}, settings=settings)
+    known = {"label": "class", "id_column": "key"}
+    numbers = {**known, "split": "part"}
+    dataset = read_table(folder / "rows.csv", **numbers)
+    train(dataset, plan, out=folder / "model", metadata={"columns": numbers})
+    known["text"] = "words"
+    dataset = read_table(folder / "texts.csv", **known)
+    train(dataset, plan, out=folder / "texts", metadata={"columns": known})
+    return folder
+
+
+@pytest.fixture
+def memories(with_memory, tmp_path):
+    """A copy of those models and their tables, where commands run."""
+    import shutil
+
+    shutil.copytree(with_memory, tmp_path, dirs_exist_ok=True)
+    return tmp_path

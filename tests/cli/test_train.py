@@ -259,6 +259,31 @@ def test_under_torchrun_one_process_prints_and_writes(rows):
     assert Pipeline.load(rows / "model").config["training"]["steps"] == 10
 
 
+@pytest.mark.parametrize("form", ["line", "list", "mapping"])
+def test_further_heads_are_named_as_losses_are(rows, call, form):
+    line = (
+        "train rows.csv --label class --split part --epochs 1 --loss bce --head neighbors --out m"
+    )
+    written = {"list": "joint: [soft-labels=2]\n", "mapping": "joint: {soft-labels: 2}\n"}
+    (rows / "run.yaml").write_text(written.get(form, "{}\n"))
+    call(line + (" --joint soft-labels=2" if form == "line" else " --config run.yaml"))
+    config = json.loads((rows / "m" / "config.json").read_text())
+    assert config["plan"]["joint"] == {"soft-labels": 2}
+
+
+def test_a_column_of_ids_is_no_feature_and_names_the_rows(rows, call):
+    lines = (rows / "rows.csv").read_text().splitlines()
+    named = [f"{'id' if not n else 5000 + n},{line}" for n, line in enumerate(lines)]
+    (rows / "named.csv").write_text("\n".join(named) + "\n")
+    columns = "--label class --split part --id-column id"
+    said = call(f"train named.csv {columns} --epochs 1 --loss bce --head neighbors --out m")
+    assert "100 rows of 3 numbers" in said
+    assert "memory.safetensors, memory.json" in said
+    ids = json.loads((rows / "m" / "memory.json").read_text())["ids"]
+    assert ids == [str(5001 + n) for n in range(70)]
+    call("evaluate m rows.csv")  # which has no such column
+
+
 def test_numbers_in_bins_and_noise_on_inputs_from_the_command_line(rows, call):
     bins = "--preprocessing piecewise-linear --preprocessing-option bins=4"
     noise = "--network-option input_dropout=0.2 --network-option input_noise=0.1"

@@ -176,3 +176,14 @@ def test_memory_does_not_grow_with_the_file(tmp_path, ending, rows):
     read, grown = map(int, done.stdout.split())
     assert read == rows
     assert grown < 20, f"{grown} MB"  # held, they take 30 and more
+
+
+def test_ids_come_with_their_rows(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("key,a\nu,1\nv,2\nw,3\n")
+    stream = TableStream(path, features=["a"], id_column="key", cells=2)
+    assert [chunk.ids for chunk in stream] == [["u", "v"], ["w"]]
+    assert stream.ignored == ()
+    assert [chunk.ids for chunk in TableStream(path, features=["a"])] == [None]
+    with pytest.raises(DataError, match="column 'a' is named twice, as an input and as id_column"):
+        TableStream(path, features=["a"], id_column="a")

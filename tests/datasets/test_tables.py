@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hierlearn import Hierarchy
-from hierlearn.datasets import read_table
+from hierlearn.datasets import read_table, stream_table
 from hierlearn.errors import DataError, HierarchyError, HierlearnError, LabelError
 
 CSV = """id,width,height,class,part
@@ -211,3 +211,28 @@ def test_labels_outside_a_given_hierarchy_name_line_and_nearest(tmp_path):
 def test_unknown_ending(tmp_path):
     with pytest.raises(HierlearnError, match=r"cannot read the ending '\.xlsx'; known: \.csv"):
         read_table(write(tmp_path, "x", "a.xlsx"), label="y")
+
+
+def test_a_column_of_ids(tmp_path):
+    path = write(tmp_path, "x,y,key\n1,a,u1\n2,b, u2 \n3,a,u1\n")
+    data = read_table(path, label="y", id_column="key")
+    assert data.ids == ["u1", "u2", "u1"]
+    assert data.feature_names == ("x",)
+    assert data.take([2, 1]).ids == ["u1", "u2"]
+    assert read_table(path, label="y", features=["x"]).ids is None
+    with pytest.raises(DataError, match="column 'y' is named twice, as label and as id_column"):
+        read_table(path, label="y", id_column="y")
+    with pytest.raises(DataError, match="unknown column 'kez'; did you mean 'key'"):
+        read_table(path, label="y", id_column="kez")
+    path = write(tmp_path, "x,y,key\n1,a,u1\n2,b,\n")
+    with pytest.raises(DataError, match=r"line 3, column 'key': the row has no id; write one, or"):
+        read_table(path, label="y", id_column="key")
+
+
+def test_ids_of_parquet_are_texts_also_streamed(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"x": [1.0, 2.0], "y": ["a", "b"], "key": [7, 8]}), path)
+    assert read_table(path, label="y", id_column="key").ids == ["7", "8"]
+    assert stream_table(path, label="y", id_column="key").ids == ["7", "8"]

@@ -15,11 +15,15 @@ from hierlearn.cli import (
     compare,
     data,
     evaluate,
+    explain,
     export,
+    forget,
     inspect,
     noise,
     predict,
     rank,
+    remap,
+    remember,
     report,
     train,
 )
@@ -71,6 +75,34 @@ add_command(
     predict.predict,
     "predict model new.csv --out answers.csv",
     "predict model new.csv --out answers.csv --risk 0.05 --calibrate fresh.csv",
+)
+add_command(
+    app,
+    "explain",
+    explain.explain,
+    "explain model new.csv",
+    "explain model new.csv --count 10 --out evidence.csv",
+)
+add_command(
+    app,
+    "remember",
+    remember.remember,
+    "remember model more.csv --label class --out bigger",
+    "remember model more.csv --label class --id-column id --in-place",
+)
+add_command(
+    app,
+    "forget",
+    forget.forget,
+    "forget model --id 17 --id 18 --out smaller",
+    "forget model --ids ids.txt --in-place",
+)
+add_command(
+    app,
+    "remap",
+    remap.remap,
+    "remap model --hierarchy new.csv --map map.csv --dry-run",
+    "remap model --hierarchy new.csv --map map.csv --out moved",
 )
 add_command(app, "export", export.export, "export model --out onnx/model.onnx")
 add_command(app, "report", report.report, "report study", "report study --png")

@@ -11,6 +11,7 @@ import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
+from hierlearn.cli.generate import NAMES_AS_KEYS
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.options import parse_pairs, parse_value
 
@@ -83,7 +84,7 @@ def as_kind(path: Path, name: str, value: Any, kind: type) -> Any:
         }
     if kind is list and isinstance(value, list):
         try:
-            return parse_pairs(map(str, value), name)
+            return parse_pairs(map(str, value), name, as_typed=name in NAMES_AS_KEYS)
         except HierlearnError as error:
             raise ConfigError(f"{path}: {error}") from None
     if kind is str and isinstance(value, list) and all(isinstance(one, str) for one in value):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hierlearn.training.fields import Setting
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+NAMES_AS_KEYS = ("joint",)  # options whose keys are names of a registry: soft-labels=3
 PAIRS = "KEY=VALUE"  # the metavar of an option that may be repeated
 NONE = type("None_", (), {"__repr__": lambda _: "none"})()  # given as "none", unlike not given
 
@@ -143,7 +144,7 @@ def given(options: Mapping[str, Any], names: Iterable[str] | None = None) -> dic
         if value is None or value == []:
             continue
         if isinstance(value, list) and name != "dataset_option":  # read by the dataset's own types
-            value = parse_pairs(value, dashed(name))
+            value = parse_pairs(value, dashed(name), as_typed=name in NAMES_AS_KEYS)
         found[name] = None if value is NONE else str(value) if isinstance(value, Path) else value
     return found
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets import Dataset
     from hierlearn.datasets.streaming import TableStream
+    from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline import Pipeline
 
 
@@ -45,18 +46,39 @@ def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]
 
 
 def open_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> TableStream:
-    """Open a table to predict on."""
+    """Open a table to predict on; its rows have ids where a column of them is given or known."""
     from hierlearn.datasets.streaming import TableStream
 
-    return TableStream(source, **input_columns(model, options))
+    inputs = input_columns(model, options)
+    named = options.get("id_column")
+    known = model.config.get("columns", {}).get("id_column")
+    if named is None and known in header(source):
+        named = known
+    return TableStream(source, id_column=named, **inputs)
 
 
 def open_labeled(model: Pipeline, source: str, options: Mapping[str, Any]) -> Dataset:
     """Open labeled rows; options for the columns of a table add to what the model knows."""
-    from hierlearn.cli.sources import check_not_given, open_dataset
+    from hierlearn.cli.sources import open_dataset
 
     if not is_table(source):
         return open_dataset(source, options)
+    return open_labeled_table(model, source, options, model.hierarchy)
+
+
+def open_labeled_table(
+    model: Pipeline, source: str, options: Mapping[str, Any], hierarchy: Hierarchy | None
+) -> Dataset:
+    """Open a table of labeled rows.
+
+    Args:
+        model: the model, which knows the columns of its training.
+        source: the file.
+        options: those of the command.
+        hierarchy: what the labels belong to; None for any paths, as the model writes them.
+    """
+    from hierlearn.cli.sources import check_not_given, open_dataset
+
     wrong = ("dataset_option", "data_dir")
     check_not_given(source, "a file", {name: 1 for name in wrong if options.get(name)})
     given = {name: options[name] for name in COLUMN_NAMES if options.get(name) is not None}
@@ -66,8 +88,9 @@ def open_labeled(model: Pipeline, source: str, options: Mapping[str, Any]) -> Da
     if "levels" in given:
         for name in ("label", "label_sep"):
             known.pop(name, None)
-    if known.get("split") not in header(source):  # new rows may have no splits
-        known.pop("split", None)
+    for name in ("split", "id_column"):  # new rows may have neither
+        if known.get(name) not in header(source):
+            known.pop(name, None)
     columns = {**known, **given}
     for name in ("features", "text"):
         columns.pop(name, None)
@@ -75,7 +98,9 @@ def open_labeled(model: Pipeline, source: str, options: Mapping[str, Any]) -> Da
         columns[name] = ",".join(value) if name == "features" else value
     if "label" not in columns and "levels" not in columns:
         raise HierlearnError(f"{source}: name the column of labels with --label, or --levels")
-    return open_dataset(source, {"hierarchy": model.hierarchy, **columns})
+    if hierarchy is None:
+        return open_dataset(source, {**columns, "sep": model.hierarchy.sep})
+    return open_dataset(source, {"hierarchy": hierarchy, **columns})
 
 
 def header(source: str) -> list[str]:

@@ -34,6 +34,9 @@ OPTIONS = [
     ),
     option("calibrate_rows", str, None, "Split of --calibrate to use, or all.", panel=RISK),
     option("rows", str, None, "Split of a named dataset, or all."),
+    option(
+        "explain", int, None, "Add columns of this many remembered rows behind an answer.", min=1
+    ),
 ]
 SOURCE = [one for one in shared.SOURCE if one.name != "hierarchy"]  # the model has its own
 
@@ -44,14 +47,18 @@ def predict(
     data: Annotated[str, typer.Argument(help=shared.DATA + " No labels are needed.")],
     **options: Any,
 ) -> None:
-    """Predict on a table of any size; columns path, class, probability, level, stopped."""
+    """Predict on a table of any size; columns path, class, probability, level, stopped.
+
+    With a column of ids, these come first; --explain adds the remembered rows behind an answer.
+    """
     from rich.console import Console
 
+    from hierlearn.cli.memories import check_memory
     from hierlearn.cli.show import print_plain, working
     from hierlearn.datasets.writing import check_ending, table_writer
     from hierlearn.files import check_new
     from hierlearn.pipeline import Pipeline
-    from hierlearn.pipeline.predict import NAMES, predict_chunks
+    from hierlearn.pipeline.predict import NAMES, neighbor_names, predict_chunks
     from hierlearn.training.processes import find_device
 
     out = options["out"]
@@ -60,20 +67,36 @@ def predict(
     console = Console()
     device = find_device(options["device"])
     loaded = Pipeline.load(model, device=device, trust=options["trust"])
+    shown: tuple[str, ...] = ()
+    if options["explain"] is not None:
+        check_memory(loaded, model)
+        shown = neighbor_names(loaded, options["explain"])
     chunks, total, note = open_chunks(loaded, data, options)
     made, reason = choose_decoder(loaded, options)
     for line in filter(None, (note, reason)):
         print_plain(console, line)
-    join = options["label_sep"] or loaded.config.get("columns", {}).get("label_sep", ";")
+    join = label_sep_of(loaded, options)
     done = stopped = 0
-    with table_writer(out, NAMES) as append, working("predicting", total) as advance:
-        for columns in predict_chunks(loaded, made, chunks, Path(data), join):
+    ids = ("id",) if getattr(chunks, "id_column", None) is not None else ()
+    with (
+        table_writer(out, (*ids, *NAMES, *shown)) as append,
+        working("predicting", total) as advance,
+    ):
+        for columns in predict_chunks(
+            loaded, made, chunks, Path(data), join, neighbors=options["explain"] or 0
+        ):
             append(columns)
             done += len(columns["path"])
             stopped += sum(columns["stopped"])
             advance(done)
     print_answers(console, done, stopped)
     print_plain(console, f"wrote {out}")
+
+
+def label_sep_of(model: Pipeline, options: Mapping[str, Any]) -> str:
+    """Return what joins several labels: given, or as in training."""
+    known: str = model.config.get("columns", {}).get("label_sep", ";")
+    return options.get("label_sep") or known
 
 
 def open_chunks(
@@ -91,6 +114,7 @@ def open_chunks(
         stream = open_stream(model, data, options)
         ignored = f"ignored columns: {quoted(stream.ignored)}" if stream.ignored else ""
         return stream, stream.rows, ignored
+    check_not_given(data, "no table", {"id_column": options["id_column"]})
     named = {name: options[name] for name in ("dataset_option", "data_dir")}
     picked, which = pick_rows(open_dataset(data, named), options["rows"])
     inputs: Any = picked.inputs
@@ -103,7 +127,7 @@ def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder
     from hierlearn.errors import HierlearnError
 
     name, threshold, risk, source = (
-        options[one] for one in ("decoder", "threshold", "risk", "calibrate")
+        options.get(one) for one in ("decoder", "threshold", "risk", "calibrate")
     )
     chosen = parse_pairs(options["decoder_option"] or (), "--decoder-option")
     if threshold is not None:
@@ -111,7 +135,7 @@ def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder
             raise HierlearnError("--threshold is given twice; leave it out of --decoder-option")
         chosen["threshold"] = threshold
     if risk is None:
-        if source is not None or options["calibrate_rows"] is not None:
+        if source is not None or options.get("calibrate_rows") is not None:
             raise HierlearnError("--calibrate goes with --risk; say how many errors to allow")
         made = model.make_decoder(name, **chosen)
         return made, summary_of(made, name or model.decoder)
@@ -143,7 +167,7 @@ def calibrated(
 
     source, risk = options["calibrate"], options["risk"]
     if is_table(source):  # options of the dataset to predict on are not for it
-        options = {**options, "dataset_option": None, "data_dir": None}
+        options = {**options, "dataset_option": None, "data_dir": None, "id_column": None}
     dataset = open_labeled(model, source, options)
     check_hierarchy(model, dataset)
     picked, _ = pick_rows(dataset, options["calibrate_rows"], "--calibrate-rows")

@@ -27,6 +27,7 @@ COLUMNS = [
     option("features", str, None, "Feature columns: a,b,c.", panel=OWN_DATA),
     option("text", str, None, "Column of texts.", panel=OWN_DATA),
     option("split", str, None, "Column that names splits.", panel=OWN_DATA),
+    option("id_column", str, None, "Column that names each row, for a memory.", panel=OWN_DATA),
     option(
         "hierarchy",
         Path,

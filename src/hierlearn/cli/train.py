@@ -165,7 +165,10 @@ def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def written(folder: Path, model: Pipeline) -> str:
     """Say where everything is, and what is missing."""
+    from hierlearn.pipeline.memory_files import MEMORY_FILES
+
     files = f"wrote {folder}: model.safetensors, hierarchy.json, config.json, README.md, run.yaml"
+    files += "".join(f", {name}" for name in MEMORY_FILES if (folder / name).is_file())
     if (folder / "log.jsonl").is_file():
         files += ", log.jsonl, checkpoints"
     if model.config["metrics"]:

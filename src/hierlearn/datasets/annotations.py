@@ -1,4 +1,4 @@
-"""Annotations: the labels and splits of a table, collected chunk by chunk.
+"""Annotations: the labels, splits and ids of a table, collected chunk by chunk.
 
 Labels stand in one column, several joined by ``label_sep`` (``animal/dog;plant``), or in one column
 per level (``kingdom,family,species``), empty below the last one known. A row may have no label.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Annotations:
-    """Collects the labels and splits of a table; equal label sets are stored once.
+    """Collects the labels, splits and ids of a table; equal label sets are stored once.
 
     Args:
         file: the table.
@@ -39,11 +39,14 @@ class Annotations:
         self._lines: list[int] = []  # where each set occurs first
         self._codes = array("q")  # the set of each row, in 8 bytes
         self._splits: dict[str, array[int]] = {}  # the rows of each split
+        self._ids: list[str] = []
 
     def add(self, chunk: TableChunk) -> None:
-        """Take in the labels and splits of the next rows."""
+        """Take in the labels, splits and ids of the next rows."""
         if self.columns.split is not None:
             self._add_splits(chunk, self.columns.split)
+        if self.columns.id_column is not None:
+            self._ids.extend(row_ids(chunk, self.columns.id_column))
         parsed = (
             joined_labels(chunk, self.columns)
             if self.columns.levels is None
@@ -82,6 +85,7 @@ class Annotations:
             name=self.path.stem,
             feature_names=tuple(feature_names),
             source=f"the table {self.path.name}",
+            ids=None if self.columns.id_column is None else self._ids,
         )
 
     def _infer_hierarchy(self) -> Hierarchy:
@@ -96,6 +100,18 @@ class Annotations:
             return Hierarchy.from_paths(paths, sep=self.columns.sep)
         except HierarchyError as error:
             raise HierarchyError(f"{self.path}: {error}") from None
+
+
+def row_ids(chunk: TableChunk, name: str) -> list[str]:
+    """Return the id of each row of a chunk as text; raise on a row without one."""
+    found = chunk.cells(name)
+    for line, cell in zip(chunk.lines, found, strict=True):
+        if is_missing(cell):
+            raise DataError(
+                f"{place(chunk.path, line, name)}: the row has no id; write one, or leave "
+                f"id_column out"
+            )
+    return [str(cell) for cell in found]
 
 
 def joined_labels(chunk: TableChunk, columns: Columns) -> Iterator[tuple[str, ...]]:

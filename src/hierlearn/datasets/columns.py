@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets.table_file import TableFile
 
-ROLES = ("label", "levels", "features", "text", "split")
+ROLES = ("label", "levels", "features", "text", "split", "id_column")
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Columns:
         hierarchy: the taxonomy, or a file of it; None to infer it from the labels' paths.
         label_sep: what joins several labels in one cell.
         sep: what joins the names of a path; a given hierarchy's own separator replaces it.
+        id_column: a column that names each row.
     """
 
     label: str | None = None
@@ -41,6 +42,7 @@ class Columns:
     hierarchy: Hierarchy | Path | str | None = None
     label_sep: str = ";"
     sep: str = "/"
+    id_column: str | None = None
 
     def __post_init__(self) -> None:
         if (self.label is None) == (self.levels is None):
@@ -73,10 +75,11 @@ class Columns:
 
     @property
     def annotations(self) -> tuple[str, ...]:
-        """The columns of labels and splits."""
+        """The columns of labels, splits and ids."""
         labels = () if self.label is None else (self.label,)
         split = () if self.split is None else (self.split,)
-        return (*labels, *(self.levels or ()), *split)
+        ids = () if self.id_column is None else (self.id_column,)
+        return (*labels, *(self.levels or ()), *split, *ids)
 
     def inputs_of(self, file: TableFile) -> tuple[str, ...]:
         """Return the text column, or the feature columns, of a file that has all columns named."""

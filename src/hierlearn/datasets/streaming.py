@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hierlearn.datasets.annotations import row_ids
 from hierlearn.datasets.readers import open_table
 from hierlearn.errors import DataError, quoted
 
@@ -28,10 +29,12 @@ class Chunk:
     Attributes:
         inputs: (n, D) float32 with NaN where a value is missing, or n texts.
         lines: the line of each row in the file, or its number from 1 in Parquet.
+        ids: the id of each row; None where no column has them.
     """
 
     inputs: NDArray[np.float32] | list[str]
     lines: Sequence[int]
+    ids: Sequence[str] | None = None
 
 
 class TableStream:
@@ -41,6 +44,7 @@ class TableStream:
         path: the file; its ending tells the format.
         features: the feature columns, in the order in which the model reads them, or
         text: the column of texts.
+        id_column: a column that names each row.
         cells: how many cells a chunk may hold.
 
     Attributes:
@@ -57,18 +61,21 @@ class TableStream:
         *,
         features: Sequence[str] = (),
         text: str | None = None,
+        id_column: str | None = None,
         cells: int = CELLS,
     ) -> None:
         if bool(features) == (text is not None):
             raise DataError("name either feature columns (features=) or a text column (text=)")
         self.text = text
+        self.id_column = id_column
         self.names = (text,) if text is not None else tuple(features)
         self.size = max(1, cells // len(self.names))
         self.file = open_table(path)
         self.path = self.file.path
         self.rows = self.file.num_rows
         self._check_columns()
-        self.ignored = tuple(name for name in self.file.columns if name not in self.names)
+        self._read = (*self.names, *(() if id_column is None else (id_column,)))
+        self.ignored = tuple(name for name in self.file.columns if name not in self._read)
 
     def _check_columns(self) -> None:
         """Refuse a file that lacks columns, naming all of them rather than the first."""
@@ -79,12 +86,20 @@ class TableStream:
                 f"{quoted(missing, most=10)}; it has {quoted(self.file.columns, most=10)}"
             )
         self.file.check_columns(missing)
+        if self.id_column is not None:
+            self.file.check_columns([self.id_column])
+            if self.id_column in self.names:
+                raise DataError(
+                    f"column {self.id_column!r} is named twice, as an input and as id_column; give "
+                    f"each column one role"
+                )
 
     def __iter__(self) -> Iterator[Chunk]:
         found = False
-        for rows in self.file.chunks(self.names, self.size):
+        for rows in self.file.chunks(self._read, self.size):
             found = True
             inputs = rows.numbers(self.names) if self.text is None else rows.texts(self.text)
-            yield Chunk(inputs, rows.lines)
+            ids = None if self.id_column is None else row_ids(rows, self.id_column)
+            yield Chunk(inputs, rows.lines, ids)
         if not found:
             raise self.file.no_rows()

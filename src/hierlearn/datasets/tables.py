@@ -30,6 +30,7 @@ def read_table(
     hierarchy: Hierarchy | Path | str | None = None,
     label_sep: str = ";",
     sep: str = "/",
+    id_column: str | None = None,
 ) -> Dataset:
     """Read a CSV, TSV or Parquet file into memory.
 
@@ -43,12 +44,13 @@ def read_table(
         hierarchy: the taxonomy, or a file of it; by default inferred from the labels' paths.
         label_sep: what joins several labels in one cell.
         sep: what joins the names of a path.
+        id_column: a column that names each row; rows may share an id.
 
     Raises:
         DataError: naming the file, the line and the column of what is wrong.
         LabelError: naming the line of a label that the hierarchy does not have.
     """
-    columns = Columns(label, levels, features, text, split, hierarchy, label_sep, sep)
+    columns = Columns(label, levels, features, text, split, hierarchy, label_sep, sep, id_column)
     file = open_table(path)
     names = columns.inputs_of(file)
     table = file.read([*columns.annotations, *names])

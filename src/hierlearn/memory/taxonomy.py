@@ -63,8 +63,8 @@ class Remap:
     Args:
         old: the hierarchy of the remembered rows.
         new: the hierarchy that replaces it.
-        mapping: old name -> new names: one where a class is renamed, moved or merged with others,
-            several where it is split, none where it is removed. Classes that are not named keep
+        mapping: old name -> new names: a single one if the class is renamed, moved or merged with
+            others, several if it is split, none if it is removed. Classes that are not named keep
             their names.
 
     Raises:

@@ -91,9 +91,9 @@ def neighbor_weights(pipeline: Pipeline, inputs: Any) -> Iterator[tuple[Any, Any
     shares = weights.double().div(len(weights)).transpose(0, 1).flatten(1).cpu().numpy()
     numbered = index.transpose(0, 1).flatten(1).cpu().numpy()
     for own, numbers in zip(shares, numbered, strict=True):
-        rows, place = np.unique(numbers, return_inverse=True)
+        rows, first, place = np.unique(numbers, return_index=True, return_inverse=True)
         total = np.bincount(place, own)
-        order = np.argsort(-total, kind="stable")
+        order = np.lexsort((first, -total))  # far rows may all weigh 0; the nearest comes first
         yield total[order], rows[order]
 
 

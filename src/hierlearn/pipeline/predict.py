@@ -5,13 +5,19 @@ class        the same by bare name
 probability  of the class
 level        of the class; 0 for the root, the answer where not even a top class is sure
 stopped      whether the answer is above the terminal classes
+
+and, where asked for, the remembered rows that an answer was taken from, the weightiest first:
+
+neighbor_1_id, neighbor_1_weight, neighbor_1_labels, neighbor_1_text, neighbor_2_id, ...
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.errors import DataError, place
+from hierlearn.datasets.streaming import Chunk
+from hierlearn.errors import DataError, HierlearnError, place
+from hierlearn.pipeline.explain import explain, head_of, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,20 +25,32 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from hierlearn.datasets.streaming import Chunk
     from hierlearn.decoding import Decoder
     from hierlearn.hierarchy import LabelSpace
+    from hierlearn.pipeline.explain import Evidence
     from hierlearn.pipeline.pipeline import Pipeline
 
     Columns = dict[str, list[Any]]
 
 NAMES = ("path", "class", "probability", "level", "stopped")
+NEVER_MISSING = (
+    "the value is missing, but none was in training, so the model cannot know what that means; "
+    "fill it in"
+)
 
 
 def predict_chunks(
-    pipeline: Pipeline, decoder: Decoder, chunks: Iterable[Chunk], path: Path, label_sep: str = ";"
+    pipeline: Pipeline,
+    decoder: Decoder,
+    chunks: Iterable[Chunk],
+    path: Path,
+    label_sep: str = ";",
+    *,
+    neighbors: int = 0,
 ) -> Iterator[Columns]:
     """Yield the answers of a pipeline in batches, as columns by name.
+
+    Rows with ids have them as the first column.
 
     Args:
         pipeline: the trained pipeline.
@@ -40,29 +58,100 @@ def predict_chunks(
         chunks: the rows, as ``TableStream`` gives them.
         path: their file, for errors.
         label_sep: what joins the classes of a set.
+        neighbors: of how many remembered rows to add columns.
 
     Raises:
         DataError: naming the file, line and column of a missing value that was never missing in
             training.
     """
+    for chunk, columns in answer_chunks(pipeline, decoder, chunks, path, label_sep):
+        if neighbors:
+            found = explain(pipeline, chunk.inputs, neighbors)
+            columns |= neighbor_columns(found, neighbors, label_sep)
+        yield columns if chunk.ids is None else {"id": list(chunk.ids), **columns}
+
+
+def explain_chunks(
+    pipeline: Pipeline,
+    decoder: Decoder,
+    chunks: Iterable[Chunk],
+    path: Path,
+    label_sep: str = ";",
+    *,
+    count: int = 3,
+) -> Iterator[tuple[Chunk, Columns, list[list[Evidence]]]]:
+    """Yield rows in batches, with their answers and the remembered rows behind these.
+
+    Args:
+        pipeline: a pipeline with a memory.
+        decoder: how it decides.
+        chunks: the rows.
+        path: their file, for errors.
+        label_sep: what joins the classes of a set.
+        count: how many remembered rows at most.
+    """
+    for chunk, columns in answer_chunks(pipeline, decoder, chunks, path, label_sep):
+        yield chunk, columns, explain(pipeline, chunk.inputs, count)
+
+
+def answer_chunks(
+    pipeline: Pipeline, decoder: Decoder, chunks: Iterable[Chunk], path: Path, label_sep: str
+) -> Iterator[tuple[Chunk, Columns]]:
+    """Yield rows in batches, with their answers."""
     for chunk in chunks:
         refuse_missing(pipeline, chunk, path)
+        begin = 0
         for p in pipeline.stream_probabilities(chunk.inputs):
-            yield answers(p, decoder, pipeline, label_sep)
+            rows = slice(begin, begin + len(p))
+            begin += len(p)
+            ids = None if chunk.ids is None else chunk.ids[rows]
+            part = Chunk(chunk.inputs[rows], chunk.lines[rows], ids)
+            yield part, answers(p, decoder, pipeline, label_sep)
+
+
+def neighbor_names(pipeline: Pipeline, count: int) -> tuple[str, ...]:
+    """Return the columns of remembered rows; raise where an answer rests on fewer of them."""
+    rows = rows_of(pipeline)
+    most = min(len(rows), head_of(pipeline)[1][0].neighbors)
+    if not 1 <= count <= most:
+        raise HierlearnError(
+            f"explain must lie between 1 and {most:,}, the remembered rows that an answer is taken "
+            f"from, not {count:,}"
+        )
+    kinds = ("id", "weight", "labels", *(() if rows.texts is None else ("text",)))
+    return tuple(f"neighbor_{rank}_{kind}" for rank in range(1, count + 1) for kind in kinds)
+
+
+def neighbor_columns(found: list[list[Evidence]], count: int, label_sep: str) -> Columns:
+    """Return the columns of ``count`` remembered rows for every answer."""
+    columns: Columns = {}
+    for number in range(count):
+        name = f"neighbor_{number + 1}"
+        some = [row[number] for row in found]
+        columns[f"{name}_id"] = [one.id for one in some]
+        columns[f"{name}_weight"] = [one.weight for one in some]
+        columns[f"{name}_labels"] = [label_sep.join(one.labels) for one in some]
+        columns[f"{name}_text"] = [one.text for one in some]
+    return columns
 
 
 def refuse_missing(pipeline: Pipeline, chunk: Chunk, path: Path) -> None:
     """Raise on a missing value in a column that had none in training."""
+    found = first_missing(pipeline, chunk.inputs)
+    if found is not None:
+        row, column = found
+        raise DataError(f"{place(path, chunk.lines[row], column)}: {NEVER_MISSING}")
+
+
+def first_missing(pipeline: Pipeline, inputs: Any) -> tuple[int, str] | None:
+    """Return row and column of the first value that is missing but never was in training."""
     preprocessor = pipeline.preprocessor
-    found = None if preprocessor is None else preprocessor.first_missing(chunk.inputs)
+    found = None if preprocessor is None else preprocessor.first_missing(inputs)
     if found is None:
-        return
+        return None
     row, column = found
     names = pipeline.config.get("feature_names") or range(column + 1)
-    raise DataError(
-        f"{place(path, chunk.lines[row], str(names[column]))}: the value is missing, but none was "
-        f"in training, so the model cannot know what that means; fill it in"
-    )
+    return row, str(names[column])
 
 
 def answers(

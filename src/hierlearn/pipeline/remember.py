@@ -168,10 +168,15 @@ def remap(
                 raise HierlearnError(f"the memory has no row with id {one!r}")
             own |= dict.fromkeys(places[str(one)], as_list(ends))
     moved = plan.labels(rows.labels, own)
-    found = {**plan.summary(rows.labels), "rows with labels of their own": len(own)}
+    unlabeled = np.diff(moved.sets.terminal[0]) == 0
+    found = {
+        **plan.summary(rows.labels),
+        "rows with labels of their own": len(own),
+        "rows without a label": int(unlabeled[moved.of_row].sum()),
+    }
+    check_answers_from_memory(pipeline, "another taxonomy")
     if dry_run:
         return found
-    check_answers_from_memory(pipeline, "another taxonomy")
     before = pipeline.hierarchy.fingerprint
     replace_memory(pipeline, embeddings_of(pipeline.network), rows.with_labels(moved), plan)
     record(pipeline, "remap", before, rows=found["rows whose label changes"])

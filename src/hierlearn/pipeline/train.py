@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.pipeline.evaluate import evaluate
+from hierlearn.pipeline.memory_files import INDEX
 from hierlearn.pipeline.pipeline import (
     OURS,
     Pipeline,
@@ -142,6 +143,9 @@ def save_into(pipeline: Pipeline, out: Path) -> None:
         left.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=out, prefix=".model-") as name:
         folder = pipeline.save(Path(name) / "model")
+        for index in out.glob(INDEX.format(head="*", member="*")):
+            if not (folder / index.name).exists():
+                index.unlink()  # of what the memory held before
         # The configuration comes last: a folder that has one is complete.
         for file in sorted(folder.iterdir(), key=lambda path: path.name == "config.json"):
             file.replace(out / file.name)

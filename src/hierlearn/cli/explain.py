@@ -1,0 +1,164 @@
+"""``hierlearn explain``: the remembered rows that the answers of a model were taken from."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hierlearn.cli import shared
+from hierlearn.cli.generate import described, option, takes
+from hierlearn.training.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hierlearn.datasets.streaming import Chunk
+    from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline.explain import Evidence
+
+NAMES = ("row", "answer", "probability", "rank", "weight", "id", "labels")
+WIDEST = 80  # characters of a text on the terminal
+OPTIONS = [
+    option("count", int, 3, "Remembered rows of every answer, at most.", min=1),
+    option("limit", int, 5, "Rows to show on the terminal.", min=1),
+    option("out", Path, None, "CSV, TSV or Parquet file for all rows.", "--out", "-o"),
+    *(one for one in described(Plan, "") if one.name in ("decoder", "decoder_option")),
+    option("threshold", float, None, "Threshold of the decoder, such as stop."),
+    option("rows", str, None, "Split of a named dataset, or all."),
+]
+COLUMNS = ("features", "text", "id_column", "label_sep", "dataset_option", "data_dir")
+SOURCE = [one for one in shared.SOURCE if one.name in COLUMNS]
+
+
+@takes(*OPTIONS, shared.FORCE, shared.TRUST, shared.DEVICE, *SOURCE)
+def explain(
+    model: shared.ModelFolder,
+    data: Annotated[str, typer.Argument(help=shared.DATA + " No labels are needed.")],
+    **options: Any,
+) -> None:
+    """Show which remembered rows the answers were taken from, with their weights.
+
+    The weights of all rows behind an answer sum to 1. With --out, one line per answer and row.
+    """
+    from rich.console import Console
+
+    from hierlearn.cli.memories import load_with_memory
+    from hierlearn.cli.predict import choose_decoder, label_sep_of, open_chunks
+    from hierlearn.cli.show import print_plain, working
+    from hierlearn.datasets.writing import check_ending, table_writer
+    from hierlearn.files import check_new
+    from hierlearn.pipeline.explain import rows_of
+    from hierlearn.pipeline.predict import explain_chunks
+
+    out, count, limit = (options[name] for name in ("out", "count", "limit"))
+    if out is not None:
+        check_ending(out)
+        check_new(out, options["force"], inputs=[data])
+    loaded = load_with_memory(model, options)
+    chunks, total, note = open_chunks(loaded, data, options)
+    made, reason = choose_decoder(loaded, options)
+    remembered = rows_of(loaded)
+    console = Console()
+    memory = f"{reason}; {len(remembered):,} remembered rows{numbered(loaded)}"
+    for line in filter(None, (note, memory, other_heads(loaded))):
+        print_plain(console, line)
+    join = label_sep_of(loaded, options)
+    names = NAMES if remembered.texts is None else (*NAMES, "text")
+    writer: Any = nullcontext() if out is None else table_writer(out, names)
+    some = first_rows(chunks, limit) if out is None else chunks
+    done = 0
+    with writer as append, working("explaining", limit if out is None else total) as advance:
+        for chunk, columns, found in explain_chunks(
+            loaded, made, some, Path(data), join, count=count
+        ):
+            for row in range(min(len(found), limit - done)):
+                title = f"line {chunk.lines[row]}" if chunk.ids is None else str(chunk.ids[row])
+                answer = columns["path"][row] or "no class is probable enough"
+                probability = shown_probability(columns["probability"][row])
+                print_plain(console, f"\n{title}: {answer}{probability}")
+                for line in evidence_lines(found[row], join):
+                    print_plain(console, line)
+            if append is not None:
+                append(long_columns(chunk, columns, found, join))
+            done += len(found)
+            advance(done)
+    if out is not None:
+        print_plain(console, f"\nwrote {out}, {done:,} answers with up to {count} rows each")
+
+
+def numbered(model: Pipeline) -> str:
+    """Say what ids are where the table of the training had no column of them."""
+    known = model.config.get("columns", {})
+    is_table = "label" in known or "levels" in known
+    return (
+        ", named by their place in the table, from 0"
+        if is_table and "id_column" not in known
+        else ""
+    )
+
+
+def other_heads(model: Pipeline) -> str:
+    """Say whose rows are shown where several heads answer together."""
+    from hierlearn.networks.ensemble import head_names
+    from hierlearn.pipeline.explain import head_of
+
+    names, shown = head_names(model.network), head_of(model)[0]
+    if len(names) < 2 or model.answer == shown:
+        return ""
+    return f"{model.answer} of the heads {', '.join(names)} answers; the rows are those of {shown}"
+
+
+def first_rows(chunks: Iterable[Chunk], limit: int) -> Iterator[Chunk]:
+    """Yield the first rows of a table, and read no further than the chunk that has them."""
+    from hierlearn.datasets.streaming import Chunk
+
+    left = limit
+    for chunk in chunks:
+        ids = None if chunk.ids is None else chunk.ids[:left]
+        yield Chunk(chunk.inputs[:left], chunk.lines[:left], ids)
+        left -= min(left, len(chunk.lines))
+        if not left:
+            return
+
+
+def shown_probability(value: Any) -> str:
+    """Word the probability of a class, or of each class of a set."""
+    if isinstance(value, float):
+        return f", probability {value:.3f}"
+    return f", probability {value}" if value else ""
+
+
+def evidence_lines(found: list[Evidence], label_sep: str) -> Iterator[str]:
+    """Yield one line per remembered row: weight, labels, id, text."""
+    labels = [label_sep.join(one.labels) or "(no label)" for one in found]
+    wide, wide_id = max(map(len, labels), default=0), max((len(one.id) for one in found), default=0)
+    for one, label in zip(found, labels, strict=True):
+        text = "" if one.text is None else f"  {shorten(one.text)}"
+        yield f"  {one.weight:.3f}  {label:{wide}}  id {one.id:{wide_id}}{text}".rstrip()
+
+
+def shorten(text: str) -> str:
+    """Return a text in one line that is short enough for a terminal."""
+    text = " ".join(text.split())
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1].rstrip()}…"
+
+
+def long_columns(
+    chunk: Chunk, columns: dict[str, list[Any]], found: list[list[Evidence]], label_sep: str
+) -> dict[str, list[Any]]:
+    """Return one row per answer and remembered row, as columns by name."""
+    every = [(row, rank, one) for row, own in enumerate(found) for rank, one in enumerate(own, 1)]
+    titles = chunk.lines if chunk.ids is None else chunk.ids
+    return {
+        "row": [titles[row] for row, _, _ in every],
+        "answer": [columns["path"][row] for row, _, _ in every],
+        "probability": [columns["probability"][row] for row, _, _ in every],
+        "rank": [rank for _, rank, _ in every],
+        "weight": [one.weight for _, _, one in every],
+        "id": [one.id for _, _, one in every],
+        "labels": [label_sep.join(one.labels) for _, _, one in every],
+        "text": [one.text for _, _, one in every],
+    }

@@ -1,0 +1,121 @@
+"""What the commands on the memory of a model share: reading the model, and where to write it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.cli.generate import flag, option
+from hierlearn.errors import HierlearnError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hierlearn.pipeline import Pipeline
+
+WRITING = [
+    option("out", Path, None, "Folder of the changed model.", "--out", "-o"),
+    flag("in_place", "Replace the files of the model itself."),
+    flag("force", "Replace a model in --out."),
+]
+
+
+def load_with_memory(folder: Path, options: Mapping[str, Any]) -> Pipeline:
+    """Read a model folder; raise on a model without a memory."""
+    from hierlearn.pipeline import Pipeline
+    from hierlearn.training.processes import find_device
+
+    device = find_device(options["device"])
+    loaded = Pipeline.load(folder, device=device, trust=options["trust"])
+    check_memory(loaded, folder)
+    return loaded
+
+
+def check_memory(model: Pipeline, folder: Path) -> None:
+    """Raise on a model without a memory, and say how to train one that has it."""
+    from hierlearn.networks.memories import memory_heads
+
+    if not memory_heads(model.network):
+        raise HierlearnError(
+            f"{folder} has no memory: its answers come from weights, not from rows; train a model "
+            f"with --recipe neighbors, or with --head neighbors"
+        )
+
+
+def check_destination(folder: Path, options: Mapping[str, Any], *, needed: bool = True) -> None:
+    """Raise where the changed model cannot be written, before any work is done.
+
+    Args:
+        folder: of the model.
+        options: those of ``WRITING``.
+        needed: whether something will be written.
+    """
+    from hierlearn.files import check_writable
+    from hierlearn.pipeline.pipeline import FILES, check_free
+
+    out = options["out"]
+    if out is not None and options["in_place"]:
+        raise HierlearnError("--out and --in-place are given; leave one of them out")
+    if options["in_place"]:
+        if options["force"]:
+            raise HierlearnError("--force goes with --out; leave it out")
+        check_writable(folder / FILES[2])
+    elif out is not None:
+        if out.exists() and folder.exists() and out.samefile(folder):
+            raise HierlearnError(f"{out} is the model itself; give --in-place to replace it")
+        try:
+            check_free(out, options["force"], clear=False)
+        except HierlearnError as error:
+            if options["force"] or not out.is_dir():
+                raise
+            raise HierlearnError(
+                f"{out} exists; give --force to replace the model in it, or name another folder"
+            ) from error
+        check_writable(out / FILES[2])
+    elif needed:
+        raise HierlearnError(
+            "say where the changed model goes: --out FOLDER for a new one, or --in-place"
+        )
+
+
+def write_changed(model: Pipeline, folder: Path, options: Mapping[str, Any]) -> Path:
+    """Write a changed model where the options say, and return its folder.
+
+    In place all files are written beside the old ones first; these are replaced afterwards.
+    """
+    from hierlearn.pipeline.train import save_into
+
+    if options["in_place"]:
+        save_into(model, folder)
+        return folder
+    out: Path = options["out"]
+    model.save(out, force=options["force"])
+    return out
+
+
+def read_columns(
+    path: Path, names: Sequence[str], example: str
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the line and the cells of some columns of a CSV or TSV file.
+
+    Upper and lower case of the header mean the same.
+
+    Args:
+        path: the file.
+        names: the columns, which it must have.
+        example: the header and a line of such a file, for the error.
+    """
+    from hierlearn.errors import DataError, quoted
+    from hierlearn.files import read_rows
+
+    header, rows = read_rows(path)
+    lower = [name.lower() for name in header]
+    missing = [name for name in names if lower.count(name) != 1]
+    if missing:
+        raise DataError(
+            f"{path} needs the columns {' and '.join(names)}, such as {example!r}; its first line "
+            f"has {quoted(header)}"
+        )
+    places = [lower.index(name) for name in names]
+    for line, cells in rows:
+        yield line, tuple(cells[place] for place in places)

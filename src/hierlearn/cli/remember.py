@@ -1,0 +1,109 @@
+"""``hierlearn remember``: labeled rows, and even new classes, added to a model without training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hierlearn.cli import shared
+from hierlearn.cli.generate import option, takes
+from hierlearn.cli.memories import WRITING
+from hierlearn.errors import HierlearnError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hierlearn.datasets import Dataset
+    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.pipeline import Pipeline
+
+OPTIONS = [option("rows", str, None, "Split to remember, or all.")]
+
+
+@takes(*OPTIONS, *WRITING, shared.TRUST, shared.DEVICE, *shared.SOURCE)
+def remember(
+    model: shared.ModelFolder,
+    data: Annotated[str, typer.Argument(help=shared.DATA)],
+    **options: Any,
+) -> None:
+    """Add labeled rows to the memory of a model, and the classes that they bring.
+
+    A label whose path is new becomes a class below its parent. Nothing is trained.
+    """
+    from rich.console import Console
+
+    from hierlearn.cli.memories import check_destination, load_with_memory, write_changed
+    from hierlearn.cli.model_rows import pick_rows
+    from hierlearn.cli.show import print_plain, working
+    from hierlearn.errors import plural
+    from hierlearn.pipeline.explain import rows_of
+    from hierlearn.pipeline.remember import remember as add
+
+    check_destination(model, options)
+    loaded = load_with_memory(model, options)
+    dataset, hierarchy = open_new_rows(loaded, data, options)
+    picked, which = pick_rows(dataset, options["rows"])
+    check_complete(loaded, picked, data if which == "all" else f"the split {which} of {data}")
+    known = {str(one) for one in rows_of(loaded).ids}
+    again = [one for one in picked.ids or () if one in known]
+    with working("remembering"):
+        growth = add(loaded, picked.inputs, picked.labels, hierarchy=hierarchy, ids=picked.ids)
+    folder = write_changed(loaded, model, options)
+    console = Console()
+    what = "" if which == "all" else f" of the split {which}"
+    print_plain(console, f"remembered {plural(growth.rows, 'row')} of {data}{what}")
+    print_plain(console, new_classes(growth.classes))
+    unlabeled = sum(not labels for labels in picked.labels)
+    if unlabeled:
+        print_plain(console, f"{plural(unlabeled, 'row')} without a label: examples of no class")
+    if again:
+        print_plain(
+            console,
+            f"{plural(len(again), 'row')} with the id of a row that was remembered already, such "
+            f"as {again[0]!r}; both are kept, and forget removes both",
+        )
+    print_plain(console, f"wrote {folder}, which remembers {plural(growth.total, 'row')} now")
+
+
+def open_new_rows(
+    model: Pipeline, source: str, options: Mapping[str, Any]
+) -> tuple[Dataset, Hierarchy | None]:
+    """Open labeled rows whose labels the hierarchy of the model may lack.
+
+    Returns:
+        The rows, and the hierarchy of --hierarchy if it was given.
+    """
+    from hierlearn.cli.model_rows import is_table, open_labeled_table
+    from hierlearn.cli.sources import open_dataset
+    from hierlearn.hierarchy import Hierarchy
+
+    own, given = model.hierarchy.sep, options.get("sep")
+    if given is not None and given != own:
+        raise HierlearnError(f"the model joins the names of a path by {own!r}, not by {given!r}")
+    hierarchy = None
+    if options["hierarchy"] is not None:
+        hierarchy = Hierarchy.read(options["hierarchy"], sep=own)
+    rest = {name: value for name, value in options.items() if name not in ("hierarchy", "sep")}
+    if is_table(source):
+        return open_labeled_table(model, source, rest, hierarchy), hierarchy
+    return open_dataset(source, rest), hierarchy
+
+
+def check_complete(model: Pipeline, dataset: Dataset, name: str) -> None:
+    """Raise on a missing value in a column that had none in training."""
+    from hierlearn.pipeline.predict import NEVER_MISSING, first_missing
+
+    found = first_missing(model, dataset.inputs)
+    if found is not None:
+        row, column = found
+        raise HierlearnError(f"{name}, row {row + 1}, column {column!r}: {NEVER_MISSING}")
+
+
+def new_classes(names: tuple[str, ...], most: int = 20) -> str:
+    """List the new classes."""
+    if not names:
+        return "no new class"
+    shown = ", ".join(names[:most])
+    more = "" if len(names) <= most else f" and {len(names) - most:,} more"
+    return f"{len(names):,} new {'class' if len(names) == 1 else 'classes'}: {shown}{more}"

@@ -1,0 +1,263 @@
+"""hierlearn remember and forget: what a model knows changes, and its weights do not."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from safetensors.numpy import load_file
+
+from hierlearn.pipeline import Pipeline
+from hierlearn.pipeline.memory_files import INDEX
+from hierlearn.pipeline.remember import forget
+from hierlearn.pipeline.train import save_into
+
+NEW = """key,a,b,c,class
+M1,9.0,9.0,0.5,animal/bird/owl
+M2,9.1,9.0,0.4,animal/bird/owl
+M3,9.0,9.1,0.6,animal/bird
+M4,0.1,0.0,0.1,pug
+"""
+
+
+def memory(folder):
+    return json.loads((folder / "memory.json").read_text())
+
+
+@pytest.fixture
+def more(memories):
+    (memories / "more.csv").write_text(NEW)
+    (memories / "new.csv").write_text("a,b,c\n9.05,9.0,0.5\n")
+    return memories
+
+
+def weights(folder):
+    return {
+        name: value.tobytes() for name, value in load_file(folder / "model.safetensors").items()
+    }
+
+
+def test_the_real_command_remembers_new_classes_and_predicts_them(more):
+    def run(*words):
+        done = subprocess.run(
+            [sys.executable, "-m", "hierlearn", *words],
+            cwd=more,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "COLUMNS": "120"},
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    before = {path.name: path.read_bytes() for path in (more / "model").iterdir() if path.is_file()}
+    said = run("remember", "model", "more.csv", "--out", "bigger")
+    assert said.splitlines() == [
+        "remembered 4 rows of more.csv",
+        "2 new classes: animal/bird, animal/bird/owl",
+        "wrote bigger, which remembers 46 rows now",
+    ]
+    after = {path.name: path.read_bytes() for path in (more / "model").iterdir() if path.is_file()}
+    assert after == before
+    assert memory(more / "bigger")["ids"] == [
+        *memory(more / "model")["ids"],
+        "M1",
+        "M2",
+        "M3",
+        "M4",
+    ]
+    assert weights(more / "bigger") == weights(more / "model")
+    run("predict", "bigger", "new.csv", "-o", "out.csv", "--explain", "3")
+    row = (more / "out.csv").read_text().splitlines()[1].split(",")
+    assert row[0] == "animal/bird/owl"
+    assert {row[5], row[8], row[11]} == {"M1", "M2", "M3"}
+    model = Pipeline.load(more / "bigger")
+    assert model.hierarchy.parents("animal/bird/owl") == ("animal/bird",)
+    assert model.config["history"][0]["change"] == "remember"
+
+
+def test_in_place_the_training_stays_beside_the_model(more, call):
+    said = call("remember model more.csv --in-place")
+    assert said.endswith("wrote model, which remembers 46 rows now\n")
+    assert {"log.jsonl", "checkpoints"} <= {path.name for path in (more / "model").iterdir()}
+    assert "animal/bird/owl" in Pipeline.load(more / "model").hierarchy
+    assert not list((more / "model").glob(".*"))
+    again = call("remember model more.csv --in-place")
+    assert "no new class" in again
+    assert "4 rows with the id of a row that was remembered already, such as 'M1'" in again
+    assert "remembers 50 rows now" in again
+
+
+def test_rows_without_ids_are_numbered_and_texts_are_kept(more, call):
+    (more / "words.csv").write_text(
+        "words,class\nacorn trunk oak,plant/oak\nred thorn,plant/rose/red\n,\n"
+    )
+    said = call("remember texts words.csv --out bigger")
+    assert "1 new class: plant/rose/red" in said
+    assert "1 row without a label: examples of no class" in said
+    found = memory(more / "bigger")
+    assert found["texts"][-3:] == ["acorn trunk oak", "red thorn", ""]
+    assert len(set(found["ids"])) == 53
+
+
+def test_a_split_and_a_hierarchy_may_be_given(more, call):
+    (more / "tree.txt").write_text(
+        "animal/dog/pug\nanimal/dog/lab\nanimal/cat\nplant/oak\nplant/rose\nfungus/yeast\nfungus/mold\n"
+    )
+    lines = [f"{line},{part}" for line, part in zip(NEW.splitlines()[1:], "aabb", strict=True)]
+    lines = [
+        line.replace("animal/bird/owl", "yeast").replace("animal/bird", "mold") for line in lines
+    ]
+    (more / "split.csv").write_text("\n".join(["key,a,b,c,class,part", *lines]) + "\n")
+    message = call("remember model split.csv --hierarchy tree.txt --out m", code=2)
+    assert "split has the splits a, b; say which with --rows" in message
+    said = call("remember model split.csv --hierarchy tree.txt --out m --rows a")
+    assert "remembered 2 rows of split.csv of the split a" in said
+    assert "3 new classes: fungus, fungus/mold, fungus/yeast" in said
+    call("predict m new.csv -o out.csv")
+    assert (more / "out.csv").read_text().splitlines()[1].startswith("fungus/yeast,")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("more.csv", "say where the changed model goes: --out FOLDER for a new one, or --in-place"),
+        ("more.csv --out m --in-place", "--out and --in-place are given; leave one of them out"),
+        ("more.csv --in-place --force", "--force goes with --out; leave it out"),
+        ("more.csv --out texts", "texts exists; give --force to replace the model in it, or name"),
+        ("more.csv --out full --force", "full holds no model, so it is not replaced; name another"),
+        ("more.csv --out model", "model is the model itself; give --in-place to replace it"),
+        ("more.csv --out more.csv", "more.csv is a file; name a folder"),
+        (
+            "orphan.csv --out m",
+            "the hierarchy has neither 'reptile/frog' nor a parent for it; correct the label, or "
+            "pass the hierarchy that has it as --hierarchy",
+        ),
+        ("more.csv --out m --hierarchy less.txt", "more.csv, line 2: unknown label"),
+        ("one.csv --out m --hierarchy less.txt", "the new hierarchy lacks 'animal/cat'; use remap"),
+        ("gap.csv --out m", "gap.csv, row 2, column 'a': the value is missing, but none was"),
+        ("noid.csv --out m", "noid.csv, line 3, column 'key': the row has no id; write one, or"),
+        ("more.csv --out m --sep :", "the model joins the names of a path by '/', not by ':'"),
+        ("more.csv --out m --label clas", "unknown column 'clas'; did you mean 'class'?"),
+        ("more.csv --out m --text class", "the model reads numbers and does not take --text"),
+    ],
+)
+def test_each_refusal_is_one_line_and_leaves_nothing(more, call, line, message):
+    (more / "full").mkdir()
+    (more / "full" / "notes.txt").write_text("mine")
+    (more / "orphan.csv").write_text("key,a,b,c,class\nM1,1,1,1,reptile/frog\n")
+    (more / "one.csv").write_text("key,a,b,c,class\nM1,1,1,1,animal/dog\n")
+    (more / "less.txt").write_text("animal/dog/pug\nplant/oak\n")
+    (more / "gap.csv").write_text("key,a,b,c,class\nM1,1,1,1,plant\nM2,,1,1,plant\n")
+    (more / "noid.csv").write_text("key,a,b,c,class\nM1,1,1,1,plant\n,1,1,1,plant\n")
+    before = {path: path.stat().st_mtime_ns for path in more.rglob("*")}
+    assert message in call(f"remember model {line}", code=2)
+    assert {path: path.stat().st_mtime_ns for path in more.rglob("*")} == before
+
+
+# ---------------------------------------------------------------------- forget
+
+
+def test_nothing_of_forgotten_rows_is_left_in_the_folder(memories, call):
+    held = memory(memories / "texts")
+    gone = {row: held["ids"].index(row) for row in ("T7", "T31")}
+    said = call("forget texts --id T7 --id T31 --in-place")
+    assert said.splitlines() == [
+        "forgot 2 rows; the memory has 48 now",
+        "the memory in texts holds no embedding, label, id or text of them; weights and vocabulary "
+        "stay as training learned them",
+        "wrote texts",
+    ]
+    kept = memory(memories / "texts")
+    assert kept["ids"] == [one for one in held["ids"] if one not in gone]
+    assert len(kept["texts"]) == 48
+    for path in (memories / "texts").rglob("*"):
+        data = path.read_bytes() if path.is_file() else b""
+        for row in gone.values():
+            assert held["texts"][row].encode() not in data, path
+        assert b'"T7"' not in data
+    arrays = load_file(memories / "texts" / "memory.safetensors")
+    assert {len(value) for name, value in arrays.items() if name.startswith("embeddings")} == {48}
+    call("explain texts texts.csv --count 48 --out evidence.csv")
+    found = {line.split(",")[5] for line in (memories / "evidence.csv").read_text().splitlines()}
+    assert found == {"id", *kept["ids"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "more"),
+    [
+        ("ids.txt", "N0\n\n  N1 \nN0\n", ""),
+        ("ids.csv", "id,why\nN0,asked\nN1,asked\n", ""),
+        ("ids.tsv", "person\nN0\nN1\n", ""),
+        ("ids.csv", "why,key\nasked,N0\nasked,N1\n", "--id-column key"),
+        ("ids.csv", "id\nN0\n", "--id N1"),
+    ],
+)
+def test_ids_in_files(memories, call, name, text, more):
+    (memories / name).write_text(text)
+    said = call(f"forget model --ids {name} {more} --out smaller")
+    assert "forgot 2 rows; the memory has 40 now" in said
+    assert "model still remembers them; delete it if nobody may" in said
+    assert {"N0", "N1"}.isdisjoint(memory(memories / "smaller")["ids"])
+    assert {"N0", "N1"} <= set(memory(memories / "model")["ids"])
+    assert len(memory(memories / "smaller")["ids"]) == 40
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--in-place", "name the rows to forget by --id, or in a file by --ids"),
+        ("--id N0", "say where the changed model goes: --out FOLDER for a new one, or --in-place"),
+        ("--id N0 --id Q --in-place", "the memory has no row with id 'Q'; it has 'N0', 'N1', 'N2'"),
+        ("--ids none.txt --in-place", "none.txt"),
+        (
+            "--ids two.csv --in-place",
+            "two.csv has the columns a, b; say which has the ids with --id",
+        ),
+        ("--ids two.csv --id-column c --in-place", "two.csv: unknown column 'c'"),
+        (
+            "--id N0 --id-column c --in-place",
+            "--id-column goes with a table in --ids; leave it out",
+        ),
+        ("--ids all.txt --in-place", "these are all 42 rows of the memory; a model that remembers"),
+        ("--id N0 --out texts", "texts exists; give --force to replace the model in it"),
+    ],
+)
+def test_each_refusal_to_forget_leaves_the_model(memories, call, line, message):
+    (memories / "two.csv").write_text("a,b\n1,2\n")
+    (memories / "all.txt").write_text("\n".join(memory(memories / "model")["ids"]))
+    before = {path: path.stat().st_mtime_ns for path in memories.rglob("*")}
+    assert message in call(f"forget model {line}", code=2)
+    assert {path: path.stat().st_mtime_ns for path in memories.rglob("*")} == before
+
+
+def test_an_index_of_the_old_memory_is_removed(memories):
+    """It holds embeddings of forgotten rows, and its row numbers are wrong."""
+    model = Pipeline.load(memories / "model")
+    assert forget(model, ["N3"]) == 1
+    old = memories / "model" / INDEX.format(head="main", member=0)
+    old.write_bytes(b"embeddings")
+    save_into(model, memories / "model")
+    assert not old.exists()
+    assert "N3" not in memory(memories / "model")["ids"]
+
+
+def test_a_model_without_a_memory_says_what_to_train(more, trained, call):
+    shutil.copytree(trained, more / "linear")
+    for line in (
+        "remember linear more.csv --out m",
+        "forget linear --id 3 --in-place",
+        "remap linear --hierarchy tree.txt --dry-run",
+    ):
+        message = call(line, code=2)
+        assert (
+            "linear has no memory: its answers come from weights, not from rows; train" in message
+        )
+
+
+def test_force_replaces_a_model(more, call):
+    call("remember model more.csv --out texts --force")
+    assert len(memory(more / "texts")["ids"]) == 46
+    assert memory(more / "texts")["texts"] is None
