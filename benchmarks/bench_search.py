@@ -127,6 +127,8 @@ def approximate(
 def main(options: Any) -> None:
     figures: dict[str, Any] = {"width": WIDTH, "stored": "float16", **versions("faiss-cpu")}
     has_index = importlib.util.find_spec("faiss") is not None and options.device == "cpu"
+    name = "search" if options.device == "cpu" else "search_gpu"
+    command = " ".join(["python benchmarks/bench_search.py", *sys.argv[1:]])
     for kind in options.kinds:
         queries = embeddings(options.queries, kind, seed=2).to(options.device)
         memory = embeddings(max(options.rows), kind, seed=1).half().to(options.device)
@@ -136,8 +138,7 @@ def main(options: Any) -> None:
                 found["index"] = approximate(memory[:rows], queries, found["exact"], options)
             figures.setdefault(kind, {})[str(rows)] = found
             print(kind, rows, found, flush=True)
-    name = "search" if options.device == "cpu" else "search_gpu"
-    path = write(name, figures, f"python benchmarks/bench_search.py {' '.join(sys.argv[1:])}")
+            path = write(name, figures, command)  # as far as it got
     print(f"wrote benchmarks/results/{path.name}")
 
 
