@@ -6,12 +6,12 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.memory import search
 from hierlearn.memory.distance import DISTANCES
-from hierlearn.memory.search import GROUP, Blocks, nearest, nearest_dense
+from hierlearn.memory.search import GROUP, RUN, Blocks, nearest, nearest_dense
 from reference.search import nearest as nearest_by_loops
 from tolerances import FLOAT32, FLOAT32_SUMS, FLOAT64
 
 # Several blocks of queries and of rows, and several passes, on a few hundred rows.
-TINY_BLOCKS = Blocks(queries=3, rows=2 * GROUP, kept=2000, gathered=500)
+TINY_BLOCKS = Blocks(queries=3, rows=RUN, kept=2000, gathered=500)
 
 
 def random_rows(*shape, seed=0, dtype=torch.float32):
@@ -58,8 +58,8 @@ def test_any_order_of_the_rows(order):
 
 def test_one_block_that_beats_the_threshold_everywhere():
     """Every later block holds better rows than all before it, whatever rows make a block."""
-    step = -(-960 // TINY_BLOCKS.rows)
-    block = torch.arange(960) % step  # row r belongs to block r modulo step
+    step = 960 // RUN
+    block = torch.arange(960) // RUN  # each run of rows is a block
     rows = (step - block + torch.arange(960) / 1e4)[:, None]
     distances, numbers = nearest(torch.zeros(2, 1), rows, 30, blocks=TINY_BLOCKS)
     assert numbers.tolist() == [rows[:, 0].argsort()[:30].tolist()] * 2
@@ -70,11 +70,11 @@ def test_one_query_of_many_is_flooded():
     """A block whose rows are all better for one query, more than there is room for."""
     queries = torch.tensor([[0.0], [2000.0], [2001.0], [2002.0], [2003.0]])
     rows = 500.0 - torch.arange(4096) / 100
-    rows[1::4] -= 100  # the second of four blocks
+    rows[torch.arange(4096) // RUN % 4 == 1] -= 100  # the second of four blocks
     blocks = Blocks(queries=8, rows=1024, kept=10_000, gathered=1000)
     distances, numbers = nearest(queries, rows[:, None], 1, blocks=blocks)
-    assert numbers[:, 0].tolist() == [4093, 0, 0, 0, 0]
-    FLOAT32.assert_close(distances[0], rows[4093:4094].square())
+    assert numbers[:, 0].tolist() == [62 * RUN - 1, 0, 0, 0, 0]
+    FLOAT32.assert_close(distances[0], rows[62 * RUN - 1].square()[None])
 
 
 @pytest.mark.parametrize("members", ["both", "queries", "embeddings"])
@@ -203,7 +203,7 @@ def test_memory_is_bounded():
         kept = 12 * blocks.kept
         gathered = 3 * 4 * blocks.gathered
         assert scores + kept + gathered < 700 * 2**20
-        assert blocks.rows % GROUP == 0
+        assert blocks.rows % RUN == RUN % GROUP == 0
 
 
 @pytest.mark.parametrize("distance", DISTANCES)

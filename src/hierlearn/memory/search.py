@@ -6,8 +6,9 @@ Only the order matters until the end, so a block of queries a and rows b needs o
     cosine               -a b / |b|
 
 Most scores are worse than the k-th best so far. They are dropped in groups: a group of
-``GROUP`` rows is looked at only if its smallest score is below that threshold. A block holds
-every ``step``-th row of the memory, so rows that are sorted by class do not fool the threshold.
+``GROUP`` rows is looked at only if its smallest score is below that threshold. A block
+holds runs of ``RUN`` rows from all over the memory, so rows that are sorted by class do not
+fool the threshold.
 At the end the distances of the rows that were found are computed again from differences, since
 |a|^2 + |b|^2 - 2 a b cancels where rows nearly coincide.
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 GROUP = 16  # rows that are dropped together
+RUN = 64  # consecutive rows, a multiple of GROUP; single rows would be slow to read
 SPARE = 8  # rows beyond k that are kept until the distances are computed again
 
 
@@ -44,7 +46,7 @@ class Blocks(NamedTuple):
     gathered: int  # numbers of the rows whose distances are computed again
 
 
-CPU = Blocks(queries=512, rows=4096, kept=1 << 22, gathered=1 << 22)
+CPU = Blocks(queries=512, rows=4096, kept=1 << 22, gathered=1 << 20)
 GPU = Blocks(queries=1024, rows=65536, kept=1 << 24, gathered=1 << 24)
 
 
@@ -139,24 +141,23 @@ def _pass_over(
     """Pass over the memory once, for queries that fit one state."""
     is_cosine = distance == "cosine"
     total, width = embeddings.shape
-    step = -(-total // blocks.rows)
-    longest = -(-total // step)
-    padded = -(-longest // GROUP) * GROUP
+    runs = -(-total // RUN)
+    step = -(-runs // max(1, blocks.rows // RUN))
+    padded = -(-runs // step) * RUN
     rows = queries.new_zeros(padded, width)
     bias = queries.new_full((padded,), torch.inf)  # so that the rows that pad are never chosen
     if is_cosine:
         origin = queries.new_zeros(width)
         factors = -normalize(queries, dim=-1)
     else:  # distances do not change with the origin; a near one keeps the scores accurate
-        origin = embeddings[::step].to(queries.dtype).mean(0)
+        origin = embeddings[:: -(-total // 1024)].to(queries.dtype).mean(0)
         factors = -2 * (queries - origin)
     keep = min(k + SPARE, total)
     states = [_Best(len(part), keep, queries) for part in torch.split(queries, blocks.queries)]
     scores = queries.new_empty(min(blocks.queries, len(queries)) * padded)
     for first in range(step):
-        block = embeddings[first::step]
-        count = len(block)
-        rows[:count].copy_(block).sub_(origin)  # faster than one operator with two dtypes
+        count = _read(embeddings, first, step, rows)
+        rows[:count].sub_(origin)
         bias[count:] = torch.inf
         if is_cosine:
             normalize(rows[:count], dim=-1, out=rows[:count])
@@ -179,6 +180,24 @@ def _room(keep: int) -> int:
     return 4 * keep + 256
 
 
+def _read(embeddings: Tensor, first: int, step: int, out: Tensor) -> int:
+    """Copy every step-th run of rows, from the first, and return how many rows they are."""
+    whole = len(embeddings) // RUN
+    runs = torch.unflatten(embeddings[: whole * RUN], 0, (whole, RUN))[first::step]
+    count = len(runs) * RUN
+    torch.unflatten(out[:count], 0, (len(runs), RUN)).copy_(runs)
+    rest = embeddings[whole * RUN :]
+    if len(rest) and whole % step == first:
+        out[count : count + len(rest)].copy_(rest)
+        count += len(rest)
+    return count
+
+
+def _numbers(columns: Tensor, first: int, step: int) -> Tensor:
+    """Return the numbers of the rows that are these columns of a block."""
+    return (columns // RUN * step + first) * RUN + columns % RUN
+
+
 class _Best:
     """The best scores so far of some queries, and room for more before they are sorted out."""
 
@@ -191,7 +210,7 @@ class _Best:
         self.threshold = like.new_full((queries,), torch.inf)  # (n,) the keep-th best score so far
 
     def add(self, scores: Tensor, first: int, step: int) -> None:
-        """Take up a block of scores (n, B), whose column j is row first + j * step."""
+        """Take up the scores (n, B) of every step-th run of rows, from the first."""
         if not self._add_few(scores, first, step):
             self._add_all(scores, first, step)
 
@@ -223,7 +242,7 @@ class _Best:
         place += torch.arange(len(place), device=place.device)
         column = group[hit] + (below % GROUP) * stride
         self.scores.view(-1)[place] = values.view(-1)[below]
-        self.numbers.view(-1)[place] = column * step + first
+        self.numbers.view(-1)[place] = _numbers(column, first, step)
         self.used += counts
         return True
 
@@ -233,7 +252,7 @@ class _Best:
         self._sort_out()
         end = self.keep + values.shape[1]
         self.scores[:, self.keep : end] = values
-        self.numbers[:, self.keep : end] = columns * step + first
+        self.numbers[:, self.keep : end] = _numbers(columns, first, step)
         self.used.fill_(end)
         self._sort_out()
 
