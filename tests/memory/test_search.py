@@ -44,6 +44,24 @@ def test_agrees_with_the_full_matrix(distance, stored):
     assert all(len(set(row)) == 50 for row in numbers.tolist())
 
 
+@pytest.mark.parametrize("norm", [1e-3, 1.0, 100.0])
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_two_halves_of_the_queries_agree_with_float32(distance, norm):
+    """The path of a GPU, whose matmuls of float16 are the fast ones."""
+    queries, rows = random_rows(50, 32) * norm, (random_rows(700, 32, seed=1) * norm).half()
+    halves = TINY_BLOCKS._replace(halves=True)
+    distances, numbers = nearest(queries, rows, 20, distance, blocks=halves)
+    expected, expected_numbers = nearest(queries, rows, 20, distance)
+    torch.testing.assert_close(distances, expected)
+    assert (numbers == expected_numbers).float().mean() > 0.999
+
+
+def test_queries_beyond_float16_are_not_halved():
+    queries, rows = random_rows(5, 8) * 1e6, random_rows(100, 8, seed=1).half()
+    distances, _ = nearest(queries, rows, 10, blocks=TINY_BLOCKS._replace(halves=True))
+    torch.testing.assert_close(distances, nearest(queries, rows, 10)[0])
+
+
 @pytest.mark.parametrize("order", ["toward", "away", "sorted"])
 def test_any_order_of_the_rows(order):
     """Rows that come nearer and nearer beat every threshold; rows sorted by class nearly so."""

@@ -277,7 +277,7 @@ def test_kneighbors_are_those_of_scikit_learn(distance, size):
     assert distances == pytest.approx(expected, rel=1e-3, abs=1e-3)
     assert (np.diff(distances, axis=1) >= 0).all()
     assert (index == numbers).mean() > 0.95  # near ties may swap in single precision
-    with pytest.raises(HierlearnError, match="between 1 and the 36 remembered rows, not 37"):
+    with pytest.raises(HierlearnError, match="between 1 and 36, not 37"):
         kneighbors(model, inputs, 37)
 
 

@@ -43,7 +43,7 @@ def test_a_description_is_complete():
         (dict, False),
     ]
     assert found["color"].choices() == ("red", "blue")
-    assert found["recipe"].choices()[:2] == ("none", "paper")
+    assert found["recipe"].choices()[:2] == ("none", "neighbors")
     assert Toy().options is not Toy().options
 
 

@@ -65,7 +65,7 @@ def preprocessor_for(dataset: Dataset, **options: Any) -> Preprocessor[Any, Any]
         options: arguments of steps in ``FEATURES``; the chosen one gets those that it takes.
 
     Raises:
-        HierlearnError: naming an option that no step takes, or one of a step that has to be named.
+        HierlearnError: naming an option that no step takes, or that only a named step takes.
         DataError: if no step accepts the dataset.
     """
     known = {option for step in FEATURES.values() for option in step.options()}

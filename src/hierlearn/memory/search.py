@@ -44,10 +44,11 @@ class Blocks(NamedTuple):
     rows: int  # of one matmul, a multiple of GROUP
     kept: int  # scores that are kept for queries that pass over the memory together
     gathered: int  # numbers of the rows whose distances are computed again
+    halves: bool = False  # whether float32 queries meet float16 rows as two float16 parts
 
 
 CPU = Blocks(queries=512, rows=4096, kept=1 << 22, gathered=1 << 20)
-GPU = Blocks(queries=1024, rows=65536, kept=1 << 24, gathered=1 << 24)
+GPU = Blocks(queries=1024, rows=65536, kept=1 << 24, gathered=1 << 24, halves=True)
 
 
 def nearest_dense(
@@ -154,9 +155,16 @@ def _pass_over(
         factors = -2 * (queries - origin)
     keep = min(k + SPARE, total)
     states = [_Best(len(part), keep, queries) for part in torch.split(queries, blocks.queries)]
-    scores = queries.new_empty(min(blocks.queries, len(queries)) * padded)
+    halved = None
+    if blocks.halves and not is_cosine:
+        halved, factors = _halves(factors, embeddings, padded)
+    size = min(blocks.queries, len(queries)) * padded
+    scores = queries.new_empty(size if halved is None else 0)
     for first in range(step):
         count = _read(embeddings, first, step, rows)
+        if halved is not None:  # as stored: bias takes the shift of the origin
+            for side in torch.split(halved, width, dim=1):
+                side[:count].copy_(rows[:count])
         rows[:count].sub_(origin)
         bias[count:] = torch.inf
         if is_cosine:
@@ -165,14 +173,40 @@ def _pass_over(
         else:
             torch.linalg.vector_norm(rows[:count], dim=1, out=bias[:count]).square_()
         for part, state in zip(torch.split(factors, blocks.queries), states, strict=True):
-            score = scores[: len(part) * padded].view(len(part), padded)
-            torch.mm(part, rows.t(), out=score)
+            if halved is None:
+                score = scores[: len(part) * padded].view(len(part), padded)
+                torch.mm(part, rows.t(), out=score)
+            else:
+                score = _product_of_halves(part, halved)
             state.add(score.add_(bias), first, step)
     found = torch.cat([state.rows() for state in states])
     found = found.clamp_max(total - 1)  # where rows are not finite, some that pad were found
     values = distances_of(queries, embeddings, found, distance, blocks)
     values, order = values.sort(dim=1, stable=True)
     return values[:, :k].contiguous(), found.gather(1, order)[:, :k].contiguous()
+
+
+def _halves(factors: Tensor, embeddings: Tensor, padded: int) -> tuple[Tensor | None, Tensor]:
+    """Return room for rows twice, and factors as two float16 parts; None where that is not exact.
+
+    A float32 number is the sum of two float16 numbers up to 2^-22 of it, and a product of float16
+    numbers is exact in float32. So one matmul of tensor cores over both parts gives what a float32
+    matmul does, several times faster.
+    """
+    high = factors.half()
+    stored = embeddings.dtype == torch.float16 and factors.dtype == torch.float32
+    if not stored or not bool(high.isfinite().all()):
+        return None, factors
+    low = (factors - high).half()
+    rows = embeddings.new_zeros(padded, 2 * embeddings.shape[1])
+    return rows, torch.cat([high, low], dim=1)
+
+
+def _product_of_halves(factors: Tensor, rows: Tensor) -> Tensor:
+    """Return the float32 product of float16 matrices (n, 2 D) and (B, 2 D)."""
+    if factors.device.type == "cuda":
+        return torch.mm(factors, rows.t(), out_dtype=torch.float32)
+    return factors.float() @ rows.float().t()
 
 
 def _room(keep: int) -> int:
