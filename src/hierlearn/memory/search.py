@@ -48,7 +48,7 @@ class Blocks(NamedTuple):
 
 
 CPU = Blocks(queries=512, rows=4096, kept=1 << 22, gathered=1 << 20)
-GPU = Blocks(queries=1024, rows=65536, kept=1 << 24, gathered=1 << 24, halves=True)
+GPU = Blocks(queries=1024, rows=131072, kept=1 << 24, gathered=1 << 24, halves=True)
 
 
 def nearest_dense(
