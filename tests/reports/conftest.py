@@ -1,4 +1,4 @@
-"""Two studies that were really run, in seconds: of numbers, and of texts with hostile names."""
+"""Studies that were really run, in seconds: of numbers, of texts with hostile names, of a memory."""
 
 import pytest
 import torch
@@ -72,6 +72,34 @@ def hostile(tmp_path_factory, one_thread):
             network={"name": "token-bag", "options": {"width": 8}},
         ),
     )
+
+
+@pytest.fixture(scope="session")
+def memory_study(tmp_path_factory, one_thread):
+    """The same hostile texts; the second candidate answers from a memory of them, the first has none."""
+    rows = 60
+    dataset = Dataset(
+        inputs=[f"{WORDS[row % 5]} {row % 7} <img src=x onerror=hit()>" for row in range(rows)],
+        labels=[[HOSTILE[(row * 3 + row // 7) % 5]] for row in range(rows)],
+        hierarchy=Hierarchy.from_paths(HOSTILE, sep="|"),
+        splits={"train": range(30), "valid": range(30, 40), "test": range(40, 60)},
+        ids=[f"<b onclick=hit()>{row}</b>" for row in range(rows)],
+    )
+    return compare(
+        dataset,
+        ["bce", "recipe:neighbors"],
+        tmp_path_factory.mktemp("studies") / "memory",
+        Protocol(
+            seeds=2,
+            settings={"epochs": 2, "device": "cpu"},
+            network={"name": "token-bag", "options": {"width": 8}},
+        ),
+    )
+
+
+@pytest.fixture(scope="session")
+def memory_page(memory_study):
+    return write_report(memory_study.folder)
 
 
 @pytest.fixture(scope="session")

@@ -227,16 +227,18 @@
   let page = 0;
   function mistakes(wanted) {
     const height = find("height").value;
-    const list = candidate.worst.filter((one) => !height || one[3] === Number(height));
+    const all = candidate.worst.map((one, at) => [one, (candidate.evidence || [])[at] || []]);
+    const list = all.filter(([one]) => !height || one[3] === Number(height));
     const pages = Math.max(1, Math.ceil(list.length / PAGE));
     page = Math.max(0, Math.min(wanted, pages - 1));
     find("place").textContent = `${page + 1} of ${pages}`;
     find("before").disabled = page === 0;
     find("after").disabled = page === pages - 1;
+    find("memory").hidden = !(candidate.evidence || []).length;
     const shown = list.slice(page * PAGE, (page + 1) * PAGE).map(mistake);
     find("list").replaceChildren(...(shown.length ? shown : [element("p", {}, "No mistakes.")]));
   }
-  function mistake([row, truth, decided, height, seeds, percentage]) {
+  function mistake([[row, truth, decided, height, seeds, percentage], evidence]) {
     const text = [`test row ${row}`, `height ${height}`, `p ${(percentage / 100).toFixed(2)}`];
     if (data.seeds > 1) text.push(`${seeds} of ${data.seeds} runs agree`);
     const details = element("p", { class: "details" }, text.join(" · "));
@@ -251,7 +253,30 @@
       else paths.append(cell("true", left[at]), cell("decided", right[at]));
     }
     card.append(paths);
+    if (evidence.length) card.append(answeredFrom(evidence));
     return card;
+  }
+  function answeredFrom(evidence) { // the remembered rows that weigh most in the answer
+    const share = percent(evidence.reduce((sum, one) => sum + one.weight, 0) / 1000);
+    const which = evidence.length === 1 ? "the top row has" : `the top ${evidence.length} rows have`;
+    const head = (text) => element("th", { scope: "col" }, text);
+    const table = element("table", { class: "evidence" },
+      element("caption", {}, element("b", {}, "Answered from"), ` (${which} ${share} of the weight)`),
+      element("thead", {}, element("tr", {}, ...["weight", "training row", "label"].map(head))));
+    const body = element("tbody");
+    for (const one of evidence) {
+      const who = element("td", {}, element("span", { class: "id" }, one.id));
+      if (one.text !== undefined) who.append(element("span", { class: "text" }, one.text));
+      const label = element("td");
+      if (one.decided) label.append(element("b", { class: "decided" }, "misled"));
+      if (one.true) label.append(element("b", { class: "true" }, "truth"));
+      for (const c of one.labels) label.append(element("span", { class: "label" }, fullName(c)));
+      if (!one.labels.length) label.append(element("span", { class: "label" }, "no label"));
+      if (one.more) label.append(element("span", { class: "label" }, `and ${number(one.more)} more`));
+      body.append(element("tr", {}, element("td", {}, percent(one.weight / 1000)), who, label));
+    }
+    table.append(body);
+    return table;
   }
 
   // ------------------------------------------------------------------ controls
