@@ -1,12 +1,15 @@
 """The remembered rows of a study: what is stored of them, and that they give the answers."""
 
+import copy
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.networks.ensemble import LoopedEnsemble, StackedEnsemble, networks_in
 from hierlearn.networks.memories import embed, neighbors_of
 from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.pipeline import Pipeline
@@ -14,6 +17,7 @@ from hierlearn.studies import runner
 from hierlearn.studies.evidence import COUNT, find_evidence
 from hierlearn.studies.study import Study
 from hierlearn.studies.tasks import count_cores
+from hierlearn.training.memorize import memorize
 from hierlearn.training.prepare import prepare
 from hierlearn.training.recipes import RECIPES, Recipe
 from studies import small_studies as small
@@ -101,6 +105,26 @@ def test_a_head_without_a_memory_that_answers_has_no_evidence():
     assert find_evidence(prepared.network, "bce", test) is None
 
 
+def test_looped_members_have_the_evidence_of_stacked_ones():
+    data = small.dataset()
+    plan = small.protocol(seeds=1).plan(small.parse_candidates("recipe:neighbors")[0])
+    alone = [
+        prepare(data, replace(plan, settings={**plan.settings, "seed": seed}), torch.device("cpu"))
+        for seed in (0, 1, 2)
+    ]
+    members = [networks_in(one.network)[0] for one in alone]
+    test = runner.ready_rows(alone[0], data.split("test"))
+    found = []
+    for made in (LoopedEnsemble, StackedEnsemble):
+        network = made([copy.deepcopy(one) for one in members])
+        memorize(network, alone[0].rows)
+        found.append(find_evidence(network, "main", test))
+    looped, stacked = found
+    assert looped.rows.shape[0] == 3
+    assert looped.weights == pytest.approx(stacked.weights, rel=1e-3)
+    assert (looped.rows == stacked.rows).mean() > 0.99  # half precision: ties may swap
+
+
 def test_weights_decide_the_order_where_rows_count_differently():
     """The nearest row is not the weightiest where rows have weights of their own."""
     data = small.dataset()
@@ -158,8 +182,5 @@ def test_a_study_that_replaces_another_keeps_none_of_its_evidence(tmp_path):
     candidate = small.parse_candidates("recipe:neighbors")[0]
     study = small.run(tmp_path, ("recipe:neighbors",))
     assert study.evidence(candidate) is not None
-    data = small.dataset()
-    task_result = runner.Result(study.runs(), study.rows(candidate), [])
-    study.add(candidate, task_result)  # now without a memory
+    study.add(candidate, runner.Result(study.runs(), study.rows(candidate), []))  # has no memory
     assert study.evidence(candidate) is None
-    assert len(data.splits["test"]) == len(study.truth())

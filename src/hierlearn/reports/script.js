@@ -259,24 +259,22 @@
   function answeredFrom(evidence) { // the remembered rows that weigh most in the answer
     const share = percent(evidence.reduce((sum, one) => sum + one.weight, 0) / 1000);
     const which = evidence.length === 1 ? "the top row has" : `the top ${evidence.length} rows have`;
-    const head = (text) => element("th", { scope: "col" }, text);
-    const table = element("table", { class: "evidence" },
-      element("caption", {}, element("b", {}, "Answered from"), ` (${which} ${share} of the weight)`),
-      element("thead", {}, element("tr", {}, ...["weight", "training row", "label"].map(head))));
-    const body = element("tbody");
-    for (const one of evidence) {
-      const who = element("td", {}, element("span", { class: "id" }, one.id));
-      if (one.text !== undefined) who.append(element("span", { class: "text" }, one.text));
-      const label = element("td");
-      if (one.decided) label.append(element("b", { class: "decided" }, "misled"));
-      if (one.true) label.append(element("b", { class: "true" }, "truth"));
-      for (const c of one.labels) label.append(element("span", { class: "label" }, fullName(c)));
-      if (!one.labels.length) label.append(element("span", { class: "label" }, "no label"));
-      if (one.more) label.append(element("span", { class: "label" }, `and ${number(one.more)} more`));
-      body.append(element("tr", {}, element("td", {}, percent(one.weight / 1000)), who, label));
-    }
-    table.append(body);
-    return table;
+    const caption = element("caption", {}, element("b", {}, "Answered from"));
+    caption.append(` (${which} ${share} of the weight)`);
+    const part = (name, text) => (text ? [element("span", { class: name }, text)] : []);
+    const tag = (is, name, text) => (is ? [element("b", { class: name }, text)] : []);
+    const heads = ["weight", "training row", "label"];
+    const lines = evidence.map((one) => element("tr", {}, ...[
+      [percent(one.weight / 1000)],
+      [...part("id", one.id), ...part("text", one.text)],
+      [...tag(one.decided, "decided", "misled"), ...tag(one.true, "true", "truth"),
+        ...one.labels.flatMap((c) => part("label", fullName(c))),
+        ...part("label", !one.labels.length && "no label"),
+        ...part("label", one.more && `and ${number(one.more)} more`)],
+    ].map((inside) => element("td", {}, ...inside))));
+    const top = element("tr", {}, ...heads.map((one) => element("th", { scope: "col" }, one)));
+    return element("table", { class: "evidence" }, caption, element("thead", {}, top),
+      element("tbody", {}, ...lines));
   }
 
   // ------------------------------------------------------------------ controls
