@@ -1,4 +1,6 @@
-"""Two studies that were really run, in seconds: of numbers, and of texts with hostile names."""
+"""Studies that were really run, in seconds: of numbers, of hostile texts, of a memory of them."""
+
+from dataclasses import replace
 
 import pytest
 import torch
@@ -44,26 +46,28 @@ def study(tmp_path_factory, one_thread):
     )
 
 
-@pytest.fixture(scope="session")
-def hostile(tmp_path_factory, one_thread):
-    """Texts, classes and a loss whose names would act if a page let them."""
-    hierarchy = Hierarchy.from_paths(HOSTILE, sep="|")
+def hostile_texts():
     rows = 60
     texts = [f"{WORDS[row % 5]} {row % 7} <img src=x onerror=hit()>" for row in range(rows)]
-    dataset = Dataset(
+    return Dataset(
         inputs=texts,
         labels=[[HOSTILE[(row * 3 + row // 7) % 5]] for row in range(rows)],  # cannot be learned
-        hierarchy=hierarchy,
+        hierarchy=Hierarchy.from_paths(HOSTILE, sep="|"),
         splits={"train": range(30), "valid": range(30, 40), "test": range(40, 60)},
         name="<img src=x onerror=hit()>",
         source="made up & <b>bold</b>",
     )
+
+
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory, one_thread):
+    """Texts, classes and a loss whose names would act if a page let them."""
     candidates = [
         Candidate("bce", loss="bce", label="<i onclick=hit()>flat</i>"),
         Candidate("hcl", loss="hcl", label='$\\hcl_2$ & "co"'),
     ]
     return compare(
-        dataset,
+        hostile_texts(),
         candidates,
         tmp_path_factory.mktemp("studies") / "hostile",
         Protocol(
@@ -72,6 +76,28 @@ def hostile(tmp_path_factory, one_thread):
             network={"name": "token-bag", "options": {"width": 8}},
         ),
     )
+
+
+@pytest.fixture(scope="session")
+def memory_study(tmp_path_factory, one_thread):
+    """The same texts with ids; the second candidate answers from a memory, the first does not."""
+    texts = hostile_texts()
+    other = [*texts.labels[:40], *texts.labels[41:], texts.labels[40]]  # of the test rows
+    return compare(
+        replace(texts, labels=other, ids=[f"<b onclick=hit()>{row}</b>" for row in range(60)]),
+        ["bce", "recipe:neighbors"],
+        tmp_path_factory.mktemp("studies") / "memory",
+        Protocol(
+            seeds=2,
+            settings={"epochs": 2, "device": "cpu"},
+            network={"name": "token-bag", "options": {"width": 8}},
+        ),
+    )
+
+
+@pytest.fixture(scope="session")
+def memory_page(memory_study):
+    return write_report(memory_study.folder)
 
 
 @pytest.fixture(scope="session")

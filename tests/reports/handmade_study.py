@@ -77,7 +77,18 @@ def stored_rows(truth, decided):
     }
 
 
-def study(folder, hierarchy, truth, decided, *, texts=None, log=(), metrics=METRICS, values=None):
+def study(
+    folder,
+    hierarchy,
+    truth,
+    decided,
+    *,
+    texts=None,
+    log=(),
+    metrics=METRICS,
+    values=None,
+    evidence=None,
+):
     """Write a study of given decisions.
 
     Args:
@@ -89,6 +100,7 @@ def study(folder, hierarchy, truth, decided, *, texts=None, log=(), metrics=METR
         log: the epochs of every loss.
         metrics: of the table.
         values: by loss, figures that are not drawn at random.
+        evidence: by loss, a StoredEvidence; none by default.
     """
     candidates = [Candidate(key, loss="bce", label=key) for key in decided]
     seeds = len(next(iter(decided.values())))
@@ -142,5 +154,6 @@ def study(folder, hierarchy, truth, decided, *, texts=None, log=(), metrics=METR
             }
             for seed in range(seeds)
         ]
-        made.add(candidate, Result(runs, rows, list(log)))
+        found = (evidence or {}).get(candidate.key)
+        made.add(candidate, Result(runs, rows, list(log), evidence=found))
     return made

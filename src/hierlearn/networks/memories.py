@@ -60,6 +60,23 @@ def embeddings_of(network: nn.Module) -> dict[str, Tensor]:
     return found
 
 
+@torch.no_grad()
+def neighbors_of(network: nn.Module, head: str, embeddings: Tensor) -> tuple[Tensor, Tensor]:
+    """Return (M, n, k) the weights of the nearest remembered rows, and their row numbers.
+
+    Args:
+        network: a network, where M is 1, or an ensemble.
+        head: the name of a head with a memory.
+        embeddings: what ``embed`` returned for that head.
+    """
+    heads = memory_heads(network)[head]
+    if isinstance(network, LoopedEnsemble):
+        parts = [one.kneighbors(own) for one, own in zip(heads, embeddings, strict=True)]
+        return torch.stack([w for w, _ in parts]), torch.stack([index for _, index in parts])
+    weights, index = heads[0].kneighbors(embeddings)
+    return (weights, index) if weights.dim() == 3 else (weights[None], index[None])
+
+
 def set_memory(network: nn.Module, embeddings: dict[str, Tensor], rows: Remembered) -> None:
     """Replace what a network remembers.
 

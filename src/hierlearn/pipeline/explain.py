@@ -14,7 +14,13 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.memory.search import nearest
-from hierlearn.networks.memories import embed, embeddings_of, memory_heads, remembered
+from hierlearn.networks.memories import (
+    embed,
+    embeddings_of,
+    memory_heads,
+    neighbors_of,
+    remembered,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,17 +83,8 @@ def queries(pipeline: Pipeline, inputs: Any) -> Tensor:
 def neighbor_weights(pipeline: Pipeline, inputs: Any) -> Iterator[tuple[Any, Any]]:
     """Yield, for every row of a batch, its neighbors by falling weight: weights, row numbers."""
     rows_of(pipeline)
-    _, heads = head_of(pipeline)
-    found = queries(pipeline, inputs)
-    looped = len(heads) > 1
-    parts = [
-        head.kneighbors(found[number] if looped else found) for number, head in enumerate(heads)
-    ]
-    weights, index = (
-        torch.stack([part[side] for part in parts]) if looped else parts[0][side] for side in (0, 1)
-    )
-    if weights.dim() == 2:
-        weights, index = weights[None], index[None]
+    name, _ = head_of(pipeline)
+    weights, index = neighbors_of(pipeline.network, name, queries(pipeline, inputs))
     shares = weights.double().div(len(weights)).transpose(0, 1).flatten(1).cpu().numpy()
     numbered = index.transpose(0, 1).flatten(1).cpu().numpy()
     for own, numbers in zip(shares, numbered, strict=True):

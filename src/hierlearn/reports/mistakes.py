@@ -3,21 +3,28 @@
 Worst is the largest height, then the decision that most seeds agree on, then the most probable.
 A row is shown once, by the worst decision on it; of each height some are kept, so that mild
 mistakes can be looked at too.
+
+Where a memory answers, a mistake comes with the training rows that weigh most in the answer of the
+run that is surest of the decision: of one run, because each run has an embedding of its own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from hierlearn.hierarchy import Hierarchy
     from hierlearn.studies.decisions import Decisions
+    from hierlearn.studies.evidence import StoredEvidence
 
 MOST = 24  # rows kept per height
 LONGEST = 400  # characters of a row's text
+LONGEST_NEIGHBOR = 160  # of a remembered row's text
+MOST_LABELS = 4  # shown of a remembered row
 
 
 def worst(decisions: Decisions, *, most: int = MOST) -> list[list[int]]:
@@ -61,3 +68,59 @@ def texts_of(rows: Iterable[int], texts: Sequence[str] | None) -> dict[str, str]
 def shorten(text: str, longest: int = LONGEST) -> str:
     """Return a text of at most ``longest`` characters."""
     return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+
+
+def evidence_of(
+    worst: Iterable[Sequence[int]],
+    decisions: Decisions,
+    stored: StoredEvidence,
+    hierarchy: Hierarchy,
+) -> list[list[dict[str, Any]]]:
+    """Return the remembered rows behind each mistake, the weightiest first.
+
+    Rows of less than half a thousandth are left out.
+
+        weight    in thousandths of the answer
+        id, text  of the row; no text where inputs are not texts
+        decided   whether the row has the decided class, or one below it
+        true      whether it has the true class, or one below it
+        labels    its most specific labels, those first that have either; at most MOST_LABELS
+        more      how many labels are left out
+    """
+    found = []
+    for row, truth, decided, *_ in worst:
+        agree = decisions.decided[:, row] == decided
+        seed = int(np.argmax(np.where(agree, decisions.probability[:, row], -1.0)))
+        found.append(
+            [
+                neighbor(stored, int(number), truth, decided, hierarchy) | {"weight": weight}
+                for number, weight in zip(
+                    stored.rows[seed, row],
+                    np.rint(1000 * stored.weights[seed, row]).astype(int).tolist(),
+                    strict=True,
+                )
+                if weight
+            ]
+        )
+    return found
+
+
+def neighbor(
+    stored: StoredEvidence, number: int, truth: int, decided: int, hierarchy: Hierarchy
+) -> dict[str, Any]:
+    """Return what the page shows of a remembered row but its weight, see ``evidence_of``."""
+    labels = stored.classes[stored.offsets[number] : stored.offsets[number + 1]].tolist()
+    above = {c: {c, *hierarchy.ancestors(c)} for c in labels}
+    shown = sorted(labels, key=lambda c: (decided not in above[c], truth not in above[c]))
+    return {
+        "id": stored.ids[number],
+        **(
+            {}
+            if stored.texts is None
+            else {"text": shorten(stored.texts[number], LONGEST_NEIGHBOR)}
+        ),
+        "decided": any(decided in one for one in above.values()),
+        "true": any(truth in one for one in above.values()),
+        "labels": shown[:MOST_LABELS],
+        "more": max(0, len(labels) - MOST_LABELS),
+    }

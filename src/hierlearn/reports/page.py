@@ -153,7 +153,11 @@ def interactive(study: Study, summary: Mapping[str, Any], truth: Truth) -> dict[
         decisions = Decisions.read(truth, study.rows(candidate))
         worst = mistakes.worst(decisions)
         shown.update(row for row, *_ in worst)
-        found.append({"label": label, **icicle.of_candidate(truth, decisions), "worst": worst})
+        one = {"label": label, **icicle.of_candidate(truth, decisions), "worst": worst}
+        stored = study.evidence(candidate)
+        if stored is not None:
+            one["evidence"] = mistakes.evidence_of(worst, decisions, stored, truth.hierarchy)
+        found.append(one)
     return {
         **icicle.tree(truth.hierarchy, truth),
         "seeds": len(study.seeds),

@@ -227,16 +227,18 @@
   let page = 0;
   function mistakes(wanted) {
     const height = find("height").value;
-    const list = candidate.worst.filter((one) => !height || one[3] === Number(height));
+    const all = candidate.worst.map((one, at) => [one, (candidate.evidence || [])[at] || []]);
+    const list = all.filter(([one]) => !height || one[3] === Number(height));
     const pages = Math.max(1, Math.ceil(list.length / PAGE));
     page = Math.max(0, Math.min(wanted, pages - 1));
     find("place").textContent = `${page + 1} of ${pages}`;
     find("before").disabled = page === 0;
     find("after").disabled = page === pages - 1;
+    find("memory").hidden = !(candidate.evidence || []).length;
     const shown = list.slice(page * PAGE, (page + 1) * PAGE).map(mistake);
     find("list").replaceChildren(...(shown.length ? shown : [element("p", {}, "No mistakes.")]));
   }
-  function mistake([row, truth, decided, height, seeds, percentage]) {
+  function mistake([[row, truth, decided, height, seeds, percentage], evidence]) {
     const text = [`test row ${row}`, `height ${height}`, `p ${(percentage / 100).toFixed(2)}`];
     if (data.seeds > 1) text.push(`${seeds} of ${data.seeds} runs agree`);
     const details = element("p", { class: "details" }, text.join(" · "));
@@ -251,7 +253,28 @@
       else paths.append(cell("true", left[at]), cell("decided", right[at]));
     }
     card.append(paths);
+    if (evidence.length) card.append(answeredFrom(evidence));
     return card;
+  }
+  function answeredFrom(evidence) { // the remembered rows that weigh most in the answer
+    const share = percent(evidence.reduce((sum, one) => sum + one.weight, 0) / 1000);
+    const which = evidence.length === 1 ? "the top row has" : `the top ${evidence.length} rows have`;
+    const caption = element("caption", {}, element("b", {}, "Answered from"));
+    caption.append(` (${which} ${share} of the weight)`);
+    const part = (name, text) => (text ? [element("span", { class: name }, text)] : []);
+    const tag = (is, name, text) => (is ? [element("b", { class: name }, text)] : []);
+    const heads = ["weight", "training row", "label"];
+    const lines = evidence.map((one) => element("tr", {}, ...[
+      [percent(one.weight / 1000)],
+      [...part("id", one.id), ...part("text", one.text)],
+      [...tag(one.decided, "decided", "misled"), ...tag(one.true, "true", "truth"),
+        ...one.labels.flatMap((c) => part("label", fullName(c))),
+        ...part("label", !one.labels.length && "no label"),
+        ...part("label", one.more && `and ${number(one.more)} more`)],
+    ].map((inside) => element("td", {}, ...inside))));
+    const top = element("tr", {}, ...heads.map((one) => element("th", { scope: "col" }, one)));
+    return element("table", { class: "evidence" }, caption, element("thead", {}, top),
+      element("tbody", {}, ...lines));
   }
 
   // ------------------------------------------------------------------ controls

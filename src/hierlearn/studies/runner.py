@@ -18,6 +18,7 @@ from hierlearn.metrics.choices import best_classes
 from hierlearn.metrics.measure import check_supported, measure, measure_rows
 from hierlearn.pipeline.train import Reporting, run
 from hierlearn.studies.decisions import HEIGHT
+from hierlearn.studies.evidence import StoredEvidence, find_evidence
 from hierlearn.training.prepare import prepare
 from hierlearn.training.probabilities import member_probabilities
 from hierlearn.training.processes import Processes, find_device
@@ -67,6 +68,7 @@ class Result:
         selected: (epochs, C) in what percentage of the batches a curriculum, if there is one,
             selected each class, over the seeds.
         collapse: the first CollapseWarning, if there was one.
+        evidence: the remembered rows that the answers were taken from, where there is a memory.
     """
 
     runs: list[dict[str, Any]]
@@ -74,6 +76,7 @@ class Result:
     log: list[dict[str, Any]]
     selected: NDArray[np.uint8] | None = None
     collapse: str | None = None
+    evidence: StoredEvidence | None = None
 
 
 def run_task(
@@ -92,14 +95,16 @@ def run_task(
         check_supported(find_metric(name), prepared.label_space)
     log: list[dict[str, Any]] = []
     trainer, collapse = fit_catching_collapse(prepared, log, on_step)
-    runs, rows = evaluate(task, prepared, trainer, dataset.split("test"))
+    test = ready_rows(prepared, dataset.split("test"))
+    runs, rows = evaluate(task, prepared, trainer, test)
+    evidence = find_evidence(prepared.network, prepared.answer, test)
     for one in runs:
         one["seconds"] = round((time.perf_counter() - begun) / len(runs), 3)
     selected = None
     if trainer.selections:
         percentages = torch.stack(trainer.selections).mul(100).round()
         selected = percentages.to(torch.uint8).numpy()
-    return Result(runs, rows, log, selected, collapse)
+    return Result(runs, rows, log, selected, collapse, evidence)
 
 
 def fit_catching_collapse(
@@ -129,20 +134,25 @@ def fit(
     return run(prepared, here, reporting=reporting)
 
 
-def evaluate(
-    task: Task, prepared: Prepared, trainer: Trainer, test: Dataset
-) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
-    """Return the runs of a candidate, one dictionary per seed, and what is stored of the rows."""
-    space = prepared.label_space
+def ready_rows(prepared: Prepared, test: Dataset) -> Rows:
+    """Return the test rows, ready for the network."""
     inputs: Any = test.inputs
     if prepared.preprocessor is not None:  # sparse rows go as they are
         inputs = prepared.preprocessor.transform(inputs)
-    ready = Rows(inputs, Labels(test.labels, space.hierarchy), prepared.rows.device)
-    targets = ready.targets(torch.arange(len(ready)))
+    labels = Labels(test.labels, prepared.label_space.hierarchy)
+    return Rows(inputs, labels, prepared.rows.device)
+
+
+def evaluate(
+    task: Task, prepared: Prepared, trainer: Trainer, test: Rows
+) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
+    """Return the runs of a candidate, one dictionary per seed, and what is stored of the rows."""
+    space = prepared.label_space
+    targets = test.targets(torch.arange(len(test)))
     per_row = [name for name in dict.fromkeys((*task.metrics, HEIGHT)) if find_metric(name).per_row]
     runs: list[dict[str, Any]] = []
     rows: dict[str, list[NDArray[Any]]] = {}
-    for member, p in enumerate(member_probabilities(prepared.network, ready, prepared.read)):
+    for member, p in enumerate(member_probabilities(prepared.network, test, prepared.read)):
         found = {**decide(p, space), **measure_rows(p, targets, space, per_row)}
         for name, values in found.items():
             kind = np.int32 if values.dtype.kind == "i" else np.float32

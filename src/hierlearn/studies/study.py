@@ -5,6 +5,7 @@
     rows/<candidate>          decisions and metrics of the test rows, (seeds, rows), as safetensors
     logs/<candidate>.jsonl    the epochs of its training
     selected/<candidate>      which classes its curriculum selected, (epochs, classes), in percent
+    evidence/<candidate>      the remembered rows that its answers were taken from, see evidence.py
     hierarchy.json, truth.safetensors, texts.json   the test rows: taxonomy, labels, texts
 
 A run is in runs.jsonl only when it is complete, so that an interrupted study continues with the
@@ -27,6 +28,7 @@ from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.studies.candidates import Candidate
 from hierlearn.studies.decisions import Truth
+from hierlearn.studies.evidence import StoredEvidence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -188,6 +190,10 @@ class Study:
         found: NDArray[np.uint8] = tensors["selected"].numpy()
         return found
 
+    def evidence(self, candidate: Candidate) -> StoredEvidence | None:
+        """Return the remembered rows of the answers; None for a candidate without a memory."""
+        return StoredEvidence.read(self.folder / "evidence", candidate.file_name)
+
     def truth(self) -> Truth:
         """Return the labels of the test rows."""
         tensors, _ = read_tensors(self.folder / "truth.safetensors")
@@ -219,6 +225,9 @@ class Study:
         if result.selected is not None:
             path = self.folder / "selected" / f"{name}.safetensors"
             write_tensors(path, {"selected": torch.from_numpy(result.selected)}, {"format": FORMAT})
+        StoredEvidence.remove(self.folder / "evidence", name)  # of a study that was replaced
+        if result.evidence is not None:
+            result.evidence.write(self.folder / "evidence", name)
         with atomic_write(self.folder / "logs" / f"{name}.jsonl") as file:
             file.writelines(json_line(record) for record in result.log)
         kept = [run for run in self.runs() if run["candidate"] != candidate.key]

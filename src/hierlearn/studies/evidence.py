@@ -1,0 +1,124 @@
+"""Evidence: the remembered training rows that each run of a study took its answers from.
+
+    evidence/<candidate>.safetensors
+        rows       (seeds, N, k) which of the stored rows, the weightiest first
+        weights    (seeds, N, k) their shares of the answer
+        offsets, classes   the most specific labels of the stored rows, as CSR
+    evidence/<candidate>.json
+        ids        of the stored rows
+        texts      of the stored rows; null where inputs are not texts
+
+A remembered row is stored once per candidate, and only where it is among the weightiest of a test
+row.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hierlearn.files import atomic_write
+from hierlearn.files.tensors import read_tensors, write_tensors
+from hierlearn.memory.label_sets import take_rows
+from hierlearn.networks.memories import embed, memory_heads, neighbors_of, remembered
+from hierlearn.networks.network import AVERAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from torch import nn
+    from typing_extensions import Self
+
+    from hierlearn.training.rows import Rows
+
+FORMAT = "hierlearn.evidence"
+COUNT = 3  # remembered rows per answer
+BATCH = 4096
+
+
+@dataclass(frozen=True)
+class StoredEvidence:
+    """The weightiest remembered rows of every answer of a candidate.
+
+    Attributes:
+        rows: (S, N, k) which of the R stored rows, S seeds.
+        weights: (S, N, k) their shares of the answer, falling.
+        offsets: (R + 1,) where the labels of each stored row begin in ``classes``.
+        classes: their most specific labels.
+        ids: by which the stored rows are named.
+        texts: what to show of them; None where inputs are not texts.
+    """
+
+    rows: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+    classes: NDArray[np.int64]
+    ids: Sequence[str]
+    texts: Sequence[str] | None = None
+
+    def write(self, folder: Path, name: str) -> None:
+        """Write the files of a candidate."""
+        parts = {
+            key: torch.from_numpy(getattr(self, key))
+            for key in ("rows", "weights", "offsets", "classes")
+        }
+        write_tensors(folder / f"{name}.safetensors", parts, {"format": FORMAT})
+        with atomic_write(folder / f"{name}.json") as file:
+            file.write(json.dumps({"ids": self.ids, "texts": self.texts}, ensure_ascii=False))
+
+    @classmethod
+    def read(cls, folder: Path, name: str) -> Self | None:
+        """Read the files of a candidate; None where there are none."""
+        if not (folder / f"{name}.json").is_file():
+            return None
+        tensors, _ = read_tensors(folder / f"{name}.safetensors")
+        found: dict[str, Any] = {key: value.numpy() for key, value in tensors.items()}
+        named = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        return cls(**found, **named)
+
+    @staticmethod
+    def remove(folder: Path, name: str) -> None:
+        """Remove the files of a candidate."""
+        for ending in ("json", "safetensors"):
+            (folder / f"{name}.{ending}").unlink(missing_ok=True)
+
+
+@torch.no_grad()
+def find_evidence(network: nn.Module, answer: str, test: Rows) -> StoredEvidence | None:
+    """Return the remembered rows of every answer; None where no memory answers.
+
+    Args:
+        network: a network, or an ensemble with one member per seed.
+        answer: the head that answers, or "average"; then weights are those within the first head
+            with a memory.
+        test: the rows to answer.
+    """
+    heads, memory = memory_heads(network), remembered(network)
+    if memory is None or answer not in (AVERAGE, *heads):
+        return None
+    name = answer if answer in heads else next(iter(heads))
+    network.eval()
+    parts = []
+    for begin in range(0, len(test), BATCH):
+        index = torch.arange(begin, min(begin + BATCH, len(test)), device=test.device)
+        weights, rows = neighbors_of(network, name, embed(network, test.take(index))[name])
+        weights, order = weights.topk(min(COUNT, weights.shape[-1]))
+        parts.append((weights.float().cpu(), rows.gather(-1, order).cpu()))
+    weights, rows = (torch.cat([part[side] for part in parts], dim=1) for side in (0, 1))
+    occurring, place = np.unique(rows.numpy(), return_inverse=True)
+    held = memory.take(occurring)
+    offsets, classes = take_rows(*held.labels.sets.terminal, held.labels.of_row)
+    return StoredEvidence(
+        rows=place.reshape(rows.shape).astype(np.int32),
+        weights=weights.numpy(),
+        offsets=offsets,
+        classes=classes,
+        ids=[str(one) for one in held.ids],
+        texts=held.texts,
+    )
