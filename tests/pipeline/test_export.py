@@ -12,9 +12,13 @@ import torch
 from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.features import NumericPreprocessor, PiecewiseLinearPreprocessor, TextPreprocessor
+from hierlearn.hierarchy.labels import Labels
 from hierlearn.links import LINKS, make_link
+from hierlearn.memory import LabelSets, Remembered
+from hierlearn.memory.store import as_stored
 from hierlearn.networks import InputSpec
-from hierlearn.networks.build import NetworkSpec, build_network
+from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
+from hierlearn.networks.memories import embed, set_memory
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline import export as exporting
 from hierlearn.pipeline.export import WITHIN, export
@@ -167,3 +171,43 @@ def test_a_graph_of_bins_is_the_model_for_missing_values_and_outliers(tmp_path):
     raw[10], raw[11:13, 3] = NAN, 5.0
     found = session.run(None, {"inputs": raw})[0]
     np.testing.assert_allclose(found, model.probabilities(raw).numpy(), rtol=0, atol=WITHIN)
+
+
+@pytest.mark.parametrize("kind", HIERARCHIES)
+@pytest.mark.parametrize("members", [None, 2])
+@pytest.mark.parametrize("distance", ["squared", "euclidean", "cosine"])
+def test_a_memory_becomes_part_of_the_graph(kind, members, distance, tmp_path):
+    """More rows than neighbors, weights, several labels per row, and another head beside it."""
+    hierarchy = HIERARCHIES[kind]
+    space, preprocessor = LabelSpace(hierarchy), NumericPreprocessor().fit(numbers(50))
+    options = {"distance": distance, "neighbors": 7, "size": 5}
+    heads = {
+        "main": HeadSpec("neighbors", options),
+        "bce": HeadSpec("linear", {"reading_link": "max"}),
+    }
+    spec = NetworkSpec("mlp", InputSpec.numbers(4), {"width": 8}, members, heads)
+    network = build_network(spec, space, range(members or 1)).eval()
+    draw = np.random.default_rng(3)
+    labels = [draw.choice(hierarchy.names, 2).tolist() for _ in range(40)]
+    known = Remembered(
+        LabelSets.from_labels(Labels(labels, hierarchy)),
+        [str(number) for number in range(40)],
+        draw.random(40) + 0.5,
+    )
+    for answer in ("main", "average"):
+        pipeline = Pipeline(
+            space,
+            network,
+            make_link(space, "max"),
+            preprocessor=preprocessor,
+            network_spec=spec,
+            answer=answer,
+        )
+        rows = pipeline.rows(numbers(40, seed=2))
+        set_memory(network, {"main": as_stored(embed(network, rows)["main"].detach())}, known)
+        path = tmp_path / f"{answer}.onnx"
+        export(pipeline, path)
+        session = onnxruntime.InferenceSession(path.read_bytes())
+        x = numbers(30, seed=4)
+        (found,) = session.run(["probabilities"], {"inputs": x})
+        assert np.abs(found - pipeline.probabilities(x).numpy()).max() <= WITHIN

@@ -145,8 +145,11 @@ class MemoryMixin:
         check_is_fitted(self)
         found = growth.remap(self.pipeline_, hierarchy, mapping, labels, dry_run=dry_run)
         if not dry_run:
+            thresholds = getattr(self, "thresholds_", None)
             form = replace(self._label_format, hierarchy=hierarchy, inferred=False)
             self._set_pipeline(self.pipeline_, form, None)
+            if thresholds is not None:  # the answers are those of before, by other names
+                self.thresholds_ = thresholds
         return found
 
     # ------------------------------------------------------------------ the parts
