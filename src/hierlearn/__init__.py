@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.links import LINKS, HeadOutput
     from hierlearn.losses import LOSSES, HCLLoss
+    from hierlearn.memory import NeighborHead
     from hierlearn.metrics import METRICS
-    from hierlearn.networks import NETWORKS
+    from hierlearn.networks import HEADS, NETWORKS
     from hierlearn.pipeline.evaluate import evaluate
     from hierlearn.pipeline.pipeline import Pipeline, load
     from hierlearn.pipeline.train import train
@@ -34,6 +35,7 @@ _HOMES = {
     "Dataset": "hierlearn.datasets",
     "FEATURES": "hierlearn.features",
     "HCLLoss": "hierlearn.losses",
+    "HEADS": "hierlearn.networks",
     "HeadOutput": "hierlearn.links",
     "HierarchicalClassifier": "hierlearn.estimator",
     "Hierarchy": "hierlearn.hierarchy",
@@ -44,6 +46,7 @@ _HOMES = {
     "Labels": "hierlearn.hierarchy.labels",
     "METRICS": "hierlearn.metrics",
     "NETWORKS": "hierlearn.networks",
+    "NeighborHead": "hierlearn.memory",
     "Pipeline": "hierlearn.pipeline",
     "Plan": "hierlearn.training",
     "RECIPES": "hierlearn.training",
@@ -61,6 +64,7 @@ __all__ = [
     "DATASETS",
     "DECODERS",
     "FEATURES",
+    "HEADS",
     "LINKS",
     "LOSSES",
     "METRICS",
@@ -74,6 +78,7 @@ __all__ = [
     "HierlearnError",
     "LabelSpace",
     "Labels",
+    "NeighborHead",
     "Pipeline",
     "Plan",
     "Recipe",

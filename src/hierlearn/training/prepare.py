@@ -19,6 +19,7 @@ from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
 from hierlearn.networks.ensemble import head_names, set_prior
+from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.training.plan import Decision, Plan, decide
 from hierlearn.training.recipes import build_loss
@@ -349,8 +350,18 @@ def summary(prepared: Prepared) -> str:
     if prepared.rereads or prepared.network_spec is None:
         trained, read = link_name(loss.link), link_name(prepared.link)
         links = f" on the {trained} link, read by the {read} link"
+    trained_by = f"{type(prepared.loss).__name__}{links}"
+    memories = memory_heads(prepared.network)
+    if memories:
+        (head, *_), *_ = memories.values()
+        also = "".join(f", {name}" for name in decision.recipe.joint)
+        trained_by = (
+            f"a memory ({head.distance} distance / {head.scale.value:g}, {head.neighbors} "
+            f"neighbors, {head.candidates:,} candidates per step), trained by "
+            f"{decision.recipe.loss}{also}"
+        )
     return (
-        f"recipe {decision.name} ({decision.why}): {type(loss).__name__}{links}, decoder "
+        f"recipe {decision.name} ({decision.why}): {trained_by}, decoder "
         f"{prepared.decoder}; {len(prepared.rows):,} training rows, "
         f"{len(prepared.valid or ()):,} for validation, {plural(epochs, 'epoch')}, "
         f"{plural(size, 'network')} on {prepared.rows.device}"
