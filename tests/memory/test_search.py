@@ -153,6 +153,15 @@ def test_equal_rows_come_in_the_same_order_each_time():
     assert torch.equal(first[0][:, :10], torch.zeros(5, 10))
 
 
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_of_many_equal_rows_a_fair_share_is_found(distance):
+    """Rows sorted by class: the first class must not fill all places."""
+    rows = torch.ones(1000, 8).half()
+    _, numbers = nearest(torch.ones(1, 8) * 2, rows, 256, distance, blocks=TINY_BLOCKS)
+    assert 0.5 < (numbers < 600).float().mean() < 0.7
+    assert len(numbers.unique()) == 256
+
+
 def test_rows_of_zeros_have_cosine_distance_1():
     rows = torch.cat([random_rows(20, 3), torch.zeros(1, 3)])
     distances, numbers = nearest(random_rows(2, 3, seed=3), rows, 21, "cosine")

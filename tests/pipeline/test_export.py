@@ -211,3 +211,23 @@ def test_a_memory_becomes_part_of_the_graph(kind, members, distance, tmp_path):
         x = numbers(30, seed=4)
         (found,) = session.run(["probabilities"], {"inputs": x})
         assert np.abs(found - pipeline.probabilities(x).numpy()).max() <= WITHIN
+
+
+def test_a_memory_of_repeated_rows_is_exported(tmp_path):
+    """Rows that tie at the last neighbor, and long embeddings."""
+    space = LabelSpace(TREE)
+    options = {"neighbors": 7, "size": 5}
+    spec = NetworkSpec(
+        "linear", InputSpec.numbers(4), {}, None, {"main": HeadSpec("neighbors", options)}
+    )
+    network = build_network(spec, space, [0]).eval()
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.mul_(30)
+    rows = torch.from_numpy(np.repeat(np.random.default_rng(0).normal(size=(20, 4)), 3, axis=0))
+    labels = [[TREE.names[number % len(TREE)]] for number in range(60)]
+    known = Remembered(LabelSets.from_labels(Labels(labels, TREE)), [str(n) for n in range(60)])
+    found = embed(network, rows.float())["main"].detach()
+    set_memory(network, {"main": as_stored(found)}, known)
+    pipeline = Pipeline(space, network, make_link(space, "max"), network_spec=spec, answer="main")
+    assert export(pipeline, tmp_path / "m.onnx")[0].is_file()

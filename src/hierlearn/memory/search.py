@@ -15,8 +15,8 @@ At the end the distances of the rows that were found are computed again from dif
 Memory is bounded: no n x N matrix exists, whatever the sizes. "Exact" is up to the rounding of the
 scores: two rows may trade places at rank k if their squared distances differ by less than about
 1e-6 times the squared norms (measured from the center of the memory); ``SPARE`` more rows
-than asked for are kept until the distances are computed again, to make that rare. Rows at equal
-distances come in any order, but in the same order each time.
+than asked for are kept until the distances are computed again, to make that rare. Of rows that tie
+at rank k, such as more than k identical ones, a random choice is found, the same each time.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 GROUP = 16  # rows that are dropped together
 RUN = 64  # consecutive rows, a multiple of GROUP; single rows would be slow to read
+TIES = 1e-6  # of a score, at random: which of the rows that tie at rank k are chosen
 SPARE = 8  # rows beyond k that are kept until the distances are computed again
 
 
@@ -56,8 +57,12 @@ def nearest_dense(
 ) -> tuple[Tensor, Tensor]:
     """Return what ``nearest`` returns, from the full matrix of distances.
 
-    Two operators that torch.onnx.export and torch.compile can trace, for small memories.
+    A few operators that torch.onnx.export and torch.compile can trace, for small memories. Of rows
+    that tie at rank k others may be found.
     """
+    if distance != "cosine":  # distances do not change with the origin; a near one is accurate
+        origin = embeddings.mean(-2, keepdim=True)
+        queries, embeddings = queries - origin, embeddings - origin
     found = find_distance(distance)(queries, embeddings)  # (..., n, N)
     values, rows = found.topk(min(k, embeddings.shape[-2]), dim=-1, largest=False)
     return values, rows
@@ -153,6 +158,7 @@ def _pass_over(
     else:  # distances do not change with the origin; a near one keeps the scores accurate
         origin = embeddings[:: -(-total // 1024)].to(queries.dtype).mean(0)
         factors = -2 * (queries - origin)
+    noise = torch.rand(padded, generator=torch.Generator().manual_seed(0)).to(queries) * TIES
     keep = min(k + SPARE, total)
     states = [_Best(len(part), keep, queries) for part in torch.split(queries, blocks.queries)]
     halved = None
@@ -172,6 +178,7 @@ def _pass_over(
             bias[:count] = 0.0
         else:
             torch.linalg.vector_norm(rows[:count], dim=1, out=bias[:count]).square_()
+        bias[:count].add_(noise[:count], alpha=1.0 if is_cosine else float(bias[:count].mean()))
         for part, state in zip(torch.split(factors, blocks.queries), states, strict=True):
             if halved is None:
                 score = scores[: len(part) * padded].view(len(part), padded)

@@ -10,6 +10,7 @@ model folder stores them in files of their own.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -107,6 +108,7 @@ class Memory(nn.Module):
         embeddings: (N, D), or (M, N, D) of the members of an ensemble; in the precision in which
             they were set, whatever that of the network is.
         indexes: an approximate index per member; None for exact search.
+        is_traced: whether to search by a few operators that can be exported.
     """
 
     def __init__(self) -> None:
@@ -114,6 +116,7 @@ class Memory(nn.Module):
         self.rows: Remembered | None = None
         self.embeddings: Tensor | None = None
         self.indexes: list[ApproximateIndex] | None = None
+        self.is_traced = False
         self._set_ids: Tensor | None = None  # (N,)
         self._log_weights: Tensor | None = None  # (N,)
         self._targets: Tensor | None = None  # (S, C) bool, where all sets fit
@@ -194,7 +197,7 @@ class Memory(nn.Module):
             distance: a name of DISTANCES.
         """
         embeddings, _ = self.held()
-        if torch.compiler.is_exporting():  # a graph of a few operators
+        if self.is_traced:
             return nearest_dense(queries, embeddings.to(queries.dtype), k, distance)
         if self.indexes is None:
             return nearest(queries, embeddings, k, distance)
@@ -260,6 +263,14 @@ class Memory(nn.Module):
                 for index, part in zip(self.indexes, parts, strict=True):
                     index.embeddings = part
         return self
+
+    def __deepcopy__(self, _: object) -> Memory:
+        """Return a memory that shares what it holds: nothing of it is changed in place."""
+        new = Memory()
+        new.__dict__.update(self.__dict__)
+        if self.indexes is not None:
+            new.indexes = [copy.copy(index) for index in self.indexes]
+        return new
 
     def extra_repr(self) -> str:
         """Show how much is remembered when the module is printed."""

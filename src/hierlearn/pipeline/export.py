@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from hierlearn.errors import HierlearnError
 from hierlearn.files import atomic_write
 from hierlearn.links import link_name, make_link
+from hierlearn.networks.memories import memory_heads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,9 @@ class Graph(nn.Module):
     def __init__(self, pipeline: Pipeline) -> None:
         super().__init__()
         alone = replace(pipeline, network=deepcopy(pipeline.network).cpu())
+        for heads in memory_heads(alone.network).values():
+            for head in heads:
+                head.memory.is_traced = True
         self.network = alone.network
         self.link = make_link(pipeline.label_space, link_name(pipeline.link))
         self.read = replace(alone, link=self.link).read
