@@ -6,7 +6,7 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.memory import search
 from hierlearn.memory.distance import DISTANCES
-from hierlearn.memory.search import GROUP, RUN, Blocks, nearest, nearest_dense
+from hierlearn.memory.search import GROUP, RUN, Blocks, dense_distances, nearest
 from reference.search import nearest as nearest_by_loops
 from tolerances import FLOAT32, FLOAT32_SUMS, FLOAT64
 
@@ -35,7 +35,9 @@ def test_agrees_with_loops(distance, blocks, k):
 def test_agrees_with_the_full_matrix(distance, stored):
     queries, rows = random_rows(70, 24), random_rows(9001, 24, seed=1, dtype=stored)
     distances, numbers = nearest(queries, rows, 50, distance)
-    expected, _ = nearest_dense(queries.double(), rows.double(), 50, distance)
+    expected, _ = dense_distances(queries.double(), rows.double(), 50, distance).topk(
+        50, largest=False
+    )
     assert distances.dtype == torch.float32
     assert numbers.dtype == torch.int64
     FLOAT32.assert_close(distances, expected.float())
@@ -102,11 +104,11 @@ def test_members_of_an_ensemble(members):
     distances, numbers = nearest(queries, rows, 9)
     assert distances.shape == numbers.shape == (3, 8, 9)
     for member in range(3):
-        one = nearest_dense(
+        one = dense_distances(
             queries[member] if queries.dim() == 3 else queries,
             rows[member] if rows.dim() == 3 else rows,
             9,
-        )
+        ).topk(9, largest=False)
         assert torch.equal(numbers[member], one[1])
         FLOAT32.assert_close(distances[member], one[0])
 
@@ -236,7 +238,7 @@ def test_memory_is_bounded():
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_the_dense_form_agrees_with_loops(distance):
     queries, rows = random_rows(4, 5).double(), random_rows(30, 5, seed=1).double()
-    distances, numbers = nearest_dense(queries, rows, 6, distance)
+    distances, numbers = dense_distances(queries, rows, 6, distance).topk(6, largest=False)
     expected = nearest_by_loops(queries.tolist(), rows.tolist(), 6, distance)
     assert numbers.tolist() == expected[1]
     FLOAT64.assert_close(distances, torch.tensor(expected[0], dtype=torch.float64))
@@ -245,12 +247,17 @@ def test_the_dense_form_agrees_with_loops(distance):
 def test_the_dense_form_can_be_exported():
     class Head(torch.nn.Module):
         def forward(self, queries, rows):
-            return nearest_dense(queries, rows, 3)
+            return dense_distances(queries, rows, 3)
 
     example = (random_rows(4, 5), random_rows(30, 5, seed=1))
     program = torch.export.export(Head(), example)
-    for got, expected in zip(program.module()(*example), nearest_dense(*example, 3), strict=True):
-        assert torch.equal(got, expected)
+    assert torch.equal(program.module()(*example), dense_distances(*example, 3))
+
+
+def test_rows_that_tie_at_the_last_rank_all_stay_in_the_dense_form():
+    rows = torch.tensor([[1.0], [2.0], [2.0], [2.0], [5.0]])
+    found = dense_distances(torch.zeros(1, 1), rows, 2)
+    assert found.isfinite().tolist() == [[True, True, True, True, False]]
 
 
 @pytest.mark.parametrize(

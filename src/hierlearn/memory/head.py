@@ -189,7 +189,7 @@ class NeighborHead(Head):
             count: k; by default ``neighbors``.
         """
         distances, index = self.memory.search(queries, count or self.neighbors, self.distance)
-        logits = -distances.to(queries.dtype) / self.scale()
+        logits = (-distances.to(queries.dtype) / self.scale()).clamp_min(log_zero(queries.dtype))
         log_weights = self.memory.log_weights(index)
         if log_weights is not None:
             logits = logits + log_weights

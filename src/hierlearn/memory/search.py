@@ -52,20 +52,20 @@ CPU = Blocks(queries=512, rows=4096, kept=1 << 22, gathered=1 << 20)
 GPU = Blocks(queries=1024, rows=131072, kept=1 << 24, gathered=1 << 24, halves=True)
 
 
-def nearest_dense(
+def dense_distances(
     queries: Tensor, embeddings: Tensor, k: int, distance: str = "squared"
-) -> tuple[Tensor, Tensor]:
-    """Return what ``nearest`` returns, from the full matrix of distances.
+) -> Tensor:
+    """Return (..., n, N) the distances to all rows, infinite beyond the k-th nearest.
 
-    A few operators that torch.onnx.export and torch.compile can trace, for small memories. Of rows
-    that tie at rank k others may be found.
+    A few operators that torch.onnx.export and torch.compile can trace, for small memories. Rows
+    that tie at rank k all stay.
     """
     if distance != "cosine":  # distances do not change with the origin; a near one is accurate
         origin = embeddings.mean(-2, keepdim=True)
         queries, embeddings = queries - origin, embeddings - origin
-    found = find_distance(distance)(queries, embeddings)  # (..., n, N)
-    values, rows = found.topk(min(k, embeddings.shape[-2]), dim=-1, largest=False)
-    return values, rows
+    found = find_distance(distance)(queries, embeddings)
+    nearest_ones = found.topk(min(k, embeddings.shape[-2]), dim=-1, largest=False).values
+    return found.masked_fill(found > nearest_ones.amax(-1, keepdim=True), torch.inf)
 
 
 @torch.no_grad()
@@ -158,6 +158,8 @@ def _pass_over(
     else:  # distances do not change with the origin; a near one keeps the scores accurate
         origin = embeddings[:: -(-total // 1024)].to(queries.dtype).mean(0)
         factors = -2 * (queries - origin)
+    lengths = factors.square().sum(1).nan_to_num(0.0, 0.0, 0.0)
+    magnitude = 1.0 if is_cosine else float(lengths.mean()) / 4 + TIES
     noise = torch.rand(padded, generator=torch.Generator().manual_seed(0)).to(queries) * TIES
     keep = min(k + SPARE, total)
     states = [_Best(len(part), keep, queries) for part in torch.split(queries, blocks.queries)]
@@ -178,7 +180,7 @@ def _pass_over(
             bias[:count] = 0.0
         else:
             torch.linalg.vector_norm(rows[:count], dim=1, out=bias[:count]).square_()
-        bias[:count].add_(noise[:count], alpha=1.0 if is_cosine else float(bias[:count].mean()))
+        bias[:count].add_(noise[:count], alpha=magnitude + float(bias[:count].mean()))
         for part, state in zip(torch.split(factors, blocks.queries), states, strict=True):
             if halved is None:
                 score = scores[: len(part) * padded].view(len(part), padded)

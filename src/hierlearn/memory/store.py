@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
 from hierlearn.memory.index import ApproximateIndex
-from hierlearn.memory.search import nearest, nearest_dense
+from hierlearn.memory.search import dense_distances, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -191,6 +191,8 @@ class Memory(nn.Module):
     def search(self, queries: Tensor, k: int, distance: str) -> tuple[Tensor, Tensor]:
         """Return (..., n, k) the distances to the nearest rows, ascending, and their numbers.
 
+        Where it is traced: (..., n, N) of all rows, infinite beyond the k-th nearest.
+
         Args:
             queries: (n, D) or (M, n, D) embeddings.
             k: how many rows; all where there are fewer.
@@ -198,7 +200,9 @@ class Memory(nn.Module):
         """
         embeddings, _ = self.held()
         if self.is_traced:
-            return nearest_dense(queries, embeddings.to(queries.dtype), k, distance)
+            # In double precision, so that another engine rounds alike.
+            dense = dense_distances(queries.double(), embeddings.double(), k, distance)
+            return dense, torch.arange(len(self), device=dense.device).expand(dense.shape)
         if self.indexes is None:
             return nearest(queries, embeddings, k, distance)
         if queries.dim() == 2:
