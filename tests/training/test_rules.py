@@ -1,10 +1,15 @@
 """The settings that the recipe "neighbors" takes from the training rows."""
 
+import numpy as np
 import pytest
+import torch
 
 from hierlearn import Hierarchy
+from hierlearn.datasets import Dataset
+from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.training.plan import Plan, decide
+from hierlearn.training.prepare import Extras, prepare
 from hierlearn.training.rules import Facts, neighbors
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
@@ -17,7 +22,7 @@ def facts(rows, hierarchy=TREE, labels=("a/b",), kind="numbers"):
 
 @pytest.mark.parametrize(
     ("rows", "epochs"),
-    [(2065, 94), (10_000, 40), (100, 1600), (1_000_000, 4), (50_000, 8)],
+    [(2065, 94), (10_000, 40), (100, 200), (1_000_000, 4), (50_000, 8)],
 )
 def test_the_length_follows_the_rows(rows, epochs):
     assert neighbors(facts(rows))["settings"]["epochs"] == epochs
@@ -34,6 +39,15 @@ def test_several_labels_are_encoded_by_bins_and_trained_shortly():
     assert found["settings"]["epochs"] == 6
     assert "joint" not in found
     assert neighbors(facts(2000, labels=("a/b", "d"), kind="texts"))["preprocessing"] is None
+
+
+def test_few_rows_with_several_labels_are_trained_for_more_epochs():
+    assert neighbors(facts(100, labels=("a/b", "d")))["settings"]["epochs"] == 60
+
+
+def test_the_length_follows_the_batch_size():
+    labels = Labels([["a/b"]] * 10_000, TREE)
+    assert neighbors(Facts(labels, "numbers", batch_size=1024))["settings"]["epochs"] == 160
 
 
 def test_soft_labels_need_a_tree():
@@ -54,3 +68,38 @@ def test_what_the_plan_says_wins():
     assert decision.recipe.head_options["distance"] == "euclidean"
     assert decision.recipe.network_options["width"] == 64
     assert decision.recipe.network_options["dropout"] == 0.5
+
+
+def test_naming_what_the_recipe_has_keeps_its_options():
+    labels = Labels([["a/b"]] * 500, TREE)
+    named = decide(Plan(recipe="neighbors", head="neighbors", network="mlp"), labels).recipe
+    assert named == decide(Plan(recipe="neighbors"), labels).recipe
+    other = decide(Plan(recipe="neighbors", head="linear", network="linear"), labels).recipe
+    assert other.head_options == other.network_options == {}
+
+
+def test_a_weight_of_zero_leaves_a_head_out():
+    labels = Labels([["a/b"]] * 500, TREE)
+    plan = Plan(recipe="neighbors", joint={"soft-labels": 0, "mixed": 2.0})
+    assert decide(plan, labels).recipe.joint == {"bce": 1.0, "mixed": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"link": "sigmoid"}, "link reads logits, and the head 'neighbors' has none"),
+        ({"answer": "hxe"}, "unknown head that answers 'hxe'"),
+    ],
+)
+def test_choices_without_effect_are_refused(choices, message):
+    data = Dataset(np.zeros((4, 2), dtype=np.float32), [["a/b"], ["a/c"]] * 2, TREE)
+    with pytest.raises(HierlearnError, match=message):
+        prepare(data, Plan(recipe="neighbors", **choices), torch.device("cpu"))
+
+
+def test_a_module_of_ones_own_brings_its_heads():
+    data = Dataset(np.zeros((4, 2), dtype=np.float32), [["a/b"], ["a/c"]] * 2, TREE)
+    extras = Extras(network=torch.nn.Linear(2, 4))
+    for plan in (Plan(recipe="neighbors"), Plan(loss="bce", head="neighbors")):
+        with pytest.raises(HierlearnError, match="brings its own heads"):
+            prepare(data, plan, torch.device("cpu"), extras)

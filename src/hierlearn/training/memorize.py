@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from hierlearn.memory import LabelSets, Remembered
+from hierlearn.memory import Remembered
 from hierlearn.memory.store import as_stored
 from hierlearn.networks.memories import embed, memory_heads, set_memory
 
@@ -48,8 +48,7 @@ def memorize(network: nn.Module, rows: Rows) -> None:
     if not memory_heads(network):
         return
     weights = None if rows.weights is None else rows.weights.double().cpu().numpy()
-    ids = rows.ids if rows.ids is not None else [str(number) for number in range(len(rows))]
-    labels = LabelSets.from_labels(rows.labels)
+    ids, labels = rows.named(), rows.label_sets
     if weights is None or weights.all():
         set_memory(network, encode(network, rows), Remembered(labels, ids, weights, rows.texts))
         return

@@ -57,7 +57,9 @@ class Plan:
         {}, "Options of the head, such as scale=4 or candidates=1024."
     )
     joint: Mapping[str, Any] = setting(
-        {}, "Losses of further heads that train the same encoder, with weights: soft-labels=3."
+        {},
+        "Losses of further heads that train the same encoder, with weights: soft-labels=3; 0 "
+        "leaves out one of the recipe's.",
     )
     answer: str | None = setting(
         None, "The head that answers: main, the loss of a further head, or average.", study=False
@@ -142,8 +144,13 @@ def check_known(what: str, options: Mapping[str, Any], known: Sequence[str] | No
             raise HierlearnError(unknown_name(what, name, known))
 
 
+def default_network(kind: str) -> str:
+    """Return the network for a kind of inputs: numbers, texts, or sparse rows."""
+    return "mlp" if kind == "numbers" else "token-bag"
+
+
 def check_joint(joint: Mapping[str, Any]) -> None:
-    """Raise on a further head whose loss is not known, or whose weight is none."""
+    """Raise on a further head whose loss is not known, or whose weight is no weight."""
     if not joint:
         return
     from hierlearn.losses import LOSSES
@@ -152,9 +159,10 @@ def check_joint(joint: Mapping[str, Any]) -> None:
         if name not in LOSSES:
             raise HierlearnError(unknown_name("loss of a further head", name, LOSSES))
         number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
-        if not number or not 0 < weight < float("inf"):
+        if not number or not 0 <= weight < float("inf"):
             raise HierlearnError(
-                f"the weight of the further head {name!r} must be a number above 0, not {weight!r}"
+                f"the weight of the further head {name!r} must be a number of at least 0, not "
+                f"{weight!r}"
             )
 
 
@@ -192,20 +200,21 @@ def decide(plan: Plan, labels: Labels, kind: Kind = "numbers") -> Decision:
         name, why = (
             choose_recipe(labels) if plan.recipe == "auto" else (plan.recipe, "it was named")
         )
-        recipe = find_recipe(name).fitted_to(Facts(labels, kind))
+        batch_size = Settings.from_dict(plan.settings).batch_size
+        recipe = find_recipe(name).fitted_to(Facts(labels, kind, batch_size))
     if plan.loss is not None:
         recipe = replace(recipe, loss=plan.loss, loss_options=plan.loss_options)
-    if plan.network is not None:
+    if plan.network not in (None, recipe.network or default_network(kind)):
         recipe = replace(recipe, network=plan.network, network_options=plan.network_options)
     elif plan.network_options:
         options = {**recipe.network_options, **plan.network_options}
         recipe = replace(recipe, network_options=options)
-    if plan.head is not None:
+    if plan.head not in (None, recipe.head):
         recipe = replace(recipe, head=plan.head, head_options=plan.head_options)
     elif plan.head_options:
         recipe = replace(recipe, head_options={**recipe.head_options, **plan.head_options})
-    if plan.joint:
-        recipe = replace(recipe, joint=plan.joint)
+    joint = {name: weight for name, weight in {**recipe.joint, **plan.joint}.items() if weight}
+    recipe = replace(recipe, joint=joint)
     for choice in ("link", "decoder", "answer"):
         if getattr(plan, choice) is not None:
             recipe = replace(recipe, **{choice: getattr(plan, choice)})

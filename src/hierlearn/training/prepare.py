@@ -21,7 +21,7 @@ from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
 from hierlearn.networks.ensemble import head_names, set_prior
 from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.network import AVERAGE, MAIN
-from hierlearn.training.plan import Decision, Plan, decide
+from hierlearn.training.plan import Decision, Plan, decide, default_network
 from hierlearn.training.recipes import build_loss
 from hierlearn.training.rows import Rows
 from hierlearn.training.seeding import derive, generator
@@ -123,7 +123,7 @@ def prepare(
     label_space = LabelSpace.from_labels(labels, extras.terminals)
     own = build_loss(recipe.loss, label_space, **dict(recipe.loss_options))
     joint = {name: build_loss(name, label_space) for name in recipe.joint}
-    check_answer(recipe)
+    check_heads(recipe, plan, extras.network)
     decoder = recipe.decoder or choose_decoder(labels)
     make_decoder(label_space, decoder, **dict(plan.decoder_options))  # fails before the work
     weights = row_weights(picked, extras.weights, len(dataset))
@@ -142,7 +142,7 @@ def prepare(
         truth = Labels(held.labels, dataset.hierarchy)
         valid = make_rows(held.inputs, preprocessor, truth, device)
     rows = make_rows(train_set.inputs, preprocessor, labels, device, weights)
-    rows.ids = [str(row) for row in picked] if train_set.ids is None else train_set.ids
+    rows.ids, rows.numbers = train_set.ids, picked
     rows.texts = train_set.inputs if isinstance(train_set.inputs, list) else None
     return Prepared(
         plan=plan,
@@ -272,7 +272,7 @@ def network_spec(
 ) -> NetworkSpec:
     """Return the network of a decision; its heads read logits as their losses do."""
     recipe, size = decision.recipe, decision.settings.ensemble_size
-    name = recipe.network or ("token-bag" if inputs.kind == "sparse" else "mlp")
+    name = recipe.network or default_network(inputs.kind)
     options = dict(recipe.network_options)
     heads = {}
     if recipe.head != "linear" or recipe.head_options or joint:
@@ -295,8 +295,15 @@ def linear_options(wanted: str | None, loss: Loss) -> dict[str, str]:
     return {"link": link_name(loss.link), "reading_link": read}
 
 
-def check_answer(recipe: Recipe) -> None:
-    """Raise where the head that should answer does not exist."""
+def check_heads(recipe: Recipe, plan: Plan, module: nn.Module | None) -> None:
+    """Raise where the head that should answer does not exist, and on choices without effect."""
+    if module is not None and (recipe.joint or recipe.head != "linear"):
+        raise HierlearnError(
+            "a module of your own brings its own heads; give it a NeighborHead in a "
+            "hierlearn.networks.Network, and name a loss instead of the recipe or the head"
+        )
+    if plan.link is not None and recipe.head != "linear":
+        raise HierlearnError(f"link reads logits, and the head {recipe.head!r} has none")
     known = [MAIN, AVERAGE, *recipe.joint]
     if recipe.answer not in known:
         raise HierlearnError(unknown_name("head that answers", recipe.answer, known))

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from hierlearn.errors import DataError
+from hierlearn.memory import LabelSets
 from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.seeding import epoch_order
 
@@ -42,6 +43,7 @@ class Rows:
     Attributes:
         ids: by which the rows are named; None for their numbers. Rows with the same id are one
             thing, and no evidence for each other.
+        numbers: (N,) the numbers of the rows in their dataset; None for 0 to N - 1.
         texts: what to show of each row; None where the inputs are not texts.
     """
 
@@ -67,6 +69,7 @@ class Rows:
         self._mask = labels.mask().to(device) if small and partial else None
         self._partial = partial
         self.ids: Sequence[str] | None = None
+        self.numbers: NDArray[np.int64] | None = None
         self.texts: Sequence[str] | None = None
 
     @cached_property
@@ -74,8 +77,19 @@ class Rows:
         """(N,) equal numbers for rows with the same id; None where no two are the same."""
         if self.ids is None:
             return None
-        _, found = np.unique(np.asarray(self.ids, dtype=object).astype(str), return_inverse=True)
-        return torch.from_numpy(found).to(self.device)
+        names, found = np.unique(np.asarray(self.ids).astype(str), return_inverse=True)
+        return None if len(names) == len(self) else torch.from_numpy(found).to(self.device)
+
+    @cached_property
+    def label_sets(self) -> LabelSets:
+        """The labels of the rows as a memory holds them."""
+        return LabelSets.from_labels(self.labels)
+
+    def named(self) -> list[str]:
+        """Return the id of every row."""
+        if self.ids is not None:
+            return [str(one) for one in self.ids]
+        return [str(one) for one in (range(len(self)) if self.numbers is None else self.numbers)]
 
     def __len__(self) -> int:
         return len(self.labels)

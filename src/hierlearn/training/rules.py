@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from hierlearn.datasets.dataset import Kind
     from hierlearn.hierarchy.labels import Labels
 
-BATCH_SIZE = 128
-STEPS = 1600  # fewest for rows with one path
+STEPS = 1600  # fewest for rows with one path, unless that takes more than MOST_EPOCHS
+MOST_EPOCHS = 200
 MORE_STEPS = 3200  # where that takes no more than EPOCHS
 EPOCHS = 40
 FEWEST_EPOCHS = 4  # however many rows there are
+SHORT_EPOCHS = 6  # for rows with several labels
+SHORT_STEPS = 60  # fewest for these
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,12 @@ class Facts:
     Attributes:
         labels: the labels of the training rows.
         kind: what the inputs are.
+        batch_size: rows per step.
     """
 
     labels: Labels
     kind: Kind
+    batch_size: int = 128
 
     @property
     def rows(self) -> int:
@@ -42,7 +46,7 @@ class Facts:
     @property
     def steps_per_epoch(self) -> int:
         """How many batches an epoch has."""
-        return -(-self.rows // BATCH_SIZE)
+        return -(-self.rows // self.batch_size)
 
 
 def neighbors(facts: Facts) -> Mapping[str, Any]:
@@ -53,15 +57,19 @@ def neighbors(facts: Facts) -> Mapping[str, Any]:
     """
     several = not facts.labels.single_path
     numbers = facts.kind == "numbers"
+    steps = facts.steps_per_epoch
     if several:
         return {
             "preprocessing": "piecewise-linear" if numbers else None,
             "network_options": {"dropout": 0.4, "input_dropout": 0.1} if numbers else {},
             "head_options": {"distance": "squared", "scale": 8.0, "candidates": 2048},
-            "settings": {"epochs": 6, "batch_size": BATCH_SIZE},
+            "settings": {"epochs": max(SHORT_EPOCHS, -(-SHORT_STEPS // steps))},
         }
-    steps = facts.steps_per_epoch
-    epochs = max(round(STEPS / steps), min(EPOCHS, round(MORE_STEPS / steps)), FEWEST_EPOCHS)
+    epochs = max(
+        min(round(STEPS / steps), MOST_EPOCHS),
+        min(round(MORE_STEPS / steps), EPOCHS),
+        FEWEST_EPOCHS,
+    )
     wide = {"width": 2000, "dropout": 0.5, "input_dropout": 0.1}
     joint = {"bce": 1.0, "soft-labels": 3.0} if facts.labels.hierarchy.is_tree else {"bce": 1.0}
     return {
@@ -72,5 +80,5 @@ def neighbors(facts: Facts) -> Mapping[str, Any]:
             "candidates": min(3000, max(128, facts.rows // 2)),
         },
         "joint": joint,
-        "settings": {"epochs": epochs, "batch_size": BATCH_SIZE},
+        "settings": {"epochs": epochs},
     }
