@@ -154,8 +154,8 @@ class HierarchicalClassifier(MemoryMixin, ClassifierMixin, BaseEstimator):  # ty
             classes: all labels that may ever occur, at the first call. Inner classes among them
                 may be the most specific label of a row. By default the labels of the first call.
             sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
-            train: with a memory, also train one pass over the new rows; rows that were remembered
-                before keep their embeddings.
+            train: with a memory, also train one pass over the new rows, of several classes since
+                they are each other's neighbors; earlier rows keep their embeddings.
         """
         listing = None
         if classes is not None:
