@@ -145,7 +145,7 @@ class HierarchicalClassifier(MemoryMixin, ClassifierMixin, BaseEstimator):  # ty
 
         The first call fixes hierarchy and preprocessing. The learning rate stays constant;
         ``epochs``, ``schedule`` and ``patience`` are not used. With a memory the first call trains
-        as ``fit`` does, and later ones remember: see ``remember``.
+        as ``fit`` does, and later ones remember, also new classes: see ``remember``.
 
         Args:
             X: the rows, as ``fit`` takes them.
@@ -154,8 +154,8 @@ class HierarchicalClassifier(MemoryMixin, ClassifierMixin, BaseEstimator):  # ty
             classes: all labels that may ever occur, at the first call. Inner classes among them
                 may be the most specific label of a row. By default the labels of the first call.
             sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
-            train: with a memory, also train one pass over the new rows before they are remembered;
-                rows that were remembered before keep their embeddings.
+            train: with a memory, also train one pass over the new rows, of several classes since
+                they are each other's neighbors; earlier rows keep their embeddings.
         """
         listing = None
         if classes is not None:
@@ -173,6 +173,8 @@ class HierarchicalClassifier(MemoryMixin, ClassifierMixin, BaseEstimator):  # ty
             settings = prepared.decision.settings
             self._set_pipeline(pipeline, form, IncrementalState(prepared.loss, settings))
             self.history_ = []
+        elif remembered(self.pipeline_.network) is not None:
+            return self._remember_more(X, y, hierarchy, listing, sample_weight, train=train)
         elif hierarchy is not None and hierarchy != self.hierarchy_:
             raise HierlearnError(
                 f"the hierarchy is fixed from the first call on: that was {self.hierarchy_!r}, "
@@ -180,15 +182,14 @@ class HierarchicalClassifier(MemoryMixin, ClassifierMixin, BaseEstimator):  # ty
             )
         elif listing is not None:
             self._label_format.names(listing)
-        elif remembered(self.pipeline_.network) is not None and not train:
-            return self.remember(X, y, hierarchy, sample_weight=sample_weight)
-        inputs, given = self._read_inputs(X), parse_labels(y, self.hierarchy_.sep)
-        rows, weights = gather(
-            inputs, self._label_format.names(given), self.hierarchy_, sample_weight
-        )
-        labels = Labels(
-            rows.labels, self.hierarchy_, unlabeled_descendants=self.unlabeled_descendants
-        )
+        return self._train_pass(X, parse_labels(y, self.hierarchy_.sep), sample_weight)
+
+    def _train_pass(self, X: Any, given: ParsedLabels, sample_weight: ArrayLike | None) -> Self:
+        """Train one pass over rows; where there is a memory, its last rows are these."""
+        names = self._label_format.names(given)
+        rows, weights = gather(self._read_inputs(X), names, self.hierarchy_, sample_weight)
+        policy = self.unlabeled_descendants
+        labels = Labels(rows.labels, self.hierarchy_, unlabeled_descendants=policy)
         state = self._incremental or IncrementalState.from_pipeline(self.pipeline_)
         record = state.partial_fit(self.pipeline_, rows.inputs, labels, weights)
         self._set_pipeline(self.pipeline_, self._label_format, state)

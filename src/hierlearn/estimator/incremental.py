@@ -6,14 +6,14 @@ first rows; the optimizer and an epoch curriculum keep their state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hierlearn.errors import HierlearnError
+from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.memories import embeddings_of, remembered, set_memory
-from hierlearn.pipeline.remember import next_ids
 from hierlearn.training.checkpoint import optimizer_tensors, restore_optimizer
 from hierlearn.training.prepare import for_heads
 from hierlearn.training.recipes import build_loss
@@ -63,12 +63,13 @@ class IncrementalState:
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> Self:
         """Start with a saved pipeline, which holds no state of an optimizer."""
-        if "recipe" not in pipeline.config:
-            raise HierlearnError("this model does not say which loss trained it; call fit instead")
-        recipe = pipeline.config["recipe"]
+        recipe = recipe_of(pipeline)
         settings = Settings.from_dict(pipeline.config["settings"])
         loss = build_loss(recipe["loss"], pipeline.label_space, **recipe["loss_options"])
-        return cls(for_heads(loss, pipeline.network), settings)
+        heads = head_names(pipeline.network)  # joint ones are dropped where the classes change
+        weights = {name: w for name, w in recipe.get("joint", {}).items() if name in heads}
+        joint = {name: build_loss(name, pipeline.label_space) for name in weights}
+        return cls(for_heads(loss, pipeline.network, joint, weights), settings)
 
     def partial_fit(
         self,
@@ -77,10 +78,17 @@ class IncrementalState:
         labels: Labels,
         weights: NDArray[np.float64] | None = None,
     ) -> dict[str, Any]:
-        """Take the steps of one pass over new rows, and return its record."""
-        if pipeline.preprocessor is not None:
-            inputs = pipeline.preprocessor.transform(inputs)
-        rows = Rows(inputs, labels, pipeline.device, weights)
+        """Take the steps of one pass over new rows, and return its record.
+
+        Args:
+            pipeline: whose network is trained, in place. A memory has the new rows already, as its
+                last ones; afterwards it holds their embeddings by the new weights.
+            inputs: the raw rows.
+            labels: of the rows.
+            weights: (N,) how much each row counts; None for all alike.
+        """
+        ready = inputs if pipeline.preprocessor is None else pipeline.preprocessor.transform(inputs)
+        rows = Rows(ready, labels, pipeline.device, weights)
         settings = self.settings.with_changes(
             epochs=1,
             schedule="constant",
@@ -90,29 +98,41 @@ class IncrementalState:
             seed=derive(self.settings.seed, "further", self.calls) % 2**31,
         )
         records: list[dict[str, Any]] = []
-        before = remembered(pipeline.network)
-        held = {} if before is None else embeddings_of(pipeline.network)
+        known = remembered(pipeline.network)
+        held = {} if known is None else embeddings_of(pipeline.network)
+        if known is not None:
+            rows.ids = known.ids[-len(rows) :]
         trainer = Trainer(pipeline.network, self.loss, rows, settings, read=pipeline.read)
         trainer.on_epoch = records.append
         if self.optimizer:
             restore_optimizer(trainer.optimizer, self.optimizer)
         trainer.train()
-        if before is not None:  # the memory holds the new rows alone
-            restore_memory(pipeline.network, held, before)
+        if known is not None:  # the memory holds the new rows alone
+            restore_memory(pipeline.network, held, known)
         self.optimizer = optimizer_tensors(trainer.optimizer)
         self.calls += 1
         return records[0]
 
 
-def restore_memory(
-    network: nn.Module, embeddings: Mapping[str, Tensor], before: Remembered
-) -> None:
-    """Put the rows that were remembered before in front of those of the last pass."""
-    new = remembered(network)
-    assert new is not None
-    found = embeddings_of(network)
-    joined = {
-        name: torch.cat([held, found[name].to(held)], dim=-2) for name, held in embeddings.items()
-    }
-    named = replace(new, ids=next_ids(before.ids, len(new)))
-    set_memory(network, joined, before.join(named))
+def recipe_of(pipeline: Pipeline) -> dict[str, Any]:
+    """Return what trained a pipeline; raise where it does not say."""
+    if "recipe" not in pipeline.config:
+        raise HierlearnError("this model does not say which loss trained it; call fit instead")
+    found: dict[str, Any] = pipeline.config["recipe"]
+    return found
+
+
+def restore_memory(network: nn.Module, embeddings: Mapping[str, Tensor], rows: Remembered) -> None:
+    """Remember all rows again, the last ones with their embeddings of the last pass.
+
+    Args:
+        network: which remembers the rows of the last pass alone.
+        embeddings: of all rows by head, before that pass.
+        rows: all rows.
+    """
+    joined = {}
+    for name, found in embeddings_of(network).items():
+        first = embeddings[name].narrow(-2, 0, len(rows) - found.shape[-2])
+        # Not in the precision of the old rows: what overflows half precision came in another.
+        joined[name] = torch.cat([first, found], dim=-2)
+    set_memory(network, joined, rows)

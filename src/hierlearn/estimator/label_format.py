@@ -205,7 +205,7 @@ class LabelFormat:
         inferred: whether the hierarchy was inferred from the labels.
         numbers: whether labels are class numbers of a given hierarchy.
         values: the label of a class, where that is not its name.
-        dtype: of an array of labels.
+        dtype: of an array of labels, where every class has one of that type.
         columns: for levels, L.
     """
 
@@ -296,6 +296,13 @@ class LabelFormat:
         name = self.hierarchy.names[number]
         return name if self.shape == "levels" else self.values.get(name, name)
 
+    @cached_property
+    def is_mixed(self) -> bool:
+        """Whether labels were numbers, but some class is known by its name only."""
+        if self.numbers or self.dtype == "object" or np.dtype(self.dtype).kind not in NUMERIC:
+            return False
+        return any(name not in self.values for name in self.hierarchy.names)
+
     def classes(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Return the label of every column of probabilities, and the class number of each.
 
@@ -303,17 +310,17 @@ class LabelFormat:
         given, as scikit-learn's scores expect.
         """
         labels = self.array(range(len(self.hierarchy)))
-        if self.inferred and self.hierarchy.depth == 1:
+        if self.inferred and self.hierarchy.depth == 1 and not self.is_mixed:
             order = np.argsort(labels, kind="stable")
             return labels[order], order.astype(np.int64)
         return labels, np.arange(len(labels))
 
     def array(self, numbers: Iterable[int]) -> NDArray[Any]:
-        """Return the labels of classes as an array; an object array where one is the root."""
+        """Return the labels of classes as an array; of objects where one is the root, or mixed."""
         found = [self.label(number) for number in numbers]
-        if any(label is None for label in found):
+        if self.is_mixed or self.dtype == "object" or any(label is None for label in found):
             return as_objects(found)
-        return as_objects(found) if self.dtype == "object" else np.asarray(found, dtype=self.dtype)
+        return np.asarray(found, dtype=self.dtype)
 
     def answer(self, numbers: Sequence[int]) -> Any:
         """Return decisions, each one class or the root, in the form of the labels."""

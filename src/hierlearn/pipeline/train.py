@@ -278,6 +278,7 @@ def describe_run(prepared: Prepared, dataset: Dataset, trainer: Trainer | None) 
             "because": decision.why,
             "loss": recipe.loss,
             "loss_options": dict(recipe.loss_options),
+            "joint": dict(recipe.joint),
         },
         "plan": prepared.plan.to_dict(),
         "settings": decision.settings.to_dict(),
