@@ -86,9 +86,9 @@ def remember(
     texts = [str(text) for text in inputs] if rows.texts is not None else None
     policy = rows.labels.sets.unlabeled_descendants
     found = LabelSets.from_labels(Labels(labels, wanted, unlabeled_descendants=policy))
-    first = next_id(pipeline, rows.ids)
-    given = range(first, first + total) if ids is None else ids
-    names = [str(one) for one in given]
+    if ids is None:
+        ids = next_ids(rows.ids, total, pipeline.config.get("next_id", 0))
+    names = [str(one) for one in ids]
     counts = None if weights is None else np.asarray(weights, dtype=np.float64)
     added = Remembered(found, names, counts, texts)
     starts = range(0, total, BATCH)
@@ -104,7 +104,7 @@ def remember(
     replace_memory(pipeline, joined, rows.join(added), plan)
     known = set(old.names)
     classes = tuple(name for name in wanted.names if name not in known)
-    pipeline.config["next_id"] = next_id(pipeline, [*rows.ids, *names])
+    keep_next_id(pipeline, [*rows.ids, *names])
     record(pipeline, "remember", before, rows=total, classes=len(classes))
     return Growth(total, classes, len(rows) + total)
 
@@ -138,7 +138,7 @@ def forget(pipeline: Pipeline, ids: Iterable[str]) -> int:
         name: held.index_select(-2, index.to(held.device))
         for name, held in embeddings_of(pipeline.network).items()
     }
-    pipeline.config["next_id"] = next_id(pipeline, rows.ids)
+    keep_next_id(pipeline, rows.ids)
     set_memory(pipeline.network, kept, rows.take(keep))
     gone = len(rows) - len(keep)
     record(pipeline, "forget", pipeline.hierarchy.fingerprint, rows=gone)
@@ -245,15 +245,27 @@ def check_answers_from_memory(pipeline: Pipeline, what: str) -> None:
         )
 
 
-def next_id(pipeline: Pipeline, ids: Sequence[str]) -> int:
-    """Return the integer after the largest id that is one, also of rows forgotten since.
+def next_ids(ids: Sequence[str], count: int, least: int = 0) -> list[str]:
+    """Return new ids: the integers after the largest id that is one.
 
     Args:
-        pipeline: its configuration keeps the integer after each change.
         ids: of the remembered rows.
+        count: how many.
+        least: the smallest integer to return; ``config["next_id"]`` of a pipeline lies above the
+            ids of rows that it has forgotten.
     """
-    numbers = [int(one) for one in ids if str(one).isdecimal()]
-    return max(max(numbers, default=len(ids) - 1) + 1, pipeline.config.get("next_id", 0))
+    first = max(next_id(ids), least)
+    return [str(first + number) for number in range(count)]
+
+
+def next_id(ids: Sequence[str]) -> int:
+    """Return the integer after the largest id that is one."""
+    return max((int(one) for one in ids if str(one).isdecimal()), default=len(ids) - 1) + 1
+
+
+def keep_next_id(pipeline: Pipeline, ids: Sequence[str]) -> None:
+    """Note which integer comes after some ids, so that none of them is used again."""
+    pipeline.config["next_id"] = max(next_id(ids), pipeline.config.get("next_id", 0))
 
 
 def replace_memory(
