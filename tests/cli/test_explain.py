@@ -116,6 +116,26 @@ def test_predict_adds_columns(memories, call):
     assert not any("neighbor" in name for name in written(memories / "plain.csv")[0])
 
 
+def test_the_evidence_is_that_of_the_memory_alone(memories, call):
+    line = "train texts.csv --label class --text words --loss bce --head neighbors --epochs 1"
+    call(f"{line} --joint soft-labels=1 --answer average -o joint")
+    note = (
+        "the answers are the average of the heads main, soft-labels; the rows are the evidence of "
+        "the memory main alone"
+    )
+    assert note in call("explain joint texts.csv --limit 1").replace("\n", " ")
+    assert note in call("predict joint texts.csv --explain 2 -o out.csv").replace("\n", " ")
+    assert note not in call("predict joint texts.csv -o plain.csv").replace("\n", " ")
+    assert note not in call("explain texts texts.csv --limit 1").replace("\n", " ")
+    path = memories / "joint" / "config.json"
+    path.write_text(path.read_text().replace('"answer": "average"', '"answer": "soft-labels"'))
+    for words in ("explain joint texts.csv", "predict joint texts.csv --explain 2 -o no.csv"):
+        message = call(words, code=2)
+        assert "answers by its head 'soft-labels', which is no memory" in message
+        assert "train with --answer main (answer='main' in Python)" in message
+    assert not (memories / "no.csv").exists()
+
+
 def test_named_datasets(memories, call):
     data = "synthetic --dataset-option rows=60"
     call(f"train {data} --loss bce --head neighbors --epochs 1 --out s")

@@ -199,5 +199,4 @@ def test_a_head_that_is_no_memory_cannot_answer_afterwards(files, call):
     for where in ("--dry-run", "--out moved"):
         message = call(f"remap joint --hierarchy tree.txt --map map.csv {where}", code=2)
         assert "this model answers by average of 'main', 'soft-labels'" in message
-    said = call("explain joint texts.csv --limit 1 --id-column key")
-    assert "average of the heads main, soft-labels answers; the rows are those of main" in said
+        assert "another taxonomy; train with --answer main (answer='main' in Python)" in message

@@ -2,13 +2,17 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from hierlearn import HierarchicalClassifier
+from hierlearn.networks.memories import memory_heads
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.memory_files import INDEX
 from hierlearn.pipeline.remember import forget
@@ -157,6 +161,84 @@ def test_each_refusal_is_one_line_and_leaves_nothing(more, call, line, message):
     assert {path: path.stat().st_mtime_ns for path in more.rglob("*")} == before
 
 
+def test_flat_models_take_new_top_classes(more, call):
+    lines = (more / "rows.csv").read_text().splitlines()
+    flat = [line.rsplit(",", 2)[0] + "," + line.rsplit(",", 2)[1].split("/")[0] for line in lines]
+    (more / "flat.csv").write_text("\n".join(flat) + "\n")
+    line = "train flat.csv --label class --id-column key --loss bce --head neighbors --epochs 1"
+    call(f"{line} --valid-fraction 0 -o flat")
+    fungus = "key,a,b,c,class\nM1,9,9,0.5,fungus\nM2,9,9,0.5,fungus\n"
+    (more / "fungus.csv").write_text(fungus)
+    assert "1 new class: fungus" in call("remember flat fungus.csv --out bigger")
+    call("predict bigger new.csv -o out.csv")
+    assert (more / "out.csv").read_text().splitlines()[1].startswith("fungus,")
+    message = call("remember model fungus.csv --out m", code=2)
+    assert "has no class 'fungus', and a new top class is not taken from a label" in message
+    assert "pass the hierarchy that has it as --hierarchy" in message
+
+
+def test_the_card_says_that_metrics_are_of_before(more, call):
+    assert "## On the valid rows\n" in (more / "model" / "README.md").read_text()
+    call("remember model more.csv --out bigger")
+    card = (more / "bigger" / "README.md").read_text()
+    assert "## On the valid rows, measured before the changes\n" in card
+    assert "## On the valid rows\n" not in card
+
+
+def test_a_calibrated_threshold_is_of_the_rows_of_before(memories, call):
+    """An estimator's folder that the command line changes."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 3)) + 3 * np.eye(3)[np.arange(60) % 3]
+    clf = HierarchicalClassifier("neighbors", epochs=1, decoder="stop", random_state=0).fit(
+        x, ["a/b", "a/c", "d"] * 20
+    )
+    clf.calibrate(x, ["a/b", "a/c", "d"] * 20, risk=0.2)
+    clf.save(memories / "clf")
+    call("forget clf --id 3 --out smaller")
+    assert not hasattr(HierarchicalClassifier.load(memories / "smaller"), "thresholds_")
+    (memories / "tree.txt").write_text("a/b\na/c\nz/d\n")
+    (memories / "map.csv").write_text("old,new\nd,z/d\n")
+    call("remap clf --hierarchy tree.txt --map map.csv --out moved")
+    assert HierarchicalClassifier.load(memories / "moved").thresholds_ == clf.thresholds_
+
+
+# ---------------------------------------------------------------------- index
+
+
+def test_an_index_is_built_and_used(memories, call):
+    pytest.importorskip("faiss")
+    said = call("index model --recall 0.9 --out indexed").splitlines()
+    assert re.fullmatch(
+        r"indexed 42 rows; a search finds [01]\.\d{4} of the nearest ones, measured on the rows "
+        r"themselves",
+        " ".join(said[:-1]),
+    )
+    assert said[-1] == "wrote indexed"
+    name = INDEX.format(head="main", member=0)
+    assert (memories / "indexed" / name).is_file()
+    assert not (memories / "model" / name).exists()
+    (head,) = memory_heads(Pipeline.load(memories / "indexed").network)["main"]
+    assert head.memory.indexes[0].recall >= 0.9
+    call("index model --in-place")
+    assert (memories / "model" / name).is_file()
+    call("forget model --id N3 --in-place")  # what changes drops it
+    assert not (memories / "model" / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("model", "say where the changed model goes: --out FOLDER for a new one, or --in-place"),
+        ("model --recall 2 --out m", "recall is 2.0, but must be above 0 and at most 1"),
+        ("model --out m", "an approximate index needs faiss; install it with: pip install"),
+    ],
+)
+def test_each_refusal_to_index_is_one_line(memories, call, line, message, monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    assert message in call(f"index {line}", code=2)
+    assert not (memories / "m").exists()
+
+
 # ---------------------------------------------------------------------- forget
 
 
@@ -250,6 +332,7 @@ def test_a_model_without_a_memory_says_what_to_train(more, trained, call):
         "remember linear more.csv --out m",
         "forget linear --id 3 --in-place",
         "remap linear --hierarchy tree.txt --dry-run",
+        "index linear --in-place",
     ):
         message = call(line, code=2)
         assert (

@@ -16,10 +16,12 @@ from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.memories import embed, embeddings_of, remembered
 from hierlearn.pipeline import Pipeline, train
-from hierlearn.pipeline.explain import explain, kneighbors
+from hierlearn.pipeline.explain import answering_memory, explain, kneighbors
 from hierlearn.pipeline.pipeline import digest
-from hierlearn.pipeline.remember import forget, remap, remember
-from hierlearn.pipeline.train import Reporting
+from hierlearn.pipeline.predict import neighbor_names
+from hierlearn.pipeline.remember import build_index, forget, remap, remember
+from hierlearn.pipeline.train import Reporting, save_into
+from hierlearn.training.prepare import prepare
 from tolerances import FLOAT32
 from training.datasets import neighbor_plan, partial_problem, plan, problem, texts
 
@@ -256,6 +258,31 @@ def test_a_model_without_a_memory_has_no_evidence():
         forget(model, ["1"])
 
 
+def test_rows_that_did_not_answer_are_no_evidence():
+    model = fresh(joint={"mcloss": 1.0}, answer="mcloss")
+    inputs = clusters().inputs
+    message = r"answers by its head 'mcloss', which is no memory.*answer='main' in Python"
+    for some in (inputs[:2], inputs[:0]):
+        with pytest.raises(HierlearnError, match=message):
+            explain(model, some)
+    with pytest.raises(HierlearnError, match=message):
+        neighbor_names(model, 2)
+    assert kneighbors(model, inputs[:2], 3)[1].shape == (2, 3)  # these are no evidence
+    model.answer = "average"
+    assert len(explain(model, inputs[:2])) == 2
+    assert [answering_memory(model.network, one) for one in ("average", "main", "mcloss")] == [
+        "main", "main", None,
+    ]  # fmt: skip
+
+
+def test_no_rows_have_no_neighbors():
+    model, none = fresh(), clusters().inputs[:0]
+    assert explain(model, none) == []
+    distances, index = kneighbors(model, none, 5)
+    assert distances.shape == index.shape == (0, 5)
+    assert (distances.dtype, index.dtype) == (np.float64, np.int64)
+
+
 @pytest.mark.parametrize("distance", ["squared", "euclidean", "cosine"])
 @pytest.mark.parametrize("size", [1, 2])
 def test_kneighbors_are_those_of_scikit_learn(distance, size):
@@ -395,7 +422,8 @@ def test_what_cannot_be_remembered():
         unchanged(model, lambda: remember(model, inputs, labels, **options), message)
 
     attempt("has neither 'z/y' nor a parent for it", [["z/y"]])
-    attempt("has neither 'z' nor a parent for it", [["z"]])
+    attempt("no class 'z', and a new top class is not taken from a label; correct", [["z"]])
+    attempt("there are no rows to remember", [], inputs=x[:0])
     attempt("inputs have 1 rows but labels have 2", [["a"], ["d"]])
     attempt("inputs have 3 features but the network reads 4|3 columns", inputs=x[:, :3])
     attempt("2 ids do not fit 1 rows", ids=["x", "y"])
@@ -419,7 +447,7 @@ def test_heads_that_have_learned_the_old_classes_cannot_answer_for_new_ones():
         model,
         lambda: remember(model, x, [["a/new"]]),
         "this model answers by average of 'main', 'mcloss', and heads that are no memory cannot "
-        "take new classes; let the memory answer alone: answer='main'",
+        r"take new classes; train with --answer main \(answer='main' in Python\)",
     )
     new, gone = Hierarchy.from_paths(["a", "d"]), dict.fromkeys(["a/b", "a/c", "d/e", "d/f"])
     unchanged(model, lambda: remap(model, new, gone), "cannot take another taxonomy")
@@ -437,6 +465,126 @@ def test_new_rows_that_overflow_half_precision_are_kept():
     assert torch.equal(after[:24], before.float())
     assert explain(model, inputs)[0][0].row == 24
     assert model.probabilities(inputs).isfinite().all()
+
+
+def test_new_top_classes_only_where_the_hierarchy_is_flat():
+    x = np.full((2, 4), 30.0, dtype=np.float32)
+    flat = trained(clusters(Hierarchy.from_paths(["p", "q"])), epochs=1)
+    assert remember(flat, x, [["r"], ["p"]]).classes == ("r",)
+    assert remember(flat, x, [["s/t"], ["s"]]).classes == ("s", "s/t")
+    assert flat.hierarchy == Hierarchy.from_paths(["p", "q", "r", "s/t"])
+    message = "no class 'u', and a new top class is not taken from a label"
+    with pytest.raises(HierlearnError, match=message):  # it is no longer flat
+        remember(flat, x, [["u/v"], ["u"]])
+    whole = Hierarchy.from_paths([*flat.hierarchy.names, "u/v"])
+    assert remember(flat, x, [["u/v"], ["u"]], hierarchy=whole).classes == ("u", "u/v")
+
+
+def test_a_name_that_several_classes_have_is_ambiguous():
+    model = trained(clusters(Hierarchy.from_paths(["a/b", "d/b"])), epochs=1)
+    with pytest.raises(HierlearnError, match="label 'b' is ambiguous: it could be"):
+        remember(model, np.zeros((1, 4), dtype=np.float32), [["b"]])
+
+
+def test_a_new_class_with_the_bare_name_of_another_counts_as_new():
+    model = fresh()
+    whole = Hierarchy.from_paths([*TREE.names, "b"])
+    x = np.zeros((1, 4), dtype=np.float32)
+    assert remember(model, x, [["b"]], hierarchy=whole).classes == ("b",)
+    assert names_of(model)[24:] == [["b"]]
+
+
+def test_ids_are_never_used_again(tmp_path):
+    model = fresh()
+    x = np.zeros((1, 4), dtype=np.float32)
+    forget(model, ["22", "23"])
+    remember(model, x, [["a/b"]])
+    assert list(remembered(model.network).ids)[-2:] == ["21", "24"]
+    forget(model, ["24"])
+    again = Pipeline.load(model.save(tmp_path / "m"))
+    remember(again, x, [["a/b"]])
+    remember(again, x, [["a/b"]], ids=["40"])
+    forget(again, ["40"])
+    remember(again, x, [["a/b"]])
+    assert list(remembered(again.network).ids)[-2:] == ["25", "41"]
+
+
+# ---------------------------------------------------------------------- what the folder says
+
+
+def changes():
+    """The changes of a model without new classes, by name."""
+    x = np.zeros((1, 4), dtype=np.float32)
+    return {
+        "remember": lambda model: remember(model, x, [["a/b"]]),
+        "forget": lambda model: forget(model, ["3"]),
+        "remap": lambda model: remap(model, TREE),
+    }
+
+
+@pytest.mark.parametrize("change", changes())
+def test_metrics_and_thresholds_of_before_a_change(tmp_path, change):
+    model = fresh()
+    metrics = {"valid": {"hit@1": 0.75}}
+    model.config["metrics"] = metrics
+    model.config["estimator"] = {"labels": {"shape": "one"}, "thresholds": {"stop": 0.5}}
+    changes()[change](model)
+    config = json.loads((model.save(tmp_path / "m") / "config.json").read_text())
+    assert (config["metrics"], config["metrics_before"]) == ({}, metrics)
+    assert config["estimator"]["labels"] == {"shape": "one"}
+    assert ("thresholds" in config["estimator"]) == (change == "remap")
+    card = (tmp_path / "m" / "README.md").read_text()
+    assert "## On the valid rows, measured before the changes\n" in card
+    assert "| hit@1 | 0.75 |" in card
+    assert "## On the valid rows\n" not in card
+    changes()[change if change != "forget" else "remap"](model)
+    assert model.config["metrics_before"] == metrics
+
+
+def test_a_memory_that_is_empty_is_not_saved(tmp_path):
+    prepared = prepare(clusters(), neighbor_plan(epochs=1), torch.device("cpu"))
+    model = Pipeline.from_prepared(prepared)
+    fresh().save(tmp_path / "m")
+    message = "the memory of this model is empty, so it cannot be saved; train it first"
+    with pytest.raises(HierlearnError, match=message):
+        model.save(tmp_path / "m", force=True)
+    Pipeline.load(tmp_path / "m")  # what was there is still complete
+    with pytest.raises(HierlearnError, match=message):
+        model.save(tmp_path / "n")
+    assert not (tmp_path / "n").exists()
+
+
+def test_an_interrupt_leaves_a_folder_that_loads(tmp_path, monkeypatch):
+    """Until the new configuration is there, the files that the old one lists are."""
+    pytest.importorskip("faiss")
+    model = fresh()
+    build_index(model)
+    out = tmp_path / "m"
+    save_into(model, out)
+    (index,) = out.glob("index-*")
+    probabilities = model.probabilities(clusters().inputs)
+    forget(model, ["3"])
+
+    def stop(self, target):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(out), "replace", stop)
+        with pytest.raises(KeyboardInterrupt):
+            save_into(model, out)
+    again = Pipeline.load(out)
+    assert torch.equal(again.probabilities(clusters().inputs), probabilities)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(out), "unlink", lambda self, **_: stop(self, None))
+        with pytest.raises(KeyboardInterrupt):
+            save_into(model, out)
+    assert index.is_file()  # the new configuration does not list it, so it is not read
+    again = Pipeline.load(out)
+    assert torch.equal(
+        again.probabilities(clusters().inputs), model.probabilities(clusters().inputs)
+    )
+    save_into(model, out)
+    assert not index.exists()
 
 
 # ---------------------------------------------------------------------- forget
@@ -573,4 +721,33 @@ def test_what_cannot_be_mapped():
     attempt("the mapping renames 'q', which is no class so far", new, {"q": "a"})
     attempt("sends 'a/c' to 'a/z', which the new hierarchy lacks", new, {"a/c": "a/z"})
     attempt("the memory has no row with id 'nobody'", new, {"a/c": "a"}, {"nobody": "a"})
-    attempt("unknown label 'a/q'|no class 'a/q'|'a/q'", new, {"a/c": "a"}, {"0": "a/q"})
+    attempt(
+        "the new label of the row with id '0' is no class of the new hierarchy: unknown label "
+        "'a/q'.*; correct the label, or add the class to the hierarchy",
+        new,
+        {"a/c": "a"},
+        {"0": "a/q"},
+    )
+    # A node is its path: d/e that moves below a has no place by its bare name.
+    moved = Hierarchy.from_paths(["a/b", "a/c", "a/d/e", "d/f"])
+    attempt("1 classes have no place in the new hierarchy: 'd/e'", moved)
+
+
+def test_a_top_class_that_moves_must_be_mapped():
+    hierarchy = Hierarchy.from_paths(["x", "y"])
+    model = trained(clusters(hierarchy), epochs=1)
+    new = Hierarchy.from_paths(["g/x", "y"])
+    unchanged(
+        model,
+        lambda: remap(model, new),
+        "1 classes have no place in the new hierarchy: 'x'; map each to its new name",
+    )
+    x = np.zeros((1, 4), dtype=np.float32)
+    unchanged(
+        model,
+        lambda: remember(model, x, [["y"]], hierarchy=new),
+        "the new hierarchy lacks 'x'; use remap",
+    )
+    counts = remap(model, new, {"x": "x"})  # a bare name that is given explicitly will do
+    assert counts["renamed or moved"] == 1
+    assert names_of(model) == [*[["g/x"]] * 6, *[["y"]] * 6]

@@ -18,6 +18,7 @@ from hierlearn.cli import (
     explain,
     export,
     forget,
+    index,
     inspect,
     noise,
     predict,
@@ -103,6 +104,13 @@ add_command(
     remap.remap,
     "remap model --hierarchy new.csv --map map.csv --dry-run",
     "remap model --hierarchy new.csv --map map.csv --out moved",
+)
+add_command(
+    app,
+    "index",
+    index.index,
+    "index model --in-place",
+    "index model --recall 0.999 --out indexed",
 )
 add_command(app, "export", export.export, "export model --out onnx/model.onnx")
 add_command(app, "report", report.report, "report study", "report study --png")

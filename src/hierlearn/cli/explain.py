@@ -45,7 +45,7 @@ def explain(
     """
     from rich.console import Console
 
-    from hierlearn.cli.memories import load_with_memory
+    from hierlearn.cli.memories import evidence_note, load_with_memory
     from hierlearn.cli.predict import choose_decoder, label_sep_of, open_chunks
     from hierlearn.cli.show import print_plain, working
     from hierlearn.datasets.writing import check_ending, table_writer
@@ -63,7 +63,7 @@ def explain(
     remembered = rows_of(loaded)
     console = Console()
     memory = f"{reason}; {len(remembered):,} remembered rows{numbered(loaded)}"
-    for line in filter(None, (note, memory, other_heads(loaded))):
+    for line in filter(None, (note, memory, evidence_note(loaded))):
         print_plain(console, line)
     join = label_sep_of(loaded, options)
     names = NAMES if remembered.texts is None else (*NAMES, "text")
@@ -98,17 +98,6 @@ def numbered(model: Pipeline) -> str:
         if is_table and "id_column" not in known
         else ""
     )
-
-
-def other_heads(model: Pipeline) -> str:
-    """Say whose rows are shown where several heads answer together."""
-    from hierlearn.networks.ensemble import head_names
-    from hierlearn.pipeline.explain import head_of
-
-    names, shown = head_names(model.network), head_of(model)[0]
-    if len(names) < 2 or model.answer == shown:
-        return ""
-    return f"{model.answer} of the heads {', '.join(names)} answers; the rows are those of {shown}"
 
 
 def first_rows(chunks: Iterable[Chunk], limit: int) -> Iterator[Chunk]:

@@ -42,6 +42,23 @@ def check_memory(model: Pipeline, folder: Path) -> None:
         )
 
 
+def evidence_note(model: Pipeline) -> str:
+    """Say whose evidence is shown where a memory answers together with other heads.
+
+    A model whose answers come from another kind of head alone raises.
+    """
+    from hierlearn.networks.ensemble import head_names
+    from hierlearn.pipeline.explain import head_of
+
+    names, shown = head_names(model.network), head_of(model)[0]
+    if len(names) < 2 or model.answer == shown:
+        return ""
+    return (
+        f"the answers are the {model.answer} of the heads {', '.join(names)}; the rows are the "
+        f"evidence of the memory {shown} alone"
+    )
+
+
 def check_destination(folder: Path, options: Mapping[str, Any], *, needed: bool = True) -> None:
     """Raise where the changed model cannot be written, before any work is done.
 

@@ -53,7 +53,7 @@ def predict(
     """
     from rich.console import Console
 
-    from hierlearn.cli.memories import check_memory
+    from hierlearn.cli.memories import check_memory, evidence_note
     from hierlearn.cli.show import print_plain, working
     from hierlearn.datasets.writing import check_ending, table_writer
     from hierlearn.files import check_new
@@ -68,12 +68,13 @@ def predict(
     device = find_device(options["device"])
     loaded = Pipeline.load(model, device=device, trust=options["trust"])
     shown: tuple[str, ...] = ()
+    alone = ""
     if options["explain"] is not None:
         check_memory(loaded, model)
-        shown = neighbor_names(loaded, options["explain"])
+        shown, alone = neighbor_names(loaded, options["explain"]), evidence_note(loaded)
     chunks, total, note = open_chunks(loaded, data, options)
     made, reason = choose_decoder(loaded, options)
-    for line in filter(None, (note, reason)):
+    for line in filter(None, (note, reason, alone)):
         print_plain(console, line)
     join = label_sep_of(loaded, options)
     done = stopped = 0

@@ -171,6 +171,6 @@ def written(folder: Path, model: Pipeline) -> str:
     files += "".join(f", {name}" for name in MEMORY_FILES if (folder / name).is_file())
     if (folder / "log.jsonl").is_file():
         files += ", log.jsonl, checkpoints"
-    if model.config["metrics"]:
+    if model.config["metrics"] or model.config.get("metrics_before"):
         return files
     return f"no rows were held out, so there are no metrics; see --valid-fraction\n{files}"

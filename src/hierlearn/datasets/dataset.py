@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 Kind = Literal["numbers", "texts", "sparse"]
 
 
+def count_rows(inputs: Any) -> int:
+    """Return how many rows raw inputs have: a matrix, dense or sparse, or a list of texts."""
+    return int(inputs.shape[0]) if hasattr(inputs, "shape") else len(inputs)
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Rows, their labels and the taxonomy.
@@ -53,7 +58,7 @@ class Dataset:
         inputs: Any = self.inputs
         if hasattr(inputs, "tocsr"):
             object.__setattr__(self, "inputs", inputs.tocsr())
-        rows = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
+        rows = count_rows(inputs)
         if rows != len(self.labels):
             raise DataError(
                 f"inputs have {rows} rows but labels have {len(self.labels)}; give one list of "

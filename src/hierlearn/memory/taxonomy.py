@@ -2,7 +2,7 @@
 
 The labels of remembered rows follow by name; nothing is trained.
 
-    grown     a hierarchy with the classes of new labels, whose parents exist already
+    grown     a hierarchy with the classes of new labels, below their parents
     Remap     where every class of the old hierarchy goes in a new one
 """
 
@@ -32,7 +32,9 @@ def grown(hierarchy: Hierarchy, labels: Iterable[str]) -> Hierarchy:
 
     Args:
         hierarchy: a hierarchy whose classes are named by their paths.
-        labels: paths; a new class hangs below its parent, which must be there or be named too.
+        labels: paths; a new class hangs below its parent, which must be there or be named too. A
+            label without a parent could be a typing error: it becomes a class only where the
+            hierarchy is flat.
 
     Raises:
         HierlearnError: naming a class whose parent is not known.
@@ -48,7 +50,14 @@ def grown(hierarchy: Hierarchy, labels: Iterable[str]) -> Hierarchy:
     known = {*hierarchy.names, *new}
     for name in new:
         parent, sep, _ = name.rpartition(hierarchy.sep)
-        if not sep or parent not in known:
+        if not sep and hierarchy.depth > 1:
+            if name in hierarchy.bare_names:
+                hierarchy.index(name)  # raises: it is ambiguous
+            raise HierlearnError(
+                f"the hierarchy has no class {name!r}, and a new top class is not taken from a "
+                f"label; correct the label, or pass the hierarchy that has it as hierarchy="
+            )
+        if sep and parent not in known:
             raise HierlearnError(
                 f"the hierarchy has neither {name!r} nor a parent for it; correct the label, or "
                 f"pass the hierarchy that has it as hierarchy="
@@ -65,7 +74,7 @@ class Remap:
         new: the hierarchy that replaces it.
         mapping: old name -> new names: a single one if the class is renamed, moved or merged with
             others, several if it is split, none if it is removed. Classes that are not named keep
-            their names.
+            their whole names; in the mapping an unambiguous bare name will do.
 
     Raises:
         HierlearnError: naming classes without a place in the new hierarchy.
@@ -84,7 +93,8 @@ class Remap:
                     raise HierlearnError(
                         f"the mapping sends {name!r} to {target!r}, which the new hierarchy lacks"
                     )
-        lost = [n for n in self.old.names if n not in self._named and n not in self.new]
+        known = {*self._named, *self.new.names}  # a node is its path: no bare names
+        lost = [name for name in self.old.names if name not in known]
         if lost:
             raise HierlearnError(
                 f"{len(lost)} classes have no place in the new hierarchy: {quoted(lost, most=5)}; "

@@ -44,9 +44,10 @@ def model_card(hierarchy: Hierarchy, config: Mapping[str, Any]) -> str:
     if config.get("history"):
         lines += ["", "## Changed since", ""]
         lines += [f"- {show(change)}" for change in config["history"]]
-    for split, figures in config.get("metrics", {}).items():
-        lines += ["", f"## On the {split} rows", "", "| metric | value |", "|---|---|"]
-        lines += [f"| {name} | {show(value)} |" for name, value in figures.items()]
+    for key, when in (("metrics", ""), ("metrics_before", ", measured before the changes")):
+        for split, figures in config.get(key, {}).items():
+            lines += ["", f"## On the {split} rows{when}", "", "| metric | value |", "|---|---|"]
+            lines += [f"| {name} | {show(value)} |" for name, value in figures.items()]
     versions = ", ".join(f"{k} {v}" for k, v in config.get("versions", {}).items())
     lines += ["", f"Hierarchy {hierarchy.fingerprint[:16]}. {versions}".rstrip(), ""]
     return "\n".join(lines)

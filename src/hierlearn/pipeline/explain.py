@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from hierlearn.datasets.dataset import count_rows
 from hierlearn.errors import HierlearnError
 from hierlearn.memory.search import nearest
 from hierlearn.networks.memories import (
@@ -21,12 +22,13 @@ from hierlearn.networks.memories import (
     neighbors_of,
     remembered,
 )
+from hierlearn.networks.network import AVERAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from hierlearn.memory import NeighborHead, Remembered
     from hierlearn.pipeline.pipeline import Pipeline
@@ -67,16 +69,36 @@ def rows_of(pipeline: Pipeline) -> Remembered:
     return rows
 
 
+def answering_memory(network: nn.Module, answer: str) -> str | None:
+    """Return the head with a memory that answers, alone or among others; None where none does.
+
+    Args:
+        network: a network or an ensemble.
+        answer: the head that answers, or "average"; then it is the first head with a memory.
+    """
+    heads = memory_heads(network)
+    if answer in heads:
+        return answer
+    return next(iter(heads), None) if answer == AVERAGE else None
+
+
 def head_of(pipeline: Pipeline) -> tuple[str, list[NeighborHead]]:
-    """Return the head whose rows are the evidence: the one that answers, or the first."""
+    """Return the head whose rows are the evidence; raise where another kind of head answers."""
     heads = memory_heads(pipeline.network)
-    name = pipeline.answer if pipeline.answer in heads else next(iter(heads))
+    name = answering_memory(pipeline.network, pipeline.answer)
+    if name is None:
+        memory = next(iter(heads), "main")
+        raise HierlearnError(
+            f"this model answers by its head {pipeline.answer!r}, which is no memory, so no "
+            f"remembered row is behind an answer; train with --answer {memory} "
+            f"(answer={memory!r} in Python) for answers with evidence"
+        )
     return name, heads[name]
 
 
-def queries(pipeline: Pipeline, inputs: Any) -> Tensor:
-    """Return the embeddings of raw inputs, (n, D), or (M, n, D) of an ensemble."""
-    return embed(pipeline.network, pipeline.rows(inputs))[head_of(pipeline)[0]]
+def queries(pipeline: Pipeline, head: str, inputs: Any) -> Tensor:
+    """Return the embeddings of raw inputs for a head, (n, D), or (M, n, D) of an ensemble."""
+    return embed(pipeline.network, pipeline.rows(inputs))[head]
 
 
 @torch.no_grad()
@@ -84,7 +106,7 @@ def neighbor_weights(pipeline: Pipeline, inputs: Any) -> Iterator[tuple[Any, Any
     """Yield, for every row of a batch, its neighbors by falling weight: weights, row numbers."""
     rows_of(pipeline)
     name, _ = head_of(pipeline)
-    weights, index = neighbors_of(pipeline.network, name, queries(pipeline, inputs))
+    weights, index = neighbors_of(pipeline.network, name, queries(pipeline, name, inputs))
     shares = weights.double().div(len(weights)).transpose(0, 1).flatten(1).cpu().numpy()
     numbered = index.transpose(0, 1).flatten(1).cpu().numpy()
     for own, numbers in zip(shares, numbered, strict=True):
@@ -105,10 +127,10 @@ def explain(pipeline: Pipeline, inputs: Any, count: int = 3) -> list[list[Eviden
     if count < 1:
         raise HierlearnError(f"count must be at least 1, not {count}")
     rows = rows_of(pipeline)
+    head_of(pipeline)  # raises where no memory answers
     pipeline.network.eval()
-    total = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
-    found = []
-    for begin in range(0, total, BATCH):
+    found: list[list[Evidence]] = []
+    for begin in range(0, count_rows(inputs), BATCH):
         for weights, numbers in neighbor_weights(pipeline, inputs[begin : begin + BATCH]):
             found.append(evidence(rows, weights[:count], numbers[:count]))
     return found
@@ -147,15 +169,19 @@ def kneighbors(
     if not 1 <= count <= most:
         raise HierlearnError(f"n_neighbors must lie between 1 and {most:,}, not {count}")
     pipeline.network.eval()
-    name, heads = head_of(pipeline)
-    held = side_by_side(embeddings_of(pipeline.network)[name], heads[0].distance)
+    heads = memory_heads(pipeline.network)
+    name = answering_memory(pipeline.network, pipeline.answer) or next(iter(heads))
+    distance = heads[name][0].distance
+    held = side_by_side(embeddings_of(pipeline.network)[name], distance)
     if inputs is None:
-        return without_itself(*nearest(held.float(), held, count + 1, heads[0].distance))
-    total = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
+        return without_itself(*nearest(held.float(), held, count + 1, distance))
+    total = count_rows(inputs)
+    if not total:
+        return np.zeros((0, count)), np.zeros((0, count), dtype=np.int64)
     parts = []
     for begin in range(0, total, BATCH):
-        found = side_by_side(queries(pipeline, inputs[begin : begin + BATCH]), heads[0].distance)
-        parts.append(nearest(found, held, count, heads[0].distance))
+        batch = queries(pipeline, name, inputs[begin : begin + BATCH])
+        parts.append(nearest(side_by_side(batch, distance), held, count, distance))
     distances, index = (torch.cat([part[side] for part in parts]).cpu().numpy() for side in (0, 1))
     return distances.astype(np.float64), index
 

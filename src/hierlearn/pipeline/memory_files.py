@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from hierlearn.errors import HierlearnError
 from hierlearn.files import atomic_write
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.hierarchy.labels import Labels
@@ -23,7 +24,7 @@ from hierlearn.networks.ensemble import members_of
 from hierlearn.networks.memories import embeddings_of, memory_heads, remembered, set_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
     from pathlib import Path
 
     from torch import Tensor, nn
@@ -35,6 +36,14 @@ MEMORY_FILES = ("memory.safetensors", "memory.json")
 INDEX = "index-{head}-{member}.safetensors"
 ARRAYS = ("set_offsets", "set_numbers", "set_of_row")
 FORMAT = "hierlearn.memory"
+
+
+def check_filled(network: nn.Module) -> None:
+    """Raise on a network whose memory is empty: a folder of it could not answer."""
+    if memory_heads(network) and remembered(network) is None:
+        raise HierlearnError(
+            "the memory of this model is empty, so it cannot be saved; train it first"
+        )
 
 
 def write_memory(folder: Path, network: nn.Module) -> tuple[str, ...]:
@@ -67,12 +76,12 @@ def write_indexes(folder: Path, network: nn.Module) -> list[str]:
     return names
 
 
-def read_indexes(folder: Path, network: nn.Module) -> None:
-    """Read the approximate indexes, where there are any and faiss is installed."""
+def read_indexes(folder: Path, network: nn.Module, names: Container[str]) -> None:
+    """Read the approximate indexes of a model that ``names`` lists, if faiss is installed."""
     found: dict[int, tuple[Memory, list[ApproximateIndex]]] = {}
     for name, memory, number, part in members_of_memories(network):
         path = folder / INDEX.format(head=name, member=number)
-        if path.is_file() and find_spec("faiss") is not None:
+        if path.name in names and find_spec("faiss") is not None:
             found.setdefault(id(memory), (memory, []))[1].append(ApproximateIndex.load(path, part))
     for memory, indexes in found.values():
         memory.indexes = indexes
@@ -97,8 +106,16 @@ def check_shape(embeddings: Tensor, members: int | None, size: int | None) -> No
         raise ValueError(f"embeddings {shape} must be ({wanted})")
 
 
-def read_memory(folder: Path, network: nn.Module, hierarchy: Hierarchy) -> None:
+def read_memory(
+    folder: Path, network: nn.Module, hierarchy: Hierarchy, names: Container[str]
+) -> None:
     """Read what a network remembers; nothing for one without a memory.
+
+    Args:
+        folder: of the model.
+        network: the network to fill.
+        hierarchy: of the labels.
+        names: the files of the model; an index that is none of them is left alone.
 
     Raises:
         CheckpointError: where a file is missing, damaged, or does not fit the network.
@@ -120,7 +137,7 @@ def read_memory(folder: Path, network: nn.Module, hierarchy: Hierarchy) -> None:
         for name, (head, *_) in heads.items():
             check_shape(found[name], members_of(network), getattr(head.projection, "size", None))
         set_memory(network, found, rows)
-        read_indexes(folder, network)
+        read_indexes(folder, network, names)
     except (KeyError, ValueError, TypeError, OSError) as error:
         raise CheckpointError(
             f"{path} does not fit this model ({error}); copy the whole folder again"

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hierlearn.datasets.dataset import count_rows
 from hierlearn.decoding import make_decoder
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import Preprocessor, from_state
@@ -37,7 +38,13 @@ from hierlearn.networks import read_output
 from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.networks.network import AVERAGE
 from hierlearn.pipeline.card import model_card
-from hierlearn.pipeline.memory_files import INDEX, MEMORY_FILES, read_memory, write_memory
+from hierlearn.pipeline.memory_files import (
+    INDEX,
+    MEMORY_FILES,
+    check_filled,
+    read_memory,
+    write_memory,
+)
 from hierlearn.training.rows import as_rows
 
 if TYPE_CHECKING:
@@ -160,8 +167,7 @@ class Pipeline:
             log: yield their logarithms, in which small probabilities differ.
         """
         self.network.eval()
-        count = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
-        for begin in range(0, count, batch):
+        for begin in range(0, count_rows(inputs), batch):
             output = self.output(inputs[begin : begin + batch])
             if log:
                 yield output.mean().log_p.cpu()
@@ -209,6 +215,7 @@ class Pipeline:
                 f"as a model folder; name its factory, network='package.module:factory', or save "
                 f"its state_dict yourself"
             )
+        check_filled(self.network)
         tensors = {f"network/{k}": v for k, v in self.network.state_dict().items()}
         settings = None
         if self.preprocessor is not None:
@@ -279,7 +286,7 @@ class Pipeline:
             raise CheckpointError(
                 f"{folder}: the network {spec.name!r} is not the one that was saved ({reason})"
             ) from None
-        read_memory(folder, network, hierarchy)
+        read_memory(folder, network, hierarchy, config["files"])
         preprocessor = None
         if config["preprocessing"] is not None:
             arrays = {k: v.numpy() for k, v in named(tensors, "preprocessing/").items()}

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hierlearn.errors import HierlearnError, quoted
+from hierlearn.datasets.dataset import count_rows
+from hierlearn.errors import HierlearnError, LabelError, quoted
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.links import link_name, make_link
 from hierlearn.memory import LabelSets, Remembered
-from hierlearn.memory.store import as_stored
 from hierlearn.memory.taxonomy import Remap, grown
 from hierlearn.networks.ensemble import drop_heads, head_names
-from hierlearn.networks.memories import embed, embeddings_of, memory_heads, set_memory
+from hierlearn.networks.memories import embeddings_of, memory_heads, set_memory
 from hierlearn.pipeline.explain import rows_of
+from hierlearn.training.memorize import BATCH, encode_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline.pipeline import Pipeline
-
-BATCH = 4096
 
 
 @dataclass(frozen=True)
@@ -66,17 +65,19 @@ def remember(
         pipeline: a pipeline with a memory.
         inputs: the raw rows.
         labels: the labels of each row, by path. A path that is new becomes a class below its
-            parent.
+            parent, a label without one only where the hierarchy is flat.
         hierarchy: a hierarchy with the new classes, where their paths do not tell it; it must have
             all old classes as they are.
-        ids: of the rows; by default numbers that go on from those of the memory.
+        ids: of the rows; by default numbers that no remembered row has or had.
         weights: (n,) how much each row counts; by default 1.
     """
     rows = rows_of(pipeline)
     labels = [[one] if isinstance(one, str) else list(one) for one in labels]
-    total = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
+    total = count_rows(inputs)
     if total != len(labels):
         raise HierlearnError(f"inputs have {total} rows but labels have {len(labels)}")
+    if not total:
+        raise HierlearnError("there are no rows to remember; pass at least one")
     old = pipeline.hierarchy
     wanted = hierarchy or grown(old, (one for row in labels for one in row))
     if wanted != old:
@@ -85,10 +86,14 @@ def remember(
     texts = [str(text) for text in inputs] if rows.texts is not None else None
     policy = rows.labels.sets.unlabeled_descendants
     found = LabelSets.from_labels(Labels(labels, wanted, unlabeled_descendants=policy))
-    names = next_ids(rows.ids, total) if ids is None else [str(one) for one in ids]
+    if ids is None:
+        ids = next_ids(rows.ids, total, pipeline.config.get("next_id", 0))
+    names = [str(one) for one in ids]
     counts = None if weights is None else np.asarray(weights, dtype=np.float64)
     added = Remembered(found, names, counts, texts)
-    new = encode(pipeline, inputs)
+    starts = range(0, total, BATCH)
+    batches = (pipeline.rows(inputs[begin : begin + BATCH]) for begin in starts)
+    new = encode_batches(pipeline.network, batches)
     plan = Remap(old, wanted, {})
     if wanted != old:
         rows = rows.with_labels(plan.labels(rows.labels))
@@ -97,7 +102,9 @@ def remember(
     joined = {name: torch.cat([kept[name], new[name]], dim=-2) for name in kept}
     before = pipeline.hierarchy.fingerprint
     replace_memory(pipeline, joined, rows.join(added), plan)
-    classes = tuple(name for name in wanted.names if name not in old)
+    known = set(old.names)
+    classes = tuple(name for name in wanted.names if name not in known)
+    keep_next_id(pipeline, [*rows.ids, *names])
     record(pipeline, "remember", before, rows=total, classes=len(classes))
     return Growth(total, classes, len(rows) + total)
 
@@ -131,6 +138,7 @@ def forget(pipeline: Pipeline, ids: Iterable[str]) -> int:
         name: held.index_select(-2, index.to(held.device))
         for name, held in embeddings_of(pipeline.network).items()
     }
+    keep_next_id(pipeline, rows.ids)
     set_memory(pipeline.network, kept, rows.take(keep))
     gone = len(rows) - len(keep)
     record(pipeline, "forget", pipeline.hierarchy.fingerprint, rows=gone)
@@ -166,7 +174,7 @@ def remap(
         for one, ends in labels.items():
             if str(one) not in places:
                 raise HierlearnError(f"the memory has no row with id {one!r}")
-            own |= dict.fromkeys(places[str(one)], as_list(ends))
+            own |= dict.fromkeys(places[str(one)], new_labels(hierarchy, str(one), ends))
     moved = plan.labels(rows.labels, own)
     unlabeled = np.diff(moved.sets.terminal[0]) == 0
     found = {
@@ -193,10 +201,28 @@ def as_list(value: str | Sequence[str] | None) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
+def new_labels(hierarchy: Hierarchy, row: str, labels: str | Sequence[str]) -> list[str]:
+    """Return the new labels of a row by full names; raise on one that the hierarchy lacks.
+
+    Args:
+        hierarchy: the new taxonomy.
+        row: the id of the row, for the error.
+        labels: one label or several.
+    """
+    try:
+        return [hierarchy.names[hierarchy.index(one)] for one in as_list(labels)]
+    except LabelError as error:
+        raise LabelError(
+            f"the new label of the row with id {row!r} is no class of the new hierarchy: {error}; "
+            f"correct the label, or add the class to the hierarchy"
+        ) from None
+
+
 def check_superset(old: Hierarchy, new: Hierarchy) -> None:
     """Raise on a hierarchy in which an old class is missing or has other parents."""
+    known = set(new.names)
     for number, name in enumerate(old.names):
-        if name not in new:
+        if name not in known:
             raise HierlearnError(
                 f"the new hierarchy lacks {name!r}; use remap to rename or remove classes"
             )
@@ -209,32 +235,37 @@ def check_superset(old: Hierarchy, new: Hierarchy) -> None:
 
 def check_answers_from_memory(pipeline: Pipeline, what: str) -> None:
     """Raise where a head that has learned the old classes answers."""
-    names = head_names(pipeline.network)
-    if len(names) > 1 and pipeline.answer not in memory_heads(pipeline.network):
+    names, heads = head_names(pipeline.network), memory_heads(pipeline.network)
+    if len(names) > 1 and pipeline.answer not in heads:
+        memory = next(iter(heads))
         raise HierlearnError(
             f"this model answers by {pipeline.answer} of {quoted(names)}, and heads that are no "
-            f"memory cannot take {what}; let the memory answer alone: answer='main'"
+            f"memory cannot take {what}; train with --answer {memory} (answer={memory!r} in "
+            f"Python), so that the memory answers alone"
         )
 
 
-@torch.no_grad()
-def encode(pipeline: Pipeline, inputs: Any) -> dict[str, Tensor]:
-    """Return the embeddings of raw inputs by head, in the precision of the memory."""
-    pipeline.network.eval()
-    total = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
-    parts: dict[str, list[Tensor]] = {}
-    for begin in range(0, total, BATCH):
-        batch = pipeline.rows(inputs[begin : begin + BATCH])
-        for name, found in embed(pipeline.network, batch).items():
-            parts.setdefault(name, []).append(as_stored(found))
-    return {name: torch.cat(found, dim=-2) for name, found in parts.items()}
+def next_ids(ids: Sequence[str], count: int, least: int = 0) -> list[str]:
+    """Return new ids: the integers after the largest id that is one.
 
-
-def next_ids(ids: Sequence[str], count: int) -> list[str]:
-    """Return new ids: the integers after the largest id that is one."""
-    numbers = [int(one) for one in ids if str(one).isdecimal()]
-    first = max(numbers, default=len(ids) - 1) + 1
+    Args:
+        ids: of the remembered rows.
+        count: how many.
+        least: the smallest integer to return; ``config["next_id"]`` of a pipeline lies above the
+            ids of rows that it has forgotten.
+    """
+    first = max(next_id(ids), least)
     return [str(first + number) for number in range(count)]
+
+
+def next_id(ids: Sequence[str]) -> int:
+    """Return the integer after the largest id that is one."""
+    return max((int(one) for one in ids if str(one).isdecimal()), default=len(ids) - 1) + 1
+
+
+def keep_next_id(pipeline: Pipeline, ids: Sequence[str]) -> None:
+    """Note which integer comes after some ids, so that none of them is used again."""
+    pipeline.config["next_id"] = max(next_id(ids), pipeline.config.get("next_id", 0))
 
 
 def replace_memory(
@@ -271,9 +302,19 @@ def replace_memory(
 
 
 def record(pipeline: Pipeline, change: str, before: str, **counts: int) -> None:
-    """Note a change in the configuration, for the model card."""
+    """Note a change in the configuration, for the model card.
+
+    Metrics become those of before. Thresholds that were calibrated for other rows are dropped; they
+    stay where the answers only have other names.
+    """
+    config = pipeline.config
     entry = {"change": change, "fingerprint_before": before, **counts}
-    pipeline.config["history"] = [*pipeline.config.get("history", ()), entry]
+    config["history"] = [*config.get("history", ()), entry]
+    if config.get("metrics"):
+        config["metrics_before"], config["metrics"] = config["metrics"], {}
+    if change != "remap" and "estimator" in config:
+        own = config["estimator"]
+        config["estimator"] = {key: own[key] for key in own if key != "thresholds"}
 
 
 def build_index(pipeline: Pipeline, recall: float = 0.99) -> float:

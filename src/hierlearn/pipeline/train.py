@@ -143,12 +143,13 @@ def save_into(pipeline: Pipeline, out: Path) -> None:
         left.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=out, prefix=".model-") as name:
         folder = pipeline.save(Path(name) / "model")
-        for index in out.glob(INDEX.format(head="*", member="*")):
-            if not (folder / index.name).exists():
-                index.unlink()  # of what the memory held before
+        written = {file.name for file in folder.iterdir()}
         # The configuration comes last: a folder that has one is complete.
         for file in sorted(folder.iterdir(), key=lambda path: path.name == "config.json"):
             file.replace(out / file.name)
+        for index in out.glob(INDEX.format(head="*", member="*")):
+            if index.name not in written:
+                index.unlink()  # of what the memory held before; no configuration lists it now
 
 
 def run(

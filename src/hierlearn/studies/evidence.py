@@ -24,8 +24,8 @@ import torch
 from hierlearn.files import atomic_write
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.memory.label_sets import take_rows
-from hierlearn.networks.memories import embed, memory_heads, neighbors_of, remembered
-from hierlearn.networks.network import AVERAGE
+from hierlearn.networks.memories import embed, neighbors_of, remembered
+from hierlearn.pipeline.explain import answering_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,10 +99,9 @@ def find_evidence(network: nn.Module, answer: str, test: Rows) -> StoredEvidence
             with a memory.
         test: the rows to answer.
     """
-    heads, memory = memory_heads(network), remembered(network)
-    if memory is None or answer not in (AVERAGE, *heads):
+    memory, name = remembered(network), answering_memory(network, answer)
+    if memory is None or name is None:
         return None
-    name = answer if answer in heads else next(iter(heads))
     network.eval()
     parts = []
     for begin in range(0, len(test), BATCH):

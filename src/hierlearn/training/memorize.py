@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,6 +13,8 @@ from hierlearn.memory.store import as_stored
 from hierlearn.networks.memories import embed, memory_heads, set_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch import Tensor, nn
 
     from hierlearn.training.rows import Rows
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 BATCH = 4096
 
 
-@torch.no_grad()
 def encode(network: nn.Module, rows: Rows, index: Tensor | None = None) -> dict[str, Tensor]:
     """Return the embeddings of rows by head, (N, D), or (M, N, D) of an ensemble.
 
@@ -29,12 +30,24 @@ def encode(network: nn.Module, rows: Rows, index: Tensor | None = None) -> dict[
         rows: the rows.
         index: the numbers of the rows to encode; by default all.
     """
+    numbers = torch.arange(len(rows)) if index is None else index
+    starts = range(0, len(numbers), BATCH)
+    return encode_batches(network, (rows.take(numbers[begin : begin + BATCH]) for begin in starts))
+
+
+@torch.no_grad()
+def encode_batches(network: nn.Module, batches: Iterable[Any]) -> dict[str, Tensor]:
+    """Return the embeddings of inputs by head, in the precision in which they are stored.
+
+    Args:
+        network: a network with a memory, or an ensemble of them.
+        batches: the inputs, as the network reads them; at least one batch.
+    """
     was_training = network.training
     network.eval()
     parts: dict[str, list[Tensor]] = {name: [] for name in memory_heads(network)}
-    numbers = torch.arange(len(rows)) if index is None else index
-    for begin in range(0, len(numbers), BATCH):
-        for name, found in embed(network, rows.take(numbers[begin : begin + BATCH])).items():
+    for batch in batches:
+        for name, found in embed(network, batch).items():
             parts[name].append(as_stored(found))
     network.train(was_training)
     return {name: torch.cat(found, dim=-2) for name, found in parts.items()}
