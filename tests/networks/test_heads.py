@@ -9,7 +9,10 @@ from hierlearn.errors import HierlearnError
 from hierlearn.links import LINKS, HeadOutput
 from hierlearn.losses import LOSSES
 from hierlearn.losses.joint import JointLoss
-from hierlearn.networks import Head, LinearHead, Network, read_output
+from hierlearn.memory import Candidates
+from hierlearn.networks import HEADS, Head, LinearHead, Network, read_output
+from hierlearn.networks.ensemble import is_stackable
+from hierlearn.networks.heads import make_head
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 
@@ -91,3 +94,25 @@ def test_how_an_output_is_read():
     with pytest.raises(HierlearnError, match="or logits, not list"):
         read_output([logits], link)
     assert LabelSpace.of(TREE) == link.label_space
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_every_head_keeps_the_contract(kind):
+    """Made by name, trained, evaluated, stacked, saved: what a network does with any head."""
+    space = LabelSpace(TREE)
+    heads = [make_head(kind, 6, space) for _ in range(2)]
+    features, targets = torch.randn(5, 6), TREE.encode([["a"], ["b"]] * 2 + [[]])
+    for head in heads:
+        assert isinstance(head, Head)
+        network = Network(nn.Identity(), head)
+        if head.has_memory:
+            itself = torch.eye(5, dtype=torch.bool)
+            output = network(torch.cat([features, features]), Candidates(targets, itself))
+        else:
+            output = network(features)
+        LOSSES["bce"](space)(output, targets).backward()
+        assert all(one.grad is not None for one in head.parameters())
+        network.load_state_dict(network.state_dict())
+    assert is_stackable(Network(nn.Identity(), heads[0]))
+    with pytest.raises(HierlearnError, match=f"unknown option of head {kind} 'color'"):
+        make_head(kind, 6, space, color=1)

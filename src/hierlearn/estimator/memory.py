@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from hierlearn.datasets.dataset import count_rows
 from hierlearn.errors import DataError, LabelError
 from hierlearn.estimator.incremental import IncrementalState, recipe_of
 from hierlearn.estimator.inputs import check_hierarchy, parse_weights
@@ -120,7 +121,7 @@ class MemoryMixin:
     ) -> Self:
         """Add rows whose labels are read already; ``form`` has all of their classes."""
         inputs = self._read_inputs(X)
-        count = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
+        count = count_rows(inputs)
         if len(given) != count:
             raise DataError(f"inputs have {count} rows but labels have {len(given)}")
         listed = None if ids is None else as_ids(ids)
