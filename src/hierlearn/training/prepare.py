@@ -361,7 +361,8 @@ def summary(prepared: Prepared) -> str:
     memories = memory_heads(prepared.network)
     if memories:
         (head, *_), *_ = memories.values()
-        also = "".join(f", {name}" for name in decision.recipe.joint)
+        joint = " and ".join(decision.recipe.joint)
+        also = f", with further heads trained by {joint}" if joint else ""
         trained_by = (
             f"a memory ({head.distance} distance / {head.scale.value:g}, {head.neighbors} "
             f"neighbors, {head.candidates:,} candidates per step), trained by "
