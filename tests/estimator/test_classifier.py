@@ -296,8 +296,11 @@ def test_sparse_rows(form):
     X, group = blobs()
     X = np.where(X > 0, X, 0)
     fitted = classifier(network_options=None).fit(form(X), LEAVES[group])
-    assert fitted.pipeline_.network_spec.name == "token-bag"
+    assert fitted.recipe_ == fitted.pipeline_.network_spec.name == "linear"
     assert fitted.pipeline_.preprocessor is None
+    bag = classifier(network_options=None, recipe="hcl").fit(form(X), LEAVES[group])
+    assert bag.pipeline_.network_spec.name == "token-bag"
+    assert bag.score(form(X), LEAVES[group]) > 0.95
     assert fitted.score(form(X), LEAVES[group]) > 0.95
     np.testing.assert_allclose(fitted.predict_proba(X), fitted.predict_proba(form(X)), rtol=1e-9)
     dense = classifier().fit(X, LEAVES[group])

@@ -66,14 +66,24 @@ def test_the_preprocessing_is_fitted_on_the_training_rows_alone():
     assert (len(ready.rows), len(ready.valid)) == (36, 12)
 
 
+def test_texts_and_sparse_rows_go_through_a_linear_model_unless_a_network_is_asked_for():
+    dataset = problem()
+    matrix = sparse.csr_array(np.where(dataset.inputs > 0, dataset.inputs, 0))
+    for rows in (texts(), replace(dataset, inputs=matrix)):
+        assert prepare(rows, Plan(), CPU).network_spec.name == "linear"
+        wide = prepare(rows, Plan(network_options={"width": 8}), CPU)
+        assert (wide.decision.name, wide.network_spec.name) == ("hcl", "token-bag")
+    assert prepare(dataset, Plan(), CPU).decision.name == "hcl"
+
+
 def test_texts_and_sparse_rows_go_through_a_bag_of_tokens():
-    ready = prepare(texts(), Plan(), CPU)
+    ready = prepare(texts(), Plan(recipe="hcl"), CPU)
     assert ready.network_spec.name == "token-bag"
     assert isinstance(ready.preprocessor, TextPreprocessor)
     assert isinstance(ready.rows.inputs, SparseRows)
     dataset = problem()
     matrix = sparse.csr_array(np.where(dataset.inputs > 0, dataset.inputs, 0))
-    ready = prepare(replace(dataset, inputs=matrix), Plan(), CPU)
+    ready = prepare(replace(dataset, inputs=matrix), Plan(recipe="hcl"), CPU)
     assert ready.network_spec.name == "token-bag"
     assert ready.preprocessor is None
 

@@ -9,6 +9,7 @@ from hierlearn.links import LINKS, SoftmaxLink
 from hierlearn.losses import LOSSES, HCLLoss, MixedLoss
 from hierlearn.training import RECIPES, Settings
 from hierlearn.training.recipes import build_loss, choose_recipe, find_recipe
+from hierlearn.training.rules import Facts
 from training.datasets import TREE
 
 SPACE = LabelSpace(TREE, [0])
@@ -18,7 +19,8 @@ DAG = Hierarchy.from_parents({"a": [], "b": [], "c": ["a", "b"], "d": ["a"]})
 @pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.parametrize("hierarchy", [TREE, DAG], ids=["tree", "DAG"])
 def test_every_recipe_can_be_made(name, hierarchy):
-    recipe = find_recipe(name)
+    labels = Labels([[hierarchy.names[-1]]] * 9, hierarchy)
+    recipe = find_recipe(name).fitted_to(Facts(labels, "sparse"))
     build_loss(recipe.loss, LabelSpace(hierarchy, [0]), **recipe.loss_options)
     assert recipe.link is None or recipe.link in LINKS
     assert recipe.decoder is None or recipe.decoder in DECODERS

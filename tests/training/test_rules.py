@@ -10,7 +10,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.training.plan import Plan, decide
 from hierlearn.training.prepare import Extras, prepare
-from hierlearn.training.rules import Facts, neighbors
+from hierlearn.training.rules import Facts, linear, neighbors
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 DAG = Hierarchy.from_edges([("a", "c"), ("b", "c"), ("a", "d")])
@@ -103,3 +103,23 @@ def test_a_module_of_ones_own_brings_its_heads():
     for plan in (Plan(recipe="neighbors"), Plan(loss="bce", head="neighbors")):
         with pytest.raises(HierlearnError, match="brings its own heads"):
             prepare(data, plan, torch.device("cpu"), extras)
+
+
+def test_a_linear_model_takes_few_epochs_at_a_high_rate():
+    found = linear(facts(5000, kind="texts"))
+    assert found == {"loss": "cond-softmax", "settings": {"learning_rate": 0.1, "epochs": 10}}
+    assert linear(facts(300, kind="texts"))["settings"]["epochs"] == 80
+    assert linear(facts(300, DAG, ["c"], "sparse"))["loss"] == "leaf-ce"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "why"),
+    [
+        ("numbers", "hcl", "every training row has one path"),
+        ("texts", "linear", "every training row has one path, and inputs are texts"),
+        ("sparse", "linear", "every training row has one path, and inputs are sparse"),
+    ],
+)
+def test_auto_looks_at_the_inputs(kind, name, why):
+    decision = decide(Plan(), Labels([["a/b"]] * 9, TREE), kind)
+    assert (decision.name, decision.why) == (name, why)

@@ -30,7 +30,7 @@ class Plan:
 
     recipe: str = setting(
         "auto",
-        "Recipe to follow; auto chooses by the labels.",
+        "Recipe to follow; auto chooses by labels and inputs.",
         registry="hierlearn.training.recipes:RECIPES",
         also=("auto",),
         study=False,
@@ -197,8 +197,10 @@ def decide(plan: Plan, labels: Labels, kind: Kind = "numbers") -> Decision:
     if plan.loss is not None and plan.recipe == "auto":
         name, why, recipe = "custom", "the loss was named", Recipe(plan.loss, "a loss by name")
     else:
+        # A network of the user's choice keeps the recipe that does not choose one.
+        shown = kind if plan.network is None and not plan.network_options else "numbers"
         name, why = (
-            choose_recipe(labels) if plan.recipe == "auto" else (plan.recipe, "it was named")
+            choose_recipe(labels, shown) if plan.recipe == "auto" else (plan.recipe, "it was named")
         )
         batch_size = Settings.from_dict(plan.settings).batch_size
         recipe = find_recipe(name).fitted_to(Facts(labels, kind, batch_size))

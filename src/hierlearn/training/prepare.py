@@ -12,6 +12,7 @@ from hierlearn.datasets.row_groups import RowGroups
 from hierlearn.decoding import make_decoder
 from hierlearn.errors import DataError, HierlearnError, plural, unknown_name
 from hierlearn.features import make_preprocessor
+from hierlearn.features.registry import find_step
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.links import LINKS, link_name, make_link
@@ -116,7 +117,8 @@ def prepare(
     labels = Labels(
         train_set.labels, dataset.hierarchy, unlabeled_descendants=plan.unlabeled_descendants
     )
-    decision = decide(plan, labels, train_set.kind)
+    kind = train_set.kind if plan.preprocessing is None else find_step(plan.preprocessing).produces
+    decision = decide(plan, labels, kind)
     recipe, settings = decision.recipe, decision.settings
     settings.check_validation(len(held_out) > 0)
     preprocessor = fitted_preprocessor(train_set, plan, recipe)

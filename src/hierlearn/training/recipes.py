@@ -1,6 +1,7 @@
 """Recipes: named combinations of loss, link, decoder and settings, and which one fits the data.
 
 neighbors  a memory that answers by the labels of similar training rows; see rules.py
+linear     a linear model of the classes below each parent: for texts and sparse rows
 paper      the paper's HCL as printed: independent sigmoids, floor 0, the best of all classes
 hcl        HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
 max        half cross entropy, half MCLoss, read by the maximum over descendants
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
-from hierlearn.training.rules import neighbors
+from hierlearn.training.rules import linear, neighbors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from hierlearn.datasets.dataset import Kind
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.losses import Loss
@@ -78,6 +80,12 @@ RECIPES: dict[str, Recipe] = {
         head="neighbors",
         rule=neighbors,
     ),
+    "linear": Recipe(
+        "cond-softmax",
+        "a linear model of the classes below each parent: for texts and sparse rows, one path each",
+        network="linear",
+        rule=linear,
+    ),
     "paper": Recipe(
         "hcl-paper",
         "the paper's HCL as printed",
@@ -115,8 +123,13 @@ def find_recipe(name: str) -> Recipe:
     return RECIPES[name]
 
 
-def choose_recipe(labels: Labels) -> tuple[str, str]:
-    """Return the name of the recipe for the training labels, and why."""
+def choose_recipe(labels: Labels, kind: Kind = "numbers") -> tuple[str, str]:
+    """Return the name of the recipe for the training rows, and why.
+
+    Args:
+        labels: of the training rows.
+        kind: what their inputs are.
+    """
     import numpy as np
 
     counts = np.diff(labels.terminal[0])
@@ -126,7 +139,10 @@ def choose_recipe(labels: Labels) -> tuple[str, str]:
     without = int(np.sum(counts == 0))
     if without and labels.unlabeled_descendants == "negative":
         return "max", f"{without:,} of {len(counts):,} training rows have no label"
-    return "hcl", f"every {'labeled ' * bool(without)}training row has one path"
+    why = f"every {'labeled ' * bool(without)}training row has one path"
+    if kind == "numbers":
+        return "hcl", why
+    return "linear", f"{why}, and inputs are {'texts' if kind == 'texts' else 'sparse'}"
 
 
 def build_loss(name: str, label_space: LabelSpace, **options: Any) -> Loss:

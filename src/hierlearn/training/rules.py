@@ -20,6 +20,8 @@ MOST_EPOCHS = 200
 MORE_STEPS = 3200  # where that takes no more than EPOCHS
 EPOCHS = 40
 FEWEST_EPOCHS = 4  # however many rows there are
+LINEAR_EPOCHS = 10
+LINEAR_STEPS = 240  # fewest of a linear model
 SHORT_EPOCHS = 6  # for rows with several labels
 SHORT_STEPS = 60  # fewest for these
 
@@ -82,3 +84,10 @@ def neighbors(facts: Facts) -> Mapping[str, Any]:
         "joint": joint,
         "settings": {"epochs": epochs},
     }
+
+
+def linear(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a linear model: convex, so a high rate and few epochs do."""
+    epochs = max(LINEAR_EPOCHS, -(-LINEAR_STEPS // facts.steps_per_epoch))
+    loss = "cond-softmax" if facts.labels.hierarchy.is_tree else "leaf-ce"
+    return {"loss": loss, "settings": {"learning_rate": 0.1, "epochs": epochs}}
