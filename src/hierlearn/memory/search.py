@@ -14,9 +14,10 @@ At the end the distances of the rows that were found are computed again from dif
 
 Memory is bounded: no n x N matrix exists, whatever the sizes. "Exact" is up to the rounding of the
 scores: two rows may trade places at rank k if their squared distances differ by less than about
-1e-6 times the squared norms (measured from the center of the memory); ``SPARE`` more rows
-than asked for are kept until the distances are computed again, to make that rare. Of rows that tie
-at rank k, such as more than k identical ones, a random choice is found, the same each time.
+2e-6 times the squared norms (measured from the center of the memory; on a GPU, those of the rows as
+stored); ``SPARE`` more rows than asked for are kept until the distances are computed again, to make
+that rare. Of rows that tie at rank k, such as more than k identical ones, a random choice is found,
+the same each time.
 """
 
 from __future__ import annotations

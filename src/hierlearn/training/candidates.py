@@ -90,5 +90,5 @@ def sample(size: int, count: int, seed: int) -> Tensor:
     """Return ``count`` different numbers below ``size``; all of them in order where that is all."""
     if count >= size:
         return torch.arange(size)
-    # Floyd's algorithm: the cost does not depend on the number of rows.
+    # NumPy draws from many rows at a cost that does not grow with their number.
     return torch.from_numpy(np.random.default_rng(seed).choice(size, count, replace=False))
