@@ -26,7 +26,6 @@ from hierlearn.networks.ensemble import (
 from hierlearn.networks.heads import HEADS, head_options, make_head, neighbor_head
 from hierlearn.networks.memories import (
     candidates_of,
-    clear_memory,
     embed,
     embeddings_of,
     memory_heads,
@@ -102,7 +101,8 @@ def test_members_stacked_looped_and_alone(name):
             for head, expected in one(queries).items():
                 for kind in (answers, sparse_answers):
                     torch.testing.assert_close(kind[head].log_p[member], expected.log_p)
-        clear_memory(ensemble)
+        for head in memory_heads(ensemble)["main"]:
+            head.memory.clear()
         assert remembered(ensemble) is None
 
 

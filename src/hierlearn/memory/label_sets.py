@@ -76,9 +76,8 @@ class LabelSets:
         (left, first), (right, second) = self.sets.terminal, other.sets.terminal
         offsets = np.concatenate([left, right[1:] + left[-1]])
         both = labels_of((offsets, np.concatenate([first, second])), self.sets)
-        merged = LabelSets.from_labels(both)
         of_row = np.concatenate([self.of_row, other.of_row + len(self.sets)])
-        return LabelSets(merged.sets, merged.of_row[of_row])
+        return LabelSets.from_labels(both).take(of_row)
 
 
 def labels_of(csr: tuple[Ints, Ints], like: Labels) -> Labels:

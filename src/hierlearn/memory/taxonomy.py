@@ -19,7 +19,7 @@ import numpy as np
 from hierlearn.errors import HierlearnError, quoted
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.memory.label_sets import LabelSets, distinct_rows, take_rows
+from hierlearn.memory.label_sets import LabelSets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -206,10 +206,4 @@ def label_sets(
     offsets = np.concatenate([[0], np.cumsum([len(one) for one in sets])]).astype(np.int64)
     numbers = np.array([number for one in sets for number in one], dtype=np.int64)
     labels = Labels.from_numbers(offsets, numbers, hierarchy, policy)  # type: ignore[arg-type]
-    first, group = distinct_rows(*labels.terminal)
-    kept = Labels.from_numbers(
-        *take_rows(*labels.terminal, first),
-        hierarchy,
-        policy,  # type: ignore[arg-type]
-    )
-    return LabelSets(kept, group[of_row]).take(np.arange(len(of_row)))
+    return LabelSets.from_labels(labels).take(of_row)

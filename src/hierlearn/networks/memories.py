@@ -89,10 +89,3 @@ def set_memory(network: nn.Module, embeddings: dict[str, Tensor], rows: Remember
     for name, heads in memory_heads(network).items():
         for number, head in enumerate(heads):
             head.memory.set(embeddings[name][number] if looped else embeddings[name], rows)
-
-
-def clear_memory(network: nn.Module) -> None:
-    """Forget all rows."""
-    for heads in memory_heads(network).values():
-        for head in heads:
-            head.memory.clear()
