@@ -53,8 +53,8 @@ def test_the_same_seed_gives_the_same_weights(name):
 
 def test_an_importable_factory(elsewhere):
     spec = NetworkSpec("somewhere_else:tiny", INPUTS, {"scale": 2.0})
-    assert spec.is_foreign
-    assert not NetworkSpec("mlp", INPUTS).is_foreign
+    assert spec.foreign == [spec.name]
+    assert not NetworkSpec("mlp", INPUTS).foreign
     network = build_network(spec, SPACE, [0])
     assert network.scale == 2.0
     assert network(torch.zeros(2, 3)).shape == (2, 3)

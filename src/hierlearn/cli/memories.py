@@ -48,9 +48,18 @@ def evidence_note(model: Pipeline) -> str:
     A model whose answers come from another kind of head alone raises.
     """
     from hierlearn.networks.ensemble import head_names
-    from hierlearn.pipeline.explain import head_of
+    from hierlearn.pipeline.explain import shares_of
 
-    names, shown = head_names(model.network), head_of(model)[0]
+    shares = shares_of(model)
+    if model.network_spec is not None and model.network_spec.parts:
+        total = sum(shares.values())
+        if total > 1 - 1e-9:
+            return ""
+        return (
+            f"the answers are a blend: {total:.0%} of each comes from remembered rows, whose "
+            f"weights sum to that"
+        )
+    names, (shown, *_) = head_names(model.network), shares
     if len(names) < 2 or model.answer == shown:
         return ""
     return (

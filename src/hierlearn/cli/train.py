@@ -69,7 +69,7 @@ def train(
         metadata=metadata(chosen),
         reporting=Reporting(
             on_message=lambda text: print_plain(console, f"{rows_and_classes(dataset)}\n{text}"),
-            on_prepared=lambda prepared: write_config(folder, chosen, prepared),
+            on_prepared=lambda settings, text: write_config(folder, chosen, settings, text),
             tensorboard=tensorboard,
         ),
     )
@@ -135,7 +135,7 @@ def rows_and_classes(dataset: Dataset) -> str:
     )
 
 
-def write_config(folder: Path, chosen: Mapping[str, Any], prepared: Any) -> None:
+def write_config(folder: Path, chosen: Mapping[str, Any], settings: Settings, summary: str) -> None:
     """Write run.yaml: the options, and every setting that the recipe and the defaults gave.
 
     A file that is there already belongs to the training that is resumed.
@@ -143,14 +143,14 @@ def write_config(folder: Path, chosen: Mapping[str, Any], prepared: Any) -> None
     from hierlearn import __version__
     from hierlearn.cli.config import to_yaml
     from hierlearn.files import atomic_write
-    from hierlearn.training.prepare import summary
 
     if (folder / "run.yaml").exists():
         return
-    settings = prepared.decision.settings.to_dict()
-    comment = f"hierlearn {__version__}: hierlearn train --config run.yaml\n{summary(prepared)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    comment = f"hierlearn {__version__}: hierlearn train --config run.yaml\n{summary}"
+    values = chosen if chosen.get("effort") == "best" else {**chosen, **settings.to_dict()}
     with atomic_write(folder / "run.yaml") as file:
-        file.write(to_yaml({**chosen, **settings}, comment))
+        file.write(to_yaml(values, comment))
 
 
 def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.features.numbers import NumericPreprocessor
 from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
 from hierlearn.features.preprocessor import Preprocessor, stored
+from hierlearn.features.several import SeveralPreprocessor
 from hierlearn.features.texts import TextPreprocessor
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ def from_state(
 ) -> Preprocessor[Any, Any]:
     """Restore a preprocessor of any class from what its ``state`` returned."""
     name = str(stored(settings, "name"))
+    if name == SeveralPreprocessor.name:  # made of other steps, never chosen by name
+        return SeveralPreprocessor.from_state(settings, arrays)
     if name not in FEATURES:
         raise DataError(unknown_name("preprocessor", name, FEATURES))
     return FEATURES[name].from_state(settings, arrays)

@@ -155,12 +155,21 @@ class HeadOutput:
         )
 
     @classmethod
-    def average(cls, outputs: Sequence[HeadOutput]) -> HeadOutput:
-        """Return the average of the probabilities of several outputs, in log space."""
+    def average(
+        cls, outputs: Sequence[HeadOutput], weights: Sequence[float] | None = None
+    ) -> HeadOutput:
+        """Return the average of the probabilities of several outputs, in log space.
+
+        Args:
+            outputs: of the same shape.
+            weights: what each counts; they sum to 1. By default all count the same.
+        """
         pairs = [one.pair for one in outputs]
-        count = math.log(len(outputs))
+        shares = [1 / len(outputs)] * len(outputs) if weights is None else weights
+        logs = [math.log(share) if share > 0 else -math.inf for share in shares]
         log_p, log_not_p = (
-            torch.stack(list(part)).logsumexp(dim=0) - count for part in zip(*pairs, strict=True)
+            torch.stack([one + log for one, log in zip(part, logs, strict=True)]).logsumexp(dim=0)
+            for part in zip(*pairs, strict=True)
         )
         return cls(log_p, log_not_p)
 

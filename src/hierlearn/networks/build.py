@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.networks.blend import PartSpec, build_blend
 from hierlearn.networks.ensemble import ensemble_of
 from hierlearn.networks.heads import make_head
 from hierlearn.networks.inputs import InputSpec
@@ -53,6 +54,7 @@ class NetworkSpec:
         members: how many networks are stacked; None for one alone.
         heads: instead of the head that the factory makes: the kind of each head, a name of HEADS,
             and its options, by the name of the head.
+        parts: the networks of a blend, which has no factory of its own.
     """
 
     name: str
@@ -60,6 +62,7 @@ class NetworkSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
     members: int | None = None
     heads: Mapping[str, HeadSpec] = field(default_factory=dict)
+    parts: tuple[PartSpec, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -69,6 +72,7 @@ class NetworkSpec:
             "options": dict(self.options),
             "members": self.members,
             "heads": {name: asdict(head) for name, head in self.heads.items()},
+            **({"parts": [one.to_dict() for one in self.parts]} if self.parts else {}),
         }
 
     @classmethod
@@ -76,21 +80,24 @@ class NetworkSpec:
         """Restore what ``to_dict`` returned."""
         inputs = InputSpec.from_dict(values["inputs"])
         heads = {name: HeadSpec(**head) for name, head in values.get("heads", {}).items()}
-        return cls(values["name"], inputs, values["options"], values["members"], heads)
+        parts = tuple(PartSpec.from_dict(one) for one in values.get("parts", ()))
+        return cls(values["name"], inputs, values["options"], values["members"], heads, parts)
 
     @property
     def takes_link(self) -> bool:
         """Whether the factory takes a link by name: its logits may then be read by another one."""
-        if self.heads:  # each with a link of its own, if it has logits
+        if self.heads or self.parts:  # each with a link of its own, if it has logits
             return False
         return "link" in signature(find_factory(self.name)).parameters
 
     @property
-    def is_foreign(self) -> bool:
-        """Whether the factory is code outside of NETWORKS."""
+    def foreign(self) -> list[str]:
+        """The factories outside of NETWORKS that building it would import and call."""
         from hierlearn.networks import NETWORKS
 
-        return self.name not in NETWORKS
+        if self.parts:
+            return [name for part in self.parts for name in part.network.foreign]
+        return [self.name] if ":" in self.name and self.name not in NETWORKS else []
 
 
 def find_factory(name: str) -> Callable[..., nn.Module]:
@@ -131,6 +138,8 @@ def build_network(
         label_space: what can be predicted.
         seeds: of the weights, one per member; None uses torch's generator as it is.
     """
+    if spec.parts:
+        return build_blend(spec.parts, label_space)
     taken = option_names(spec.name)
     for option in spec.options:
         if taken is not None and option not in taken:

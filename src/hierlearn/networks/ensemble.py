@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.links import HeadOutput
+from hierlearn.networks.blend import Blend
 from hierlearn.networks.layers import Dropout
 from hierlearn.networks.network import Network
 
@@ -257,6 +258,8 @@ class Noise:
 
 def is_native(network: nn.Module) -> bool:
     """Whether all randomness of a network is that of our own Dropout."""
+    if isinstance(network, Blend):
+        return all(is_native(part) for part in network.parts)
     if isinstance(network, Ensemble):
         return isinstance(network, StackedEnsemble)
     return is_stackable(network)

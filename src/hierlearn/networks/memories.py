@@ -1,6 +1,7 @@
-"""The memories of a network or an ensemble, all of its heads and members at once.
+"""The memories of a network, an ensemble or a blend, all of its heads and members at once.
 
-All heads and members of a network remember the same rows; the embeddings differ.
+All heads and members of a network remember the same rows; the embeddings differ. A head of a blend
+is called after the number of its part: "0.main".
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.networks.ensemble import LoopedEnsemble, networks_in
+from hierlearn.networks.blend import SEPARATOR, Blend
+from hierlearn.networks.ensemble import LoopedEnsemble, members_of, networks_in
 from hierlearn.networks.network import Network
 
 if TYPE_CHECKING:
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
 
 def memory_heads(network: nn.Module) -> dict[str, list[NeighborHead]]:
     """Return the heads with a memory by name; one for every member that is looped over."""
+    if isinstance(network, Blend):
+        return {
+            prefix + name: heads
+            for prefix, part in network.named_parts()
+            for name, heads in memory_heads(part).items()
+        }
     found: dict[str, list[Any]] = {}
     for one in networks_in(network):
         heads = one.heads.items() if isinstance(one, Network) else ()
@@ -27,6 +35,19 @@ def memory_heads(network: nn.Module) -> dict[str, list[NeighborHead]]:
             if head.has_memory:
                 found.setdefault(name, []).append(head)
     return found
+
+
+def owner(network: nn.Module, head: str) -> tuple[nn.Module, str]:
+    """Return the part of a blend that has a head, and its name there; else the network itself."""
+    if not isinstance(network, Blend):
+        return network, head
+    number, _, name = head.partition(SEPARATOR)
+    return network.parts[int(number)], name
+
+
+def members_of_head(network: nn.Module, head: str) -> int | None:
+    """Return how many members a head has embeddings of; None for a network alone."""
+    return members_of(owner(network, head)[0])
 
 
 def candidates_of(network: nn.Module) -> int | None:
@@ -37,6 +58,13 @@ def candidates_of(network: nn.Module) -> int | None:
 
 def embed(network: nn.Module, x: Any) -> dict[str, Tensor]:
     """Return the embeddings of rows by head, (N, D), or (M, N, D) of an ensemble."""
+    if isinstance(network, Blend):
+        return {
+            prefix + name: found
+            for number, (prefix, part) in enumerate(network.named_parts())
+            if memory_heads(part)
+            for name, found in embed(part, network.columns(x, number)).items()
+        }
     parts = [one.embed(x) for one in networks_in(network)]  # type: ignore[operator]
     if not isinstance(network, LoopedEnsemble):
         only: dict[str, Tensor] = parts[0]
@@ -55,8 +83,9 @@ def embeddings_of(network: nn.Module) -> dict[str, Tensor]:
     """Return the embeddings of the remembered rows by head, as ``embed`` returns them."""
     found: dict[str, Tensor] = {}
     for name, heads in memory_heads(network).items():
+        looped = isinstance(owner(network, name)[0], LoopedEnsemble)
         parts = [head.memory.held()[0] for head in heads]
-        found[name] = torch.stack(parts) if isinstance(network, LoopedEnsemble) else parts[0]
+        found[name] = torch.stack(parts) if looped else parts[0]
     return found
 
 
@@ -65,12 +94,12 @@ def neighbors_of(network: nn.Module, head: str, embeddings: Tensor) -> tuple[Ten
     """Return (M, n, k) the weights of the nearest remembered rows, and their row numbers.
 
     Args:
-        network: a network, where M is 1, or an ensemble.
+        network: a network, where M is 1, an ensemble, or a blend.
         head: the name of a head with a memory.
         embeddings: what ``embed`` returned for that head.
     """
     heads = memory_heads(network)[head]
-    if isinstance(network, LoopedEnsemble):
+    if isinstance(owner(network, head)[0], LoopedEnsemble):
         parts = [one.kneighbors(own) for one, own in zip(heads, embeddings, strict=True)]
         return torch.stack([w for w, _ in parts]), torch.stack([index for _, index in parts])
     weights, index = heads[0].kneighbors(embeddings)
@@ -81,11 +110,11 @@ def set_memory(network: nn.Module, embeddings: dict[str, Tensor], rows: Remember
     """Replace what a network remembers.
 
     Args:
-        network: a network or an ensemble.
+        network: a network, an ensemble or a blend.
         embeddings: by head, (N, D), or (M, N, D) of an ensemble.
         rows: the labels and ids of the rows.
     """
-    looped = isinstance(network, LoopedEnsemble)
     for name, heads in memory_heads(network).items():
+        looped = isinstance(owner(network, name)[0], LoopedEnsemble)
         for number, head in enumerate(heads):
             head.memory.set(embeddings[name][number] if looped else embeddings[name], rows)

@@ -78,6 +78,14 @@ class SparseRows:
         members = len(rows) if rows.dim() == 2 else None
         return SparseRows(offsets, self.columns[places], self.values[places], self.width, members)
 
+    def narrow(self, begin: int, width: int) -> SparseRows:
+        """Return the columns from ``begin`` on, ``width`` of them."""
+        inside = (self.columns >= begin) & (self.columns < begin + width)
+        kept = torch.zeros(len(inside) + 1, dtype=torch.int64, device=inside.device)
+        torch.cumsum(inside, 0, out=kept[1:])
+        columns = self.columns[inside] - begin
+        return SparseRows(kept[self.offsets], columns, self.values[inside], width, self.members)
+
     def member(self, number: int) -> SparseRows:
         """Return the rows of one member."""
         count = len(self) // (self.members or 1)

@@ -1,7 +1,8 @@
 """Explain: the remembered rows that an answer was taken from, with their weights.
 
 The weight of a row is what it contributes to the probabilities of its classes, averaged over the
-members of an ensemble; the weights of all neighbors of an answer sum to 1.
+members of an ensemble; the weights of all neighbors of an answer sum to 1. In a blend they sum to
+what its memories count in the answer; the rest comes from networks that remember nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from hierlearn.datasets.dataset import count_rows
 from hierlearn.errors import HierlearnError
 from hierlearn.memory.search import nearest
+from hierlearn.networks.blend import Blend, memory_shares
 from hierlearn.networks.memories import (
     embed,
     embeddings_of,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from hierlearn.memory import NeighborHead, Remembered
+    from hierlearn.memory import Remembered
     from hierlearn.pipeline.pipeline import Pipeline
 
 BATCH = 1024
@@ -69,47 +71,54 @@ def rows_of(pipeline: Pipeline) -> Remembered:
     return rows
 
 
-def answering_memory(network: nn.Module, answer: str) -> str | None:
-    """Return the head with a memory that answers, alone or among others; None where none does.
+def answering_memories(network: nn.Module, answer: str) -> dict[str, float]:
+    """Return the heads with a memory that answer, with what each counts among them all.
 
     Args:
-        network: a network or an ensemble.
+        network: a network, an ensemble or a blend, which knows its own shares.
         answer: the head that answers, or "average"; then it is the first head with a memory.
     """
+    if isinstance(network, Blend):
+        return memory_shares(network)
     heads = memory_heads(network)
     if answer in heads:
-        return answer
-    return next(iter(heads), None) if answer == AVERAGE else None
+        return {answer: 1.0}
+    return dict.fromkeys(list(heads)[:1], 1.0) if answer == AVERAGE else {}
 
 
-def head_of(pipeline: Pipeline) -> tuple[str, list[NeighborHead]]:
-    """Return the head whose rows are the evidence; raise where another kind of head answers."""
-    heads = memory_heads(pipeline.network)
-    name = answering_memory(pipeline.network, pipeline.answer)
-    if name is None:
-        memory = next(iter(heads), "main")
+def shares_of(pipeline: Pipeline) -> dict[str, float]:
+    """Return the heads whose rows are the evidence, with shares; raise where there are none."""
+    shares = answering_memories(pipeline.network, pipeline.answer)
+    if not shares:
+        memory = next(iter(memory_heads(pipeline.network)), "main")
         raise HierlearnError(
             f"this model answers by its head {pipeline.answer!r}, which is no memory, so no "
             f"remembered row is behind an answer; train with --answer {memory} "
             f"(answer={memory!r} in Python) for answers with evidence"
         )
-    return name, heads[name]
+    return shares
 
 
-def queries(pipeline: Pipeline, head: str, inputs: Any) -> Tensor:
-    """Return the embeddings of raw inputs for a head, (n, D), or (M, n, D) of an ensemble."""
-    return embed(pipeline.network, pipeline.rows(inputs))[head]
+def most_neighbors(pipeline: Pipeline) -> int:
+    """Return from how many remembered rows an answer is taken, at least."""
+    heads = memory_heads(pipeline.network)
+    return min(heads[name][0].neighbors for name in shares_of(pipeline))
 
 
 @torch.no_grad()
 def neighbor_weights(pipeline: Pipeline, inputs: Any) -> Iterator[tuple[Any, Any]]:
     """Yield, for every row of a batch, its neighbors by falling weight: weights, row numbers."""
     rows_of(pipeline)
-    name, _ = head_of(pipeline)
-    weights, index = neighbors_of(pipeline.network, name, queries(pipeline, name, inputs))
-    shares = weights.double().div(len(weights)).transpose(0, 1).flatten(1).cpu().numpy()
-    numbered = index.transpose(0, 1).flatten(1).cpu().numpy()
-    for own, numbers in zip(shares, numbered, strict=True):
+    network, shares = pipeline.network, shares_of(pipeline)
+    queries = embed(network, pipeline.rows(inputs))
+    weighed, numbered = [], []
+    for name, share in shares.items():
+        weights, index = neighbors_of(network, name, queries[name])
+        scaled = weights.double().mul(share / len(weights))
+        weighed.append(scaled.transpose(0, 1).flatten(1).cpu().numpy())
+        numbered.append(index.transpose(0, 1).flatten(1).cpu().numpy())
+    both = np.concatenate(weighed, axis=1), np.concatenate(numbered, axis=1)
+    for own, numbers in zip(*both, strict=True):
         rows, first, place = np.unique(numbers, return_index=True, return_inverse=True)
         total = np.bincount(place, own)
         order = np.lexsort((first, -total))  # far rows may all weigh 0; the nearest comes first
@@ -127,7 +136,7 @@ def explain(pipeline: Pipeline, inputs: Any, count: int = 3) -> list[list[Eviden
     if count < 1:
         raise HierlearnError(f"count must be at least 1, not {count}")
     rows = rows_of(pipeline)
-    head_of(pipeline)  # raises where no memory answers
+    shares_of(pipeline)  # raises where no memory answers
     pipeline.network.eval()
     found: list[list[Evidence]] = []
     for begin in range(0, count_rows(inputs), BATCH):
@@ -157,7 +166,8 @@ def kneighbors(
     """Return (N, k) the distances to the nearest remembered rows, and their numbers.
 
     The distance of an ensemble is that of the embeddings of its members side by side: the mean
-    over the members where it is squared or a cosine.
+    over the members where it is squared or a cosine. In a blend it is that of the memory that
+    counts most.
 
     Args:
         pipeline: a pipeline with a memory.
@@ -170,7 +180,8 @@ def kneighbors(
         raise HierlearnError(f"n_neighbors must lie between 1 and {most:,}, not {count}")
     pipeline.network.eval()
     heads = memory_heads(pipeline.network)
-    name = answering_memory(pipeline.network, pipeline.answer) or next(iter(heads))
+    shares = answering_memories(pipeline.network, pipeline.answer)
+    name = max(shares, key=lambda one: shares[one]) if shares else next(iter(heads))
     distance = heads[name][0].distance
     held = side_by_side(embeddings_of(pipeline.network)[name], distance)
     if inputs is None:
@@ -180,7 +191,7 @@ def kneighbors(
         return np.zeros((0, count)), np.zeros((0, count), dtype=np.int64)
     parts = []
     for begin in range(0, total, BATCH):
-        batch = queries(pipeline, name, inputs[begin : begin + BATCH])
+        batch = embed(pipeline.network, pipeline.rows(inputs[begin : begin + BATCH]))[name]
         parts.append(nearest(side_by_side(batch, distance), held, count, distance))
     distances, index = (torch.cat([part[side] for part in parts]).cpu().numpy() for side in (0, 1))
     return distances.astype(np.float64), index

@@ -51,16 +51,16 @@ class Graph(nn.Module):
                 head.memory.is_traced = True
         self.network = alone.network
         self.link = make_link(pipeline.label_space, link_name(pipeline.link))
-        self.read = replace(alone, link=self.link).read
+        alone = replace(alone, link=self.link)
+        self.read, self.scaled = alone.read, alone.scaled
         self.dtype = pipeline.dtype
         self.preprocessing = preprocessing_of(pipeline)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return (N, C) probabilities."""
         x = inputs if self.preprocessing is None else self.preprocessing(inputs)
-        output = self.read(self.network(x.to(self.dtype)))
-        p = output.probabilities
-        return (p if output.members is None else p.mean(dim=0)).float()
+        output = self.scaled(self.read(self.network(x.to(self.dtype))))
+        return output.probabilities.float()
 
 
 def preprocessing_of(pipeline: Pipeline) -> nn.Module | None:

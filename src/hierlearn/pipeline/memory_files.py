@@ -20,8 +20,13 @@ from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.memory import LabelSets, Remembered
 from hierlearn.memory.index import ApproximateIndex
-from hierlearn.networks.ensemble import members_of
-from hierlearn.networks.memories import embeddings_of, memory_heads, remembered, set_memory
+from hierlearn.networks.memories import (
+    embeddings_of,
+    members_of_head,
+    memory_heads,
+    remembered,
+    set_memory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -135,7 +140,9 @@ def read_memory(
         rows = Remembered(LabelSets(sets, of_row), values["ids"], weights, values["texts"])
         found: dict[str, Tensor] = {name: tensors[f"embeddings/{name}"] for name in heads}
         for name, (head, *_) in heads.items():
-            check_shape(found[name], members_of(network), getattr(head.projection, "size", None))
+            check_shape(
+                found[name], members_of_head(network, name), getattr(head.projection, "size", None)
+            )
         set_memory(network, found, rows)
         read_indexes(folder, network, names)
     except (KeyError, ValueError, TypeError, OSError) as error:

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from hierlearn.datasets.dataset import count_rows
 from hierlearn.decoding import make_decoder
+from hierlearn.decoding.scaling import Scaling
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import Preprocessor, from_state
 from hierlearn.files import atomic_write
@@ -66,7 +67,7 @@ OURS = (
 )  # by which the folder of a training is recognized
 OWN_KEYS = (  # of config.json, beside the description of the training
     *("format", "version", "fingerprint", "network", "link", "decoder", "terminals"),
-    *("preprocessing", "answer", "files"),
+    *("preprocessing", "answer", "scaling", "files"),
 )
 
 
@@ -85,6 +86,7 @@ class Pipeline:
         network_spec: how to build the network again; None for a module that was passed in.
         config: the plan, the data and the metrics, ready for JSON.
         answer: which of several heads answers; "average" is the mean of their probabilities.
+        scaling: how sure the probabilities are made; None leaves them as they are.
     """
 
     label_space: LabelSpace
@@ -96,6 +98,7 @@ class Pipeline:
     network_spec: NetworkSpec | None = None
     config: dict[str, Any] = field(default_factory=dict)
     answer: str = AVERAGE
+    scaling: Scaling | None = None
 
     @classmethod
     def from_prepared(cls, prepared: Prepared) -> Pipeline:
@@ -168,17 +171,18 @@ class Pipeline:
         """
         self.network.eval()
         for begin in range(0, count_rows(inputs), batch):
-            output = self.output(inputs[begin : begin + batch])
-            if log:
-                yield output.mean().log_p.cpu()
-            elif output.members is None:
-                yield output.probabilities.cpu()
-            else:
-                yield output.probabilities.mean(dim=0).cpu()
+            output = self.scaled(self.output(inputs[begin : begin + batch]))
+            yield (output.log_p if log else output.probabilities).cpu()
 
     def output(self, inputs: Any) -> HeadOutput:
         """Return the output of a batch of raw inputs, with the members of an ensemble apart."""
         return self.read(self.network(self.rows(inputs)))
+
+    def scaled(self, output: HeadOutput) -> HeadOutput:
+        """Return the average of the members, as sure as it should be."""
+        if output.members is not None:
+            output = output.mean()
+        return output if self.scaling is None else self.scaling(output, self.label_space)
 
     def rows(self, inputs: Any) -> Tensor | SparseRows:
         """Return a batch of raw inputs as the network reads them."""
@@ -233,6 +237,7 @@ class Pipeline:
             "terminals": self.label_space.terminals.tolist(),
             "preprocessing": settings,
             "answer": self.answer,
+            "scaling": None if self.scaling is None else self.scaling.to_dict(),
         }
         check_free(folder, force)  # an old model is removed once this one can be written
         folder.mkdir(parents=True, exist_ok=True)
@@ -270,10 +275,10 @@ class Pipeline:
         label_space = LabelSpace(hierarchy, config["terminals"])
         tensors, _ = read_tensors(folder / FILES[0])
         spec = NetworkSpec.from_dict(config["network"])
-        if ":" in spec.name and spec.is_foreign and not trust:
+        if spec.foreign and not trust:
             raise CheckpointError(
-                f"{folder} names the network {spec.name!r}, which is code outside of hierlearn; "
-                f"pass trust=True if you trust it to run"
+                f"{folder} names the network {spec.foreign[0]!r}, which is code outside of "
+                f"hierlearn; pass trust=True if you trust it to run"
             )
         try:
             network = build_network(spec, label_space)
@@ -300,6 +305,7 @@ class Pipeline:
             decoder_options=config["decoder"]["options"],
             network_spec=spec,
             answer=config.get("answer", AVERAGE),
+            scaling=Scaling.from_dict(config.get("scaling")),
             config={key: value for key, value in config.items() if key not in OWN_KEYS},
         )
 

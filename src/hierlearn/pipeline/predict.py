@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.datasets.streaming import Chunk
 from hierlearn.errors import DataError, HierlearnError, place
-from hierlearn.pipeline.explain import explain, head_of, rows_of
+from hierlearn.pipeline.explain import explain, most_neighbors, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -112,7 +112,7 @@ def answer_chunks(
 def neighbor_names(pipeline: Pipeline, count: int) -> tuple[str, ...]:
     """Return the columns of remembered rows; raise where an answer rests on fewer of them."""
     rows = rows_of(pipeline)
-    most = min(len(rows), head_of(pipeline)[1][0].neighbors)
+    most = min(len(rows), most_neighbors(pipeline))
     if not 1 <= count <= most:
         raise HierlearnError(
             f"explain must lie between 1 and {most:,}, the remembered rows that an answer is taken "

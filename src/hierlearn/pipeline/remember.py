@@ -20,6 +20,7 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.links import link_name, make_link
 from hierlearn.memory import LabelSets, Remembered
 from hierlearn.memory.taxonomy import Remap, grown
+from hierlearn.networks.blend import Blend, memories_alone, memory_shares
 from hierlearn.networks.ensemble import drop_heads, head_names
 from hierlearn.networks.memories import embeddings_of, memory_heads, set_memory
 from hierlearn.pipeline.explain import rows_of
@@ -235,6 +236,8 @@ def check_superset(old: Hierarchy, new: Hierarchy) -> None:
 
 def check_answers_from_memory(pipeline: Pipeline, what: str) -> None:
     """Raise where a head that has learned the old classes answers."""
+    if isinstance(pipeline.network, Blend) and memory_shares(pipeline.network):
+        return  # which goes on by its memories alone
     names, heads = head_names(pipeline.network), memory_heads(pipeline.network)
     if len(names) > 1 and pipeline.answer not in heads:
         memory = next(iter(heads))
@@ -280,7 +283,13 @@ def replace_memory(
         plan: where the old classes went; a terminal class stays one under its new name.
     """
     old, new = pipeline.label_space, rows.hierarchy
-    if old.hierarchy != new:
+    if old.hierarchy != new and isinstance(pipeline.network, Blend):
+        pipeline.network, names = memories_alone(pipeline.network, old)
+        embeddings = {names[name]: found for name, found in embeddings.items() if name in names}
+        spec = pipeline.network_spec
+        if spec is not None:
+            pipeline.network_spec = replace(spec, parts=pipeline.network.specs)
+    elif old.hierarchy != new:
         heads = memory_heads(pipeline.network)
         others = [name for name in head_names(pipeline.network) if name not in heads]
         drop_heads(pipeline.network, others)
@@ -298,6 +307,8 @@ def replace_memory(
         for head in several:
             head.label_space = pipeline.label_space
     device = pipeline.device
+    if isinstance(pipeline.network, Blend):  # its links are of the old classes
+        pipeline.network = pipeline.network.moved_to(pipeline.label_space).to(device)
     pipeline.link = make_link(pipeline.label_space, link_name(pipeline.link)).to(device)
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.files.tensors import CheckpointError
+from hierlearn.networks.build import NetworkSpec
+from hierlearn.pipeline.best import WORK, BlendTraining
 from hierlearn.pipeline.evaluate import evaluate
 from hierlearn.pipeline.memory_files import INDEX
 from hierlearn.pipeline.pipeline import (
@@ -46,8 +48,8 @@ class Reporting:
 
     Attributes:
         on_message: called with one sentence on what was chosen.
-        on_prepared: called in the process that writes with the prepared training, before the first
-            step; an old model in the folder is removed by then.
+        on_prepared: called in the process that writes with the settings and one sentence on what
+            will be trained, before the first step; an old model in the folder is removed by then.
         on_epoch: called with the record of every epoch.
         on_step: called with the number of the step, from 1, and the number of steps.
         tensorboard: also log for TensorBoard.
@@ -55,7 +57,7 @@ class Reporting:
     """
 
     on_message: Callable[[str], None] | None = None
-    on_prepared: Callable[[Prepared], None] | None = None
+    on_prepared: Callable[[Settings, str], None] | None = None
     on_epoch: Callable[[dict[str, Any]], None] | None = None
     on_step: Callable[[int, int], None] | None = None
     tensorboard: bool = False
@@ -97,32 +99,81 @@ def train(
         if out is not None and not resume and here.writes:
             check_free(out, force, clear=False)
         here.wait()
-        prepared = prepare(dataset, plan, here.device, Extras(weights=weights))
+        job: Single | BlendTraining
+        if plan.effort == "best":
+            job = BlendTraining(dataset, plan, here, weights, reporting)
+        else:
+            job = Single(dataset, plan, here, weights, reporting)
         if out is not None and resume and (out / "config.json").is_file():
             config = read_config(out)
-            check_identity(out, config.get("training", {}).get("run"), run_identity(prepared))
-            spec = prepared.network_spec
-            trust = spec is not None and config["network"]["name"] == spec.name  # built already
+            check_identity(out, config.get("training", {}).get("run"), job.identity())
+            names = NetworkSpec.from_dict(config["network"]).foreign
+            trust = set(names) <= set(job.foreign)  # built already
             finished = Pipeline.load(out, device=here.device, trust=trust)
             reporting.message(f"{out} is finished already")
             return finished
-        if here.writes:
-            if out is not None and not resume:
-                check_free(out, force)  # the old model is removed once the new training can begin
-            reporting.message(summary(prepared))
-            if reporting.on_prepared is not None:
-                reporting.on_prepared(prepared)
-        trainer = run(prepared, here, out, resume=resume, reporting=reporting)
-        pipeline = Pipeline.from_prepared(prepared)
-        pipeline.config |= {**describe_run(prepared, dataset, trainer), **(metadata or {})}
-        held = {"valid": prepared.held_out, "test": dataset.splits.get("test", ())}
+        if here.writes and out is not None and not resume:
+            check_free(out, force)  # the old model is removed once the new training can begin
+        pipeline = job.run(out, resume=resume)
+        pipeline.config |= metadata or {}
+        held = {"valid": job.held_out, "test": dataset.splits.get("test", ())}
         for name, picked in held.items():
             if here.writes and len(picked):
                 pipeline.config["metrics"][name] = evaluate(pipeline, dataset.take(picked))
         if out is not None and here.writes:
-            pipeline.config["training"]["run"] = run_identity(prepared)
+            pipeline.config["training"]["run"] = job.identity()
             save_into(pipeline, out)
+            shutil.rmtree(out / WORK, ignore_errors=True)
         here.wait()
+        return pipeline
+
+
+@dataclass
+class Single:
+    """The training of one recipe, with one network or several that differ by seed.
+
+    Attributes:
+        dataset: all rows.
+        plan: what to train.
+        here: this process among all of them.
+        weights: (N,) how much each row of the dataset counts.
+        reporting: the callbacks.
+    """
+
+    dataset: Dataset
+    plan: Plan
+    here: Processes
+    weights: NDArray[np.float64] | None
+    reporting: Reporting
+
+    def __post_init__(self) -> None:
+        extras = Extras(weights=self.weights)
+        self.prepared = prepare(self.dataset, self.plan, self.here.device, extras)
+
+    @property
+    def held_out(self) -> NDArray[np.int64]:
+        """The numbers of the validation rows."""
+        return self.prepared.held_out
+
+    @property
+    def foreign(self) -> list[str]:
+        """The factories outside of hierlearn that it uses."""
+        spec = self.prepared.network_spec
+        return [] if spec is None else spec.foreign
+
+    def identity(self) -> dict[str, Any]:
+        """Return what must be equal where this training is resumed."""
+        return run_identity(self.prepared)
+
+    def run(self, out: Path | None, *, resume: bool) -> Pipeline:
+        """Train, and return the pipeline."""
+        if self.here.writes:
+            self.reporting.message(summary(self.prepared))
+            if self.reporting.on_prepared is not None:
+                self.reporting.on_prepared(self.prepared.decision.settings, summary(self.prepared))
+        trainer = run(self.prepared, self.here, out, resume=resume, reporting=self.reporting)
+        pipeline = Pipeline.from_prepared(self.prepared)
+        pipeline.config |= describe_run(self.prepared, self.dataset, trainer)
         return pipeline
 
 

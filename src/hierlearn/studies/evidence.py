@@ -25,7 +25,7 @@ from hierlearn.files import atomic_write
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.memory.label_sets import take_rows
 from hierlearn.networks.memories import embed, neighbors_of, remembered
-from hierlearn.pipeline.explain import answering_memory
+from hierlearn.pipeline.explain import answering_memories
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,9 +99,10 @@ def find_evidence(network: nn.Module, answer: str, test: Rows) -> StoredEvidence
             with a memory.
         test: the rows to answer.
     """
-    memory, name = remembered(network), answering_memory(network, answer)
-    if memory is None or name is None:
+    memory, shares = remembered(network), answering_memories(network, answer)
+    if memory is None or not shares:
         return None
+    name = max(shares, key=lambda one: shares[one])  # of a blend, the memory that counts most
     network.eval()
     parts = []
     for begin in range(0, len(test), BATCH):

@@ -35,6 +35,15 @@ class Plan:
         also=("auto",),
         study=False,
     )
+    effort: Literal["quick", "best"] = setting(
+        "quick",
+        "quick trains one model, chosen by rule; best trains several, and blends them by how well "
+        "they predict rows left out of training.",
+        study=False,
+    )
+    time_limit: float | None = setting(
+        None, "Seconds that effort best may take.", above=0, study=False
+    )
     loss: str | None = setting(
         None, "Loss instead of the recipe's.", registry="hierlearn.losses:LOSSES", study=False
     )
@@ -105,6 +114,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.time_limit is not None and self.effort != "best":
+            raise HierlearnError("time_limit is for effort 'best'; set that, or leave it out")
         if self.loss_options and self.loss is None:
             raise HierlearnError("loss_options needs a loss; name it with loss=")
         Settings.from_dict(self.settings)
@@ -166,6 +177,15 @@ def check_joint(joint: Mapping[str, Any]) -> None:
             )
 
 
+def needs_logits(plan: Plan, kind: str) -> bool:
+    """Whether a plan makes choices that only go with a head that gives logits."""
+    if plan.link is not None or plan.head == "linear":
+        return True
+    if kind == "numbers":
+        return plan.network not in (None, default_network(kind))
+    return plan.network is not None or bool(plan.network_options)
+
+
 @dataclass(frozen=True)
 class Decision:
     """The recipe of a plan, with the plan's own choices in it.
@@ -183,13 +203,14 @@ class Decision:
     settings: Settings
 
 
-def decide(plan: Plan, labels: Labels, kind: Kind = "numbers") -> Decision:
+def decide(plan: Plan, labels: Labels, kind: Kind = "numbers", *, logits: bool = False) -> Decision:
     """Return the recipe of the plan, or of the training labels, with the plan's own choices.
 
     Args:
         plan: what was asked for.
         labels: of the training rows.
         kind: what their inputs are.
+        logits: whether the head must give logits, where the plan itself does not tell.
     """
     from hierlearn.training.recipes import Recipe, choose_recipe, find_recipe
     from hierlearn.training.rules import Facts
@@ -197,11 +218,10 @@ def decide(plan: Plan, labels: Labels, kind: Kind = "numbers") -> Decision:
     if plan.loss is not None and plan.recipe == "auto":
         name, why, recipe = "custom", "the loss was named", Recipe(plan.loss, "a loss by name")
     else:
-        # A network of the user's choice keeps the recipe that does not choose one.
-        shown = kind if plan.network is None and not plan.network_options else "numbers"
-        name, why = (
-            choose_recipe(labels, shown) if plan.recipe == "auto" else (plan.recipe, "it was named")
-        )
+        name, why = plan.recipe, "it was named"
+        if plan.recipe == "auto":
+            logits = logits or needs_logits(plan, kind)
+            name, why = choose_recipe(labels, kind, logits=logits)
         batch_size = Settings.from_dict(plan.settings).batch_size
         recipe = find_recipe(name).fitted_to(Facts(labels, kind, batch_size))
     if plan.loss is not None:

@@ -100,11 +100,13 @@ class Extras:
         weights: (N,) how much each row of the dataset counts.
         network: a module instead of a network by name.
         terminals: more terminal classes than those of the training rows.
+        logits: whether the head must give logits, so that training can go on with more rows.
     """
 
     weights: Floats | None = None
     network: nn.Module | None = None
     terminals: Iterable[Label] = field(default=())
+    logits: bool = False
 
 
 def prepare(
@@ -118,7 +120,8 @@ def prepare(
         train_set.labels, dataset.hierarchy, unlabeled_descendants=plan.unlabeled_descendants
     )
     kind = train_set.kind if plan.preprocessing is None else find_step(plan.preprocessing).produces
-    decision = decide(plan, labels, kind)
+    logits = extras.logits or extras.network is not None
+    decision = decide(plan, labels, kind, logits=logits)
     recipe, settings = decision.recipe, decision.settings
     settings.check_validation(len(held_out) > 0)
     preprocessor = fitted_preprocessor(train_set, plan, recipe)

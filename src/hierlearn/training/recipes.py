@@ -1,6 +1,7 @@
 """Recipes: named combinations of loss, link, decoder and settings, and which one fits the data.
 
-neighbors  a memory that answers by the labels of similar training rows; see rules.py
+quick      a memory that answers by the labels of similar training rows, trained in seconds
+neighbors  the same, wider and trained longer; see rules.py
 linear     a linear model of the classes below each parent: for texts and sparse rows
 paper      the paper's HCL as printed: independent sigmoids, floor 0, the best of all classes
 hcl        HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
@@ -13,9 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
-from hierlearn.training.rules import linear, neighbors
+from hierlearn.training.rules import linear, neighbors, quick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.losses import Loss
     from hierlearn.training.rules import Facts
+
+MEMORY_ROWS = 200_000  # above, auto chooses no memory: a search takes milliseconds per row
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,12 @@ RECIPES: dict[str, Recipe] = {
         head="neighbors",
         rule=neighbors,
     ),
+    "quick": Recipe(
+        "bce",
+        "a smaller memory of the training rows, trained in seconds: for numbers",
+        head="neighbors",
+        rule=quick,
+    ),
     "linear": Recipe(
         "cond-softmax",
         "a linear model of the classes below each parent: for texts and sparse rows, one path each",
@@ -123,24 +134,32 @@ def find_recipe(name: str) -> Recipe:
     return RECIPES[name]
 
 
-def choose_recipe(labels: Labels, kind: Kind = "numbers") -> tuple[str, str]:
+def choose_recipe(
+    labels: Labels, kind: Kind = "numbers", *, logits: bool = False
+) -> tuple[str, str]:
     """Return the name of the recipe for the training rows, and why.
 
     Args:
         labels: of the training rows.
         kind: what their inputs are.
+        logits: whether the head must give logits, as for a link or a network of the user's choice.
     """
-    import numpy as np
-
     counts = np.diff(labels.terminal[0])
-    several = int(np.sum(counts > 1))
+    rows = len(counts)
+    several, without = int(np.sum(counts > 1)), int(np.sum(counts == 0))
     if several:
-        return "max", f"{several:,} of {len(counts):,} training rows have several labels"
-    without = int(np.sum(counts == 0))
-    if without and labels.unlabeled_descendants == "negative":
-        return "max", f"{without:,} of {len(counts):,} training rows have no label"
-    why = f"every {'labeled ' * bool(without)}training row has one path"
-    if kind == "numbers":
+        why, one_path = f"{several:,} of {rows:,} training rows have several labels", False
+    elif without and labels.unlabeled_descendants == "negative":
+        why, one_path = f"{without:,} of {rows:,} training rows have no label", False
+    else:
+        why, one_path = f"every {'labeled ' * bool(without)}training row has one path", True
+    if kind == "numbers" and not logits:
+        if rows <= MEMORY_ROWS:
+            return "quick", f"inputs are numbers, and {why}"
+        why = f"{why}, and {rows:,} rows are many for a memory"
+    if not one_path:
+        return "max", why
+    if kind == "numbers" or logits:
         return "hcl", why
     return "linear", f"{why}, and inputs are {'texts' if kind == 'texts' else 'sparse'}"
 

@@ -1,0 +1,173 @@
+"""Blend: networks of several kinds, whose probabilities are averaged with weights.
+
+    p = sum over parts k and their answers a of w_ka p_ka(x_k)
+
+Every part reads its own columns of the inputs, since parts differ in their preprocessing, and may
+be an ensemble. A part with several heads can answer by any of them. A mixture of coherent
+probabilities is coherent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from hierlearn.errors import HierlearnError
+from hierlearn.links import HeadOutput, make_link
+from hierlearn.networks.network import read_output
+from hierlearn.networks.sparse import SparseRows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hierlearn.hierarchy import LabelSpace
+    from hierlearn.networks.build import NetworkSpec
+
+BLEND = "blend"  # the name in a NetworkSpec
+SEPARATOR = "."  # between the number of a part and the name of one of its heads
+
+
+@dataclass(frozen=True)
+class PartSpec:
+    """A network of a blend, as plain values.
+
+    Attributes:
+        name: what it is called.
+        network: how to build it.
+        link: by which its logits are read.
+        answers: the weight of every answer that counts: of a head by name, or of their average.
+        begin: the first of its columns among those of all inputs.
+    """
+
+    name: str
+    network: NetworkSpec
+    link: str
+    answers: Mapping[str, float]
+    begin: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "name": self.name,
+            "network": self.network.to_dict(),
+            "link": self.link,
+            "answers": dict(self.answers),
+            "begin": self.begin,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> PartSpec:
+        """Restore what ``to_dict`` returned."""
+        from hierlearn.networks.build import NetworkSpec
+
+        return cls(**{**values, "network": NetworkSpec.from_dict(values["network"])})
+
+
+class Blend(nn.Module):
+    """A weighted average of the probabilities of several networks.
+
+    Args:
+        label_space: what can be predicted.
+        specs: what is known of the parts.
+        networks: the parts, in the same order.
+    """
+
+    def __init__(
+        self, label_space: LabelSpace, specs: Sequence[PartSpec], networks: Sequence[nn.Module]
+    ) -> None:
+        super().__init__()
+        total = sum(weight for spec in specs for weight in spec.answers.values())
+        if not total > 0:
+            raise HierlearnError("the weights of a blend must sum to more than 0")
+        self.specs = tuple(specs)
+        self.parts = nn.ModuleList(networks)
+        self.links = nn.ModuleList(make_link(label_space, spec.link) for spec in specs)
+        self.total = float(total)
+
+    def forward(self, x: Tensor | SparseRows) -> HeadOutput:
+        """Return the weighted average of all answers."""
+        outputs: list[HeadOutput] = []
+        weights: list[float] = []
+        for number, (spec, link) in enumerate(zip(self.specs, self.links, strict=True)):
+            found = self.parts[number](self.columns(x, number))
+            rereads = spec.network.takes_link
+            for answer, weight in spec.answers.items():
+                output = read_output(found, link, rereads=rereads, answer=answer)  # type: ignore[arg-type]
+                outputs.append(output.mean())
+                weights.append(weight / self.total)
+        return HeadOutput.average(outputs, weights)
+
+    def columns(self, x: Tensor | SparseRows, number: int) -> Tensor | SparseRows:
+        """Return the columns of the inputs that a part reads."""
+        spec = self.specs[number]
+        width = spec.network.inputs.width
+        if isinstance(x, SparseRows):
+            return x if x.width == width else x.narrow(spec.begin, width)
+        return x[..., spec.begin : spec.begin + width]
+
+    def moved_to(self, label_space: LabelSpace) -> Blend:
+        """Return the same networks with links of another label space."""
+        return Blend(label_space, self.specs, list(self.parts))
+
+    def named_parts(self) -> list[tuple[str, nn.Module]]:
+        """Return the parts with the prefix of the names of their heads."""
+        return [(f"{number}{SEPARATOR}", part) for number, part in enumerate(self.parts)]
+
+
+def build_blend(specs: Sequence[PartSpec], label_space: LabelSpace) -> Blend:
+    """Build the parts of a blend; their weights are then loaded, not initialized to anything."""
+    from hierlearn.networks.build import build_network
+
+    return Blend(label_space, specs, [build_network(one.network, label_space) for one in specs])
+
+
+def memory_shares(blend: Blend) -> dict[str, float]:
+    """Return what each head with a memory counts in the answer, by the name of the head.
+
+    What an average of several heads counts is shared by them.
+    """
+    from hierlearn.networks.ensemble import head_names
+    from hierlearn.networks.memories import memory_heads
+    from hierlearn.networks.network import AVERAGE, MAIN
+
+    shares: dict[str, float] = {}
+    for spec, (prefix, part) in zip(blend.specs, blend.named_parts(), strict=True):
+        names = head_names(part)
+        for answer, weight in spec.answers.items():
+            several = names if answer == AVERAGE else [answer] if len(names) > 1 else [MAIN]
+            for name in several:
+                if name in memory_heads(part):
+                    share = weight / len(several) / blend.total
+                    shares[prefix + name] = shares.get(prefix + name, 0.0) + share
+    return shares
+
+
+def memories_alone(blend: Blend, label_space: LabelSpace) -> tuple[Blend, dict[str, str]]:
+    """Return the parts of a blend that answer from a memory, without their other heads.
+
+    Returns:
+        The blend, and the new name of every head that it keeps, by the old one.
+
+    Raises:
+        HierlearnError: where no part does.
+    """
+    from hierlearn.networks.ensemble import drop_heads, head_names
+
+    shares = memory_shares(blend)
+    renamed: dict[str, str] = {}
+    specs: list[PartSpec] = []
+    networks = []
+    for spec, (prefix, part) in zip(blend.specs, blend.named_parts(), strict=True):
+        own = {name: shares[prefix + name] for name in head_names(part) if prefix + name in shares}
+        if not own:
+            continue
+        drop_heads(part, [name for name in head_names(part) if name not in own])
+        heads = {name: one for name, one in spec.network.heads.items() if name in own}
+        renamed |= {prefix + name: f"{len(specs)}{SEPARATOR}{name}" for name in own}
+        specs.append(replace(spec, network=replace(spec.network, heads=heads), answers=own))
+        networks.append(part)
+    if not networks:
+        raise HierlearnError("no part of this blend answers from a memory")
+    return Blend(label_space, specs, networks).to(next(blend.parameters()).device), renamed

@@ -1,0 +1,373 @@
+"""Best: several recipes trained, and blended by how well they predict rows left out of training.
+
+1. Every ingredient is trained on each fold's remaining rows and predicts the rows of the fold; of
+   5,000 rows or more one fold is enough.
+2. Greedy forward selection on these predictions gives the weights of all answers.
+3. What has a weight is trained again on all rows, over several seeds.
+4. The blended predictions of the left-out rows say how sure the blend should be.
+
+Test rows are never looked at; rows of the split "valid" are training rows here. Results of step 1
+and 3 are stored as they come, so that an interrupted run resumes with the next training.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hierlearn.decoding.scaling import fit_scaling
+from hierlearn.errors import HierlearnError, plural
+from hierlearn.files import atomic_write
+from hierlearn.files.tensors import read_tensors, write_tensors
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.labels import Labels
+from hierlearn.metrics import calibration_error
+from hierlearn.networks.blend import BLEND
+from hierlearn.pipeline.parts import assemble, predict_answers, scale_rows
+from hierlearn.training.blending import (
+    FOLD_SEEDS,
+    Ingredient,
+    answers_of,
+    check_free_choice,
+    ingredients,
+    seeds_of,
+)
+from hierlearn.training.clock import Clock, OutOfTime
+from hierlearn.training.folds import held_out
+from hierlearn.training.prepare import Extras, Prepared, prepare, split_rows
+from hierlearn.training.rules import Facts
+from hierlearn.training.selection import Selection, is_larger_better, scorer, select
+from hierlearn.training.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from hierlearn.datasets.dataset import Dataset
+    from hierlearn.pipeline.pipeline import Pipeline
+    from hierlearn.pipeline.train import Reporting
+    from hierlearn.training.plan import Plan
+    from hierlearn.training.processes import Processes
+
+SHARE = 0.6  # of a time limit, for the trainings on folds
+SLASH = "/"  # between an ingredient and its answer
+WORK = "blend"  # folder of what was trained so far, in that of the model
+
+
+@dataclass
+class BlendTraining:
+    """One run: from a dataset to a blend.
+
+    Attributes:
+        dataset: all rows.
+        plan: what was asked for.
+        here: this process among all of them.
+        weights: (N,) how much each row of the dataset counts.
+        reporting: the callbacks.
+    """
+
+    dataset: Dataset
+    plan: Plan
+    here: Processes
+    weights: NDArray[np.float64] | None
+    reporting: Reporting
+
+    def __post_init__(self) -> None:
+        check_free_choice(self.plan)
+        if self.plan.time_limit is not None and self.here.world > 1:
+            raise HierlearnError("time_limit needs a single process; leave it out under torchrun")
+        train, valid = split_rows(self.dataset, replace(self.plan, valid_fraction=0.0))
+        self.rows = np.sort(np.concatenate([train, valid]))
+        taken = self.dataset.take(self.rows)
+        policy = self.plan.unlabeled_descendants
+        self.labels = Labels(taken.labels, taken.hierarchy, unlabeled_descendants=policy)
+        self.settings = Settings.from_dict(self.plan.settings)
+        self.held = held_out(self.labels, taken.ids, seed=self.settings.seed)
+        self.kept = np.concatenate(self.held)  # in the order of the predictions
+        self.facts = Facts(self.labels, taken.kind, self.settings.batch_size)
+        self.label_space = LabelSpace.from_labels(self.labels)
+        self.clock = Clock(self.plan.time_limit)
+        self.seconds: dict[str, float] = {}  # of all folds, by ingredient
+        self.work: Path | None = None  # where results are kept until the end
+        self.held_out: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.foreign: list[str] = []
+
+    def identity(self) -> dict[str, Any]:
+        """Return what must be equal where this training is resumed."""
+        plan = self.plan.to_dict()
+        plan["settings"] = {k: v for k, v in plan["settings"].items() if k != "device"}
+        del plan["time_limit"]
+        sums = hashlib.sha256(self.dataset.digest().encode())
+        if self.weights is not None:
+            sums.update(self.weights.tobytes())
+        return {
+            "fingerprint": self.dataset.hierarchy.fingerprint,
+            "data": sums.hexdigest(),
+            "plan": json.loads(json.dumps(plan)),
+        }
+
+    # ------------------------------------------------------------------ the run
+
+    def run(self, out: Path | None = None, *, resume: bool = False) -> Pipeline:
+        """Train, choose, train again, and return the blend.
+
+        Args:
+            out: the folder of the model, where results are kept until the end; None keeps none.
+            resume: use the results that are there.
+        """
+        found = ingredients(self.facts)
+        text = (
+            f"effort best: {plural(len(found), 'recipe')} on {plural(len(self.held), 'fold')}, "
+            f"weights chosen on {plural(len(self.kept), 'row')} left out of training, then "
+            f"{plural(seeds_of(self.plan), 'network')} each on all {len(self.rows):,} rows, on "
+            f"{self.here.device}"
+        )
+        self.reporting.message(text)
+        if out is not None and self.here.writes:
+            self.work = begin_work(out / WORK, self.identity(), resume=resume)
+            if self.reporting.on_prepared is not None:
+                self.reporting.on_prepared(self.settings, text)
+        predictions: dict[str, Tensor] = {}
+        for number, (name, ingredient) in enumerate(found.items(), 1):
+            self._say(f"recipe {number} of {len(found)}: {name}")
+            predictions |= self._out_of_fold(name, ingredient)
+        targets, mask = self._truth()
+        chosen = self._select(predictions, targets, mask)
+        by_name: dict[str, dict[str, float]] = {}
+        for key, weight in chosen.weights.items():
+            name, _, answer = key.partition(SLASH)
+            by_name.setdefault(name, {})[answer] = weight
+        parts = self._refit(found, by_name)
+        pipeline = assemble(parts, by_name)
+        self._calibrate(pipeline, predictions, by_name, targets, mask)
+        self._describe(pipeline, parts, chosen)
+        return pipeline
+
+    def _say(self, text: str) -> None:
+        left = "" if self.clock.limit is None else f" ({max(self.clock.left, 0):,.0f} s left)"
+        self.reporting.message(f"{text}{left}")
+
+    # ------------------------------------------------------------------ folds
+
+    def _out_of_fold(self, name: str, ingredient: Ingredient) -> dict[str, Tensor]:
+        """Return the predictions of the left-out rows by answer; empty where time is too short."""
+        parts: list[dict[str, Tensor]] = []
+        begun = time.monotonic()
+        for number in range(len(self.held)):
+            try:
+                parts.append(self._fold(name, ingredient, number))
+            except OutOfTime:
+                self._say(f"{name}: left out, it would take too long")
+                return {}
+        self.seconds[name] = time.monotonic() - begun
+        return {
+            f"{name}{SLASH}{answer}": torch.cat([part[answer] for part in parts])
+            for answer in parts[0]
+        }
+
+    def _fold(self, name: str, ingredient: Ingredient, number: int) -> dict[str, Tensor]:
+        """Return the predictions of the rows of a fold by answer, in half precision."""
+        path = None if self.work is None else self.work / f"{name}-{number}.safetensors"
+        if path is not None and path.is_file():
+            return read_tensors(path)[0]
+        left = np.delete(np.arange(len(self.rows)), self.held[number])
+        plan = ingredient.plan(self.plan, FOLD_SEEDS)
+        budget = float("inf")
+        if self.clock.limit is not None:
+            budget = self.clock.left - (1 - SHARE) * self.clock.limit
+        prepared = self._train(plan, left, budget / max(len(self.held) - number, 1))
+        rows = self.dataset.take(self.rows[self.held[number]])
+        found = predict_answers(prepared, rows, answers_of(prepared.decision.recipe))
+        if path is not None and self.here.writes:
+            write_tensors(path, found, {"format": "hierlearn.fold"})
+        return found
+
+    def _train(self, plan: Plan, rows: NDArray[np.int64], budget: float) -> Prepared:
+        """Train on some of the rows; raise OutOfTime where that takes longer than the budget."""
+        from hierlearn.pipeline.train import Reporting, run
+
+        dataset = replace(self.dataset, splits={"train": self.rows[rows]})
+        names = self.dataset.hierarchy.names
+        terminals = [names[number] for number in self.label_space.terminals.tolist()]
+        extras = Extras(weights=self.weights, terminals=terminals)
+        prepared = prepare(dataset, plan, self.here.device, extras)
+        watch = self.clock.watch(budget) if budget < float("inf") else None
+        reporting = Reporting(bar=self.reporting.bar, on_step=watch)
+        run(prepared, self.here, reporting=reporting)
+        return prepared
+
+    # ------------------------------------------------------------------ weights
+
+    def _truth(self) -> tuple[Tensor, Tensor | None]:
+        """Return targets and mask of the left-out rows, in the order of the predictions."""
+        partial = self.labels.unlabeled_descendants == "ignore"
+        mask = self.labels.mask(self.kept) if partial else None
+        return self.labels.targets(self.kept), mask
+
+    def _select(
+        self, predictions: dict[str, Tensor], targets: Tensor, mask: Tensor | None
+    ) -> Selection:
+        """Return the weights of the answers."""
+        first = next(iter(ingredients(self.facts)))
+        if not predictions:  # not even one recipe fits the time: what quick would train
+            return Selection({f"{first}{SLASH}main": 1.0}, None, {})
+        device = self.here.device
+        metric = self.settings.metric
+        known = None if mask is None else mask.to(device)
+        score = scorer(metric, targets.to(device), self.label_space, known)
+        on_device = {name: p.to(device).float() for name, p in predictions.items()}
+        found = select(on_device, score, larger=is_larger_better(metric))
+        shown = ", ".join(
+            f"{name} {weight:.2f}"
+            for name, weight in sorted(found.weights.items(), key=lambda one: -one[1])
+        )
+        pick = max if is_larger_better(metric) else min
+        best = pick(found.single.values())
+        self._say(
+            f"left-out rows: {metric} {found.value:.4f}, the best single answer {best:.4f}; "
+            f"weights: {shown}"
+        )
+        return found
+
+    # ------------------------------------------------------------------ all rows
+
+    def _refit(
+        self, found: dict[str, Ingredient], by_name: dict[str, dict[str, float]]
+    ) -> list[tuple[str, Prepared]]:
+        """Train what has a weight on all rows, the weightiest first, as far as time allows."""
+        order = sorted(by_name, key=lambda name: -sum(by_name[name].values()))
+        seeds = self._seeds_in_time(order)
+        parts: list[tuple[str, Prepared]] = []
+        for number, name in enumerate(order, 1):
+            self._say(
+                f"all rows, part {number} of {len(order)}: {name}, {plural(seeds, 'network')}"
+            )
+            budget = self.clock.left if parts else float("inf")
+            try:
+                plan = found[name].plan(self.plan, seeds)
+                parts.append((name, self._train_part(name, plan, budget)))
+            except OutOfTime:
+                self._say(f"{name}: left out, the time is over")
+        return parts
+
+    def _train_part(self, name: str, plan: Plan, budget: float) -> Prepared:
+        """Train a part on all rows, or restore the one that was trained before."""
+        path = None
+        if self.work is not None:
+            seeds = plan.settings["ensemble_size"]
+            path = self.work / f"{name}-all-{seeds}.safetensors"
+        every = np.arange(len(self.rows))
+        if path is None or not path.is_file():
+            prepared = self._train(plan, every, budget)
+            if path is not None and self.here.writes:
+                write_tensors(
+                    path, dict(prepared.network.state_dict()), {"format": "hierlearn.part"}
+                )
+            return prepared
+        from hierlearn.training.memorize import memorize
+
+        dataset = replace(self.dataset, splits={"train": self.rows})
+        prepared = prepare(dataset, plan, self.here.device, Extras(weights=self.weights))
+        prepared.network.load_state_dict(read_tensors(path)[0])
+        prepared.network.to(self.here.device)
+        memorize(prepared.network, prepared.rows)
+        return prepared
+
+    def _seeds_in_time(self, order: Sequence[str]) -> int:
+        """Return how many networks of each part can be trained in the time that is left."""
+        seeds = seeds_of(self.plan)
+        if self.clock.limit is None or not all(name in self.seconds for name in order):
+            return seeds if self.clock.limit is None else 1
+        share = len(self.rows) / (len(self.rows) - len(self.held[0]))
+        per_seed = sum(self.seconds[name] for name in order) * share / len(self.held) / FOLD_SEEDS
+        return int(max(1, min(seeds, self.clock.left // max(per_seed, 1e-9))))
+
+    # ------------------------------------------------------------------ the pipeline
+
+    def _calibrate(
+        self,
+        pipeline: Pipeline,
+        predictions: dict[str, Tensor],
+        by_name: dict[str, dict[str, float]],
+        targets: Tensor,
+        mask: Tensor | None,
+    ) -> None:
+        """Set the scaling of a blend by its predictions of the left-out rows."""
+        if not predictions:
+            return
+        present = {part.name for part in pipeline.network_spec.parts}  # type: ignore[union-attr]
+        weights = {
+            f"{name}{SLASH}{answer}": weight
+            for name in by_name
+            if name in present
+            for answer, weight in by_name[name].items()
+        }
+        total = sum(weights.values())
+        p = torch.zeros(targets.shape)
+        for key, weight in weights.items():
+            p.add_(predictions[key].float(), alpha=weight / total)
+        scaling = fit_scaling(p, targets, pipeline.label_space, mask)
+        pipeline.scaling = scaling
+        scaled = scale_rows(p, scaling, pipeline.label_space)
+        before, after = (
+            float(calibration_error(one, targets, pipeline.label_space, pooled=True))
+            for one in (p, scaled)
+        )
+        pipeline.config["calibration"] = {
+            **scaling.to_dict(),
+            "rows": len(targets),
+            "error_before": before,
+            "error_after": after,
+        }
+
+    def _describe(
+        self, pipeline: Pipeline, parts: Sequence[tuple[str, Prepared]], chosen: Selection
+    ) -> None:
+        """Set the configuration of the blend."""
+        from hierlearn.pipeline.train import describe_run
+
+        prepared = parts[0][1]
+        kept = pipeline.config
+        pipeline.config = {**describe_run(prepared, self.dataset, None), **kept}
+        pipeline.config["plan"] = self.plan.to_dict()
+        pipeline.config["recipe"] |= {
+            "name": BLEND,
+            "because": f"effort best: weights by {self.settings.metric} on "
+            f"{len(self.kept):,} rows left out of training",
+            "parts": {part.name: dict(part.answers) for part in pipeline.network_spec.parts},  # type: ignore[union-attr]
+        }
+        pipeline.config["training"] = {
+            "seconds": round(time.monotonic() - self.clock.begun, 1),
+            "left_out": {"metric": self.settings.metric, "blend": chosen.value, **chosen.single},
+        }
+
+
+def begin_work(work: Path, identity: dict[str, Any], *, resume: bool) -> Path:
+    """Prepare the folder of results, and return it.
+
+    Args:
+        work: the folder.
+        identity: what must be equal in the run that left results there.
+        resume: keep these results; raise where they are of another run.
+    """
+    from hierlearn.pipeline.train import check_identity
+
+    path = work / "run.json"
+    if resume and path.is_file():
+        check_identity(path, json.loads(path.read_text(encoding="utf-8")), identity)
+        return work
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    with atomic_write(path) as file:
+        file.write(json.dumps(identity))
+    return work

@@ -1,0 +1,137 @@
+"""Blending: which recipes a blend may be made of, by what the training rows are.
+
+Each is a recipe with changes. A training with several heads gives several answers, each of which
+may get a weight of its own; what is of no use gets none, so a blend can only be offered more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.errors import HierlearnError
+from hierlearn.networks.network import AVERAGE, MAIN
+from hierlearn.training.rules import Facts, neighbors
+from hierlearn.training.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hierlearn.training.plan import Plan
+    from hierlearn.training.recipes import Recipe
+
+FOLD_SEEDS = 2  # networks per fold
+SEEDS = 8  # networks of a part in the end, unless ensemble_size says otherwise
+WIDE = {"width": 2000, "dropout": 0.5, "input_dropout": 0.1}
+CHOSEN_BY_BLEND = (  # fields of a plan that a blend decides for itself
+    *("recipe", "loss", "loss_options", "network", "network_options", "head", "head_options"),
+    *("joint", "answer", "link", "preprocessing"),
+)
+
+
+@dataclass(frozen=True)
+class Ingredient:
+    """A recipe that a blend may use.
+
+    Attributes:
+        recipe: a name of RECIPES.
+        changes: fields of a plan that differ from the recipe.
+        settings: settings that differ from the recipe's.
+    """
+
+    recipe: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def plan(self, plan: Plan, ensemble_size: int) -> Plan:
+        """Return how to train it under the plan of the blend.
+
+        Args:
+            plan: what was asked for; its settings win.
+            ensemble_size: how many networks.
+        """
+        settings = {**self.settings, **plan.settings, "ensemble_size": ensemble_size}
+        settings.pop("patience", None)  # the held-out rows are for the weights
+        return replace(
+            plan,
+            effort="quick",
+            time_limit=None,
+            recipe=self.recipe,
+            **self.changes,
+            valid_fraction=0.0,
+            settings=settings,
+        )
+
+
+SPARSE_ONE_PATH = {"linear": Ingredient("linear"), "neighbors": Ingredient("neighbors")}
+SPARSE_SEVERAL = {
+    "linear": Ingredient("max", {"network": "linear"}),
+    "neighbors": Ingredient("neighbors"),
+}
+
+
+def check_free_choice(plan: Plan) -> None:
+    """Raise where a plan decides what a blend decides for itself."""
+    empty = type(plan)()
+    for name in CHOSEN_BY_BLEND:
+        if getattr(plan, name) != getattr(empty, name):
+            raise HierlearnError(
+                f"effort 'best' chooses among recipes itself, so {name} cannot be set to "
+                f"{getattr(plan, name)!r}; leave it out, or use effort 'quick'"
+            )
+
+
+def ingredients(facts: Facts) -> dict[str, Ingredient]:
+    """Return what a blend may be made of, the cheapest and best first.
+
+    Args:
+        facts: about the training rows.
+    """
+    if facts.kind == "numbers":
+        return numbers_one_path(facts) if facts.labels.single_path else numbers_several(facts)
+    return SPARSE_ONE_PATH if facts.labels.single_path else SPARSE_SEVERAL
+
+
+def numbers_one_path(facts: Facts) -> dict[str, Ingredient]:
+    """Numbers, one path per row: memories whose encoder other heads train too."""
+    epochs = int(neighbors(facts)["settings"]["epochs"])
+    return {
+        "neighbors-short": Ingredient("neighbors", settings={"epochs": part_of(epochs, 0.25)}),
+        "neighbors": Ingredient("neighbors"),
+        "neighbors-ple": Ingredient("neighbors", {"preprocessing": "piecewise-linear"}),
+        "max": Ingredient("max", {"network_options": WIDE}, {"epochs": part_of(epochs, 0.5)}),
+    }
+
+
+def numbers_several(facts: Facts) -> dict[str, Ingredient]:
+    """Numbers, several labels per row, or none: short trainings, since such labels are noisy."""
+    epochs = int(neighbors(facts)["settings"]["epochs"])
+    mlp = {"network_options": {"dropout": 0.7}}
+    ple = {"preprocessing": "piecewise-linear"}
+    joint = {"joint": {"bce": 1.0, "mcloss": 1.0}}
+    return {
+        "neighbors": Ingredient("neighbors"),
+        "neighbors-near": Ingredient("neighbors", {"head_options": {"scale": 4.0}}),
+        "neighbors-raw": Ingredient("neighbors", {"preprocessing": "numeric"}),
+        "neighbors-joint": Ingredient("neighbors", joint),
+        "neighbors-long": Ingredient("neighbors", settings={"epochs": 2 * epochs}),
+        "max": Ingredient("max", mlp, {"epochs": 3 * epochs}),
+        "max-ple": Ingredient("max", {**mlp, **ple}, {"epochs": 2 * epochs}),
+        "linear-ple": Ingredient("max", {"network": "linear", **ple}, {"epochs": 3 * epochs}),
+    }
+
+
+def part_of(epochs: int, share: float) -> int:
+    """Return a share of some epochs, at least one."""
+    return max(1, round(share * epochs))
+
+
+def answers_of(recipe: Recipe) -> list[str]:
+    """Return the answers that a trained recipe can give."""
+    return [MAIN, *recipe.joint, AVERAGE] if recipe.joint else [MAIN]
+
+
+def seeds_of(plan: Plan) -> int:
+    """Return how many networks each part of a blend has in the end."""
+    given = plan.settings.get("ensemble_size")
+    return SEEDS if given is None else Settings.from_dict({"ensemble_size": given}).ensemble_size
