@@ -10,8 +10,6 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import described, option, takes
-from hierlearn.hierarchy.titles import joined_titles, with_title
-from hierlearn.hierarchy.titles import shorten as cut
 from hierlearn.training.plan import Plan
 
 if TYPE_CHECKING:
@@ -23,8 +21,17 @@ if TYPE_CHECKING:
     from hierlearn.pipeline.explain import Evidence
 
 NAMES = (
-    "row", "answer", "title", "probability", "rank", "weight", "id", "labels", "titles", "text"
-)  # fmt: skip
+    "row",
+    "answer",
+    "title",
+    "probability",
+    "rank",
+    "weight",
+    "id",
+    "labels",
+    "titles",
+    "text",
+)
 WIDEST = 80  # characters of a text on the terminal
 WIDEST_TITLE = 40  # of a title behind a label
 OPTIONS = [
@@ -135,6 +142,8 @@ def shown_probability(value: Any) -> str:
 
 def evidence_lines(found: list[Evidence], label_sep: str, hierarchy: Hierarchy) -> Iterator[str]:
     """Yield one line per remembered row: weight, labels with titles, id, text."""
+    from hierlearn.hierarchy.titles import with_title
+
     labels = [
         label_sep.join(with_title(hierarchy, label, WIDEST_TITLE) for label in one.labels)
         or "(no label)"
@@ -148,6 +157,8 @@ def evidence_lines(found: list[Evidence], label_sep: str, hierarchy: Hierarchy) 
 
 def shorten(text: str) -> str:
     """Return a text in one line that is short enough for a terminal."""
+    from hierlearn.hierarchy.titles import shorten as cut
+
     return cut(" ".join(text.split()), WIDEST)
 
 
@@ -159,6 +170,8 @@ def long_columns(
     hierarchy: Hierarchy,
 ) -> dict[str, list[Any]]:
     """Return one row per answer and remembered row, as columns by name."""
+    from hierlearn.hierarchy.titles import joined_titles
+
     every = [(row, rank, one) for row, own in enumerate(found) for rank, one in enumerate(own, 1)]
     numbers = chunk.lines if chunk.ids is None else chunk.ids
     return {

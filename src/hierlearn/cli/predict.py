@@ -49,7 +49,8 @@ def predict(
 ) -> None:
     """Predict on a table of any size; columns path, class, probability, level, stopped.
 
-    Where classes have titles, a column title follows class. With a column of ids, these come first; --explain adds the remembered rows behind an answer.
+    Where classes have titles, the column title follows class. With a column of ids, these come
+    first; --explain adds the remembered rows behind an answer.
     """
     from rich.console import Console
 

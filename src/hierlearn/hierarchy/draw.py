@@ -1,7 +1,8 @@
 """Drawing a hierarchy: as a text tree for terminals, and as an SVG picture for pages.
 
 Both fold what lies deeper than ``depth`` and beyond ``breadth`` children, and show how much they
-folded; a title stands behind the name of its class. A class of a DAG is drawn below its first parent; the SVG adds its other edges dashed.
+folded. A title stands behind the name of its class. A class of a DAG is drawn below its first
+parent; the SVG adds its other edges dashed.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Columns = dict[str, list[Any]]
 
-NAMES = ("path", "class", "title", "probability", "level", "stopped")
+NAMES = ("path", "class", "probability", "level", "stopped")
 NEVER_MISSING = (
     "the value is missing, but none was in training, so the model cannot know what that means; "
     "fill it in"
@@ -114,8 +114,7 @@ def answer_chunks(
 
 def answer_names(pipeline: Pipeline) -> tuple[str, ...]:
     """Return the columns of an answer; titles are among them where the hierarchy has any."""
-    titled = pipeline.hierarchy.has_titles
-    return tuple(name for name in NAMES if titled or name != "title")
+    return (*NAMES[:2], "title", *NAMES[2:]) if pipeline.hierarchy.has_titles else NAMES
 
 
 def neighbor_names(pipeline: Pipeline, count: int) -> tuple[str, ...]:
