@@ -132,7 +132,8 @@
     rect.style.fill = fill(classes);
     group.append(element("title", {}, label), rect);
     const room = Math.floor(((column ? wide : tall) - 12) / LETTER);
-    const name = names[c].length > room ? `${names[c].slice(0, room - 1)}…` : names[c];
+    const whole = column && title(c) ? `${names[c]} ${title(c)}` : names[c];
+    const name = whole.length > room ? `${whole.slice(0, room - 1)}…` : whole;
     const middle = y + tall / 2;
     if (!column) {
       const transform = `translate(${x + wide / 2 + 4} ${middle}) rotate(-90)`;
