@@ -62,17 +62,6 @@ def test_a_model_keeps_titles_and_gives_the_same_answers(titled, call):
     assert any(row["class"] == "lab" for row in rows)
 
 
-def test_sets_of_classes_have_sets_of_titles(titled, call):
-    call("predict titled texts.csv --decoder coherent --threshold 0.01 --out sets.csv")
-    hierarchy = Pipeline.load(titled / "titled").hierarchy
-    several = 0
-    for row in written(titled / "sets.csv"):
-        names = row["path"].split(";")
-        several += len(names) > 1
-        assert row["title"] == ";".join(hierarchy.title(name) or "" for name in names)
-    assert several
-
-
 def test_neighbors_have_titles(titled, call):
     call("predict titled texts.csv --explain 2 --out neighbors.csv")
     hierarchy = Pipeline.load(titled / "titled").hierarchy

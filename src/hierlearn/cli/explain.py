@@ -95,8 +95,8 @@ def explain(
             for row in range(min(len(found), limit - done)):
                 which = f"line {chunk.lines[row]}" if chunk.ids is None else str(chunk.ids[row])
                 answer = columns["path"][row] or "no class is probable enough"
-                if columns["title"][row].replace(join, ""):
-                    answer += f" ({shorten(columns['title'][row])})"
+                if title_of(columns, row).replace(join, ""):
+                    answer += f" ({shorten(title_of(columns, row))})"
                 probability = shown_probability(columns["probability"][row])
                 print_plain(console, f"\n{which}: {answer}{probability}")
                 for line in evidence_lines(found[row], join, hierarchy):
@@ -131,6 +131,11 @@ def first_rows(chunks: Iterable[Chunk], limit: int) -> Iterator[Chunk]:
         left -= min(left, len(chunk.lines))
         if not left:
             return
+
+
+def title_of(columns: dict[str, list[Any]], row: int) -> str:
+    """Return the title of an answer, of each class of a set; nothing where no class has one."""
+    return str(columns["title"][row]) if "title" in columns else ""
 
 
 def shown_probability(value: Any) -> str:
@@ -177,7 +182,7 @@ def long_columns(
     return {
         "row": [numbers[row] for row, _, _ in every],
         "answer": [columns["path"][row] for row, _, _ in every],
-        "title": [columns["title"][row] for row, _, _ in every],
+        "title": [title_of(columns, row) for row, _, _ in every],
         "probability": [columns["probability"][row] for row, _, _ in every],
         "rank": [rank for _, rank, _ in every],
         "weight": [one.weight for _, _, one in every],

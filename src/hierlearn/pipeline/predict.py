@@ -142,9 +142,10 @@ def neighbor_columns(
         columns[f"{name}_id"] = [one.id for one in some]
         columns[f"{name}_weight"] = [one.weight for one in some]
         columns[f"{name}_labels"] = [label_sep.join(one.labels) for one in some]
-        columns[f"{name}_titles"] = [
-            joined_titles(hierarchy, one.labels, label_sep) for one in some
-        ]
+        if hierarchy.has_titles:
+            columns[f"{name}_titles"] = [
+                joined_titles(hierarchy, one.labels, label_sep) for one in some
+            ]
         columns[f"{name}_text"] = [one.text for one in some]
     return columns
 
@@ -173,8 +174,11 @@ def answers(
 ) -> Columns:
     """Return the answers to (N, C) probabilities as columns by name, N values each."""
     if decoder.answers == "class":
-        return class_answers(probabilities, decoder(probabilities), pipeline)
-    return set_answers(probabilities, decoder.representatives(probabilities), pipeline, label_sep)
+        found = class_answers(probabilities, decoder(probabilities), pipeline)
+    else:
+        chosen = decoder.representatives(probabilities)
+        found = set_answers(probabilities, chosen, pipeline, label_sep)
+    return {name: found[name] for name in answer_names(pipeline)}
 
 
 def class_answers(probabilities: Tensor, classes: Tensor, pipeline: Pipeline) -> Columns:
