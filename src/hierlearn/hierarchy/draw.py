@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.hierarchy import Hierarchy
 
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+NARROW = 32  # characters of a title in a picture, where levels stand side by side
 ROW, COLUMN, MARGIN, LETTER = 20, 48, 16, 6.8  # pixels; LETTER is an average glyph at 12 px
 
 
@@ -155,6 +156,8 @@ def as_svg(
 ) -> str:
     """Draw from left to right, one column per level, readable on a light and on a dark page."""
     lines = outline(hierarchy, depth, breadth, counts)
+    for line in lines:
+        line.title = shorten(line.title, NARROW)
     rows = lay_out(lines)
     columns = [0.0] * (max(line.level for line in lines) + 1)  # the widest text of each
     for line in lines:
