@@ -80,6 +80,23 @@ def described(dataset):
 # --- what it holds ---
 
 
+def test_titles_are_the_official_descriptions(full, small, package):
+    for chapter in filter(package.is_chapter, package.get_all_codes()):
+        assert full.hierarchy.title(chapter) == package.get_description(chapter)
+        for block in package.get_children(chapter):
+            for category in package.get_children(block, prioritize_blocks=True):
+                title = full.hierarchy.title(f"{chapter}/{block}/{category}")
+                assert title == " ".join(package.get_description(category).split())
+    blocks = [name for name in full.hierarchy.names if name.count("/") == 1]
+    for name in blocks:
+        span = name.rpartition("/")[2]
+        said = package.get_description(span, prioritize_blocks=True)
+        assert said.split() == [*full.hierarchy.title(name).split(), f"({span})"]
+    assert full.hierarchy.title("1/A00-A09/A00") == "Cholera"
+    assert None not in full.hierarchy.titles
+    assert small.hierarchy.titles == tuple(full.hierarchy.title(c) for c in small.hierarchy.names)
+
+
 def test_every_code_has_its_official_description_and_category(full, official):
     count = described(full)
     assert full.inputs[:count] == [code.description for code in official]

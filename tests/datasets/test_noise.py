@@ -1,5 +1,7 @@
 """Corrupted taxonomies: which clean class each of their classes is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,11 +15,14 @@ from hierlearn.hierarchy.labels import Labels
 @pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
 def test_every_corrupted_class_leads_back_to_its_own(dag, rate):
     clean = make_synthetic(rows=60, fan_out=4, dag=dag, labels_per_row=3)
+    titles = {number: f"class {number}" for number in range(len(clean.hierarchy))}
+    clean = replace(clean, hierarchy=clean.hierarchy.with_titles(titles))
     noisy, numbers = corrupt_hierarchy(clean, rate, seed=3)
     assert sorted(numbers.tolist()) == list(range(len(clean.hierarchy)))
     for one, number in enumerate(numbers.tolist()):  # the bare names of this one are unique
         assert noisy.hierarchy.bare_names[one] == clean.hierarchy.bare_names[number]
         assert noisy.hierarchy.levels[one] == clean.hierarchy.levels[number]
+        assert noisy.hierarchy.titles[one] == f"class {number}"  # a title follows its class
     if rate == 0:
         assert numbers.tolist() == list(range(len(numbers)))
     assert noisy.hierarchy == with_hierarchy_noise(clean, rate, seed=3).hierarchy

@@ -1,6 +1,7 @@
 """Labels as they are given: what is read, what comes back, what is refused."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -131,5 +132,7 @@ def test_labels_that_an_inferred_hierarchy_lacks_widen_it():
     form = LabelFormat.from_labels(parse_labels(["a/b", "c"]), None, "/")
     assert form.extended_hierarchy(parse_labels(["a/b"])) is form.hierarchy
     assert "a/d/e" in form.extended_hierarchy(parse_labels(["a/d/e"]))
+    named = replace(form, hierarchy=form.hierarchy.with_titles({"a/b": "B"}))
+    assert named.extended_hierarchy(parse_labels(["a/d/e"])).title("a/b") == "B"
     given = LabelFormat.from_labels(parse_labels(["a/b"]), form.hierarchy, "/")
     assert given.extended_hierarchy(parse_labels(["a/d/e"])) is form.hierarchy

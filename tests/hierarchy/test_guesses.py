@@ -23,7 +23,7 @@ from hierlearn.hierarchy import Hierarchy
         (
             "h.json",
             '{"name": "flare", "children": [{"name": "a", "id": "x"}]}',
-            "the object of 'a' has keys other than name and children: 'id'",
+            "the object of 'a' has keys other than name, title, children: 'id'",
         ),
         ("h.json", '{"a":' * 5000 + "1" + "}" * 5000, "nested too deeply"),
     ],

@@ -29,9 +29,9 @@ P = torch.tensor(
 )
 
 
-def model_of(terminals=()):
+def model_of(terminals=(), hierarchy=TREE):
     rows = np.array([[1.0, 2.0], [3.0, np.nan]])
-    space = LabelSpace(TREE, terminals)
+    space = LabelSpace(hierarchy, terminals)
     return Pipeline(
         space,
         linear(space, InputSpec.numbers(2)),
@@ -63,6 +63,17 @@ def test_a_set_a_row_lists_its_most_specific_classes():
     assert found["probability"] == ["0.7", "0.8", "", "0.6 | 0.6"]
     assert found["level"] == ["3", "2", "", "2 | 2"]
     assert found["stopped"] == [False, True, True, False]
+
+
+def test_titles_are_a_column_of_their_own():
+    model = model_of(hierarchy=TREE.with_titles({"a/b": "B", "a/b/c": "C", "f/g": "G"}))
+    found = answers(P, make_decoder(TREE, "stop", threshold=0.5), model)
+    assert tuple(found) == ("path", "class", "title", "probability", "level", "stopped")
+    assert found["path"] == ["a/b/c", "a/b", "", "a/e"]
+    assert found["title"] == ["C", "B", "", ""]
+    found = answers(P, make_decoder(TREE, "coherent"), model, label_sep=" | ")
+    assert found["path"] == ["a/b/c", "a/b", "", "a/e | f/g"]
+    assert found["title"] == ["C", "B", "", " | G"]
 
 
 def test_candidates_are_told_by_the_subtrees_that_hold_them():

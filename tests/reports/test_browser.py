@@ -397,3 +397,47 @@ def test_the_data_in_the_page_is_what_the_script_read(tab, study):
     assert [candidate["label"] for candidate in data["candidates"]] == [
         one.label for one in study.candidates
     ]
+
+
+def test_titles_stand_beside_the_names_of_classes(browser, tmp_path):
+    lip = "Lip <img src=x onerror=hit()>"
+    hierarchy = Hierarchy.from_paths(["1/A00", "1/A01", "2/C00"]).with_titles(
+        {"1": "Infections", "A00": "Cholera", "C00": lip}
+    )
+    one, two, three = (hierarchy.index(name) for name in ("A00", "A01", "C00"))
+    held = StoredEvidence(
+        rows=np.array([[[0], [0]]], dtype=np.int32),
+        weights=np.array([[[1], [1]]], dtype=np.float32),
+        offsets=np.array([0, 1]),
+        classes=np.array([three]),
+        ids=["row-17"],
+        texts=None,
+    )
+    study = study_by_hand(
+        tmp_path / "s",
+        hierarchy,
+        [["A00"], ["A01"]],
+        {"memory": [[three, one]]},
+        evidence={"memory": held},
+    )
+    with opened(browser, write_report(study.folder)) as tab:
+        card = tab.locator(".mistake").first
+        shown = card.locator(".paths span.true").all_inner_texts()
+        assert [text.split("\n") for text in shown] == [["1", "Infections"], ["A00", "Cholera"]]
+        assert card.locator(".evidence td").last.inner_text().split("\n") == [
+            "misled",
+            "2/C00",
+            lip,
+        ]
+        titles = tab.locator("#icicle title").all_text_contents()
+        assert "1/A00 (Cholera): 0.0 % right, 1 test row" in titles
+        assert "1/A01: 0.0 % right, 1 test row" in titles
+        tab.fill("#find", "choler")
+        tab.locator("#find").press("Enter")
+        assert chosen(tab) == one
+        assert tab.locator("#class p.title").inner_text() == "Cholera"
+        tab.fill("#find", "A01")
+        tab.locator("#find").press("Enter")
+        assert chosen(tab) == two
+        assert tab.locator("#class p.title").count() == 0
+        assert tab.locator("main img").count() == 0

@@ -68,6 +68,9 @@ def test_a_class_of_a_dag_stands_below_its_first_parent():
     shared = icicle.tree(dag, truth)
     assert shared["parent"] == [-1, -1, 0]
     assert shared["sep"] is None
+    assert "titles" not in shared
+    named = icicle.tree(dag.with_titles({"c": "Both"}), truth)
+    assert named == {**shared, "titles": [None, None, "Both"]}
 
 
 def test_thousands_of_classes_stay_small():

@@ -56,7 +56,7 @@ def test_no_mistakes_are_no_list():
 def test_long_texts_are_cut():
     assert texts_of([1, 1], ["a", "b" * 1000]) == {"1": "b" * (LONGEST - 1) + "…"}
     assert texts_of([0], None) == {}
-    assert shorten("x" * LONGEST) == "x" * LONGEST
+    assert shorten("x" * LONGEST, LONGEST) == "x" * LONGEST
 
 
 TREE = Hierarchy.from_paths(["a/1", "a/2", "b/3", "b/4", "b/4/x"])

@@ -76,6 +76,9 @@ def test_the_least_selected_are_named_with_the_epochs_they_had():
         ("&lt;b&gt;/g", "2", "0.0", "never"),
         (TREE.names[1], "1", "15.0", "2 to 4"),
     ]
+    told = selection.least_selected(shares, TREE.with_titles({number: "<i>"}))
+    assert '&lt;b&gt;/g <span class="title">&lt;i&gt;</span></th>' in told
+    assert told.count('class="title"') == 1
 
 
 def test_nothing_left_out_is_said():

@@ -16,11 +16,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hierlearn.datasets.streaming import Chunk
+    from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.explain import Evidence
 
-NAMES = ("row", "answer", "probability", "rank", "weight", "id", "labels")
+NAMES = (
+    "row",
+    "answer",
+    "title",
+    "probability",
+    "rank",
+    "weight",
+    "id",
+    "labels",
+    "titles",
+    "text",
+)
 WIDEST = 80  # characters of a text on the terminal
+WIDEST_TITLE = 40  # of a title behind a label
 OPTIONS = [
     option("count", int, 3, "Remembered rows of every answer, at most.", min=1),
     option("limit", int, 5, "Rows to show on the terminal.", min=1),
@@ -66,7 +79,12 @@ def explain(
     for line in filter(None, (note, memory, evidence_note(loaded))):
         print_plain(console, line)
     join = label_sep_of(loaded, options)
-    names = NAMES if remembered.texts is None else (*NAMES, "text")
+    hierarchy = loaded.hierarchy
+    absent = {
+        "text": remembered.texts is None,
+        **dict.fromkeys(("title", "titles"), not hierarchy.has_titles),
+    }
+    names = [name for name in NAMES if not absent.get(name, False)]
     writer: Any = nullcontext() if out is None else table_writer(out, names)
     some = first_rows(chunks, limit) if out is None else chunks
     done = 0
@@ -75,14 +93,16 @@ def explain(
             loaded, made, some, Path(data), join, count=count
         ):
             for row in range(min(len(found), limit - done)):
-                title = f"line {chunk.lines[row]}" if chunk.ids is None else str(chunk.ids[row])
+                which = f"line {chunk.lines[row]}" if chunk.ids is None else str(chunk.ids[row])
                 answer = columns["path"][row] or "no class is probable enough"
+                if title_of(columns, row).replace(join, ""):
+                    answer += f" ({shorten(title_of(columns, row))})"
                 probability = shown_probability(columns["probability"][row])
-                print_plain(console, f"\n{title}: {answer}{probability}")
-                for line in evidence_lines(found[row], join):
+                print_plain(console, f"\n{which}: {answer}{probability}")
+                for line in evidence_lines(found[row], join, hierarchy):
                     print_plain(console, line)
             if append is not None:
-                append(long_columns(chunk, columns, found, join))
+                append(long_columns(chunk, columns, found, join, hierarchy))
             done += len(found)
             advance(done)
     if out is not None:
@@ -113,6 +133,11 @@ def first_rows(chunks: Iterable[Chunk], limit: int) -> Iterator[Chunk]:
             return
 
 
+def title_of(columns: dict[str, list[Any]], row: int) -> str:
+    """Return the title of an answer, of each class of a set; nothing where no class has one."""
+    return str(columns["title"][row]) if "title" in columns else ""
+
+
 def shown_probability(value: Any) -> str:
     """Word the probability of a class, or of each class of a set."""
     if isinstance(value, float):
@@ -120,9 +145,15 @@ def shown_probability(value: Any) -> str:
     return f", probability {value}" if value else ""
 
 
-def evidence_lines(found: list[Evidence], label_sep: str) -> Iterator[str]:
-    """Yield one line per remembered row: weight, labels, id, text."""
-    labels = [label_sep.join(one.labels) or "(no label)" for one in found]
+def evidence_lines(found: list[Evidence], label_sep: str, hierarchy: Hierarchy) -> Iterator[str]:
+    """Yield one line per remembered row: weight, labels with titles, id, text."""
+    from hierlearn.hierarchy.titles import with_title
+
+    labels = [
+        label_sep.join(with_title(hierarchy, label, WIDEST_TITLE) for label in one.labels)
+        or "(no label)"
+        for one in found
+    ]
     wide, wide_id = max(map(len, labels), default=0), max((len(one.id) for one in found), default=0)
     for one, label in zip(found, labels, strict=True):
         text = "" if one.text is None else f"  {shorten(one.text)}"
@@ -131,23 +162,32 @@ def evidence_lines(found: list[Evidence], label_sep: str) -> Iterator[str]:
 
 def shorten(text: str) -> str:
     """Return a text in one line that is short enough for a terminal."""
-    text = " ".join(text.split())
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1].rstrip()}…"
+    from hierlearn.hierarchy.titles import shorten as cut
+
+    return cut(" ".join(text.split()), WIDEST)
 
 
 def long_columns(
-    chunk: Chunk, columns: dict[str, list[Any]], found: list[list[Evidence]], label_sep: str
+    chunk: Chunk,
+    columns: dict[str, list[Any]],
+    found: list[list[Evidence]],
+    label_sep: str,
+    hierarchy: Hierarchy,
 ) -> dict[str, list[Any]]:
     """Return one row per answer and remembered row, as columns by name."""
+    from hierlearn.hierarchy.titles import joined_titles
+
     every = [(row, rank, one) for row, own in enumerate(found) for rank, one in enumerate(own, 1)]
-    titles = chunk.lines if chunk.ids is None else chunk.ids
+    numbers = chunk.lines if chunk.ids is None else chunk.ids
     return {
-        "row": [titles[row] for row, _, _ in every],
+        "row": [numbers[row] for row, _, _ in every],
         "answer": [columns["path"][row] for row, _, _ in every],
+        "title": [title_of(columns, row) for row, _, _ in every],
         "probability": [columns["probability"][row] for row, _, _ in every],
         "rank": [rank for _, rank, _ in every],
         "weight": [one.weight for _, _, one in every],
         "id": [one.id for _, _, one in every],
         "labels": [label_sep.join(one.labels) for _, _, one in every],
+        "titles": [joined_titles(hierarchy, one.labels, label_sep) for _, _, one in every],
         "text": [one.text for _, _, one in every],
     }

@@ -18,6 +18,7 @@ OPTIONS = [
     option("form", str, None, "What an ambiguous file holds: nested, parents, ..."),
     option("sep", str, None, "Separator of the names of a path; / if none."),
     option("root", str, None, "The id that stands for the implicit root."),
+    option("title_column", str, None, "Column of titles of a CSV or TSV file; title if none."),
 ]
 
 
@@ -38,7 +39,7 @@ def inspect(
     depth, breadth = options["depth"] or None, options["breadth"] or None
     svg, json = options["svg"], options["json"]
     check_writable(*(path for path in (svg, json) if path is not None))
-    reading = {name: options[name] for name in ("data_dir", "form", "sep", "root")}
+    reading = {name: options[name] for name in ("data_dir", "form", "sep", "root", "title_column")}
     hierarchy = open_hierarchy(source, **reading)
     console = Console()
     print_plain(console, hierarchy.draw(depth=depth, breadth=breadth))

@@ -49,7 +49,8 @@ def predict(
 ) -> None:
     """Predict on a table of any size; columns path, class, probability, level, stopped.
 
-    With a column of ids, these come first; --explain adds the remembered rows behind an answer.
+    Where classes have titles, the column title follows class. With a column of ids, these come
+    first; --explain adds the remembered rows behind an answer.
     """
     from rich.console import Console
 
@@ -58,7 +59,7 @@ def predict(
     from hierlearn.datasets.writing import check_ending, table_writer
     from hierlearn.files import check_new
     from hierlearn.pipeline import Pipeline
-    from hierlearn.pipeline.predict import NAMES, neighbor_names, predict_chunks
+    from hierlearn.pipeline.predict import answer_names, neighbor_names, predict_chunks
     from hierlearn.training.processes import find_device
 
     out = options["out"]
@@ -80,7 +81,7 @@ def predict(
     done = stopped = 0
     ids = ("id",) if getattr(chunks, "id_column", None) is not None else ()
     with (
-        table_writer(out, (*ids, *NAMES, *shown)) as append,
+        table_writer(out, (*ids, *answer_names(loaded), *shown)) as append,
         working("predicting", total) as advance,
     ):
         for columns in predict_chunks(

@@ -34,6 +34,7 @@ OPTIONS = [
     option("form", str, None, "What an ambiguous --hierarchy holds: nested, parents, ..."),
     option("sep", str, None, "Separator of the names of a path; that of the model if none."),
     option("root", str, None, "The id that stands for the implicit root."),
+    option("title_column", str, None, "Column of titles of a CSV or TSV file; title if none."),
 ]
 
 
@@ -55,7 +56,7 @@ def remap(model: shared.ModelFolder, **options: Any) -> None:
     check_destination(model, options, needed=not dry_run)
     loaded = load_with_memory(model, options)
     old = loaded.hierarchy
-    reading = {name: options[name] for name in ("data_dir", "form", "sep", "root")}
+    reading = {name: options[name] for name in ("data_dir", "form", "sep", "root", "title_column")}
     if reading["sep"] is None and old.sep != "/":
         reading["sep"] = old.sep
     new = open_hierarchy(options["hierarchy"], **reading)

@@ -53,7 +53,7 @@ def remember(
     console = Console()
     what = "" if which == "all" else f" of the split {which}"
     print_plain(console, f"remembered {plural(growth.rows, 'row')} of {data}{what}")
-    print_plain(console, new_classes(growth.classes))
+    print_plain(console, new_classes(growth.classes, loaded.hierarchy))
     unlabeled = sum(not labels for labels in picked.labels)
     if unlabeled:
         print_plain(console, f"{plural(unlabeled, 'row')} without a label: examples of no class")
@@ -100,10 +100,12 @@ def check_complete(model: Pipeline, dataset: Dataset, name: str) -> None:
         raise HierlearnError(f"{name}, row {row + 1}, column {column!r}: {NEVER_MISSING}")
 
 
-def new_classes(names: tuple[str, ...], most: int = 20) -> str:
-    """List the new classes."""
+def new_classes(names: tuple[str, ...], hierarchy: Hierarchy, most: int = 20) -> str:
+    """List the new classes, with their titles."""
+    from hierlearn.hierarchy.titles import with_title
+
     if not names:
         return "no new class"
-    shown = ", ".join(names[:most])
+    shown = ", ".join(with_title(hierarchy, name) for name in names[:most])
     more = "" if len(names) <= most else f" and {len(names) - most:,} more"
     return f"{len(names):,} new {'class' if len(names) == 1 else 'classes'}: {shown}{more}"

@@ -1,7 +1,8 @@
 """ICD-10-CM, the embedded dataset: short diagnosis texts under chapters, blocks and categories.
 
-A class is its path ``chapter/block/category``, for example ``1/A00-A09/A00`` (cholera). The texts
-come from the package simple-icd-10-cm, so nothing is downloaded. With release 1.5.0 of the package:
+A class is its path ``chapter/block/category``, for example ``1/A00-A09/A00``, and has its official
+title, "Cholera". The texts come from the package simple-icd-10-cm, so nothing is downloaded. With
+release 1.5.0 of the package:
 
     =====  ========  ======  ==========  =======  ======  =====  ======
     size   chapters  blocks  categories  classes  train   valid  test
@@ -81,7 +82,7 @@ def load_icd10cm(size: Literal["full", "small"] = "full", seed: int = 0) -> Data
     """
     if size not in SIZES:
         raise DataError(unknown_name("size of icd10cm", size, SIZES))
-    codes = _read_codes()
+    codes, titles = _read_list()
     # Casefolded: a term that differs from a description in capitals alone tests nothing.
     described = {code.description.casefold() for code in codes}
     valid_groups = _draw_valid_groups(codes, seed)
@@ -94,11 +95,12 @@ def load_icd10cm(size: Literal["full", "small"] = "full", seed: int = 0) -> Data
         for term in code.terms
         if term.casefold() not in described
     ]
+    hierarchy = Hierarchy.from_paths(list(dict.fromkeys(code.path for code in codes)))
     validates = np.array([code.group in valid_groups for code in codes], dtype=bool)
     return Dataset(
         inputs=[code.description for code in codes] + [term for term, _ in tests],
         labels=[[code.path] for code in codes] + [[path] for _, path in tests],
-        hierarchy=Hierarchy.from_paths(list(dict.fromkeys(code.path for code in codes))),
+        hierarchy=hierarchy.with_titles({name: titles.get(name) for name in hierarchy.names}),
         splits={
             "train": np.flatnonzero(~validates).astype(np.int64),
             "valid": np.flatnonzero(validates).astype(np.int64),
@@ -109,8 +111,8 @@ def load_icd10cm(size: Literal["full", "small"] = "full", seed: int = 0) -> Data
     )
 
 
-def _read_codes() -> list[Code]:
-    """Read every code below the blocks, in the order of the tabular list.
+def _read_list() -> tuple[list[Code], dict[str, str | None]]:
+    """Read every code below the blocks, in the order of the tabular list, and the classes' titles.
 
     We read the package's data files rather than call it: importing it takes about three times as
     long and keeps its tree in memory for good, and its functions look codes up by name, although 39
@@ -132,19 +134,25 @@ def _read_codes() -> list[Code]:
         raise _layout_error(f"the tabular list is not XML: {error}") from None
     in_use = {line.partition(" ")[0] for line in listed.splitlines()}
     codes: list[Code] = []
+    titles: dict[str, str | None] = {}
     for chapter in root.iterfind("chapter"):
         name = _text_of(chapter, "name")
         if chapter.find("diag") is not None or chapter.find("section/section") is not None:
             raise _layout_error(
                 f"chapter {name} does not hold its categories in one level of blocks"
             )
+        titles[name] = chapter.findtext("desc")
         for block in chapter.iterfind("section"):
+            span = block.get("id")
+            # "Tuberculosis (A15-A19)" repeats the name of the block.
+            titles[f"{name}/{span}"] = block.findtext("desc", "").removesuffix(f" ({span})")
             for category in block.iterfind("diag"):
-                path = f"{name}/{block.get('id')}/{_text_of(category, 'name')}"
+                path = f"{name}/{span}/{_text_of(category, 'name')}"
+                titles[path] = _text_of(category, "desc")
                 codes.extend(_codes_below(category, path, {}, in_use))
     if not codes:
         raise _layout_error("it lists no codes")
-    return codes
+    return codes, titles
 
 
 def _only_file(folder: Path, pattern: str) -> str:

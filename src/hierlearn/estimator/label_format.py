@@ -22,6 +22,7 @@ from hierlearn.estimator.parameters import as_plain
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.labels import has_no_label
 from hierlearn.hierarchy.names import level_path
+from hierlearn.hierarchy.titles import inherit_titles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -283,7 +284,8 @@ class LabelFormat:
         new = [name for name in names if name not in self.hierarchy]
         if not new:
             return self.hierarchy
-        return Hierarchy.from_paths([*self.hierarchy.names, *new], sep=self.hierarchy.sep)
+        known = self.hierarchy
+        return inherit_titles(Hierarchy.from_paths([*known.names, *new], sep=known.sep), known)
 
     # ------------------------------------------------------------------ answers
 

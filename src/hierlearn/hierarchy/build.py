@@ -10,6 +10,7 @@ import numpy as np
 from hierlearn.errors import HierarchyError, quoted
 from hierlearn.hierarchy.collect import (
     NodeCollector,
+    add_titles,
     nested_items,
     nodes_from_edges,
     nodes_from_parents,
@@ -75,6 +76,7 @@ class Builders:
         sep: str = "/",
         root: str | int | None = None,
         named_by: NamedBy | None = None,
+        titles: Mapping[Any, str | None] | None = None,
     ) -> Hierarchy:
         """Build a tree or DAG from (parent, child) pairs of ids.
 
@@ -87,10 +89,12 @@ class Builders:
             root: the id that stands for the implicit root, if the edges have one.
             named_by: "path" or "id": what names a class; by default the path in a tree and the id
                 in a DAG.
+            titles: id -> title, for classes that have one.
         """
         checked_sep(sep)
         root = None if root is None else as_text(root)
         nodes = nodes_from_edges(edges, root)
+        add_titles(nodes, titles, root)
         return cls._finish(nodes, sep, root=root or "root", named_by=named_by)
 
     @classmethod
@@ -102,6 +106,7 @@ class Builders:
         sep: str = "/",
         root: str | int | None = None,
         named_by: NamedBy | None = None,
+        titles: Mapping[Any, str | None] | None = None,
     ) -> Hierarchy:
         """Build from each class's parent.
 
@@ -113,9 +118,14 @@ class Builders:
             root: the id that stands for the implicit root, if the mapping has one.
             named_by: "path" or "id": what names a class; by default the path in a tree and the id
                 in a DAG.
+            titles: with a mapping, id -> title, for classes that have one.
         """
         checked_sep(sep)
         if not isinstance(parents, Mapping):
+            if titles is not None:
+                raise HierarchyError(
+                    "titles go with a mapping of parents; after a parent array, use with_titles"
+                )
             try:
                 places = np.asarray(parents)
             except ValueError:
@@ -125,6 +135,7 @@ class Builders:
             raise HierarchyError("names go with a parent array; a mapping names its classes itself")
         root = None if root is None else as_text(root)
         nodes = nodes_from_parents(parents, root)
+        add_titles(nodes, titles, root)
         return cls._finish(nodes, sep, root=root or "root", named_by=named_by)
 
     @classmethod
@@ -165,17 +176,18 @@ class Builders:
         """Build a tree from nested dictionaries and lists.
 
         ``{"animal": {"dog": ["bulldog", "pug"], "cat": {}}, "plant": ["oak"]}``; a node may also
-        be written ``{"name": "dog", "children": [...]}``.
+        be written ``{"name": "dog", "title": "Domestic dog", "children": [...]}``.
         """
         checked_sep(sep)
         nodes = NodeCollector()
         stack: list[tuple[tuple[str, ...], Any]] = [((), nested)]
         while stack:
             above, content = stack.pop()
-            for name, below in nested_items(content, above, sep):
+            for name, below, title in nested_items(content, above, sep):
                 path = (*above, checked(name, sep))
                 if not nodes.add_path(path):
                     raise HierarchyError(f"duplicate path {sep.join(path)!r}: name each class once")
+                nodes.set_title(path, title)
                 stack.append((path, below))
         return cls._finish(nodes, sep, named_by="path", joined=True)
 
@@ -188,15 +200,24 @@ class Builders:
         root: str | int | None = None,
         named_by: NamedBy | None = None,
     ) -> Hierarchy:
-        """Build from a directed graph whose edges run from parent to child."""
+        """Build from a directed graph whose edges run from parent to child.
+
+        The node attribute ``title`` holds the title of a class, if there is any.
+        """
         if not graph.is_directed():
             raise HierarchyError("the graph is undirected; edges must run from parent to child")
         parents = {node: list(graph.predecessors(node)) for node in graph.nodes}
-        return cls.from_parents(parents, sep=sep, root=root, named_by=named_by)
+        titles = dict(graph.nodes(data="title"))
+        return cls.from_parents(parents, sep=sep, root=root, named_by=named_by, titles=titles)
 
     @classmethod
     def from_frame(
-        cls, frame: Any, columns: Sequence[str] | None = None, *, sep: str = "/"
+        cls,
+        frame: Any,
+        columns: Sequence[str] | None = None,
+        *,
+        sep: str = "/",
+        title_column: str | None = None,
     ) -> Hierarchy:
         """Build a tree from a pandas or polars frame with one column per level, top level first.
 
@@ -206,25 +227,33 @@ class Builders:
             frame: the table.
             columns: the level columns in order; by default all.
             sep: what joins the names of a path.
+            title_column: a column with the title of the class that a row ends at.
         """
         checked_sep(sep)
-        columns = list(frame.columns) if columns is None else list(columns)
+        others = [name for name in frame.columns if name != title_column]
+        columns = others if columns is None else list(columns)
         if len(set(columns)) < len(columns):
             repeated = next(name for name in columns if columns.count(name) > 1)
             raise HierarchyError(f"the column {repeated!r} stands twice in the frame or in columns")
-        absent = [name for name in columns if name not in list(frame.columns)]
+        titled = [] if title_column is None else [title_column]
+        if set(titled) & set(columns):
+            raise HierarchyError(f"the column {title_column!r} is named as level and as titles")
+        absent = [name for name in (*columns, *titled) if name not in list(frame.columns)]
         if absent:
             raise HierarchyError(
                 f"no column {quoted(absent)} in the frame; it has {quoted(frame.columns)}"
             )
         nodes = NodeCollector()
-        for row, cells in enumerate(zip(*(list(frame[name]) for name in columns), strict=True)):
+        lists = [list(frame[name]) for name in (*columns, *titled)]
+        for row, cells in enumerate(zip(*lists, strict=True)):
             try:
-                parts = level_path(cells, sep)
+                parts = level_path(cells[: len(columns)], sep)
+                if parts:
+                    nodes.add_path(parts)
+                if parts and titled:
+                    nodes.set_title(tuple(parts), cells[-1])
             except HierarchyError as error:
                 raise HierarchyError(f"row {row}: {error}") from None
-            if parts:
-                nodes.add_path(parts)
         return cls._finish(nodes, sep, named_by="path", joined=True)
 
     @classmethod
@@ -239,12 +268,19 @@ class Builders:
             sep=form.sep,
             root=form.root,
             named_by=form.named_by,
+            titles=form.titles,
         )
         return hierarchy
 
     @classmethod
     def read(
-        cls, path: Path | str, *, form: str | None = None, sep: str = "/", root: str | None = None
+        cls,
+        path: Path | str,
+        *,
+        form: str | None = None,
+        sep: str = "/",
+        root: str | None = None,
+        title_column: str | None = None,
     ) -> Hierarchy:
         """Read a hierarchy from a JSON, CSV, TSV, text, ARFF or OBO file.
 
@@ -254,10 +290,11 @@ class Builders:
                 "edges", "paths" or "levels".
             sep: what joins the names of a path.
             root: the id that stands for the implicit root, if the file has one.
+            title_column: the column of titles of a CSV or TSV file, where it is not "title".
         """
         from hierlearn.hierarchy.read import read_hierarchy
 
-        return read_hierarchy(path, form=form, sep=sep, root=root)
+        return read_hierarchy(path, form=form, sep=sep, root=root, title_column=title_column)
 
     @classmethod
     def _finish(
@@ -279,6 +316,12 @@ class Builders:
                 bare = strip_parents(bare, child, parent, sep)
             bare = [checked(name, sep) for name in bare]
         hierarchy: Hierarchy = cls._assemble(
-            bare, child, parent, sep=sep, root=root, named_by=named_by
+            bare,
+            child,
+            parent,
+            sep=sep,
+            root=root,
+            named_by=named_by,
+            titles=nodes.titles(),
         )
         return hierarchy

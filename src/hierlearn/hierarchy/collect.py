@@ -9,6 +9,7 @@ import numpy as np
 
 from hierlearn.errors import HierarchyError, did_you_mean, quoted
 from hierlearn.hierarchy.names import as_text, is_missing
+from hierlearn.hierarchy.titles import checked_title, set_title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.structure import Ints
 
     Edge = tuple[str | None, str]  # parent, None at the top, and child
+
+NODE_KEYS = ("name", "title", "children")  # of a class written as an object
 
 
 class NodeCollector:
@@ -26,6 +29,7 @@ class NodeCollector:
         self.bare: list[str] = []
         self.child: list[int] = []
         self.parent: list[int] = []
+        self._titles: dict[int, str | None] = {}  # by number
 
     def add(self, key: Any, bare: str) -> int:
         """Add a node unless its key is known; return its number."""
@@ -51,6 +55,17 @@ class NodeCollector:
         """Add an edge."""
         self.parent.append(parent)
         self.child.append(child)
+
+    def set_title(self, key: Any, value: object) -> None:
+        """Give a node that was added a title; a missing one says nothing, another one raises."""
+        name = self.bare[self.number[key]]
+        title = checked_title(value, name)
+        if title is not None:
+            set_title(self._titles, self.number[key], title, name)
+
+    def titles(self) -> list[str | None]:
+        """Return the title of each node."""
+        return [self._titles.get(number) for number in range(len(self.bare))]
 
     def edges(self) -> tuple[Ints, Ints]:
         """Return the children and the parents of all edges."""
@@ -135,6 +150,18 @@ def parent_lists(parents: Mapping[Any, Any], root: str | None) -> dict[str, list
     return lists
 
 
+def add_titles(nodes: NodeCollector, titles: Mapping[Any, Any] | None, root: str | None) -> None:
+    """Give collected nodes their titles by id; raise on an unknown id."""
+    for key, title in (titles or {}).items():
+        name = as_text(key)
+        if name == root:  # which is no class
+            continue
+        if name not in nodes.number:
+            hint = did_you_mean(name, nodes.number)
+            raise HierarchyError(f"the title {title!r} is that of the unknown class {name!r}{hint}")
+        nodes.set_title(name, title)
+
+
 # ---------------------------------------------------------------------- names and nesting
 
 
@@ -148,26 +175,26 @@ def strip_parents(ids: list[str], child: Ints, parent: Ints, sep: str) -> list[s
     return bare
 
 
-def nested_items(content: Any, above: tuple[str, ...], sep: str) -> list[tuple[str, Any]]:
-    """Return the (name, content) pairs that a nested value lists."""
+def nested_items(content: Any, above: tuple[str, ...], sep: str) -> list[tuple[str, Any, Any]]:
+    """Return the (name, content, title) triples that a nested value lists."""
     if content is None:
         return []
     if isinstance(content, str):
-        return [(content, None)]
+        return [(content, None, None)]
     if isinstance(content, Mapping):
         if isinstance(content.get("name"), str):
-            foreign = [key for key in content if key not in ("name", "children")]
+            foreign = [key for key in content if key not in NODE_KEYS]
             if foreign:
                 raise HierarchyError(
-                    f"the object of {content['name']!r} has keys other than name and children: "
-                    f"{quoted(foreign)}; remove them"
+                    f"the object of {content['name']!r} has keys other than "
+                    f"{', '.join(NODE_KEYS)}: {quoted(foreign)}; remove them"
                 )
-            return [(content["name"], content.get("children"))]
-        return list(content.items())
+            return [(content["name"], content.get("children"), content.get("title"))]
+        return [(name, below, None) for name, below in content.items()]
     if isinstance(content, (list, tuple)):
         if any(isinstance(item, (list, tuple)) for item in content):
             raise HierarchyError(f"a list inside a list, {content!r:.60}, names no parent")
-        return [pair for item in content for pair in nested_items(item, above, sep)]
+        return [one for item in content for one in nested_items(item, above, sep)]
     where = f"under {sep.join(above)!r}" if above else "at the top"
     raise HierarchyError(
         f"{where}: {content!r} ({type(content).__name__}) is neither a name nor a dict or list"

@@ -1,7 +1,8 @@
 """Drawing a hierarchy: as a text tree for terminals, and as an SVG picture for pages.
 
 Both fold what lies deeper than ``depth`` and beyond ``breadth`` children, and show how much they
-folded. A class of a DAG is drawn below its first parent; the SVG adds its other edges dashed.
+folded. A title stands behind the name of its class. A class of a DAG is drawn below its first
+parent; the SVG adds its other edges dashed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError
 from hierlearn.files import atomic_write
+from hierlearn.hierarchy.titles import WIDEST, shorten
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.hierarchy import Hierarchy
 
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+NARROW = 32  # characters of a title in a picture, where levels stand side by side
 ROW, COLUMN, MARGIN, LETTER = 20, 48, 16, 6.8  # pixels; LETTER is an average glyph at 12 px
 
 
@@ -37,12 +40,14 @@ class Line:
     number: int = -1  # the class, -1 for the root and for notes
     parent: int = -1  # the line that this one hangs under
     is_last: bool = True  # among its siblings
+    title: str = ""  # of the class, shortened
     row: float = 0.0  # set when a picture is laid out
 
     @property
     def width(self) -> float:
         """The pixels that the text takes."""
-        return LETTER * (len(self.label) + (len(self.note) + 1 if self.note else 0))
+        parts = [part for part in (self.label, self.title, self.note) if part]
+        return LETTER * (sum(map(len, parts)) + len(parts) - 1)
 
 
 def outline(
@@ -72,7 +77,9 @@ def outline(
         below = []
         for child in shown:
             note = f"{numbers[child]:,}" if counts is not None or numbers[child] else ""
-            below.append(Line(hierarchy.bare_names[child], note, line.level + 1, child, place))
+            made = Line(hierarchy.bare_names[child], note, line.level + 1, child, place)
+            made.title = shorten(hierarchy.titles[child] or "", WIDEST)
+            below.append(made)
         if len(shown) < len(children):
             note = family.folded_note(children[len(shown) :])
             below.append(Line("…", note, line.level + 1, parent=place))
@@ -134,7 +141,8 @@ def as_text(
         branch = "" if not line.level else "└── " if line.is_last else "├── "
         rail = "" if not line.level else "    " if line.is_last else "│   "
         rails.append(before + rail)
-        drawn.append(f"{before}{branch}{line.label}{'  ' + line.note if line.note else ''}")
+        shown = "  ".join(part for part in (line.label, line.title, line.note) if part)
+        drawn.append(f"{before}{branch}{shown}")
     return "\n".join(drawn)
 
 
@@ -148,6 +156,8 @@ def as_svg(
 ) -> str:
     """Draw from left to right, one column per level, readable on a light and on a dark page."""
     lines = outline(hierarchy, depth, breadth, counts)
+    for line in lines:
+        line.title = shorten(line.title, NARROW)
     rows = lay_out(lines)
     columns = [0.0] * (max(line.level for line in lines) + 1)  # the widest text of each
     for line in lines:
@@ -158,10 +168,11 @@ def as_svg(
     texts: list[str] = []
     for line in lines:
         left, y = x[line.level], MARGIN + ROW * (line.row + 0.5)
+        title = f' <tspan class="t">{xml_text(line.title)}</tspan>' if line.title else ""
         note = f' <tspan class="n">{xml_text(line.note)}</tspan>' if line.note else ""
         texts.append(
             f'<circle cx="{left:.1f}" cy="{y:.1f}" r="3.5"/>'
-            f'<text x="{left + 8:.1f}" y="{y + 4:.1f}">{xml_text(line.label)}{note}</text>'
+            f'<text x="{left + 8:.1f}" y="{y + 4:.1f}">{xml_text(line.label)}{title}{note}</text>'
         )
         if line.number >= 0:
             places[line.number] = (left, y)
@@ -178,10 +189,10 @@ def as_svg(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="img" '
         f'aria-label="hierarchy of {len(hierarchy)} classes">'
-        "<style>text{font:12px system-ui,sans-serif;fill:#1f2933}.n{fill:#66788a}"
+        "<style>text{font:12px system-ui,sans-serif;fill:#1f2933}.n{fill:#66788a}.t{fill:#3e4c59}"
         "circle{fill:#2f6f9f}path{fill:none;stroke:#a9b8c6;stroke-width:1.2}"
         ".d{stroke-dasharray:4 3;stroke:#c98b4b}"
-        "@media(prefers-color-scheme:dark){text{fill:#e4e9ee}.n{fill:#9aa9b7}"
+        "@media(prefers-color-scheme:dark){text{fill:#e4e9ee}.n{fill:#9aa9b7}.t{fill:#c3ccd5}"
         "path{stroke:#52616f}}</style>"
         f"{''.join(edges)}{''.join(texts)}</svg>"
     )

@@ -24,6 +24,7 @@ from hierlearn.hierarchy.encoding import Encoding
 from hierlearn.hierarchy.lca import DagLCA, TreeLCA, lca
 from hierlearn.hierarchy.names import natural_ranks
 from hierlearn.hierarchy.structure import Cycle, arrange, expand_ranges
+from hierlearn.hierarchy.titles import Titled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.structure import Ints
 
 
-class Hierarchy(Encoding, Builders):
+class Hierarchy(Titled, Encoding, Builders):
     """An immutable taxonomy of C classes in level order.
 
     Build one with ``from_paths``, ``from_edges``, ``from_parents``, ``from_nested``,
@@ -45,6 +46,10 @@ class Hierarchy(Encoding, Builders):
 
     Methods that take a class take its number, its name or an unambiguous bare name; given a number
     they answer in numbers, given a name in names.
+
+    Attributes:
+        titles: what people call each class, None where there is no such title; not part of
+            equality. See ``title`` and ``with_titles``.
 
     Example:
         >>> h = Hierarchy.from_paths(["animal/dog/pug", "animal/cat", "plant/oak"])
@@ -68,6 +73,7 @@ class Hierarchy(Encoding, Builders):
         root: str = "root",
         named_by: NamedBy | None = None,
         ranks: Ints | None = None,
+        titles: Sequence[str | None] | None = None,
     ) -> Hierarchy:
         """Make the hierarchy of the nodes ``bare`` and the edges ``parent[i] -> child[i]``."""
         if not len(bare):
@@ -84,6 +90,7 @@ class Hierarchy(Encoding, Builders):
         state = {
             "structure": structure,
             "bare_names": tuple(bare[node] for node in order),
+            "titles": tuple(None if titles is None else titles[node] for node in order),
             "sep": sep,
             "root": root,
             "named_by": named_by or ("path" if structure.is_tree else "id"),
@@ -243,6 +250,7 @@ class Hierarchy(Encoding, Builders):
             sep=self.sep,
             root=self.root,
             named_by=self.named_by,
+            titles=[self.titles[number] for number in keep],
         )
 
     def prune(self, min_count: int, counts: ArrayLike) -> Hierarchy:
@@ -287,11 +295,15 @@ class Hierarchy(Encoding, Builders):
         return json_format.to_json(self)
 
     def to_networkx(self) -> nx.DiGraph[str]:
-        """Return a networkx DiGraph, edges from parent to child, classes named by ``names``."""
+        """Return a networkx DiGraph, edges from parent to child, classes named by ``names``.
+
+        A node has the attribute ``title`` where its class has a title.
+        """
         import networkx as nx
 
         graph: nx.DiGraph[str] = nx.DiGraph()
-        graph.add_nodes_from(self.names)
+        for name, title in zip(self.names, self.titles, strict=True):
+            graph.add_node(name, **({} if title is None else {"title": title}))
         child, parent = self.structure.edge_children, self.structure.parent_ids
         graph.add_edges_from(
             (self.names[p], self.names[c]) for p, c in zip(parent, child, strict=True)

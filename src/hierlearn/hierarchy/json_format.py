@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hierlearn.errors import HierarchyError
 from hierlearn.hierarchy.names import NAMINGS, checked, checked_sep
+from hierlearn.hierarchy.titles import checked_title
 
 if TYPE_CHECKING:
-    from hierlearn.hierarchy.nodes import NamedBy, Nodes
+    from hierlearn.hierarchy.nodes import NamedBy
     from hierlearn.hierarchy.structure import Structure
+    from hierlearn.hierarchy.titles import Titled
 
 FORMAT = "hierlearn.hierarchy"
 VERSION = 1
@@ -25,9 +27,10 @@ class JsonForm(NamedTuple):
     sep: str
     root: str
     named_by: NamedBy
+    titles: list[str | None] | None = None  # of each class, where any has one
 
 
-def to_json(hierarchy: Nodes) -> str:
+def to_json(hierarchy: Titled) -> str:
     """Return a hierarchy as JSON text."""
     form = {
         "format": FORMAT,
@@ -37,6 +40,7 @@ def to_json(hierarchy: Nodes) -> str:
         "root": hierarchy.root,
         "names": hierarchy.bare_names,
         "parents": parent_lists(hierarchy.structure),
+        **({"titles": hierarchy.titles} if hierarchy.has_titles else {}),
     }
     return json.dumps(form, ensure_ascii=False)
 
@@ -79,7 +83,13 @@ def checked_form(form: dict[str, Any]) -> JsonForm:
     parents = [[parent_number(one, len(names)) for one in above] for above in lists]
     if any(len(set(above)) < len(above) for above in parents):
         raise ValueError("a class has the same parent twice")
-    return JsonForm(names, parents, form["sep"], str(form.get("root", "root")), form["named_by"])
+    titles = form.get("titles")
+    if titles is not None:
+        if not isinstance(titles, list) or len(titles) != len(names):
+            raise ValueError("names and titles do not fit")
+        titles = [checked_title(one, name) for one, name in zip(titles, names, strict=True)]
+    root = str(form.get("root", "root"))
+    return JsonForm(names, parents, form["sep"], root, form["named_by"], titles)
 
 
 def parent_number(value: object, count: int) -> int:

@@ -7,31 +7,41 @@
 | .txt .paths | one path per line; blank lines and lines that begin with # are skipped |
 | .arff | the hierarchical attribute of a Clus header |
 | .obo | terms with is_a and part_of; obsolete terms are skipped |
+
+Titles come from a column ``title`` of a table (or that which ``title_column`` names), from the key
+``title`` of an object in JSON, and from the names of OBO terms.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.errors import HierarchyError, place, unknown_name
+from hierlearn.errors import HierarchyError, place, quoted, unknown_name
 from hierlearn.files import read_rows, read_text
 from hierlearn.hierarchy.clus import hierarchy_of, read_header
+from hierlearn.hierarchy.collect import NODE_KEYS
 from hierlearn.hierarchy.hierarchy import Hierarchy
 from hierlearn.hierarchy.json_format import FORMAT
 from hierlearn.hierarchy.names import level_path, split_path
+from hierlearn.hierarchy.obo import read_obo
+from hierlearn.hierarchy.titles import checked_title, set_title
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 FORMS = ("nested", "parents", "edges", "paths", "levels")
 
 
 def read_hierarchy(
-    path: Path | str, *, form: str | None = None, sep: str = "/", root: str | None = None
+    path: Path | str,
+    *,
+    form: str | None = None,
+    sep: str = "/",
+    root: str | None = None,
+    title_column: str | None = None,
 ) -> Hierarchy:
     """Read the hierarchy in ``path``; see ``Hierarchy.read``."""
     path = Path(path)
@@ -51,8 +61,14 @@ def read_hierarchy(
             f"{path}: root= names a node of edges, parent maps and OBO files; "
             f"a {path.suffix} file has none"
         )
+    more = {} if title_column is None else {"title_column": title_column}
+    if more and not reader.has_columns:
+        raise HierarchyError(
+            f"{path}: title_column names a column of a CSV or TSV file; a {path.suffix} file has "
+            f"none"
+        )
     try:
-        return reader.read(path, form, sep, root)
+        return reader.read(path, form, sep, root, **more)
     except HierarchyError as error:
         message = str(error)
         raise HierarchyError(
@@ -78,14 +94,21 @@ def read_json(path: Path, form: str | None, sep: str, root: str | None) -> Hiera
     if form == "nested":
         return Hierarchy.from_nested(value, sep=sep)
     if form == "paths" and isinstance(value, list):
-        return Hierarchy.from_paths(value, sep=sep)
+        paths = [one["path"] if is_titled_path(one) else one for one in value]
+        titles = {one["path"]: one.get("title") for one in value if is_titled_path(one)}
+        return Hierarchy.from_paths(paths, sep=sep).with_titles(titles)
     if form == "parents" and isinstance(value, dict):
         return Hierarchy.from_parents(value, sep=sep, root=root)
     if form == "edges" and isinstance(value, list):
         pairs = [
             (one.get("parent"), one.get("child")) if isinstance(one, dict) else one for one in value
         ]
-        return Hierarchy.from_edges(pairs, sep=sep, root=root)
+        titles = {}
+        for one in value:
+            child = one.get("child") if isinstance(one, dict) else None
+            if isinstance(child, (str, int)) and one.get("title") is not None:
+                set_title(titles, child, one["title"], child)
+        return Hierarchy.from_edges(pairs, sep=sep, root=root, titles=titles)
     raise HierarchyError(f"the JSON is a {type(value).__name__}, which is not of the form {form!r}")
 
 
@@ -115,7 +138,7 @@ def json_form(value: Any) -> str:
 
 def list_form(entries: list[Any]) -> str:
     """Return the form of a JSON list."""
-    if all(isinstance(one, str) for one in entries):
+    if all(isinstance(one, str) or is_titled_path(one) for one in entries):
         return "paths"
     if all(isinstance(one, list) and len(one) == 2 for one in entries):
         return "edges"
@@ -124,9 +147,22 @@ def list_form(entries: list[Any]) -> str:
     return "nested"
 
 
+def is_titled_path(entry: Any) -> bool:
+    """Whether an entry of a JSON list is a path with its title."""
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("path"), str)
+        and {
+            "path",
+            "title",
+        }
+        >= set(entry)
+    )
+
+
 def object_form(value: dict[str, Any]) -> str:
     """Return the form of a JSON object."""
-    if isinstance(value.get("name"), str) and set(value) <= {"name", "children"}:
+    if isinstance(value.get("name"), str) and set(value) <= set(NODE_KEYS):
         return "nested"
     kinds = {type(one) for one in value.values()}
     if str in kinds:
@@ -139,13 +175,21 @@ def object_form(value: dict[str, Any]) -> str:
     return "nested"
 
 
-def read_table(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:
-    """Read a CSV or TSV file of edges, paths or level columns."""
+def read_table(
+    path: Path,
+    form: str | None,
+    sep: str,
+    root: str | None,
+    title_column: str | None = None,
+) -> Hierarchy:
+    """Read a CSV or TSV file of edges, paths or level columns, and titles."""
     header, table = read_rows(path)
-    lower = [name.lower() for name in header]
-    if "" in lower:
-        number = lower.index("") + 1
+    if "" in header:
+        number = header.index("") + 1
         raise HierarchyError(f"{place(path, 1)}: column {number} has no name; name it or drop it")
+    at = title_place(header, title_column)
+    titles = {} if at is None else {line: row.pop(at) for line, row in table}
+    lower = [name.lower() for place, name in enumerate(header) if place != at]
     if len({"parent", "child"} & set(lower)) == 1:
         raise HierarchyError(
             f"edges need both columns, 'parent' and 'child'; found {', '.join(header)}"
@@ -155,26 +199,71 @@ def read_table(path: Path, form: str | None, sep: str, root: str | None) -> Hier
         form = "edges" if is_edges else "paths" if lower == ["path"] else "levels"
     check_root(form, root)
     if form == "levels":
-        return Hierarchy.from_paths(list(level_paths(path, table, sep)), sep=sep)
+        entries = list(level_paths(path, table, sep))
+        hierarchy = Hierarchy.from_paths(list(dict.fromkeys(p for _, p in entries if p)), sep=sep)
+        return hierarchy.with_titles(titles_by_name(path, entries, titles))
     if form == "paths":
         entries = [(line, row[0]) for line, row in table]
-        return Hierarchy.from_paths(distinct_paths(path, entries, sep), sep=sep)
+        hierarchy = Hierarchy.from_paths(distinct_paths(path, entries, sep), sep=sep)
+        return hierarchy.with_titles(titles_by_name(path, entries, titles))
     if not {"parent", "child"} <= set(lower):
         raise HierarchyError(f"edges need the columns 'parent' and 'child'; found {header}")
     above, below = lower.index("parent"), lower.index("child")
     edges = distinct_edges(path, ((line, row[above], row[below]) for line, row in table))
-    return Hierarchy.from_edges(edges, sep=sep, root=root)
+    named = titles_by_name(path, ((line, row[below]) for line, row in table), titles)
+    return Hierarchy.from_edges(edges, sep=sep, root=root, titles=named)
 
 
-def level_paths(path: Path, table: list[tuple[int, list[str]]], sep: str) -> dict[str, None]:
-    """Return the distinct paths of rows with one column per level."""
-    found: dict[str, None] = {}
-    for line, row in table:
+def title_place(header: list[str], title_column: str | None) -> int | None:
+    """Return the place of the column of titles; None where a table has none.
+
+    A column ``title`` holds titles unless it is the only one.
+    """
+    if title_column is None:
+        lower = [name.lower() for name in header]
+        return lower.index("title") if "title" in lower and len(header) > 1 else None
+    if title_column not in header:
+        raise HierarchyError(f"no column {title_column!r}; the columns are {quoted(header)}")
+    if title_column.lower() in ("parent", "child", "path") or len(header) == 1:
+        raise HierarchyError(
+            f"the column {title_column!r} names classes and cannot hold their titles"
+        )
+    return header.index(title_column)
+
+
+def titles_by_name(
+    path: Path, entries: Iterable[tuple[int, str]], titles: dict[int, str]
+) -> dict[str, str | None]:
+    """Return the titles of classes.
+
+    Args:
+        path: the file, for errors.
+        entries: lines, each with the class that it names.
+        titles: the title in each line; an empty one says nothing.
+    """
+    found: dict[str, str | None] = {}
+    for line, name in entries:
+        title = checked_title(titles.get(line), name)
+        if title is None:
+            continue
+        if not name:
+            raise HierarchyError(f"{place(path, line)}: the title {title!r} has no class")
         try:
-            found[sep.join(level_path(row, sep))] = None
+            set_title(found, name, title, name)
         except HierarchyError as error:
             raise HierarchyError(f"{place(path, line)}: {error}") from None
     return found
+
+
+def level_paths(
+    path: Path, table: list[tuple[int, list[str]]], sep: str
+) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a table with one column per level, each with its path."""
+    for line, row in table:
+        try:
+            yield line, sep.join(level_path(row, sep))
+        except HierarchyError as error:
+            raise HierarchyError(f"{place(path, line)}: {error}") from None
 
 
 def read_paths(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:  # noqa: ARG001
@@ -229,64 +318,20 @@ def read_arff_header(
     return hierarchy_of(header.attributes[header.class_position(path)], path, sep=sep)
 
 
-OBO_PARENT = re.compile(r"(?:is_a:|relationship:\s*part_of\s)\s*(\S+)")
-OBO_TERM = re.compile(r"^\[Term\][^\S\n]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
-
-
-def read_obo(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:  # noqa: ARG001
-    """Read the terms of an OBO file; is_a and part_of lead to the parents."""
-    text = read_text(path)
-    terms: dict[str, list[tuple[int, str]]] = {}  # the parents of each, with their lines
-    first, scanned = 1, 0  # the line of the stanza, counted on from the one before
-    for stanza in OBO_TERM.finditer(text):
-        first += text.count("\n", scanned, stanza.start())
-        scanned = stanza.start()
-        term, parents, is_obsolete = obo_term(stanza[1], first)
-        if not term:
-            raise HierarchyError(f"{place(path, first)}: a [Term] without an id")
-        if term in terms:
-            raise HierarchyError(f"{place(path, first)}: duplicate term {term!r}")
-        if not is_obsolete:
-            terms[term] = parents
-    for term, parents in terms.items():
-        for line_number, parent in parents:
-            if parent not in terms and parent != root:
-                raise HierarchyError(
-                    f"{place(path, line_number)}: term {term!r} has the unknown or obsolete "
-                    f"parent {parent!r}"
-                )
-    # A term may be both is_a and part_of the same parent: that is one edge.
-    above = {term: sorted({parent for _, parent in parents}) for term, parents in terms.items()}
-    return Hierarchy.from_parents(above, sep=sep, root=root, named_by="id")
-
-
-def obo_term(stanza: str, first: int) -> tuple[str, list[tuple[int, str]], bool]:
-    """Return the id of a [Term], its parents with their lines, and whether it is obsolete."""
-    term, is_obsolete = "", False
-    parents: list[tuple[int, str]] = []
-    for offset, line in enumerate(stanza.split("\n")):
-        if line.startswith("id:"):
-            term = next(iter(line[3:].split()), "")  # a modifier or a comment may follow
-        elif line.startswith("is_obsolete:"):
-            is_obsolete = line[12:].strip().lower().startswith("true")
-        elif match := OBO_PARENT.match(line):
-            parents.append((first + offset, match[1]))
-    return term, parents, is_obsolete
-
-
 @dataclass(frozen=True)
 class Reader:
     """How a format is read, and the forms it may hold."""
 
-    read: Callable[[Path, str | None, str, str | None], Hierarchy]
+    read: Callable[..., Hierarchy]
     forms: tuple[str, ...]
     takes_root: bool = True
+    has_columns: bool = False
 
 
 READERS: dict[str, Reader] = {
     ".json": Reader(read_json, ("nested", "parents", "edges", "paths")),
-    ".csv": Reader(read_table, ("edges", "parents", "paths", "levels")),
-    ".tsv": Reader(read_table, ("edges", "parents", "paths", "levels")),
+    ".csv": Reader(read_table, ("edges", "parents", "paths", "levels"), has_columns=True),
+    ".tsv": Reader(read_table, ("edges", "parents", "paths", "levels"), has_columns=True),
     ".txt": Reader(read_paths, ("paths",), takes_root=False),
     ".paths": Reader(read_paths, ("paths",), takes_root=False),
     ".arff": Reader(read_arff_header, (), takes_root=False),

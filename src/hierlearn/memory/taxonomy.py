@@ -19,6 +19,7 @@ import numpy as np
 from hierlearn.errors import HierlearnError, quoted
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.hierarchy.titles import inherit_titles
 from hierlearn.memory.label_sets import LabelSets
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ def grown(hierarchy: Hierarchy, labels: Iterable[str]) -> Hierarchy:
                 f"the hierarchy has neither {name!r} nor a parent for it; correct the label, or "
                 f"pass the hierarchy that has it as hierarchy="
             )
-    return Hierarchy.from_paths([*hierarchy.names, *new], sep=hierarchy.sep)
+    return inherit_titles(
+        Hierarchy.from_paths([*hierarchy.names, *new], sep=hierarchy.sep), hierarchy
+    )
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Remap:
 
     Args:
         old: the hierarchy of the remembered rows.
-        new: the hierarchy that replaces it.
+        new: the hierarchy that replaces it; classes without a title keep the old one.
         mapping: old name -> new names: a single one if the class is renamed, moved or merged with
             others, several if it is split, none if it is removed. Classes that are not named keep
             their whole names; in the mapping an unambiguous bare name will do.
@@ -100,6 +103,24 @@ class Remap:
                 f"{len(lost)} classes have no place in the new hierarchy: {quoted(lost, most=5)}; "
                 f"map each to its new name, or to nothing to send its rows to the parent"
             )
+        object.__setattr__(self, "new", self._with_old_titles())
+
+    def _with_old_titles(self) -> Hierarchy:
+        """Return the new hierarchy with the old titles of classes that it has no title for.
+
+        They are those of the same name, and those that one class alone was renamed to.
+        """
+        if not self.old.has_titles:
+            return self.new
+        kept, known = inherit_titles(self.new, self.old), set(self.old.names)
+        ends = {name: one[0] for name, one in self._named.items() if len(one) == 1}
+        often = Counter(ends.values())
+        moved = {
+            end: self.old.title(name)
+            for name, end in ends.items()
+            if often[end] == 1 and end not in known and kept.title(end) is None
+        }
+        return kept.with_titles(moved)
 
     @cached_property
     def _named(self) -> dict[str, tuple[str, ...]]:

@@ -2,13 +2,15 @@
 
 path         the class, or the classes joined by ``label_sep`` where a set is answered
 class        the same by bare name
+title        of the class, where the hierarchy has titles
 probability  of the class
 level        of the class; 0 for the root, the answer where not even a top class is sure
 stopped      whether the answer is above the terminal classes
 
 and, where asked for, the remembered rows that an answer was taken from, the weightiest first:
 
-neighbor_1_id, neighbor_1_weight, neighbor_1_labels, neighbor_1_text, neighbor_2_id, ...
+neighbor_1_id, neighbor_1_weight, neighbor_1_labels, neighbor_1_titles, neighbor_1_text,
+neighbor_2_id, ...
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.datasets.streaming import Chunk
 from hierlearn.errors import DataError, HierlearnError, place
+from hierlearn.hierarchy.titles import joined_titles
 from hierlearn.pipeline.explain import explain, most_neighbors, rows_of
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.decoding import Decoder
-    from hierlearn.hierarchy import LabelSpace
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.pipeline.explain import Evidence
     from hierlearn.pipeline.pipeline import Pipeline
 
@@ -67,7 +70,7 @@ def predict_chunks(
     for chunk, columns in answer_chunks(pipeline, decoder, chunks, path, label_sep):
         if neighbors:
             found = explain(pipeline, chunk.inputs, neighbors)
-            columns |= neighbor_columns(found, neighbors, label_sep)
+            columns |= neighbor_columns(found, neighbors, label_sep, pipeline.hierarchy)
         yield columns if chunk.ids is None else {"id": list(chunk.ids), **columns}
 
 
@@ -109,6 +112,11 @@ def answer_chunks(
             yield part, answers(p, decoder, pipeline, label_sep)
 
 
+def answer_names(pipeline: Pipeline) -> tuple[str, ...]:
+    """Return the columns of an answer; titles are among them where the hierarchy has any."""
+    return (*NAMES[:2], "title", *NAMES[2:]) if pipeline.hierarchy.has_titles else NAMES
+
+
 def neighbor_names(pipeline: Pipeline, count: int) -> tuple[str, ...]:
     """Return the columns of remembered rows; raise where an answer rests on fewer of them."""
     rows = rows_of(pipeline)
@@ -118,11 +126,14 @@ def neighbor_names(pipeline: Pipeline, count: int) -> tuple[str, ...]:
             f"explain must lie between 1 and {most:,}, the remembered rows that an answer is taken "
             f"from, not {count:,}"
         )
-    kinds = ("id", "weight", "labels", *(() if rows.texts is None else ("text",)))
+    titles = ("titles",) if pipeline.hierarchy.has_titles else ()
+    kinds = ("id", "weight", "labels", *titles, *(() if rows.texts is None else ("text",)))
     return tuple(f"neighbor_{rank}_{kind}" for rank in range(1, count + 1) for kind in kinds)
 
 
-def neighbor_columns(found: list[list[Evidence]], count: int, label_sep: str) -> Columns:
+def neighbor_columns(
+    found: list[list[Evidence]], count: int, label_sep: str, hierarchy: Hierarchy
+) -> Columns:
     """Return the columns of ``count`` remembered rows for every answer."""
     columns: Columns = {}
     for number in range(count):
@@ -131,6 +142,10 @@ def neighbor_columns(found: list[list[Evidence]], count: int, label_sep: str) ->
         columns[f"{name}_id"] = [one.id for one in some]
         columns[f"{name}_weight"] = [one.weight for one in some]
         columns[f"{name}_labels"] = [label_sep.join(one.labels) for one in some]
+        if hierarchy.has_titles:
+            columns[f"{name}_titles"] = [
+                joined_titles(hierarchy, one.labels, label_sep) for one in some
+            ]
         columns[f"{name}_text"] = [one.text for one in some]
     return columns
 
@@ -159,18 +174,22 @@ def answers(
 ) -> Columns:
     """Return the answers to (N, C) probabilities as columns by name, N values each."""
     if decoder.answers == "class":
-        return class_answers(probabilities, decoder(probabilities), pipeline)
-    return set_answers(probabilities, decoder.representatives(probabilities), pipeline, label_sep)
+        found = class_answers(probabilities, decoder(probabilities), pipeline)
+    else:
+        chosen = decoder.representatives(probabilities)
+        found = set_answers(probabilities, chosen, pipeline, label_sep)
+    return {name: found[name] for name in answer_names(pipeline)}
 
 
 def class_answers(probabilities: Tensor, classes: Tensor, pipeline: Pipeline) -> Columns:
     """Return the columns of one class per row; the root has no name and probability 1."""
     p = probabilities.gather(1, classes.clamp_min(0)[:, None]).squeeze(1)
     numbers = classes.tolist()
-    names, bare, levels, is_terminal = lookup(pipeline.label_space)
+    names, bare, titles, levels, is_terminal = lookup(pipeline.label_space)
     return {
         "path": [names[number] for number in numbers],
         "class": [bare[number] for number in numbers],
+        "title": [titles[number] for number in numbers],
         "probability": p.masked_fill(classes < 0, 1.0).tolist(),
         "level": [levels[number] for number in numbers],
         "stopped": [not is_terminal[number] for number in numbers],
@@ -181,7 +200,7 @@ def set_answers(
     probabilities: Tensor, chosen: Tensor, pipeline: Pipeline, label_sep: str
 ) -> Columns:
     """Return the columns of a set of classes per row, joined by ``label_sep``."""
-    names, bare, levels, is_terminal = lookup(pipeline.label_space)
+    names, bare, titles, levels, is_terminal = lookup(pipeline.label_space)
     rows: list[list[int]] = [[] for _ in range(len(chosen))]
     values: list[list[float]] = [[] for _ in range(len(chosen))]
     places = chosen.nonzero()
@@ -192,6 +211,7 @@ def set_answers(
     return {
         "path": [label_sep.join(names[one] for one in row) for row in rows],
         "class": [label_sep.join(bare[one] for one in row) for row in rows],
+        "title": [label_sep.join(titles[one] for one in row) for row in rows],
         "probability": [label_sep.join(f"{p:.6g}" for p in row) for row in values],
         "level": [label_sep.join(str(levels[one]) for one in row) for row in rows],
         "stopped": [not row or not all(is_terminal[one] for one in row) for row in rows],
@@ -200,9 +220,10 @@ def set_answers(
 
 def lookup(
     label_space: LabelSpace,
-) -> tuple[tuple[str, ...], tuple[str, ...], list[int], list[bool]]:
-    """Return names, bare names, levels and which are terminal; the root is at number -1."""
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], list[int], list[bool]]:
+    """Return names, bare names, titles, levels, which are terminal; the root is at number -1."""
     hierarchy = label_space.hierarchy
     levels = [*hierarchy.levels.tolist(), 0]
     is_terminal = [*label_space.is_terminal.tolist(), False]
-    return (*hierarchy.names, ""), (*hierarchy.bare_names, ""), levels, is_terminal
+    titles = (*(title or "" for title in hierarchy.titles), "")
+    return (*hierarchy.names, ""), (*hierarchy.bare_names, ""), titles, levels, is_terminal

@@ -17,6 +17,7 @@ from hierlearn.datasets.dataset import count_rows
 from hierlearn.errors import HierlearnError, LabelError, quoted
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.hierarchy.titles import inherit_titles
 from hierlearn.links import link_name, make_link
 from hierlearn.memory import LabelSets, Remembered
 from hierlearn.memory.taxonomy import Remap, grown
@@ -81,6 +82,7 @@ def remember(
         raise HierlearnError("there are no rows to remember; pass at least one")
     old = pipeline.hierarchy
     wanted = hierarchy or grown(old, (one for row in labels for one in row))
+    wanted = inherit_titles(wanted, old)
     if wanted != old:
         check_superset(old, wanted)
         check_answers_from_memory(pipeline, "new classes")
@@ -96,7 +98,7 @@ def remember(
     batches = (pipeline.rows(inputs[begin : begin + BATCH]) for begin in starts)
     new = encode_batches(pipeline.network, batches)
     plan = Remap(old, wanted, {})
-    if wanted != old:
+    if wanted != old or wanted.titles != old.titles:
         rows = rows.with_labels(plan.labels(rows.labels))
     kept = embeddings_of(pipeline.network)
     # Not in the precision of the old rows: what overflows half precision came in another.

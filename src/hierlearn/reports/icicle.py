@@ -3,6 +3,7 @@
 The plot is a tree; a class of a DAG is drawn below its first parent. The page draws it from
 
     names, parent       of each class; -1 for a top class
+    titles              of each class, null where it has none; no list where no class has one
     support             test rows of each class, and at the end all that have a label
     accuracy            of each candidate and class in thousandths, 0 where there is no test row;
                         at the end the fraction of all decisions that are right
@@ -28,6 +29,7 @@ def tree(hierarchy: Hierarchy, truth: Truth) -> dict[str, Any]:
         "root": hierarchy.root,
         "sep": hierarchy.sep if hierarchy.named_by == "path" else None,
         "names": list(hierarchy.bare_names),
+        **({"titles": list(hierarchy.titles)} if hierarchy.has_titles else {}),
         "parent": hierarchy.structure.first_parents.tolist(),
         "support": [*truth.support.tolist(), truth.labeled],
     }

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hierlearn.hierarchy.titles import shorten
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -62,12 +64,7 @@ def texts_of(rows: Iterable[int], texts: Sequence[str] | None) -> dict[str, str]
     """Return the texts of some rows by row number, shortened."""
     if texts is None:
         return {}
-    return {str(row): shorten(texts[row]) for row in sorted(set(rows))}
-
-
-def shorten(text: str, longest: int = LONGEST) -> str:
-    """Return a text of at most ``longest`` characters."""
-    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+    return {str(row): shorten(texts[row], LONGEST) for row in sorted(set(rows))}
 
 
 def evidence_of(

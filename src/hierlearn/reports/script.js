@@ -14,6 +14,7 @@
     made.append(...inside);
     return made;
   }
+  const part = (name, text, tag = "span") => (text ? [element(tag, { class: name }, text)] : []);
   function button(text, act, title = "") {
     const made = element("button", { type: "button", title }, text);
     made.onclick = act;
@@ -44,6 +45,8 @@
   }
   const fullName = (c) => (c === root || data.sep === null // in a DAG a name is enough
     ? names[c] : pathTo(c).map((one) => names[one]).join(data.sep));
+  const title = (c) => (data.titles && data.titles[c]) || ""; // what people call it, if known
+  const titled = (c) => (title(c) ? `${fullName(c)} (${title(c)})` : fullName(c));
   const isIn = (c, above) => above === root || pathTo(c).includes(above);
 
   // ------------------------------------------------------------------ colors and figures
@@ -111,7 +114,7 @@
     }
     if (!drawn.has(chosen)) chosen = view;
     mark(hadFocus);
-    const steps = [root, ...pathTo(view)].map((c) => button(names[c], () => zoom(c)));
+    const steps = [root, ...pathTo(view)].map((c) => button(names[c], () => zoom(c), title(c)));
     find("trail").replaceChildren(...steps);
     const isShare = color === "accuracy";
     find("least").textContent = isShare ? "0 % right" : "1 row";
@@ -121,7 +124,7 @@
 
   function block(classes, x, y, wide, tall, column) {
     const c = classes[0], alone = classes.length === 1;
-    const who = alone ? fullName(c) : `${number(classes.length)} classes`;
+    const who = alone ? titled(c) : `${number(classes.length)} classes`;
     const label = `${who}: ${figures(classes)}`;
     const group = element("g", { role: "treeitem", "aria-label": label, "aria-level": column + 1 });
     const size = { x, y, width: wide, height: tall };
@@ -129,7 +132,8 @@
     rect.style.fill = fill(classes);
     group.append(element("title", {}, label), rect);
     const room = Math.floor(((column ? wide : tall) - 12) / LETTER);
-    const name = names[c].length > room ? `${names[c].slice(0, room - 1)}…` : names[c];
+    const whole = column && title(c) ? `${names[c]} ${title(c)}` : names[c];
+    const name = whole.length > room ? `${whole.slice(0, room - 1)}…` : whole;
     const middle = y + tall / 2;
     if (!column) {
       const transform = `translate(${x + wide / 2 + 4} ${middle}) rotate(-90)`;
@@ -202,17 +206,19 @@
     }
     const inner = children[c].length > 0;
     const text = figures([c]) + (inner ? ` · ${plural(below[c], "class", "classes")} below` : "");
-    const parts = [element("h3", {}, fullName(c)), element("p", {}, text)];
+    const parts = [element("h3", {}, fullName(c)), ...part("title", title(c), "p")];
+    parts.push(element("p", {}, text));
     parts.push(...pairs(inner ? "Most confused" : "Its rows, decided as another class", its));
     if (c !== root) parts.push(...pairs("Rows of other classes, decided as it", others));
     const kept = `Among the ${number(candidate.confused.length / 3)} most frequent pairs of all.`;
     if (candidate.left_out) parts.push(element("p", {}, kept));
     find("class").replaceChildren(...parts);
   }
-  function pairs(title, list) {
-    const head = element("h4", {}, title);
+  function pairs(heading, list) {
+    const head = element("h4", {}, heading);
     if (!list.length) return [head, element("p", {}, "none")];
-    const link = (c) => element("td", {}, button(names[c], () => goTo(c), fullName(c)));
+    const link = (c) => element("td", {},
+      button(names[c], () => goTo(c), titled(c)), ...part("title", title(c)));
     const heads = ["true", "decided", "rows per run"].map((one) => element("th", {}, one));
     const table = element("table", {}, element("tr", {}, ...heads));
     for (const [truth, decided, often] of list.slice(0, MOST)) {
@@ -244,7 +250,8 @@
     const details = element("p", { class: "details" }, text.join(" · "));
     const card = element("article", { class: "mistake" }, details);
     if (row in data.texts) card.append(element("blockquote", {}, data.texts[row]));
-    const cell = (kind, c) => element("span", { class: kind }, c === undefined ? "" : names[c]);
+    const cell = (kind, c) => (c === undefined ? element("span", { class: kind })
+      : element("span", { class: kind }, names[c], ...part("title", title(c))));
     const paths = element("div", { class: "paths" });
     for (const side of ["true", "decided"]) paths.append(element("span", { class: "side" }, side));
     const left = pathTo(truth), right = pathTo(decided);
@@ -261,14 +268,13 @@
     const which = evidence.length === 1 ? "the top row has" : `the top ${evidence.length} rows have`;
     const caption = element("caption", {}, element("b", {}, "Answered from"));
     caption.append(` (${which} ${share} of the weight)`);
-    const part = (name, text) => (text ? [element("span", { class: name }, text)] : []);
     const tag = (is, name, text) => (is ? [element("b", { class: name }, text)] : []);
     const heads = ["weight", "training row", "label"];
     const lines = evidence.map((one) => element("tr", {}, ...[
       [percent(one.weight / 1000)],
       [...part("id", one.id), ...part("text", one.text)],
       [...tag(one.decided, "decided", "misled"), ...tag(one.true, "true", "truth"),
-        ...one.labels.flatMap((c) => part("label", fullName(c))),
+        ...one.labels.flatMap((c) => [...part("label", fullName(c)), ...part("title", title(c))]),
         ...part("label", !one.labels.length && "no label"),
         ...part("label", one.more && `and ${number(one.more)} more`)],
     ].map((inside) => element("td", {}, ...inside))));
@@ -294,6 +300,7 @@
     const wanted = target.value.trim().toLowerCase();
     let found = names.findIndex((name) => name.toLowerCase() === wanted);
     if (found < 0) found = names.findIndex((_, c) => fullName(c).toLowerCase().includes(wanted));
+    if (found < 0) found = names.findIndex((_, c) => title(c).toLowerCase().includes(wanted));
     target.setCustomValidity(found < 0 ? "no class has this name" : "");
     target.reportValidity();
     if (wanted && found >= 0) goTo(found);

@@ -133,8 +133,10 @@ def least_selected(shares: NDArray[np.uint8], hierarchy: Hierarchy) -> str:
     for number in chosen.tolist():
         seen = np.flatnonzero(shares[:, number])
         span = between(int(seen[0]) + 1, int(seen[-1]) + 1) if len(seen) else "never"
+        title = hierarchy.title(number)
+        shown = "" if title is None else f' <span class="title">{safe(title)}</span>'
         rows.append(
-            f'<tr><th scope="row">{safe(hierarchy.names[number])}</th>'
+            f'<tr><th scope="row">{safe(hierarchy.names[number])}{shown}</th>'
             f"<td>{int(hierarchy.levels[number])}</td><td>{means[number]:.1f}</td>"
             f"<td>{span}</td></tr>"
         )
