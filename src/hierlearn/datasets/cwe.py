@@ -3,7 +3,8 @@
 A class is a weakness, for example ``CWE-79`` (cross-site scripting), below its parents in view
 1000; 132 weaknesses have two parents and 8 have three. The texts come out of the wheel of cwe2
 3.0.0, which is read, not installed: the name, the description, the extended description and the
-alternate terms of each weakness, and its observed examples, one sentence each about a CVE.
+alternate terms of each weakness, and its observed examples, one sentence each about a CVE; 4,674
+texts in all (3,272 train, 701 validate, 701 test) of 938 weaknesses in 6 levels.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ ARCHIVE = Archive(
     fetched_by="pip",
     source="cwe2==3.0.0",
 )
-LICENSE = "MIT (package); CWE: free use under MITRE's CWE terms of use"
-ATTRIBUTION = "Common Weakness Enumeration 4.14, copyright The MITRE Corporation."
+LICENSE = "CWE terms"
+ATTRIBUTION = (
+    "Common Weakness Enumeration 4.14, copyright The MITRE Corporation, free to use for research, "
+    "development and commercial purposes under its terms of use, as shipped by cwe2 (MIT)."
+)
 MEMBER = "cwe2/database_v49/cwec_v4.14.xml"
 NAMESPACE = "{http://cwe.mitre.org/cwe-7}"
 VIEW = "1000"  # research concepts: every weakness is in it

