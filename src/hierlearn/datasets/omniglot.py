@@ -78,7 +78,10 @@ def load_omniglot(
     names = [name.split("/") for name in members]  # folder, alphabet, character, file
     if any(len(parts) != 4 for parts in names):
         raise DataError(f"{path} is not laid out as {FOLDER}/alphabet/character/image.png")
-    images = np.stack([read_bilevel_png(content, name) for name, content in members.items()])
+    read = [read_bilevel_png(content, name) for name, content in members.items()]
+    if len({image.shape for image in read}) > 1:
+        raise DataError(f"{path} holds images of several sizes; fetch the file again")
+    images = np.stack(read)
     if not 1 <= side <= images.shape[1]:
         raise DataError(f"side {side} of omniglot must be from 1 to {images.shape[1]} pixels")
     paths = ["/".join(parts[1:3]) for parts in names]
