@@ -98,7 +98,7 @@ def test_a_cve_is_in_one_split_and_descriptions_train(folder):
         assert len(dataset.splits["test"]) == len(dataset.splits["valid"]) == 7
 
 
-def test_titles_are_at_hand(folder):
+def test_titles_of_the_classes(folder):
     weaknesses = cwe._read_weaknesses(folder / cwe.ARCHIVE.name)
     assert cwe.read_titles(weaknesses) == {"CWE-1": "Top", "CWE-2": "Other", "CWE-10": "Child"}
 

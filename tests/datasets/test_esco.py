@@ -82,7 +82,7 @@ def test_small_is_a_part_of_full_with_its_splits(folder):
         assert [small.ids[row] for row in small.splits[split]] == expected
 
 
-def test_titles_are_at_hand(folder):
+def test_titles_of_the_classes(folder):
     dataset = load_dataset("esco", data_dir=folder)
     titles = esco.read_titles(folder / esco.ARCHIVE.name, dataset.hierarchy.names)
     assert titles.keys() == set(dataset.hierarchy.names)

@@ -95,7 +95,7 @@ def test_small_is_about_diseases(folder):
     assert sorted(dataset.hierarchy.names) == ["A1", "B1", "D1", "R1", "R2"]
 
 
-def test_titles_are_at_hand(folder):
+def test_titles_of_the_classes(folder):
     descriptors = medline._read_descriptors(folder / medline.DESCRIPTORS.name, "")
     assert medline.read_titles(descriptors, ["B1", "F1"]) == {"B1": "Eye Diseases", "F1": "Humans"}
 

@@ -65,7 +65,7 @@ def test_industries_and_equal_texts_stay_together(folder):
         assert len(dataset.splits["test"]) == len(dataset.splits["valid"]) == 4
 
 
-def test_titles_are_at_hand(folder):
+def test_titles_of_the_classes(folder):
     names = load_dataset("naics", data_dir=folder).hierarchy.names
     titles = naics.read_titles(table(), names)
     assert titles.keys() == set(names)

@@ -85,7 +85,7 @@ def test_a_person_is_in_one_split(folder):
     assert len(seen) > 1
 
 
-def test_titles_are_at_hand(folder):
+def test_titles_of_the_classes(folder):
     names = load_dataset("omniglot", data_dir=folder, side=12).hierarchy.names
     titles = omniglot.read_titles(names)
     assert titles.keys() == set(names)
