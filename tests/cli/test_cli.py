@@ -126,6 +126,21 @@ def test_list_tells_what_is_at_hand(tmp_path):
     assert " no " in line
     assert "verified" in line
     assert "needs --trust" in next(line for line in done.stdout.splitlines() if "enron" in line)
+    line = next(line for line in done.stdout.splitlines() if " cwe " in line)
+    assert " no " in line
+    assert "9.0 MB, verified" in line
+    assert "CWE terms" in line
+
+
+def test_describe_tells_the_license_and_whom_to_name(tmp_path):
+    done = run(
+        "data", "describe", "icd10cm", "--dataset-option", "size=small", "--out", "d", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "public domain" in done.stdout
+    description = json.loads((tmp_path / "d" / "description.json").read_text())
+    assert description["license"] == "public domain"
+    assert description["attribution"].startswith("ICD-10-CM of the U.S. National Center")
 
 
 def test_fetch_refuses_an_unrecorded_checksum(tmp_path):

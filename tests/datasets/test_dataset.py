@@ -169,7 +169,8 @@ def test_rows_in_a_file_are_described_as_in_memory(tmp_path, columns):
 
 
 def test_registry_names_everything_the_docs_promise():
-    promised = {"icd10cm", "diatoms", "imclef07a", "imclef07d", "enron", "synthetic"}
+    promised = {"esco", "medline", "naics", "cwe", "omniglot"}
+    promised |= {"icd10cm", "diatoms", "imclef07a", "imclef07d", "enron", "synthetic"}
     yeast = ["cellcycle", "derisi", "eisen", "expr", "gasch1", "gasch2", "seq", "spo"]
     promised |= {f"{name}_{kind}" for name in yeast for kind in ("fun", "go")}
     assert set(DATASETS) == promised

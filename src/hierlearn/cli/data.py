@@ -27,7 +27,7 @@ def list_datasets(**options: Any) -> None:
     from rich.table import Table
 
     from hierlearn.cli.sources import check_data_dir
-    from hierlearn.datasets.clus import CLUS_SETS, locate_clus, no_folder, own_folders
+    from hierlearn.datasets.folders import no_folder, own_folders
     from hierlearn.datasets.registry import DATASETS, DEFAULT
 
     data_dir = options["data_dir"]
@@ -36,17 +36,16 @@ def list_datasets(**options: Any) -> None:
         if not folder.is_dir():
             print(f"hierlearn: {no_folder(origin, folder)}", file=sys.stderr)
     table = Table()
-    for column in ("name", "what", "available", "download"):
-        table.add_column(column)
+    for column in ("name", "what", "available", "download", "license"):
+        table.add_column(column, no_wrap=column != "what")
     for entry in DATASETS.values():
         available, download = "yes", ""
-        if entry.name in CLUS_SETS:
-            one = CLUS_SETS[entry.name]
-            available = "yes" if locate_clus(entry.name, data_dir) else "no"
-            size = "" if one.size is None else f"{one.size / 1e6:.1f} MB, "
-            download = size + ("verified" if one.has_checksum else "needs --trust")
+        if entry.files:
+            available = "yes" if entry.is_available(data_dir) else "no"
+            size = "" if entry.size is None else f"{entry.size / 1e6:.1f} MB, "
+            download = size + ("verified" if entry.has_checksum else "needs --trust")
         name = f"{entry.name} (default)" if entry.name == DEFAULT else entry.name
-        table.add_row(name, entry.description, available, download)
+        table.add_row(name, entry.description, available, download, entry.license)
     Console().print(table)
 
 
@@ -62,6 +61,7 @@ def describe(
 
     from hierlearn.cli.show import print_description, print_plain
     from hierlearn.cli.sources import open_dataset
+    from hierlearn.datasets import DATASETS
     from hierlearn.datasets import describe as describe_dataset
     from hierlearn.files import atomic_write, check_writable
 
@@ -70,6 +70,9 @@ def describe(
     check_writable(*(out / name for name in names if out is not None))
     dataset = open_dataset(source, options)
     description = describe_dataset(dataset)
+    if source in DATASETS:
+        entry = DATASETS[source]
+        description |= {"license": entry.license, "attribution": entry.attribution}
     console = Console()
     print_description(console, description)
     if out is not None:
@@ -93,9 +96,12 @@ def fetch(
 
     from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_named
+    from hierlearn.datasets import DATASETS
 
     dataset = open_named(name, data_dir=options["data_dir"], trust=options["trust"])
     print_plain(Console(), f"{name}: {len(dataset):,} rows are ready")
+    if attribution := DATASETS[name].attribution:
+        print_plain(Console(), attribution)
 
 
 add_command(app, "list", list_datasets, "data list")

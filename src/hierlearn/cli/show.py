@@ -72,7 +72,11 @@ def print_description(console: Console, description: dict[str, Any]) -> None:
     else:
         described = f"{inputs['features']:,} numbers, {inputs['missing_fraction']:.1%} missing"
     rows = {
-        "source": description["source"],
+        **{
+            name: description[name]
+            for name in ("source", "license", "attribution")
+            if description.get(name)
+        },
         "rows": f"{description['rows']:,}" + (f" ({splits})" if splits else ""),
         "inputs": described,
         "classes": f"{hierarchy['classes']:,} in {hierarchy['levels']} levels "

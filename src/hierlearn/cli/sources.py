@@ -97,7 +97,7 @@ def open_named(
 
 def check_data_dir(data_dir: Path | None) -> None:
     """Raise on a folder that does not exist."""
-    from hierlearn.datasets.clus import no_folder
+    from hierlearn.datasets.folders import no_folder
 
     if data_dir is not None and not data_dir.expanduser().is_dir():
         raise HierlearnError(no_folder("--data-dir", data_dir))

@@ -11,7 +11,6 @@ of expr not even those), so they are downloaded only with ``trust=True``.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -22,6 +21,7 @@ import numpy as np
 from hierlearn.datasets.arff import read_arff
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.download import BY_HAND, cache_dir, fetch, mismatch, recorded_sha256
+from hierlearn.datasets.folders import existing_folders, own_folders
 from hierlearn.errors import DataError, DownloadError, quoted, unknown_name
 
 if TYPE_CHECKING:
@@ -188,10 +188,7 @@ def load_clus(
         DownloadError: if a download fails or would need ``trust``.
     """
     clus_set = _known(name)
-    folders = own_folders(data_dir)
-    for origin, folder in folders.items():
-        if not folder.is_dir():  # a misspelled one must not start a download
-            raise DataError(no_folder(origin, folder))
+    folders = existing_folders(data_dir)
     paths = locate_clus(name, data_dir)
     if paths is None and download:
         paths = _download(clus_set, trust, progress)
@@ -234,17 +231,6 @@ def _known(name: str) -> ClusSet:
     if name not in CLUS_SETS:
         raise DataError(unknown_name("Clus set", name, CLUS_SETS))
     return CLUS_SETS[name]
-
-
-def own_folders(data_dir: Path | str | None = None) -> dict[str, Path]:
-    """Return the folders that the user names, by what names them."""
-    named = {"data_dir": data_dir, "HIERLEARN_DATA": os.environ.get("HIERLEARN_DATA")}
-    return {origin: Path(folder).expanduser() for origin, folder in named.items() if folder}
-
-
-def no_folder(origin: str, folder: Path) -> str:
-    """Return the message of a folder that does not exist."""
-    return f"{origin} names {folder}, which is no folder; correct it or leave it out"
 
 
 def _cached(clus_set: ClusSet) -> dict[str, Path] | None:

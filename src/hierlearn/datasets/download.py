@@ -116,7 +116,7 @@ def fetch(
         return destination
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(_beside(destination, ".lock")):
+        with locked(beside(destination, ".lock")):
             _fetch_locked(url, destination, size, sha256, timeout, retries, progress)
     except OSError as error:
         raise DownloadError(
@@ -143,7 +143,7 @@ def mismatch(path: Path, *, size: int | None, sha256: str | None) -> str | None:
 
 def recorded_sha256(destination: Path) -> str | None:
     """Return the SHA-256 recorded when the file was first trusted, or None."""
-    record = _beside(destination, ".sha256")
+    record = beside(destination, ".sha256")
     try:
         words = record.read_text(encoding="ascii", errors="replace").split()
     except FileNotFoundError:
@@ -170,13 +170,13 @@ def _fetch_locked(
         if expected is None:
             _record(destination, _digest(destination))
         return
-    part = _beside(destination, ".part")
+    part = beside(destination, ".part")
     try:
         _download(url, part, size, timeout, retries, _never_backwards(progress))
         wrong = mismatch(part, size=size, sha256=expected)
         if wrong is not None:
             part.unlink(missing_ok=True)
-            raise _another_file(url, wrong, None if sha256 else _beside(destination, ".sha256"))
+            raise _another_file(url, wrong, None if sha256 else beside(destination, ".sha256"))
         with part.open("rb+") as file:
             os.fsync(file.fileno())
         if expected is None:
@@ -337,7 +337,7 @@ def _expected(destination: Path, sha256: str | None) -> str | None:
 
 def _record(destination: Path, found: str) -> None:
     # The format of sha256sum, so that people can check it without hierlearn.
-    with atomic_write(_beside(destination, ".sha256")) as file:
+    with atomic_write(beside(destination, ".sha256")) as file:
         file.write(f"{found}  {destination.name}\n")
 
 
@@ -349,12 +349,13 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def beside(path: Path, suffix: str) -> Path:
+    """Return the path of a file that accompanies another one."""
     return path.with_name(path.name + suffix)
 
 
 @contextmanager
-def _locked(lock: Path) -> Iterator[None]:
+def locked(lock: Path) -> Iterator[None]:
     """Hold a lock file; the system releases it if the process dies."""
     while True:
         with lock.open("ab") as file:

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 PACKAGE = "simple-icd-10-cm"
+LICENSE = "public domain"
+ATTRIBUTION = (
+    "ICD-10-CM of the U.S. National Center for Health Statistics, after ICD-10 of the World Health "
+    "Organization, as shipped by simple-icd-10-cm (MIT)."
+)
 VALID_FRACTION = 0.1
 # Endocrine, mental, nervous, circulatory and digestive diseases: chapters with many inclusion terms
 # and few mechanical variants (left, right, initial, subsequent), so that few rows are enough.

@@ -9,14 +9,16 @@ from inspect import signature
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.datasets.clus import CLUS_SETS, load_clus
-from hierlearn.datasets.icd10cm import load_icd10cm
+from hierlearn.datasets import cwe, esco, icd10cm, medline, naics, omniglot
+from hierlearn.datasets.archives import Archive, locate_archive
+from hierlearn.datasets.clus import CLUS_SETS, REPOSITORY, ClusFile, load_clus, locate_clus
 from hierlearn.datasets.synthetic import make_synthetic
 from hierlearn.errors import DataError, unknown_name
 from hierlearn.options import parse_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from hierlearn.datasets.dataset import Dataset
 
@@ -31,19 +33,46 @@ class DatasetEntry:
     Attributes:
         name: its key in ``DATASETS``.
         description: what it is, in one line.
-        origin: "embedded", "files" or "generated".
+        origin: "embedded", "files", "archive" (of a package or a repository) or "generated".
         load: the function that loads it.
+        license: the terms of the data, in two words.
+        attribution: whom to name where the data are used, and under which terms, in one sentence.
+        files: what it is read from, where that is not embedded or generated.
+        locate: whether the files are in ``data_dir``, HIERLEARN_DATA or the cache; by default each
+            of ``files`` is looked for.
     """
 
     name: str
     description: str
     origin: str
     load: Callable[..., Dataset]
+    license: str = ""
+    attribution: str = ""
+    files: tuple[Archive | ClusFile, ...] = ()
+    locate: Callable[[Path | str | None], object] | None = None
 
     @cached_property
     def options(self) -> dict[str, Any]:
         """The options of ``load`` with their defaults; a number, boolean or text fixes the type."""
         return {name: one.default for name, one in signature(self.load).parameters.items()}
+
+    @property
+    def size(self) -> int | None:
+        """The bytes of all files together, None where one is not known."""
+        sizes = [file.size for file in self.files]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+    @property
+    def has_checksum(self) -> bool:
+        """Whether the SHA-256 of every file is known, so that a download can be verified."""
+        return all(file.sha256 is not None for file in self.files)
+
+    def is_available(self, data_dir: Path | str | None = None) -> bool:
+        """Whether the dataset can be loaded without a download."""
+        if self.locate is not None:
+            return bool(self.locate(data_dir))
+        archives = (file for file in self.files if isinstance(file, Archive))
+        return all(locate_archive(file, data_dir) is not None for file in archives)
 
     def __call__(self, **options: Any) -> Dataset:
         """Load the dataset; refuse unknown options, and values of the wrong type."""
@@ -91,10 +120,67 @@ DATASETS: dict[str, DatasetEntry] = {
             "icd10cm",
             "diagnoses: texts of ICD-10-CM, by chapter, block and category",
             "embedded",
-            load_icd10cm,
+            icd10cm.load_icd10cm,
+            icd10cm.LICENSE,
+            icd10cm.ATTRIBUTION,
+        ),
+        DatasetEntry(
+            "esco",
+            "skills: phrases of ESCO, several paths of up to 4 levels each",
+            "archive",
+            esco.load_esco,
+            esco.LICENSE,
+            esco.ATTRIBUTION,
+            (esco.ARCHIVE,),
+        ),
+        DatasetEntry(
+            "medline",
+            "medical articles: titles and abstracts, with MeSH headings (a DAG)",
+            "archive",
+            medline.load_medline,
+            medline.LICENSE,
+            medline.ATTRIBUTION,
+            (medline.RECORDS, medline.DESCRIPTORS),
+        ),
+        DatasetEntry(
+            "naics",
+            "industries: texts of NAICS, by sector, subsector and industry group",
+            "archive",
+            naics.load_naics,
+            naics.LICENSE,
+            naics.ATTRIBUTION,
+            (naics.ARCHIVE,),
+        ),
+        DatasetEntry(
+            "cwe",
+            "weaknesses of software: texts of CWE, by weakness (a DAG)",
+            "archive",
+            cwe.load_cwe,
+            cwe.LICENSE,
+            cwe.ATTRIBUTION,
+            (cwe.ARCHIVE,),
+        ),
+        DatasetEntry(
+            "omniglot",
+            "handwritten characters: images, by alphabet and character",
+            "archive",
+            omniglot.load_omniglot,
+            omniglot.LICENSE,
+            omniglot.ATTRIBUTION,
+            (omniglot.ARCHIVE,),
         ),
         *(
-            DatasetEntry(one.name, one.description, "files", partial(load_clus, one.name))
+            DatasetEntry(
+                one.name,
+                one.description,
+                "files",
+                partial(load_clus, one.name),
+                "see source",
+                f"As collected in https://github.com/{REPOSITORY} (Giunchiglia and Lukasiewicz, "
+                f"2020), which says where each set comes from.",
+                tuple(one.files.values()),
+                partial(locate_clus, one.name),
+            )
             for one in CLUS_SETS.values()
         ),
         DatasetEntry(

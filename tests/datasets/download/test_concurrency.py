@@ -137,7 +137,7 @@ def test_a_lock_that_was_removed_while_waiting_is_taken_again(tmp_path):
 
     def work():
         for _ in range(20):
-            with download._locked(lock):
+            with download.locked(lock):
                 inside.append(1)
                 most.append(len(inside))
                 time.sleep(0.0005)
