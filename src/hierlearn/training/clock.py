@@ -26,7 +26,7 @@ class Clock:
     """
 
     limit: float | None
-    begun: float = field(default_factory=time.monotonic)
+    begun: float = field(default_factory=lambda: time.monotonic())
 
     @property
     def left(self) -> float:
