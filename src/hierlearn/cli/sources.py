@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.cli.generate import dashed
 from hierlearn.cli.shared import COLUMN_NAMES
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.options import split_pairs
+from hierlearn.options import parse_pairs, split_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -142,13 +142,25 @@ def open_dataset(
             return read_arff(path, **columns)
     if "levels" in columns and "label_sep" in columns:
         raise HierlearnError("--label-sep goes with --label, not with --levels; leave it out")
-    for name in ("levels", "features"):
-        if name in columns:
-            columns[name] = split_names(columns[name])
+    columns = as_arguments(columns)
     with reading(source):
         if stream:
             return stream_table(path, window=window, **columns)
         return read_table(path, **columns)
+
+
+def as_arguments(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options about columns as ``read_table`` takes them."""
+    found = {name: value for name, value in columns.items() if value not in ([], {})}
+    for name in ("levels", "features"):
+        if name in found:
+            found[name] = split_names(found[name])
+    kinds = found.pop("column_kind", None)
+    if kinds is not None:
+        if isinstance(kinds, (list, tuple)):
+            kinds = parse_pairs(kinds, "--column-kind", as_typed=True)
+        found["column_kinds"] = kinds
+    return found
 
 
 def open_hierarchy(source: str, *, data_dir: Path | None = None, **options: Any) -> Hierarchy:

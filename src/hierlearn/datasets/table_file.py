@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hierlearn.datasets.cells import numeric_column
+from hierlearn.datasets.column_values import parse_values
+from hierlearn.datasets.table import Table
 from hierlearn.errors import DataError, place, unknown_name
 
 if TYPE_CHECKING:
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-REMEDY = "leave the cell empty if it is missing, or choose the columns with features="
+REMEDY = (
+    "leave the cell empty if it is missing, or choose the columns with features= or their kinds "
+    "with column_kinds="
+)
 
 
 class TableChunk:
@@ -64,6 +69,25 @@ class TableChunk:
             missing="",
             remedy=REMEDY,
         )
+
+    def column(self, name: str, kind: str) -> NDArray[Any]:
+        """Return (n,) values of one column, as a ``Table`` holds a column of that kind."""
+        if kind == "number":
+            return self.number_column(name)
+        return parse_values(self.cells(name), kind, lambda row: self.where(row, name))
+
+    def table(self, kinds: Mapping[str, str]) -> Table:
+        """Return the columns of the given names and kinds."""
+        return Table({name: self.column(name, kind) for name, kind in kinds.items()}, kinds)
+
+    def declared_kind(self, name: str) -> str | None:
+        """Return the kind that a format stores with a column; None where the cells must tell."""
+        del name
+        return None
+
+    def where(self, row: int, name: str) -> str:
+        """Word the place of a cell, for errors."""
+        return place(self.path, self.lines[row], name)
 
     def texts(self, name: str) -> list[str]:
         """Return n texts, empty where one is missing."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from hierlearn.datasets.dataset import Dataset
+    from hierlearn.datasets.dataset import Dataset, Kind
     from hierlearn.features.preprocessor import Preprocessor
     from hierlearn.hierarchy.nodes import Label
     from hierlearn.links import HeadOutput, Link
@@ -117,8 +117,7 @@ def prepare(
     labels = Labels(
         train_set.labels, dataset.hierarchy, unlabeled_descendants=plan.unlabeled_descendants
     )
-    kind = train_set.kind if plan.preprocessing is None else find_step(plan.preprocessing).produces
-    decision = decide(plan, labels, kind)
+    decision = decide(plan, labels, prepared_kind(train_set, plan))
     recipe, settings = decision.recipe, decision.settings
     settings.check_validation(len(held_out) > 0)
     preprocessor = fitted_preprocessor(train_set, plan, recipe)
@@ -185,6 +184,14 @@ def split_rows(dataset: Dataset, plan: Plan) -> tuple[Ints, Ints]:
     return np.sort(shuffled[count:]), np.sort(shuffled[:count])
 
 
+def prepared_kind(train_set: Dataset, plan: Plan) -> Kind:
+    """Return what the recipe should take the inputs for: what a named step makes of them."""
+    name = plan.preprocessing
+    if name is None and train_set.kind != "table":
+        return train_set.kind
+    return find_step(name or "table").produces_for(train_set, **plan.preprocessing_options)
+
+
 def fitted_preprocessor(
     train_set: Dataset, plan: Plan, recipe: Recipe
 ) -> Preprocessor[Any, Any] | None:
@@ -192,6 +199,8 @@ def fitted_preprocessor(
     name, options = plan.preprocessing, dict(plan.preprocessing_options)
     if name is None:
         name, options = recipe.preprocessing, {**recipe.preprocessing_options, **options}
+        if name is not None and train_set.kind == "table":  # it is the step of the numbers there
+            name, options = None, {"numbers": name, **options}
     if name is None:
         options = {"standardize": plan.standardize, **options}
     preprocessor: Any = make_preprocessor(name, train_set, **options)
@@ -370,7 +379,9 @@ def summary(prepared: Prepared) -> str:
             f"neighbors, {head.candidates:,} candidates per step), trained by "
             f"{decision.recipe.loss}{also}"
         )
+    columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
     return (
+        f"{columns and f'columns: {columns}{chr(10)}'}"
         f"recipe {decision.name} ({decision.why}): {trained_by}, decoder "
         f"{prepared.decoder}; {len(prepared.rows):,} training rows, "
         f"{len(prepared.valid or ()):,} for validation, {plural(epochs, 'epoch')}, "
