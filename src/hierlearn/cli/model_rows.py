@@ -101,11 +101,11 @@ def open_labeled_table(
         options: those of the command.
         hierarchy: what the labels belong to; None for any paths, as the model writes them.
     """
-    from hierlearn.cli.sources import check_not_given, open_dataset
+    from hierlearn.cli.sources import check_not_given, is_given, open_dataset
 
     wrong = ("dataset_option", "data_dir")
     check_not_given(source, "a file", {name: 1 for name in wrong if options.get(name)})
-    given = {name: options[name] for name in COLUMN_NAMES if options.get(name) is not None}
+    given = {name: options[name] for name in COLUMN_NAMES if is_given(options.get(name))}
     known = {**model.config.get("columns", {})}
     if "label" in given:
         known.pop("levels", None)
@@ -119,10 +119,7 @@ def open_labeled_table(
     for name in ("features", "text", "ignore", "column_kind"):
         columns.pop(name, None)
     for name, value in input_columns(model, options).items():
-        if name == "kinds":
-            columns["column_kind"] = value
-        else:
-            columns[name] = ",".join(value) if name == "features" else value
+        columns["column_kind" if name == "kinds" else name] = value
     if "label" not in columns and "levels" not in columns:
         raise HierlearnError(f"{source}: name the column of labels with --label, or --levels")
     if hierarchy is None:

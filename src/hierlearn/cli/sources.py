@@ -120,7 +120,7 @@ def open_dataset(
     """
     from hierlearn.datasets import DATASETS, READERS, read_arff, read_table, stream_table
 
-    columns = {name: options[name] for name in COLUMN_NAMES if options.get(name) is not None}
+    columns = {name: options[name] for name in COLUMN_NAMES if is_given(options.get(name))}
     words = options.get("dataset_option") or ()
     data_dir = None if options.get("data_dir") is None else Path(options["data_dir"])
     path = Path(source)
@@ -149,12 +149,18 @@ def open_dataset(
         return read_table(path, **columns)
 
 
+def is_given(value: Any) -> bool:
+    """Whether an option was given; one that may be repeated is an empty list otherwise."""
+    return value is not None and value != []
+
+
 def as_arguments(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return options about columns as ``read_table`` takes them."""
-    found = {name: value for name, value in columns.items() if value not in ([], {})}
+    found = dict(columns)
     for name in ("levels", "features"):
         if name in found:
-            found[name] = split_names(found[name])
+            named = found[name]
+            found[name] = split_names(named) if isinstance(named, str) else list(named)
     kinds = found.pop("column_kind", None)
     if kinds is not None:
         if isinstance(kinds, (list, tuple)):

@@ -1,6 +1,7 @@
 """The kinds of columns of a mixed table, and the rule that finds them.
 
-number    numbers; 0.9 of the values suffice, and the others are then errors to be corrected
+number    numbers, also those like 1,000 that must be written in another way; 0.9 of the values
+          suffice, and the others are then errors to be corrected
 boolean   true and false, yes and no, t and f, y and n
 date      dates in one format; see ``dates``
 text      several words per cell, mostly different ones
@@ -12,7 +13,6 @@ without values, one of a single value, and one that looks like the id of a row.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -35,7 +35,10 @@ ID_ROWS = 20  # fewest rows on which different values look like ids
 ID_NAME = re.compile(r"(?:^|[\W_])(?i:id|uuid|guid|index)$|[a-z](?:Id|ID)$|^Unnamed: 0$|^$")
 WORDS = 2.0  # words per text, on average
 FEW = 256  # more different values than this, of several words, are texts
-NOT_NUMBERS = frozenset({"na", "n/a", "nan", "null", "none", "inf", "-inf", "?", "-"})
+NO_NUMBERS = frozenset({"na", "n/a", "null", "none", "?", "-"})  # among numbers: missing values
+WRITTEN = re.compile(  # numbers that must be written in another way: 1,000 and 3,5 and $5 and 20%
+    r"[-+]?[$€£]? ?(\d{1,3}([,' ]\d{3})+(\.\d+)?|\d+,\d+|\d+(\.\d+)? ?%|[$€£] ?\d+(\.\d+)?)[€%]?"
+)
 TRUE, FALSE = ("true", "yes", "t", "y"), ("false", "no", "f", "n")
 PAIRS = tuple({yes, no} for yes, no in zip(TRUE, FALSE, strict=True))
 NO_VALUE, ONE_VALUE, LIKE_AN_ID = "has no value", "has one value", "looks like an id"
@@ -140,16 +143,20 @@ def are_numbers(counts: Counter[Any]) -> bool:
     for value, count in counts.items():
         if is_number(value):
             numbers += count
-        elif str(value).strip().lower() not in NOT_NUMBERS:
+        elif str(value).strip().lower() not in NO_NUMBERS:
             others += count
     return numbers > 0 and numbers >= MOST * (numbers + others)
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a finite number, or a text of one."""
+    """Whether a value is meant as a number, also where it must be written in another way."""
     if isinstance(value, (bool, np.bool_)):
         return False
-    return math.isfinite(parse_number(str(value)))
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return WRITTEN.fullmatch(str(value).strip()) is not None
+    return True
 
 
 def is_text(counts: Counter[Any], total: int) -> bool:
@@ -164,4 +171,4 @@ def looks_like_id(name: str, values: Iterable[Any], kind: str) -> bool:
         return all(len(str(value).split()) == 1 for value in values)
     if kind != "number" or not ID_NAME.search(name):
         return False
-    return all(is_number(value) and float(value).is_integer() for value in values)
+    return all(parse_number(str(value)).is_integer() for value in values)

@@ -51,8 +51,8 @@ def parse_date(cell: Any, form: str = ISO) -> np.datetime64 | None:
         cell = cell.astimezone(timezone.utc).replace(tzinfo=None)
     if not isinstance(cell, (date, np.datetime64)):
         return None
-    found: np.datetime64 = np.array(cell, dtype="datetime64[s]")[()]
-    return found
+    found: Any = np.array(cell, dtype="datetime64[s]")[()]
+    return found  # type: ignore[no-any-return]
 
 
 def parse_dates(cells: Sequence[Any], form: str) -> NDArray[np.datetime64]:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-NUMERIC = re.compile(r"(u?int|float)\d+$")  # dtypes of NumPy, pandas and polars, in lower case
+NUMERIC = re.compile(r"(u?int|float)\d+")  # dtypes of NumPy, pandas and polars, in lower case
+PLAIN = re.compile(rf"{NUMERIC.pattern}|bool|complex|sparse|decimal|double")
 CATEGORY = re.compile(r"(category|categorical|enum)\b")
 
 
@@ -84,14 +85,7 @@ def is_frame(X: Any) -> bool:
 
 def is_numeric(frame: Any) -> bool:
     """Whether every column of a frame is of a numeric or boolean type."""
-    names = [dtype_name(frame[name]) for name in frame.columns] if is_unique(frame) else []
-    plain = re.compile(rf"({NUMERIC.pattern}|bool(ean)?$|complex|sparse|decimal|double|int|float)")
-    return all(plain.match(name) for name in names)
-
-
-def is_unique(frame: Any) -> bool:
-    """Whether the columns of a frame have different names."""
-    return len(set(frame.columns)) == len(frame.columns)
+    return all(PLAIN.match(str(dtype).lower()) for dtype in list(frame.dtypes))
 
 
 def table_from_frame(frame: Any, kinds: Mapping[str, str] | None = None) -> Table | None:

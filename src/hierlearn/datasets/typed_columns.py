@@ -111,8 +111,10 @@ def type_columns(
                 f"column {name!r} could be dates as {date_format(one.kind)} or as {one.also}; the "
                 f"first is used unless you name one: date:{one.also}"
             )
-        if values is not None or name not in found.skipped:
-            found.columns[name] = chunk.column(name, one.kind) if values is None else values
+        if values is None and (one.kind == "number" or name not in found.skipped):
+            values = chunk.column(name, one.kind)  # raises on cells that are not of the kind
+        if values is not None:
+            found.columns[name] = values
     if not (found.used or found.numbers):
         raise DataError(
             f"no column can be used: {quoted(found.skipped.items())}; name the columns to use with "

@@ -1,6 +1,6 @@
 """Mixed tables: every column by the step of its kind, side by side.
 
-    numbers     standardized, or encoded by quantile bins; a missing one is the mean
+    numbers     standardized, or encoded by quantile bins, see ``piecewise``
     booleans    0 and 1
     dates       see ``dates``
     missing     1 where the value of a column is missing, for columns with missing training values
@@ -51,7 +51,9 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
     Columns are found by name, in any order; those of a frame are parsed as the training rows were.
 
     Args:
-        numbers: the step of the numbers: "numeric" or "piecewise-linear".
+        numbers: the step of the numbers, "numeric" or "piecewise-linear". None is "numeric" for
+            dense rows and "piecewise-linear" for sparse ones: those go through a linear model by
+            default, which can only weigh the ranges of a number apart where they are columns.
         standardize: whether "numeric" centers and scales.
         max_categories: how many categories of a column have a column of their own at most.
         min_category_rows: how many training rows such a category must have.
@@ -64,13 +66,13 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
     def __init__(
         self,
         *,
-        numbers: str = "numeric",
+        numbers: str | None = None,
         standardize: bool = True,
         max_categories: int = 100,
         min_category_rows: int = 2,
         **text_options: Any,
     ) -> None:
-        if numbers not in NUMBERS:
+        if numbers is not None and numbers not in NUMBERS:
             raise HierlearnError(unknown_name("step of numbers", numbers, NUMBERS))
         self.numbers = numbers
         self.standardize = standardize
@@ -141,9 +143,6 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
         self.kinds, self.ignored = dict(inputs.kinds), dict(inputs.ignored)
         self.order = inputs.order
         self._missing = {name: int(inputs.missing(name).sum()) for name in inputs.names}
-        self._numbers = None
-        if self._named("number"):
-            self._numbers = self._make_numbers().fit(self._number_rows(inputs))
         self._parts = {}
         for name in self._named("date"):
             self._parts[name] = DateParts.fit(inputs.columns[name])
@@ -154,6 +153,9 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             except DataError as error:
                 raise DataError(f"column {name!r}: {error}") from None
             self._parts[name] = step
+        self._numbers = None
+        if self._named("number"):
+            self._numbers = self._make_numbers().fit(self._number_rows(inputs))
         return self
 
     def _fit_categories(self, table: Table) -> None:
@@ -163,9 +165,13 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             )
 
     def _make_numbers(self) -> Preprocessor[Any, Any]:
-        if self.numbers == NumericPreprocessor.name:
+        name = self.numbers
+        if name is None:
+            scaled = self.produces == "numbers" or not self.standardize
+            name = (NumericPreprocessor if scaled else PiecewiseLinearPreprocessor).name
+        if name == NumericPreprocessor.name:
             return NumericPreprocessor(standardize=self.standardize)
-        return NUMBERS[self.numbers]()
+        return NUMBERS[name]()
 
     def _named(self, *kinds: str) -> list[str]:
         """Return the columns of some kinds."""
@@ -329,7 +335,10 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             for place in range(len(parts))
         ]
         if has_numbers:
-            new._numbers = NUMBERS[new.numbers].from_state(parts[0], held[0])
+            name = stored(parts[0], "name")
+            if name not in NUMBERS:
+                raise DataError(unknown_name("step of numbers", str(name), NUMBERS))
+            new._numbers = NUMBERS[name].from_state(parts[0], held[0])
         for place, name in enumerate(ordered, start=int(has_numbers)):
             step = PARTS[base_kind(new.kinds[name])]
             new._parts[name] = step.from_state(parts[place], held[place])
