@@ -15,7 +15,7 @@ THINGS = {
     "sport/water": ["kayak", "fins", "board"],
     "sport/snow": ["skis", "sled", "goggles"],
 }
-FILLER = "new great offer light strong classic blue red green steel wood premium simple set".split()
+FILLER = ["new", "great", "light", "strong", "classic", "blue", "red", "steel", "wood", "simple"]
 BRANDS = ["Acme", "Bolt", "Corvo", "Dahl", "Edel", "Fjord", "Gild", "Hazel"]
 COLUMNS = ("sku", "title", "price", "weight", "brand", "day", "used", "shop", "class")
 

@@ -82,8 +82,8 @@ class Columns:
         only = "features" if self.features is not None else "text"
         if self.ignore is not None and not self.takes_rest:
             raise DataError(
-                f"ignore leaves columns out of all inputs, but {only} names the inputs; leave "
-                f"ignore out"
+                f"ignore= leaves columns out of the inputs, but {only}= names those; use one of "
+                f"them, and column_kinds= to say that a column is text"
             )
         if self.only_text is not None and self.column_kinds:
             raise DataError(

@@ -27,6 +27,21 @@ def count_rows(inputs: Any) -> int:
     return int(inputs.shape[0]) if hasattr(inputs, "shape") else len(inputs)
 
 
+def shown_texts(inputs: Any) -> list[str] | None:
+    """Return what to show of each row: a text, or the texts of a table; None where there is none.
+
+    Args:
+        inputs: those of a Dataset.
+    """
+    if isinstance(inputs, list):
+        return inputs
+    names = inputs.named("text") if getattr(inputs, "kind", None) == "table" else []
+    if not names:
+        return None
+    columns = [inputs.columns[name] for name in names]
+    return [" | ".join(texts) for texts in zip(*columns, strict=True)]
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Rows, their labels and the taxonomy.

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hierlearn.hierarchy.names import is_missing
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -37,6 +39,8 @@ def parse_date(cell: Any, form: str = ISO) -> np.datetime64 | None:
         cell: a text, or a date of Python, NumPy or pandas.
         form: "iso", or a format of ``strptime``.
     """
+    if is_missing(cell):
+        return None
     if isinstance(cell, str):
         try:
             text = cell.strip()
@@ -69,11 +73,12 @@ def parse_dates(cells: Sequence[Any], form: str) -> NDArray[np.datetime64]:
 
 
 def find_formats(cells: Iterable[Any]) -> list[str]:
-    """Return the formats that most of the given values have, those that fit the most first."""
+    """Return the formats that the most of some different values have, at least nine in ten."""
     values = list(cells)
     wanted = MOST * len(values)
     found: list[tuple[int, str]] = []
-    for form in FORMATS:
+    written = any(isinstance(value, str) for value in values)
+    for form in FORMATS if written else (ISO,):  # dates that are no texts fit every format
         sample = values[:SAMPLE]
         if count_dates(sample, form) >= MOST * len(sample):
             count = count_dates(values, form)

@@ -98,6 +98,8 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
     @classmethod
     def produces_for(cls, dataset: Dataset, **options: Any) -> Literal["numbers", "sparse"]:
         """Return what ``transform`` will return for a dataset, before anything is fitted."""
+        if not cls.accepts(dataset):
+            return "numbers"  # it is refused when it is made
         table: Any = dataset.inputs
         new = cls(**{key: value for key, value in options.items() if key in cls.options()})
         new.kinds = dict(table.kinds)
@@ -270,7 +272,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
                     f"column {name!r} is a {found} here, but a {wanted} in the training rows; read "
                     f"the table with column_kinds={{{name!r}: {kind!r}}}"
                 )
-        return table
+        return Table({name: table.columns[name] for name in self.kinds}, self.kinds)
 
     def first_missing(self, inputs: Table) -> tuple[int, int] | None:
         """Return row and column of the first value that is missing but never was in training."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from hierlearn.datasets.dataset import shown_texts
 from hierlearn.datasets.row_groups import RowGroups
 from hierlearn.decoding import make_decoder
 from hierlearn.errors import DataError, HierlearnError, plural, unknown_name
@@ -144,7 +145,7 @@ def prepare(
         valid = make_rows(held.inputs, preprocessor, truth, device)
     rows = make_rows(train_set.inputs, preprocessor, labels, device, weights)
     rows.ids, rows.numbers = train_set.ids, picked
-    rows.texts = train_set.inputs if isinstance(train_set.inputs, list) else None
+    rows.texts = shown_texts(train_set.inputs)
     return Prepared(
         plan=plan,
         decision=decision,
