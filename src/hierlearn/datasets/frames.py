@@ -39,9 +39,8 @@ class FrameChunk(TableChunk):
         return f"row {row} (counted from 0), column {name!r}"
 
     def cells(self, name: str) -> Sequence[Any]:
-        """Return the cells of a column as Python values."""
-        found: Sequence[Any] = self.columns[name].to_list()
-        return found
+        """Return the cells of a column as Python values, None where one is missing."""
+        return [None if is_missing(cell) else cell for cell in self.columns[name].to_list()]
 
     def declared_kind(self, name: str) -> str | None:
         """Return the kind that the type of a column says: a categorical is a category."""
@@ -54,8 +53,9 @@ class FrameChunk(TableChunk):
             values = plain_numbers(series)
             missing = np.isnan(values)
         else:
-            values = parse_any(self.cells(name), "")
-            missing = np.array([is_missing(one) for one in self.cells(name)], dtype=bool)
+            cells = self.cells(name)
+            values = parse_any(cells, "")
+            missing = np.array([cell is None for cell in cells], dtype=bool)
         wrong = np.flatnonzero(~np.isfinite(values) & ~missing)
         if len(wrong):
             row = int(wrong[0])
