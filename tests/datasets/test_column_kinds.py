@@ -109,7 +109,7 @@ def test_dates_are_those_of_pandas():
 )
 def test_a_cell_of_another_kind_is_named(cells, kind, message):
     with pytest.raises(DataError, match=message):
-        parse_values(cells, kind, lambda row: f"here {row}")
+        parse_values(cells, kind, lambda row: f"here {row}", "leave the cell empty")
 
 
 def test_integers_are_written_alike_whatever_their_type():

@@ -68,6 +68,7 @@ def test_what_is_ignored_and_chosen(path):
     assert named.kinds == {"sku": "category", "shop": "category"}
     both = read(path, features=["price"], text="title").inputs
     assert both.kinds == {"price": "number", "title": "text"}
+    assert read(path, features=["price"], column_kinds={"price": "category"}).kind == "table"
     given = read(path, column_kinds={"price": "category", "sku": "text"}).inputs
     assert (given.kinds["price"], given.kinds["sku"]) == ("category", "text")
 
@@ -249,6 +250,14 @@ def test_bad_frames_and_columns_raise():
     h = Hierarchy.from_paths(["a"])
     with pytest.raises(DataError, match="inputs have 1 rows but labels have 2"):
         Dataset(Table({"a": np.ones(1)}, {"a": "number"}), [["a"], ["a"]], h)
+
+
+def test_a_category_keeps_its_zeros(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("zip,x,y\n01234,1,a\n1234,2,a\n,3,a\n")
+    assert read_table(path, label="y").inputs[0, 0] == 1234
+    table = read_table(path, label="y", column_kinds={"zip": "category"}).inputs
+    assert table.columns["zip"].tolist() == ["01234", "1234", ""]
 
 
 def test_dates_that_fit_two_formats_are_pointed_out(tmp_path):

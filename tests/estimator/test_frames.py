@@ -66,7 +66,7 @@ def test_what_scikit_learn_expects_of_names(fitted):
 
 
 def test_a_frame_as_it_comes_with_ids_and_constants():
-    with pytest.warns(ColumnWarning, match="column 'sku' looks like an id, since every value"):
+    with pytest.warns(ColumnWarning, match="is not used; drop it, or make it categorical to use"):
         classifier = HierarchicalClassifier(epochs=2, random_state=0).fit(
             FRAME[:600].iloc[:, :-1], Y[:600]
         )

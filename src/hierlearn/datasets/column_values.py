@@ -16,26 +16,29 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-REMEDY = "leave the cell empty if it is missing, or name the kind of the column with column_kinds="
 
-
-def parse_values(cells: Sequence[Any], kind: str, where: Callable[[int], str]) -> NDArray[Any]:
+def parse_values(
+    cells: Sequence[Any], kind: str, where: Callable[[int], str], remedy: str
+) -> NDArray[Any]:
     """Return (N,) values of a column that holds no numbers.
 
     Args:
         cells: Python values.
         kind: category, text, boolean, or date with its format.
         where: words the place of a row, for errors.
+        remedy: what to do about a cell that is not of the kind.
     """
     base = base_kind(kind)
     if base == "date":
         form = date_format(kind)
         dates = parse_dates(cells, form)
-        check_values(np.isnat(dates), cells, where, f"is not a date of the form {form}")
+        reason = f"is not a date of the form {form}; {remedy}"
+        check_values(np.isnat(dates), cells, where, reason)
         return dates
     if base == "boolean":
         booleans = np.array([parse_boolean(cell) for cell in cells], dtype=np.float32)
-        check_values(np.isnan(booleans), cells, where, "is neither true nor false")
+        reason = f"is neither true nor false; {remedy}"
+        check_values(np.isnan(booleans), cells, where, reason)
         return booleans
     found = np.empty(len(cells), dtype=object)
     found[:] = [cell.strip() if isinstance(cell, str) else as_string(cell) for cell in cells]
@@ -48,7 +51,7 @@ def check_values(
     """Raise on the first cell that has a value, but not one of the kind."""
     for row in np.flatnonzero(failed).tolist():
         if not is_missing(cells[row]):
-            raise DataError(f"{where(row)}: {cells[row]!r} {reason}; {REMEDY}")
+            raise DataError(f"{where(row)}: {cells[row]!r} {reason}")
 
 
 def parse_boolean(cell: Any) -> float:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from hierlearn.datasets.cells import parse_any
 from hierlearn.datasets.table import Table, check_columns
-from hierlearn.datasets.table_file import REMEDY, TableChunk
+from hierlearn.datasets.table_file import TableChunk
 from hierlearn.datasets.typed_columns import type_columns
 from hierlearn.errors import DataError
 from hierlearn.files import refuse_duplicates
@@ -28,6 +28,10 @@ CATEGORY = re.compile(r"(category|categorical|enum)\b")
 
 class FrameChunk(TableChunk):
     """The rows of a frame; a row is named by its number from 0."""
+
+    remedy: ClassVar[str] = "leave it empty if it is missing, or give a categorical column"
+    how_to_ignore: ClassVar[str] = "drop it"
+    how_to_use: ClassVar[str] = "make it categorical"
 
     def __init__(self, frame: Any) -> None:
         columns = {str(name): frame[name] for name in frame.columns}
@@ -60,7 +64,9 @@ class FrameChunk(TableChunk):
         if len(wrong):
             row = int(wrong[0])
             cell = self.cells(name)[row]
-            raise DataError(f"{self.where(row, name)}: {cell!r} is not a finite number; {REMEDY}")
+            raise DataError(
+                f"{self.where(row, name)}: {cell!r} is not a finite number; {self.remedy}"
+            )
         return values
 
 

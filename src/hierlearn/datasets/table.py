@@ -116,10 +116,10 @@ def as_kind(name: str, column: Any, kind: str) -> NDArray[Any]:
         raise DataError(f"column {name!r} {values.shape} must be (N,): one value per row")
     if base in ("category", "text"):
         wanted = values.dtype.kind in "OU"
-        values = values.astype(object)
+        values = values.astype(object, copy=False)
     elif base == "date":
         wanted = values.dtype.kind == "M"
-        values = values.astype("datetime64[s]") if wanted else values
+        values = values.astype("datetime64[s]", copy=False) if wanted else values
     else:
         wanted = values.dtype.kind in "fiub"
         values = values.astype(np.float32) if values.dtype.kind in "iub" else values

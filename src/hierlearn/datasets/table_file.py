@@ -37,7 +37,16 @@ class TableChunk:
         path: the file, for errors.
         columns: the cells of each column that was asked for.
         lines: the line of each row in the file, or its number from 1 where there are no lines.
+
+    Attributes:
+        remedy: what to do about a cell of another kind, for errors.
+        how_to_ignore: what to do to leave a column out.
+        how_to_use: what to do to use one that would be left out.
     """
+
+    remedy: ClassVar[str] = REMEDY
+    how_to_ignore: ClassVar[str] = "leave it out with ignore="
+    how_to_use: ClassVar[str] = "name its kind with column_kinds="
 
     def __init__(self, path: Path, columns: Mapping[str, Any], lines: Sequence[int]) -> None:
         self.path = path
@@ -67,14 +76,14 @@ class TableChunk:
             lines=self.lines,
             column=name,
             missing="",
-            remedy=REMEDY,
+            remedy=self.remedy,
         )
 
     def column(self, name: str, kind: str) -> NDArray[Any]:
         """Return (n,) values of one column, as a ``Table`` holds a column of that kind."""
         if kind == "number":
             return self.number_column(name)
-        return parse_values(self.cells(name), kind, lambda row: self.where(row, name))
+        return parse_values(self.cells(name), kind, lambda row: self.where(row, name), self.remedy)
 
     def table(self, kinds: Mapping[str, str]) -> Table:
         """Return the columns of the given names and kinds."""

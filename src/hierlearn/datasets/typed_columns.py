@@ -20,7 +20,7 @@ from hierlearn.datasets.column_kinds import (
 )
 from hierlearn.datasets.dates import find_formats
 from hierlearn.datasets.table import Table
-from hierlearn.errors import DataError, quoted
+from hierlearn.errors import DataError
 from hierlearn.hierarchy.names import is_missing
 
 if TYPE_CHECKING:
@@ -116,11 +116,9 @@ def type_columns(
         if values is not None:
             found.columns[name] = values
     if not (found.used or found.numbers):
-        raise DataError(
-            f"no column can be used: {quoted(found.skipped.items())}; name the columns to use with "
-            f"features="
-        )
-    warn_of_ids(found)
+        reasons = ", ".join(f"{name!r} {why}" for name, why in list(found.skipped.items())[:10])
+        raise DataError(f"no column can be used: {reasons}; to use one, {chunk.how_to_use}")
+    warn_of_ids(found, chunk)
     return found
 
 
@@ -157,20 +155,20 @@ def with_format(chunk: TableChunk, name: str, kind: str, rows: NDArray[np.int64]
     return f"date:{forms[0]}"
 
 
-def warn_of_ids(found: TypedColumns) -> None:
+def warn_of_ids(found: TypedColumns, chunk: TableChunk) -> None:
     """Point out columns that look like ids."""
     for name, reason in found.skipped.items():
         if reason != LIKE_AN_ID:
             continue
         if found.numbers is not None and name in found.numbers:
             warn(
-                f"column {name!r} looks like an id, and is used as a number; leave it out with "
-                f"ignore= if it is one"
+                f"column {name!r} looks like an id, and is used as a number; if it is one, "
+                f"{chunk.how_to_ignore}"
             )
         else:
             warn(
                 f"column {name!r} looks like an id, since every value is different, and is not "
-                f"used; leave it out with ignore=, or name its kind with column_kinds= to use it"
+                f"used; {chunk.how_to_ignore}, or {chunk.how_to_use} to use it"
             )
 
 
