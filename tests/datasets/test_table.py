@@ -106,9 +106,10 @@ def test_kinds_are_found_on_the_training_rows(tmp_path):
     """A word among the test rows does not make a category of numbers, but is an error."""
     lines = [f"{row},c{row % 2},train,a" for row in range(30)] + ["red,c0,test,a"] * 20
     path = tmp_path / "rows.csv"
-    path.write_text("\n".join(["x,c,part,y", *lines]) + "\n")
-    with pytest.raises(DataError, match="line 32, column 'x': 'red' is not a finite number; leave"):
-        read_table(path, label="y", split="part")
+    for held in ("later", "test"):
+        path.write_text("\n".join(["x,c,part,y", *lines]).replace("test", held) + "\n")
+        with pytest.raises(DataError, match="line 32, column 'x': 'red' is not a finite number"):
+            read_table(path, label="y", split="part")
     data = read_table(path, label="y", split="part", column_kinds={"x": "category"})
     assert data.inputs.kinds == {"x": "category", "c": "category"}
     constant = path.read_text().replace("c1", "c0").replace("red,c0", "5,c1")
@@ -236,6 +237,8 @@ def test_a_table_of_frames_has_the_kinds_of_its_types():
 def test_bad_frames_and_columns_raise():
     with pytest.raises(DataError, match=r"row 1 \(counted from 0\), column 'x': inf is not a fin"):
         table_from_frame(pd.DataFrame({"x": [1.0, np.inf], "s": ["a", "b"]}))
+    with pytest.raises(DataError, match="unknown column 'z'; known: s"):
+        table_from_frame(pd.DataFrame({"s": ["a", "b"]}), {"z": "text"})
     twice = pd.DataFrame([["a", "b"]], columns=["s", "s"])
     with pytest.raises(DataError, match="the table: two columns have the name 's'"):
         table_from_frame(twice)

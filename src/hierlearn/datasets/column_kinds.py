@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 KINDS = ("number", "category", "text", "date", "boolean")
-PLURALS = {"number": "numbers", "category": "categories", "text": "texts", "date": "dates"}
 MOST = 0.9  # the fraction of the values that must be numbers
 ID_ROWS = 20  # fewest rows on which different values look like ids
 ID_NAME = re.compile(r"(?:^|[\W_])(?i:id|uuid|guid|index)$|[a-z](?:Id|ID)$|^Unnamed: 0$|^$")

@@ -12,7 +12,7 @@ from hierlearn.datasets.cells import parse_any
 from hierlearn.datasets.table import Table, check_columns
 from hierlearn.datasets.table_file import TableChunk
 from hierlearn.datasets.typed_columns import type_columns
-from hierlearn.errors import DataError
+from hierlearn.errors import DataError, unknown_name
 from hierlearn.files import refuse_duplicates
 from hierlearn.hierarchy.names import is_missing
 
@@ -104,7 +104,9 @@ def table_from_frame(frame: Any, kinds: Mapping[str, str] | None = None) -> Tabl
     chunk = FrameChunk(frame)
     given = dict(kinds or {})
     names = tuple(chunk.columns)
-    check_columns(names, tuple(given), names)
+    for name in given:
+        if name not in names:
+            raise DataError(unknown_name("column", name, names))
     found = type_columns(chunk, names, given)
     if found.numbers is not None and not (given or found.numbers != list(names)):
         return None
