@@ -107,9 +107,14 @@ def test_levels_lists_and_a_hierarchy_of_ones_own(tmp_path):
         ({"label": "y", "features": ["xx"]}, "unknown column 'xx'"),
         ({"label": "y", "split": "no"}, "unknown column 'no'"),
         ({}, "name either the label column"),
-        ({"label": "y", "features": ["x"], "text": "t"}, "name either feature columns"),
+        ({"label": "y", "features": ["x"], "text": "t"}, "only numbers, or one column of texts"),
+        ({"label": "y"}, r"rows\.parquet is a mixed table of 2 numbers, .*; only numbers, or one"),
+        ({"label": "y", "features": ["x"], "column_kinds": {"x": "category"}}, "can be streamed: "),
         ({"label": "y", "features": ["t"]}, r"line 1, column 't': 'text 0' is not a finite number"),
-        ({"label": "x", "hierarchy": Hierarchy.from_paths(["0"])}, r"line 2: unknown label '1'"),
+        (
+            {"label": "x", "features": ["z"], "hierarchy": Hierarchy.from_paths(["0"])},
+            r"line 2: unknown label '1'",
+        ),
         ({"label": "y", "features": ["x"], "window": 0}, "the window must be at least 1 row"),
     ],
 )

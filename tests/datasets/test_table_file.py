@@ -93,7 +93,7 @@ def test_every_format_serves_reading_and_predicting(tmp_path, ending):
     with pytest.raises(
         DataError, match=r"line \d, column 't': 'one' is not a finite number; leave"
     ):
-        read_table(path, label="y", features=["t"])
+        read_table(path, label="y", features=["t"], column_kinds={"t": "number"})
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -145,7 +145,16 @@ def test_parquet_that_is_none_or_holds_nan(tmp_path):
 @pytest.mark.parametrize(
     ("text", "options", "error", "message"),
     [
-        ("x,y\nred,a\n", {"label": "y"}, DataError, r"line 2, column 'x': 'red' is not a finite"),
+        (
+            "x,y\n" + "1,a\n2,a\n" * 5 + "red,a\n",
+            {"label": "y"},
+            DataError,
+            r"line 12, column 'x': 'red' is not a finite number; leave the cell empty if it is",
+        ),
+        ("x,y\n1,a\nNA,a\n", {"label": "y"}, DataError, r"line 3, column 'x': 'NA' is not"),
+        ('x,y\n"1,000",a\n', {"label": "y"}, DataError, r"line 2, column 'x': '1,000' is not"),
+        ("x,y\n20%,a\n", {"label": "y"}, DataError, r"line 2, column 'x': '20%' is not"),
+        ("x,y\nred,a\n", {"label": "y"}, DataError, r"no column can be used: .*has one value"),
         ("x,y\n1,a\nnan,a\n", {"label": "y"}, DataError, r"line 3, column 'x': 'nan' is not"),
         ("x,y\ninf,a\n", {"label": "y"}, DataError, r"line 2, column 'x': 'inf' is not"),
         ("x,y\n1e39,a\n", {"label": "y"}, DataError, r"'1e39' does not fit into float32.*scale"),
@@ -170,7 +179,7 @@ def test_parquet_that_is_none_or_holds_nan(tmp_path):
             "x,y\n1,a\n",
             {"label": "y", "text": "x", "features": ["x"]},
             DataError,
-            r"either feature columns",
+            r"column 'x' is named twice, as features and as text",
         ),
         (
             "x,y\n1,a\n",

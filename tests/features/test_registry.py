@@ -7,6 +7,7 @@ from scipy.sparse import csr_array
 from features.example_rows import TEXTS
 from features.saved_state import save_and_load
 from hierlearn import Dataset, Hierarchy
+from hierlearn.datasets import Table
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import (
     FEATURES,
@@ -23,7 +24,9 @@ H = Hierarchy.from_paths(["a", "b"])
 NUMBERS = Dataset(np.float32([[1, 2], [3, 5]]), [["a"], ["b"]], H)
 SPARSE = Dataset(csr_array(NUMBERS.inputs), [["a"], ["b"]], H)
 WORDS = Dataset(["one two", "three"], [["a"], ["b"]], H)
-DATASETS = {"numbers": NUMBERS, "texts": WORDS, "sparse": SPARSE}
+COLUMNS = {"x": np.float32([1, 2]), "t": np.array(["one two", "three"], dtype=object)}
+MIXED = Dataset(Table(COLUMNS, {"x": "number", "t": "text"}), [["a"], ["b"]], H)
+DATASETS = {"numbers": NUMBERS, "texts": WORDS, "sparse": SPARSE, "table": MIXED}
 
 
 class Ranges(Preprocessor):
@@ -86,7 +89,7 @@ def test_a_step_is_chosen_by_name():
 
 def test_no_step_for_a_kind_of_inputs_is_an_error(monkeypatch):
     monkeypatch.delitem(FEATURES, "text")
-    message = "no preprocessing of numeric, piecewise-linear accepts inputs that are texts"
+    message = "no preprocessing of numeric, piecewise-linear, table accepts inputs that are texts"
     with pytest.raises(DataError, match=message):
         preprocessor_for(WORDS)
 
@@ -122,8 +125,11 @@ def test_every_step_says_what_it_reads_and_returns(name):
     step = FEATURES[name]
     for kind, dataset in DATASETS.items():
         assert step.accepts(dataset) == (step.reads == kind)
-    found = step().fit_transform(DATASETS[step.reads].inputs)
-    assert hasattr(found, "tocsr") == (step.produces == "sparse")
+    made = step().fit(DATASETS[step.reads].inputs)
+    found = made.transform(DATASETS[step.reads].inputs)
+    assert hasattr(found, "tocsr") == (made.produces == "sparse")
+    assert made.produces == step.produces_for(DATASETS[step.reads])
+    assert found.shape == (2, made.columns)
     assert found.dtype == np.float32
     assert step.options()
 

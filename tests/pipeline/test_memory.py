@@ -16,7 +16,7 @@ from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.memories import embed, embeddings_of, remembered
 from hierlearn.pipeline import Pipeline, train
-from hierlearn.pipeline.explain import answering_memory, explain, kneighbors
+from hierlearn.pipeline.explain import answering_memories, explain, kneighbors
 from hierlearn.pipeline.pipeline import digest
 from hierlearn.pipeline.predict import neighbor_names
 from hierlearn.pipeline.remember import build_index, forget, remap, remember
@@ -270,9 +270,8 @@ def test_rows_that_did_not_answer_are_no_evidence():
     assert kneighbors(model, inputs[:2], 3)[1].shape == (2, 3)  # these are no evidence
     model.answer = "average"
     assert len(explain(model, inputs[:2])) == 2
-    assert [answering_memory(model.network, one) for one in ("average", "main", "mcloss")] == [
-        "main", "main", None,
-    ]  # fmt: skip
+    answering = [answering_memories(model.network, one) for one in ("average", "main", "mcloss")]
+    assert answering == [{"main": 1.0}, {"main": 1.0}, {}]
 
 
 def test_no_rows_have_no_neighbors():

@@ -150,7 +150,8 @@ def show_warning(message: Warning | str, category: type[Warning], *where: Any, *
     """Print a warning as one line: users of a command have no use for its place in our code."""
     del where, more
     name = "" if issubclass(category, UserWarning) else f"{category.__name__}: "
-    print(f"hierlearn: {name}{message}", file=sys.stderr)
+    shown = worded(message, sys.argv[1:]) if isinstance(message, Warning) else message
+    print(f"hierlearn: {name}{shown}", file=sys.stderr)
 
 
 def main() -> None:

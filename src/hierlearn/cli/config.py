@@ -11,7 +11,7 @@ import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
-from hierlearn.cli.generate import NAMES_AS_KEYS
+from hierlearn.cli.generate import LISTS, NAMES_AS_KEYS
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.options import parse_pairs, parse_value
 
@@ -77,6 +77,8 @@ def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
 
 def as_kind(path: Path, name: str, value: Any, kind: type) -> Any:
     """Return a value of the file as the option has it, or raise."""
+    if kind is list and name in LISTS[1:]:
+        return [str(one) for one in value] if isinstance(value, list) else [str(value)]
     if kind is list and isinstance(value, dict):
         return {
             str(key): parse_value(one) if isinstance(one, str) else one

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from hierlearn.training.fields import Setting
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-NAMES_AS_KEYS = ("joint",)  # options whose keys are names of a registry: soft-labels=3
+NAMES_AS_KEYS = ("joint", "column_kind")  # options whose keys are names: soft-labels=3
+LISTS = ("dataset_option", "ignore")  # options whose words are no pairs, or read elsewhere
 PAIRS = "KEY=VALUE"  # the metavar of an option that may be repeated
 NONE = type("None_", (), {"__repr__": lambda _: "none"})()  # given as "none", unlike not given
 
@@ -143,7 +144,7 @@ def given(options: Mapping[str, Any], names: Iterable[str] | None = None) -> dic
         value = options.get(name)
         if value is None or value == []:
             continue
-        if isinstance(value, list) and name != "dataset_option":  # read by the dataset's own types
+        if isinstance(value, list) and name not in LISTS:
             value = parse_pairs(value, dashed(name), as_typed=name in NAMES_AS_KEYS)
         found[name] = None if value is NONE else str(value) if isinstance(value, Path) else value
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hierlearn.cli.generate import dashed
 from hierlearn.cli.shared import COLUMN_NAMES
 from hierlearn.errors import HierlearnError, unknown_name
 
@@ -25,13 +26,21 @@ def is_table(source: str) -> bool:
 
 
 def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return which columns the model reads: ``features`` or ``text``, given or as in training."""
+    """Return which columns the model reads, given or as in training.
+
+    These are ``features`` or ``text``, or ``features`` with their ``kinds`` for a mixed table.
+    """
     from hierlearn.cli.sources import split_names
 
+    if model.preprocessor is not None and model.preprocessor.reads == "table":
+        return table_columns(model.preprocessor, options)
+    if options.get("column_kind"):
+        raise HierlearnError("the model does not read a mixed table; leave --column-kind out")
     if model.preprocessor is not None and model.preprocessor.reads == "texts":
         if options.get("features") is not None:
             raise HierlearnError("the model reads texts and does not take --features; leave it out")
-        text = options.get("text") or model.config.get("columns", {}).get("text")
+        found = model.config.get("feature_names") or [None]  # of a table with one column of texts
+        text = options.get("text") or model.config.get("columns", {}).get("text") or found[0]
         if text is None:
             raise HierlearnError("the model reads texts; name their column with --text")
         return {"text": text}
@@ -43,6 +52,21 @@ def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]
     if not names:
         raise HierlearnError("the model does not know its columns by name; give --features a,b,c")
     return {"features": list(names)}
+
+
+def table_columns(preprocessor: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a mixed table; raise on options that would change them."""
+    kinds: dict[str, str] = preprocessor.kinds
+    for name in ("features", "text", "column_kind"):
+        if options.get(name):
+            raise HierlearnError(
+                f"the model knows the columns of its table and does not take {dashed(name)}; "
+                f"leave it out"
+            )
+    wrong = [name for name in options.get("ignore") or () if name in kinds]
+    if wrong:
+        raise HierlearnError(f"the model reads the column {wrong[0]!r}; leave --ignore out")
+    return {"features": list(kinds), "kinds": kinds}
 
 
 def open_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> TableStream:
@@ -77,11 +101,11 @@ def open_labeled_table(
         options: those of the command.
         hierarchy: what the labels belong to; None for any paths, as the model writes them.
     """
-    from hierlearn.cli.sources import check_not_given, open_dataset
+    from hierlearn.cli.sources import check_not_given, is_given, open_dataset
 
     wrong = ("dataset_option", "data_dir")
     check_not_given(source, "a file", {name: 1 for name in wrong if options.get(name)})
-    given = {name: options[name] for name in COLUMN_NAMES if options.get(name) is not None}
+    given = {name: options[name] for name in COLUMN_NAMES if is_given(options.get(name))}
     known = {**model.config.get("columns", {})}
     if "label" in given:
         known.pop("levels", None)
@@ -92,10 +116,10 @@ def open_labeled_table(
         if known.get(name) not in header(source):
             known.pop(name, None)
     columns = {**known, **given}
-    for name in ("features", "text"):
+    for name in ("features", "text", "ignore", "column_kind"):
         columns.pop(name, None)
     for name, value in input_columns(model, options).items():
-        columns[name] = ",".join(value) if name == "features" else value
+        columns["column_kind" if name == "kinds" else name] = value
     if "label" not in columns and "levels" not in columns:
         raise HierlearnError(f"{source}: name the column of labels with --label, or --levels")
     if hierarchy is None:

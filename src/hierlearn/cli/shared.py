@@ -24,8 +24,21 @@ DATA_DIR = option(
 COLUMNS = [
     option("label", str, None, "Column of labels.", panel=OWN_DATA),
     option("levels", str, None, "Columns of labels, one column per level: a,b,c.", panel=OWN_DATA),
-    option("features", str, None, "Feature columns: a,b,c.", panel=OWN_DATA),
-    option("text", str, None, "Column of texts.", panel=OWN_DATA),
+    option("features", str, None, "Input columns: a,b,c; all others if none.", panel=OWN_DATA),
+    option("text", str, None, "Column of texts, the only input unless --features.", panel=OWN_DATA),
+    option(
+        "ignore",
+        list[str],
+        None,
+        "Column that is no input. Repeatable.",
+        metavar="COLUMN",
+        panel=OWN_DATA,
+    ),
+    pairs(
+        "column_kind",
+        "Kind of a column: zip=category; number, category, text, boolean or date.",
+        panel=OWN_DATA,
+    ),
     option("split", str, None, "Column that names splits.", panel=OWN_DATA),
     option("id_column", str, None, "Column that names each row, for a memory.", panel=OWN_DATA),
     option(

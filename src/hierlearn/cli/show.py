@@ -69,6 +69,8 @@ def print_description(console: Console, description: dict[str, Any]) -> None:
         described = f"texts of {inputs['words_per_row']:.1f} words"
     elif inputs["kind"] == "sparse":
         described = f"{inputs['features']:,} sparse numbers, {inputs['density']:.2%} not zero"
+    elif inputs["kind"] == "table":
+        described = f"{inputs['columns']}; {inputs['missing_fraction']:.1%} missing"
     else:
         described = f"{inputs['features']:,} numbers, {inputs['missing_fraction']:.1%} missing"
     rows = {

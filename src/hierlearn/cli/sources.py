@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.cli.generate import dashed
 from hierlearn.cli.shared import COLUMN_NAMES
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.options import split_pairs
+from hierlearn.options import parse_pairs, split_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -120,7 +120,7 @@ def open_dataset(
     """
     from hierlearn.datasets import DATASETS, READERS, read_arff, read_table, stream_table
 
-    columns = {name: options[name] for name in COLUMN_NAMES if options.get(name) is not None}
+    columns = {name: options[name] for name in COLUMN_NAMES if is_given(options.get(name))}
     words = options.get("dataset_option") or ()
     data_dir = None if options.get("data_dir") is None else Path(options["data_dir"])
     path = Path(source)
@@ -142,13 +142,31 @@ def open_dataset(
             return read_arff(path, **columns)
     if "levels" in columns and "label_sep" in columns:
         raise HierlearnError("--label-sep goes with --label, not with --levels; leave it out")
-    for name in ("levels", "features"):
-        if name in columns:
-            columns[name] = split_names(columns[name])
+    columns = as_arguments(columns)
     with reading(source):
         if stream:
             return stream_table(path, window=window, **columns)
         return read_table(path, **columns)
+
+
+def is_given(value: Any) -> bool:
+    """Whether an option was given; one that may be repeated is an empty list otherwise."""
+    return value is not None and value != []
+
+
+def as_arguments(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options about columns as ``read_table`` takes them."""
+    found = dict(columns)
+    for name in ("levels", "features"):
+        if name in found:
+            named = found[name]
+            found[name] = split_names(named) if isinstance(named, str) else list(named)
+    kinds = found.pop("column_kind", None)
+    if kinds is not None:
+        if isinstance(kinds, (list, tuple)):
+            kinds = parse_pairs(kinds, "--column-kind", as_typed=True)
+        found["column_kinds"] = kinds
+    return found
 
 
 def open_hierarchy(source: str, *, data_dir: Path | None = None, **options: Any) -> Hierarchy:

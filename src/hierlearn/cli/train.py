@@ -120,7 +120,8 @@ def rows_and_classes(dataset: Dataset) -> str:
     hierarchy = dataset.hierarchy
     splits = ", ".join(f"{name} {len(rows):,}" for name, rows in dataset.splits.items())
     kind = "a tree" if hierarchy.is_tree else "a DAG"
-    what = "texts" if dataset.is_text else f"rows of {len(dataset.feature_names):,} numbers"
+    columns = "columns" if dataset.kind == "table" else "numbers"
+    what = "texts" if dataset.is_text else f"rows of {len(dataset.feature_names):,} {columns}"
     line = (
         f"{dataset.name}: {len(dataset):,} {what}{f' ({splits})' if splits else ''}, "
         f"{len(hierarchy):,} classes in {hierarchy.depth} levels, {kind}"

@@ -7,12 +7,14 @@ from hierlearn.datasets.noise import with_hierarchy_noise, with_label_noise
 from hierlearn.datasets.readers import READERS, open_table
 from hierlearn.datasets.registry import DATASETS, load_dataset
 from hierlearn.datasets.synthetic import make_synthetic
+from hierlearn.datasets.table import Table
 from hierlearn.datasets.tables import read_table, stream_table
 
 __all__ = [
     "DATASETS",
     "READERS",
     "Dataset",
+    "Table",
     "describe",
     "load_dataset",
     "make_synthetic",

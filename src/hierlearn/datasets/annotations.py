@@ -20,6 +20,8 @@ from hierlearn.hierarchy.names import is_missing, level_path
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from hierlearn.datasets.columns import Columns
     from hierlearn.datasets.table_file import TableChunk, TableFile
 
@@ -69,6 +71,13 @@ class Annotations:
                     f"one, such as train, valid or test"
                 )
             self._splits.setdefault(str(cell), array("q")).append(row)
+
+    def training_rows(self) -> NDArray[np.int64]:
+        """Return the rows of the split "train"; without one, those of neither valid nor test."""
+        if "train" in self._splits:
+            return np.array(self._splits["train"], np.int64)
+        held = [row for name in ("valid", "test") for row in self._splits.get(name, ())]
+        return np.setdiff1d(np.arange(len(self._codes)), np.array(held, np.int64))
 
     def dataset(self, inputs: Any, feature_names: Sequence[str] = ()) -> Dataset:
         """Return the dataset of all rows taken in."""

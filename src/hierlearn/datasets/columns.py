@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hierlearn.datasets.column_kinds import check_kind
 from hierlearn.errors import DataError, quoted
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.names import checked_sep
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hierlearn.datasets.table_file import TableFile
 
-ROLES = ("label", "levels", "features", "text", "split", "id_column")
+ROLES = ("label", "levels", "features", "text", "split", "id_column", "ignore")
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,15 @@ class Columns:
     Attributes:
         label: the column of labels, or
         levels: the columns of labels, one column per level, top level first.
-        features: the numeric feature columns; None for every column without another role.
-        text: the column of texts, instead of features.
+        features: the input columns; None for every column without another role.
+        text: the column of texts; alone it is the only input, beside features one more of them.
         split: a column that names each row's split.
         hierarchy: the taxonomy, or a file of it; None to infer it from the labels' paths.
         label_sep: what joins several labels in one cell.
         sep: what joins the names of a path; a given hierarchy's own separator replaces it.
         id_column: a column that names each row.
+        ignore: columns that are no inputs.
+        column_kinds: the kinds of columns by name, where they should not be found by rule.
     """
 
     label: str | None = None
@@ -43,13 +46,14 @@ class Columns:
     label_sep: str = ";"
     sep: str = "/"
     id_column: str | None = None
+    ignore: Sequence[str] | None = None
+    column_kinds: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if (self.label is None) == (self.levels is None):
             raise DataError("name either the label column (label=) or the level columns (levels=)")
-        if self.text is not None and self.features is not None:
-            raise DataError("name either feature columns (features=) or a text column (text=)")
         self._check_roles()
+        self._check_inputs()
         checked_sep(self.sep)
         if isinstance(self.hierarchy, Hierarchy):
             object.__setattr__(self, "sep", self.hierarchy.sep)
@@ -73,6 +77,42 @@ class Columns:
                     )
                 seen[name] = role
 
+    def _check_inputs(self) -> None:
+        """Refuse choices without effect, and kinds that are none."""
+        only = "features" if self.features is not None else "text"
+        if self.ignore is not None and not self.takes_rest:
+            raise DataError(
+                f"ignore= leaves columns out of the inputs, but {only}= names those; use one of "
+                f"them, and column_kinds= to say that a column is text"
+            )
+        if self.only_text is not None and self.column_kinds:
+            raise DataError(
+                f"text names {self.text!r} as the only input; leave column_kinds out, or give "
+                f"column_kinds={{{self.text!r}: 'text'}} to read the other columns too"
+            )
+        for name, kind in self.column_kinds.items():
+            check_kind(name, kind)
+        if self.text is not None and self.column_kinds.get(self.text, "text") != "text":
+            raise DataError(
+                f"column {self.text!r} is named as text and as {self.column_kinds[self.text]}; "
+                f"give it one kind"
+            )
+
+    @property
+    def takes_rest(self) -> bool:
+        """Whether every column without another role is an input."""
+        return self.features is None and self.text is None
+
+    @property
+    def only_text(self) -> str | None:
+        """The column of texts where it is the only input."""
+        return self.text if self.features is None else None
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The kinds of columns that are given."""
+        return {**self.column_kinds, **({} if self.text is None else {self.text: "text"})}
+
     @property
     def annotations(self) -> tuple[str, ...]:
         """The columns of labels, splits and ids."""
@@ -82,21 +122,27 @@ class Columns:
         return (*labels, *(self.levels or ()), *split, *ids)
 
     def inputs_of(self, file: TableFile) -> tuple[str, ...]:
-        """Return the text column, or the feature columns, of a file that has all columns named."""
+        """Return the input columns of a file that has all columns named."""
         file.check_columns(self.annotations)
-        if self.text is not None:
-            names: tuple[str, ...] = (self.text,)
-        elif self.features is not None:
-            names = tuple(self.features)
+        file.check_columns(self.ignore or ())
+        text = () if self.text is None else (self.text,)
+        if self.takes_rest:
+            taken = {*self.annotations, *(self.ignore or ())}
+            names = tuple(name for name in file.columns if name not in taken)
         else:
-            names = tuple(name for name in file.columns if name not in self.annotations)
+            names = (*(self.features or ()), *text)
         if not names:
             known = quoted(file.columns, most=10)
             raise DataError(
                 f"{file.path} has no feature column; it has {known}: add one, or name a text "
                 f"column (text=)"
             )
-        file.check_columns(names)
+        file.check_columns((*names, *self.column_kinds))
+        wrong = [name for name in self.column_kinds if name not in names]
+        if wrong:
+            raise DataError(
+                f"column_kinds names {quoted(wrong)}, which is no input; leave it out there"
+            )
         return names
 
     def with_hierarchy_read(self) -> Columns:

@@ -15,15 +15,31 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from hierlearn.datasets.table import Table
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.labels import Rows
 
-Kind = Literal["numbers", "texts", "sparse"]
+Kind = Literal["numbers", "texts", "sparse", "table"]
 
 
 def count_rows(inputs: Any) -> int:
-    """Return how many rows raw inputs have: a matrix, dense or sparse, or a list of texts."""
+    """Return how many rows raw inputs have: a matrix, a table or frame, or a list of texts."""
     return int(inputs.shape[0]) if hasattr(inputs, "shape") else len(inputs)
+
+
+def shown_texts(inputs: Any) -> list[str] | None:
+    """Return what to show of each row: a text, or the texts of a table; None where there is none.
+
+    Args:
+        inputs: those of a Dataset.
+    """
+    if isinstance(inputs, list):
+        return inputs
+    names = inputs.named("text") if getattr(inputs, "kind", None) == "table" else []
+    if not names:
+        return None
+    columns = [inputs.columns[name] for name in names]
+    return [" | ".join(texts) for texts in zip(*columns, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -32,8 +48,8 @@ class Dataset:
 
     Attributes:
         inputs: (N, D) float32 with NaN where a value is missing; or a SciPy sparse array of that
-            shape, which is converted to CSR; or a list of N texts; or rows that stay in their
-            file, see ``stream_table``.
+            shape, which is converted to CSR; or a list of N texts; or a ``Table`` of columns of
+            different kinds; or rows that stay in their file, see ``stream_table``.
         labels: the annotated labels of each row, as class names; a row may have none or several.
             Rows may share one list, so do not change them in place.
         hierarchy: the taxonomy the labels belong to.
@@ -45,7 +61,7 @@ class Dataset:
         ids: N identifiers, such as the key of each row in a database; None where there are none.
     """
 
-    inputs: NDArray[np.float32] | list[str]
+    inputs: NDArray[np.float32] | list[str] | Table
     labels: list[list[str]]
     hierarchy: Hierarchy
     splits: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
@@ -79,12 +95,12 @@ class Dataset:
 
     @property
     def kind(self) -> Kind:
-        """What the inputs are: "numbers", "texts" or "sparse"."""
+        """What the inputs are: "numbers", "texts", "sparse" or "table"."""
         if isinstance(self.inputs, list):
             return "texts"
         if hasattr(self.inputs, "tocsr"):
             return "sparse"
-        found: Kind = getattr(self.inputs, "kind", "numbers")  # rows in a file know it
+        found: Kind = getattr(self.inputs, "kind", "numbers")  # tables and rows in a file know
         return found
 
     @property

@@ -59,6 +59,15 @@ def describe_inputs(dataset: Dataset) -> dict[str, Any]:
         words = sum(len(text.split()) for part in dataset.input_parts() for text in part)
         return {"kind": "texts", "words_per_row": words / max(1, len(dataset))}
     cells = max(1, inputs.shape[0] * inputs.shape[1])
+    if dataset.kind == "table":
+        missing = sum(int(inputs.missing(name).sum()) for name in inputs.names)
+        return {
+            "kind": "table",
+            "features": inputs.shape[1],
+            "columns": inputs.summary(),
+            "kinds": dict(inputs.kinds),
+            "missing_fraction": missing / cells,
+        }
     summary: dict[str, Any] = {"kind": dataset.kind, "features": inputs.shape[1]}
     if dataset.kind == "sparse":
         return {**summary, "density": int(inputs.count_nonzero()) / cells}

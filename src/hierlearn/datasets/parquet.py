@@ -28,6 +28,12 @@ class ArrowChunk(TableChunk):
         found: list[Any] = self.columns[name].to_pylist()
         return found
 
+    def declared_kind(self, name: str) -> str | None:
+        """Return "category" for a column that stores its values in a dictionary."""
+        from pyarrow import types
+
+        return "category" if types.is_dictionary(self.columns[name].type) else None
+
     def number_column(self, name: str) -> NDArray[np.float32]:
         """Return (n,) float32 of one column, NaN where a value is missing."""
         values = plain_numbers(self.columns[name])

@@ -13,11 +13,14 @@ from hierlearn.datasets.readers import open_table
 from hierlearn.errors import DataError, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from hierlearn.datasets.table import Table
+    from hierlearn.datasets.table_file import TableChunk
 
 CELLS = 1 << 18  # cells of a file that are held at a time
 
@@ -27,12 +30,12 @@ class Chunk:
     """Some consecutive rows.
 
     Attributes:
-        inputs: (n, D) float32 with NaN where a value is missing, or n texts.
+        inputs: (n, D) float32 with NaN where a value is missing, or n texts, or a ``Table``.
         lines: the line of each row in the file, or its number from 1 in Parquet.
         ids: the id of each row; None where no column has them.
     """
 
-    inputs: NDArray[np.float32] | list[str]
+    inputs: NDArray[np.float32] | list[str] | Table
     lines: Sequence[int]
     ids: Sequence[str] | None = None
 
@@ -44,6 +47,7 @@ class TableStream:
         path: the file; its ending tells the format.
         features: the feature columns, in the order in which the model reads them, or
         text: the column of texts.
+        kinds: the kind of every feature column of a mixed table; None where all are numbers.
         id_column: a column that names each row.
         cells: how many cells a chunk may hold.
 
@@ -61,12 +65,14 @@ class TableStream:
         *,
         features: Sequence[str] = (),
         text: str | None = None,
+        kinds: Mapping[str, str] | None = None,
         id_column: str | None = None,
         cells: int = CELLS,
     ) -> None:
         if bool(features) == (text is not None):
             raise DataError("name either feature columns (features=) or a text column (text=)")
         self.text = text
+        self.kinds = kinds
         self.id_column = id_column
         self.names = (text,) if text is not None else tuple(features)
         self.size = max(1, cells // len(self.names))
@@ -94,11 +100,19 @@ class TableStream:
                     f"each column one role"
                 )
 
+    def _inputs(self, rows: TableChunk) -> NDArray[np.float32] | list[str] | Table:
+        """Return the inputs of some rows."""
+        if self.text is not None:
+            return rows.texts(self.text)
+        if self.kinds is not None:
+            return rows.table({name: self.kinds[name] for name in self.names})
+        return rows.numbers(self.names)
+
     def __iter__(self) -> Iterator[Chunk]:
         found = False
         for rows in self.file.chunks(self._read, self.size):
             found = True
-            inputs = rows.numbers(self.names) if self.text is None else rows.texts(self.text)
+            inputs = self._inputs(rows)
             ids = None if self.id_column is None else row_ids(rows, self.id_column)
             yield Chunk(inputs, rows.lines, ids)
         if not found:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hierlearn.datasets.cells import numeric_column
+from hierlearn.datasets.column_values import parse_values
+from hierlearn.datasets.table import Table
 from hierlearn.errors import DataError, place, unknown_name
 
 if TYPE_CHECKING:
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-REMEDY = "leave the cell empty if it is missing, or choose the columns with features="
+REMEDY = (
+    "leave the cell empty if it is missing, or choose the columns with features= or their kinds "
+    "with column_kinds="
+)
 
 
 class TableChunk:
@@ -32,7 +37,16 @@ class TableChunk:
         path: the file, for errors.
         columns: the cells of each column that was asked for.
         lines: the line of each row in the file, or its number from 1 where there are no lines.
+
+    Attributes:
+        remedy: what to do about a cell of another kind, for errors.
+        how_to_ignore: what to do to leave a column out.
+        how_to_use: what to do to use one that would be left out.
     """
+
+    remedy: ClassVar[str] = REMEDY
+    how_to_ignore: ClassVar[str] = "leave it out with ignore="
+    how_to_use: ClassVar[str] = "name its kind with column_kinds="
 
     def __init__(self, path: Path, columns: Mapping[str, Any], lines: Sequence[int]) -> None:
         self.path = path
@@ -62,8 +76,27 @@ class TableChunk:
             lines=self.lines,
             column=name,
             missing="",
-            remedy=REMEDY,
+            remedy=self.remedy,
         )
+
+    def column(self, name: str, kind: str) -> NDArray[Any]:
+        """Return (n,) values of one column, as a ``Table`` holds a column of that kind."""
+        if kind == "number":
+            return self.number_column(name)
+        return parse_values(self.cells(name), kind, lambda row: self.where(row, name), self.remedy)
+
+    def table(self, kinds: Mapping[str, str]) -> Table:
+        """Return the columns of the given names and kinds."""
+        return Table({name: self.column(name, kind) for name, kind in kinds.items()}, kinds)
+
+    def declared_kind(self, name: str) -> str | None:
+        """Return the kind that a format stores with a column; None where the cells must tell."""
+        del name
+        return None
+
+    def where(self, row: int, name: str) -> str:
+        """Word the place of a cell, for errors."""
+        return place(self.path, self.lines[row], name)
 
     def texts(self, name: str) -> list[str]:
         """Return n texts, empty where one is missing."""

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from hierlearn.datasets.annotations import Annotations
 from hierlearn.datasets.columns import Columns
 from hierlearn.datasets.readers import open_partitioned, open_table
 from hierlearn.datasets.row_groups import RowGroups, Source
+from hierlearn.datasets.table import columns_summary
+from hierlearn.datasets.typed_columns import ColumnWarning, type_columns
+from hierlearn.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from hierlearn.datasets.dataset import Dataset, Kind
+    from hierlearn.datasets.table_file import TableChunk, TableFile
     from hierlearn.hierarchy import Hierarchy
 
 ROWS = 1 << 16  # rows whose labels are parsed at a time
+FIRST = 1000  # rows by which a mixed table is recognized before it is streamed
 
 
 def read_table(
@@ -31,34 +41,80 @@ def read_table(
     label_sep: str = ";",
     sep: str = "/",
     id_column: str | None = None,
+    ignore: Sequence[str] | None = None,
+    column_kinds: Mapping[str, str] | None = None,
 ) -> Dataset:
     """Read a CSV, TSV or Parquet file into memory.
+
+    Inputs are numbers where every input column is one, texts where the only one is of texts, and
+    otherwise a ``Table``: each column is a number, category, text, date or boolean. The kinds are
+    found on the training rows by the rule in ``column_kinds``, unless they are given.
 
     Args:
         path: the file; its ending tells the format. Parquet needs the extra ``data``.
         label: the column of labels, or
         levels: the columns of labels, one column per level, top level first.
-        features: the numeric feature columns; by default every other column.
-        text: the column of texts, instead of features.
+        features: the input columns; by default every other column.
+        text: the column of texts; alone it is the only input, beside features one more of them.
         split: a column that names each row's split.
         hierarchy: the taxonomy, or a file of it; by default inferred from the labels' paths.
         label_sep: what joins several labels in one cell.
         sep: what joins the names of a path.
         id_column: a column that names each row; rows may share an id.
+        ignore: columns that are no inputs.
+        column_kinds: the kinds of some input columns: number, category, text, boolean, date, or
+            a date with its format, ``date:%d.%m.%Y``.
 
     Raises:
         DataError: naming the file, the line and the column of what is wrong.
         LabelError: naming the line of a label that the hierarchy does not have.
     """
-    columns = Columns(label, levels, features, text, split, hierarchy, label_sep, sep, id_column)
+    columns = Columns(
+        label,
+        levels,
+        features,
+        text,
+        split,
+        hierarchy,
+        label_sep,
+        sep,
+        id_column,
+        ignore,
+        column_kinds or {},
+    )
     file = open_table(path)
     names = columns.inputs_of(file)
     table = file.read([*columns.annotations, *names])
     annotations = Annotations(file, columns)
     annotations.add(table)
-    if columns.text is not None:
-        return annotations.dataset(table.texts(columns.text))
-    return annotations.dataset(table.numbers(names), names)
+    if columns.only_text is not None:
+        return annotations.dataset(table.texts(columns.only_text))
+    return annotations.dataset(*typed_inputs(table, names, columns, annotations.training_rows()))
+
+
+def typed_inputs(
+    table: TableChunk, names: Sequence[str], columns: Columns, rows: NDArray[np.int64]
+) -> tuple[Any, Sequence[str]]:
+    """Return the inputs of a table by the kinds of its columns, and their names.
+
+    Args:
+        table: all rows.
+        names: the input columns.
+        columns: what the user said about them.
+        rows: the training rows.
+    """
+    found = type_columns(table, names, columns.kinds, rows, chosen=not columns.takes_rest)
+    numbers = found.numbers
+    if numbers is not None:
+        inputs = np.empty((len(table), len(numbers)), dtype=np.float32)
+        for position, name in enumerate(numbers):
+            inputs[:, position] = found.columns.pop(name)
+        return inputs, numbers
+    if found.text is not None:
+        return found.columns[found.text].tolist(), (found.text,)
+    found.ignored = dict.fromkeys(columns.ignore or (), "")
+    mixed = found.table()
+    return mixed, mixed.names
 
 
 def stream_table(path: Path | str, *, window: int | None = None, **columns: Any) -> Dataset:
@@ -74,9 +130,32 @@ def stream_table(path: Path | str, *, window: int | None = None, **columns: Any)
     names = roles.inputs_of(file)
     if not file.num_rows:
         raise file.no_rows()
-    kind: Kind = "numbers" if roles.text is None else "texts"
+    kind: Kind = "numbers" if roles.only_text is None else "texts"
+    if kind == "numbers":
+        refuse_mixed(file, names, roles)
     inputs = RowGroups(Source(file, names, kind), window)
     annotations = Annotations(file, roles)
     for chunk in file.chunks(roles.annotations, ROWS):
         annotations.add(chunk)
     return annotations.dataset(inputs, names if kind == "numbers" else ())
+
+
+def refuse_mixed(file: TableFile, names: Sequence[str], roles: Columns) -> None:
+    """Raise on a mixed table, judged by its first rows: only numbers or one text can be streamed.
+
+    Columns that the user named as features are taken for numbers without a look.
+    """
+    remedy = (
+        "only numbers, or one column of texts, can be streamed: train without streaming, or choose "
+        "columns with features= or text="
+    )
+    if roles.column_kinds or roles.text is not None:
+        raise DataError(f"{file.path}: {remedy}")
+    if roles.features is not None:
+        return
+    first = next(iter(file.chunks(names, FIRST)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ColumnWarning)
+        kinds = type_columns(first, names, {}, chosen=True).kinds
+    if any(kind != "number" for kind in kinds.values()):
+        raise DataError(f"{file.path} is a mixed table of {columns_summary(kinds, {})}; {remedy}")

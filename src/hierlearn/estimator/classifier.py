@@ -27,10 +27,12 @@ from hierlearn.estimator.inputs import (
     as_texts,
     as_trained,
     check_hierarchy,
+    check_learned,
     check_own_network,
     gather,
-    input_columns,
+    input_attributes,
     parse_weights,
+    read_frame,
 )
 from hierlearn.estimator.label_format import LabelFormat, ParsedLabels, parse_labels
 from hierlearn.estimator.memory import MemoryMixin
@@ -108,7 +110,8 @@ class HierarchicalClassifier(MemoryMixin, ClassifierMixin, BaseEstimator):  # ty
         """Train on labeled rows, from the start.
 
         Args:
-            X: (N, D) array, frame or sparse matrix, or a list of N texts. NaN is a missing value.
+            X: (N, D) array, sparse matrix or frame, or a list of N texts. NaN is a missing value.
+                Columns of a frame may be numbers, categories, texts, dates and booleans.
             y: the labels: one path per row, a list of paths per row, an (N, L) table with one
                 column per level, or plain values of a flat problem; see docs/estimator.md.
             hierarchy: the taxonomy; by default that of the labels' paths.
@@ -314,11 +317,7 @@ class HierarchicalClassifier(MemoryMixin, ClassifierMixin, BaseEstimator):  # ty
             form = LabelFormat.from_dict(own["labels"], pipeline.hierarchy)
         else:
             form = LabelFormat.of_answers(pipeline.make_decoder().answers, pipeline.hierarchy)
-        new._is_text = pipeline.preprocessor is not None and pipeline.preprocessor.reads == "texts"
-        if (columns := input_columns(pipeline)) is not None:
-            new.n_features_in_ = columns
-        if pipeline.config.get("feature_names"):
-            new.feature_names_in_ = np.asarray(pipeline.config["feature_names"], dtype=object)
+        new.__dict__.update(input_attributes(pipeline))
         new._set_pipeline(pipeline, form, None)
         new.history_ = []
         if own.get("thresholds"):
@@ -379,16 +378,17 @@ class HierarchicalClassifier(MemoryMixin, ClassifierMixin, BaseEstimator):  # ty
         self.__dict__.pop("thresholds_", None)  # they were calibrated for other weights
 
     def _read_inputs(self, X: Any, *, reset: bool = False) -> Any:
-        """Return X as a list of texts, (N, D) numbers, or CSR; as it was at first, unless reset."""
+        """Return X as texts, a Table, (N, D) numbers or CSR; as it was at first, unless reset."""
         texts = as_texts(X)
-        if not reset and (texts is not None) != self._is_text:
-            learned, is_now = ("texts", "numbers") if self._is_text else ("numbers", "texts")
-            raise DataError(f"the classifier learned from {learned}, but X holds {is_now}")
+        if not reset:
+            check_learned(texts is not None, self.pipeline_, self._is_text)
         self._is_text = texts is not None
         if texts is not None:
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
             return texts
+        if (table := read_frame(self, X, reset=reset)) is not None:
+            return table
         sparse = hasattr(X, "tocsr")
         finite = True if sparse else "allow-nan"
         X = validate_data(

@@ -7,12 +7,14 @@ learned what that means; anywhere else it raises.
 from __future__ import annotations
 
 from numbers import Number
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
+from hierlearn.datasets.frames import is_frame, is_numeric, table_from_frame
 from hierlearn.errors import DataError, HierlearnError
+from hierlearn.features import FEATURES
 from hierlearn.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from hierlearn.datasets.table import Table
     from hierlearn.features import Preprocessor
     from hierlearn.pipeline import Pipeline
 
@@ -50,6 +53,45 @@ def as_csr(X: Any) -> Any:
             f"not fit float32; scale the column"
         )
     return rows
+
+
+def check_learned(is_text: bool, pipeline: Pipeline, learned_text: bool) -> None:
+    """Raise on texts where the classifier learned from something else, and the other way round."""
+    if is_text == learned_text:
+        return
+    step = pipeline.preprocessor
+    other = "a table" if step is not None and step.reads == "table" else "numbers"
+    learned, is_now = ("texts", "numbers") if learned_text else (other, "texts")
+    raise DataError(f"the classifier learned from {learned}, but X holds {is_now}")
+
+
+def read_frame(classifier: Any, X: Any, *, reset: bool) -> Table | None:
+    """Return a frame with columns of different kinds as a table; None for any other inputs.
+
+    Args:
+        classifier: whose attributes ``n_features_in_`` and ``feature_names_in_`` are set.
+        X: the inputs.
+        reset: whether these are training rows; others are read as those were.
+    """
+    if reset:
+        from sklearn.utils.validation import validate_data
+
+        table = table_from_frame(X) if is_frame(X) and not is_numeric(X) else None
+        if table is not None:
+            validate_data(classifier, X, skip_check_array=True)
+        return table
+    step: Any = classifier.pipeline_.preprocessor
+    if step is None or step.reads != "table":
+        return None
+    table = step.read(X)
+    found = step.first_missing(table)
+    if found is not None:
+        row, column = found
+        raise DataError(
+            f"row {row} (counted from 0), column {list(step.kinds)[column]!r}: the value is "
+            f"missing, but no training row lacks one there; fill it in, or train with such rows"
+        )
+    return cast("Table", table)
 
 
 def check_missing(
@@ -91,6 +133,19 @@ def input_columns(pipeline: Pipeline) -> int | None:
     return None if pipeline.network_spec is None else pipeline.network_spec.inputs.width
 
 
+def input_attributes(pipeline: Pipeline) -> dict[str, Any]:
+    """Return the attributes of a fitted classifier that describe its inputs."""
+    step: Any = pipeline.preprocessor
+    reads = None if step is None else step.reads
+    found: dict[str, Any] = {"_is_text": reads == "texts"}
+    if (columns := input_columns(pipeline)) is not None:
+        found["n_features_in_"] = columns
+    names = step.order if reads == "table" else pipeline.config.get("feature_names")
+    if names and reads != "texts":
+        found["feature_names_in_"] = np.asarray(names, dtype=object)
+    return found
+
+
 def check_hierarchy(hierarchy: object) -> None:
     """Raise on a hierarchy that is not one, such as the name of a file."""
     if hierarchy is not None and not isinstance(hierarchy, Hierarchy):
@@ -129,7 +184,8 @@ def gather(
     columns: Sequence[str] = (),
 ) -> tuple[Dataset, NDArray[np.float64] | None]:
     """Bring rows, labels and weights together, without rows of weight 0; equal weights are none."""
-    dataset = Dataset(inputs, labels, hierarchy, feature_names=tuple(columns))
+    names = tuple(columns) if getattr(inputs, "kind", None) != "table" else inputs.names
+    dataset = Dataset(inputs, labels, hierarchy, feature_names=names)
     found = parse_weights(weights, len(dataset))
     counting = found > 0
     if not counting.all():
@@ -144,7 +200,9 @@ def check_own_network(ensemble_size: int, dataset: Dataset) -> None:
             f"ensemble_size={ensemble_size} needs a network of NETWORKS; a module of your own is "
             f"one network"
         )
-    if dataset.is_text or dataset.is_sparse:
+    step = FEATURES["table"]
+    wide = dataset.kind == "table" and step.produces_for(dataset) == "sparse"
+    if dataset.is_text or dataset.is_sparse or wide:
         raise HierlearnError(
             "a module of your own reads dense rows, but X is texts or sparse; make X dense, or "
             "use network='token-bag'"

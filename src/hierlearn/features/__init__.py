@@ -9,6 +9,7 @@ from hierlearn.features.registry import (
     make_preprocessor,
     preprocessor_for,
 )
+from hierlearn.features.table import TablePreprocessor
 from hierlearn.features.texts import TextPreprocessor
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "NumericPreprocessor",
     "PiecewiseLinearPreprocessor",
     "Preprocessor",
+    "TablePreprocessor",
     "TextPreprocessor",
     "from_state",
     "make_preprocessor",

@@ -51,6 +51,17 @@ class Preprocessor(ABC, Generic[Inputs, Outputs]):
         """Return the names of the arguments it is made with."""
         return tuple(signature(cls).parameters)
 
+    @classmethod
+    def produces_for(cls, dataset: Dataset, **options: Any) -> Literal["numbers", "sparse"]:
+        """Return what ``transform`` will return for a dataset; ``produces`` unless that depends.
+
+        Args:
+            dataset: the training rows.
+            options: the arguments that the step will be made with; others are left alone.
+        """
+        del dataset, options
+        return cls.produces
+
     @property
     @abstractmethod
     def columns(self) -> int:
@@ -94,6 +105,10 @@ class Preprocessor(ABC, Generic[Inputs, Outputs]):
         """
         del inputs
         return None
+
+    def summary(self) -> str:
+        """Return what was found in the inputs, for the plan of a training; empty for nothing."""
+        return ""
 
     def as_module(self) -> nn.Module | None:
         """Return the fitted transform as a torch module, or None where it cannot be one.

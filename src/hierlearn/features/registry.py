@@ -13,6 +13,7 @@ from hierlearn.features.numbers import NumericPreprocessor
 from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
 from hierlearn.features.preprocessor import Preprocessor, stored
 from hierlearn.features.several import SeveralPreprocessor
+from hierlearn.features.table import TablePreprocessor
 from hierlearn.features.texts import TextPreprocessor
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ FEATURES: dict[str, type[Preprocessor[Any, Any]]] = {
     NumericPreprocessor.name: NumericPreprocessor,
     PiecewiseLinearPreprocessor.name: PiecewiseLinearPreprocessor,
     TextPreprocessor.name: TextPreprocessor,
+    TablePreprocessor.name: TablePreprocessor,
 }
 
 

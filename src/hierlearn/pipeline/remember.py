@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hierlearn.datasets.dataset import count_rows
+from hierlearn.datasets.dataset import count_rows, shown_texts
 from hierlearn.errors import HierlearnError, LabelError, quoted
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
@@ -52,6 +52,13 @@ class Growth:
     total: int
 
 
+def texts_to_show(pipeline: Pipeline, inputs: Any) -> list[str]:
+    """Return what to show of new rows, where the remembered rows have texts."""
+    step: Any = pipeline.preprocessor
+    inputs = step.read(inputs) if step is not None and step.reads == "table" else list(inputs)
+    return [str(text) for text in shown_texts(inputs) or ()]
+
+
 def remember(
     pipeline: Pipeline,
     inputs: Any,
@@ -86,7 +93,7 @@ def remember(
     if wanted != old:
         check_superset(old, wanted)
         check_answers_from_memory(pipeline, "new classes")
-    texts = [str(text) for text in inputs] if rows.texts is not None else None
+    texts = None if rows.texts is None else texts_to_show(pipeline, inputs)
     policy = rows.labels.sets.unlabeled_descendants
     found = LabelSets.from_labels(Labels(labels, wanted, unlabeled_descendants=policy))
     if ids is None:

@@ -310,6 +310,14 @@ def flat(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {**{k: v for k, v in plan.items() if k != "settings"}, **plan["settings"]}
 
 
+def describe_inputs(prepared: Prepared, dataset: Dataset) -> str:
+    """Return what the model reads, for its card."""
+    if dataset.is_text:
+        return "text"
+    columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
+    return columns or f"{prepared.rows.inputs.shape[1]:,} numbers"
+
+
 def describe_run(prepared: Prepared, dataset: Dataset, trainer: Trainer | None) -> dict[str, Any]:
     """Return the configuration of a model about its training; ``trainer`` is None before it."""
     decision = prepared.decision
@@ -322,7 +330,7 @@ def describe_run(prepared: Prepared, dataset: Dataset, trainer: Trainer | None) 
             "source": dataset.source,
             "training_rows": len(prepared.rows),
             "validation_rows": len(prepared.valid or ()),
-            "inputs": "text" if dataset.is_text else f"{prepared.rows.inputs.shape[1]:,} numbers",
+            "inputs": describe_inputs(prepared, dataset),
         },
         "feature_names": list(dataset.feature_names),
         "recipe": {

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hierlearn.datasets.dataset import shown_texts
 from hierlearn.datasets.describe import describe
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
@@ -110,7 +111,7 @@ def run_candidates(
     study.set_data(
         dataset.hierarchy,
         Labels(test.labels, dataset.hierarchy),
-        test.inputs if isinstance(test.inputs, list) else None,
+        shown_texts(test.inputs),
     )
     device = str(find_device(protocol.training.get("device", "auto")))
     metrics, seeds = tuple(study.config["metrics"]), tuple(study.seeds)

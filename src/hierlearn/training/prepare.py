@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from hierlearn.datasets.dataset import shown_texts
 from hierlearn.datasets.row_groups import RowGroups
 from hierlearn.decoding import make_decoder
 from hierlearn.errors import DataError, HierlearnError, plural, unknown_name
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from hierlearn.datasets.dataset import Dataset
+    from hierlearn.datasets.dataset import Dataset, Kind
     from hierlearn.features.preprocessor import Preprocessor
     from hierlearn.hierarchy.nodes import Label
     from hierlearn.links import HeadOutput, Link
@@ -119,9 +120,8 @@ def prepare(
     labels = Labels(
         train_set.labels, dataset.hierarchy, unlabeled_descendants=plan.unlabeled_descendants
     )
-    kind = train_set.kind if plan.preprocessing is None else find_step(plan.preprocessing).produces
     logits = extras.logits or extras.network is not None
-    decision = decide(plan, labels, kind, logits=logits)
+    decision = decide(plan, labels, prepared_kind(train_set, plan), logits=logits)
     recipe, settings = decision.recipe, decision.settings
     settings.check_validation(len(held_out) > 0)
     preprocessor = fitted_preprocessor(train_set, plan, recipe)
@@ -148,7 +148,7 @@ def prepare(
         valid = make_rows(held.inputs, preprocessor, truth, device)
     rows = make_rows(train_set.inputs, preprocessor, labels, device, weights)
     rows.ids, rows.numbers = train_set.ids, picked
-    rows.texts = train_set.inputs if isinstance(train_set.inputs, list) else None
+    rows.texts = shown_texts(train_set.inputs)
     return Prepared(
         plan=plan,
         decision=decision,
@@ -188,6 +188,14 @@ def split_rows(dataset: Dataset, plan: Plan) -> tuple[Ints, Ints]:
     return np.sort(shuffled[count:]), np.sort(shuffled[:count])
 
 
+def prepared_kind(train_set: Dataset, plan: Plan) -> Kind:
+    """Return what the recipe should take the inputs for: what a named step makes of them."""
+    name = plan.preprocessing
+    if name is None and train_set.kind != "table":
+        return train_set.kind
+    return find_step(name or "table").produces_for(train_set, **plan.preprocessing_options)
+
+
 def fitted_preprocessor(
     train_set: Dataset, plan: Plan, recipe: Recipe
 ) -> Preprocessor[Any, Any] | None:
@@ -195,6 +203,8 @@ def fitted_preprocessor(
     name, options = plan.preprocessing, dict(plan.preprocessing_options)
     if name is None:
         name, options = recipe.preprocessing, {**recipe.preprocessing_options, **options}
+        if name is not None and train_set.kind == "table":  # it is the step of the numbers there
+            name, options = None, {"numbers": name, **options}
     if name is None:
         options = {"standardize": plan.standardize, **options}
     preprocessor: Any = make_preprocessor(name, train_set, **options)
@@ -373,7 +383,9 @@ def summary(prepared: Prepared) -> str:
             f"neighbors, {head.candidates:,} candidates per step), trained by "
             f"{decision.recipe.loss}{also}"
         )
+    columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
     return (
+        f"{columns and f'columns: {columns}{chr(10)}'}"
         f"recipe {decision.name} ({decision.why}): {trained_by}, decoder "
         f"{prepared.decoder}; {len(prepared.rows):,} training rows, "
         f"{len(prepared.valid or ()):,} for validation, {plural(epochs, 'epoch')}, "

@@ -1,0 +1,173 @@
+"""The kinds of columns of a mixed table, and the rule that finds them.
+
+number    numbers, also those like 1,000 that must be written in another way; 0.9 of the values
+          suffice, and the others are then errors to be corrected
+boolean   true and false, yes and no, t and f, y and n
+date      dates in one format; see ``dates``
+text      several words per cell, mostly different ones
+category  any other strings
+
+The rule looks at the training rows alone. A column that cannot help is left out, with a reason: one
+without values, one of a single value, and one that looks like the id of a row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hierlearn.datasets.cells import parse_number
+from hierlearn.datasets.dates import ISO, find_formats
+from hierlearn.errors import DataError, unknown_name
+from hierlearn.hierarchy.names import is_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+KINDS = ("number", "category", "text", "date", "boolean")
+MOST = 0.9  # the fraction of the values that must be numbers
+ID_ROWS = 20  # fewest rows on which different values look like ids
+ID_NAME = re.compile(r"(?:^|[\W_])(?i:id|uuid|guid|index)$|[a-z](?:Id|ID)$|^Unnamed: 0$|^$")
+WORDS = 2.0  # words per text, on average
+FEW = 256  # more different values than this, of several words, are texts
+NO_NUMBERS = frozenset({"na", "n/a", "null", "none", "?", "-"})  # among numbers: missing values
+WRITTEN = re.compile(  # numbers that must be written in another way: 1,000 and 3,5 and $5 and 20%
+    r"[-+]?[$€£]? ?(\d{1,3}([,' ]\d{3})+(\.\d+)?|\d+,\d+|\d+(\.\d+)? ?%|[$€£] ?\d+(\.\d+)?)[€%]?"
+)
+TRUE, FALSE = ("true", "yes", "t", "y"), ("false", "no", "f", "n")
+PAIRS = tuple({yes, no} for yes, no in zip(TRUE, FALSE, strict=True))
+NO_VALUE, ONE_VALUE, LIKE_AN_ID = "has no value", "has one value", "looks like an id"
+
+
+@dataclass(frozen=True)
+class FoundKind:
+    """The kind of a column.
+
+    Attributes:
+        kind: one of KINDS; a date with its format, ``date:%d.%m.%Y``.
+        skip: why the column should be left out, an empty string where it should not.
+        also: a second format that fits every date as well.
+    """
+
+    kind: str
+    skip: str = ""
+    also: str = ""
+
+
+def base_kind(kind: str) -> str:
+    """Return a kind without the format of its dates."""
+    return kind.partition(":")[0]
+
+
+def date_format(kind: str) -> str:
+    """Return the format of the dates of a kind."""
+    return kind.partition(":")[2] or ISO
+
+
+def check_kind(name: str, kind: Any) -> str:
+    """Return the kind that a user gave to a column, or raise."""
+    if not isinstance(kind, str) or base_kind(kind) not in KINDS:
+        raise DataError(f"column {name!r}: {unknown_name('kind', str(kind), KINDS)}")
+    if ":" in kind and base_kind(kind) != "date":
+        raise DataError(f"column {name!r}: only a date has a format, not {kind!r}")
+    return kind
+
+
+def as_string(cell: Any) -> str:
+    """Return a cell as text; an integer is written alike whatever its type."""
+    if is_missing(cell):
+        return ""
+    if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
+        cell = int(cell)
+    return str(cell).strip()
+
+
+def find_kind(name: str, cells: Sequence[Any]) -> FoundKind:
+    """Return the kind of a column.
+
+    Args:
+        name: its name, by which ids are recognized.
+        cells: those of the training rows, as Python values.
+    """
+    counts = count_values(name, cells)
+    total = sum(counts.values())
+    if not total:
+        return FoundKind("number", NO_VALUE)
+    found = FoundKind("category")
+    if is_boolean(counts):
+        found = FoundKind("boolean")
+    elif are_numbers(counts):
+        found = FoundKind("number")
+    elif forms := find_formats(counts):
+        found = FoundKind(f"date:{forms[0]}", also=forms[1] if len(forms) > 1 else "")
+    elif is_text(counts, total):
+        found = FoundKind("text")
+    if len(counts) == 1 and total == len(cells):
+        return replace(found, skip=ONE_VALUE)
+    if total >= ID_ROWS and len(counts) == total and looks_like_id(name, counts, found.kind):
+        return replace(found, skip=LIKE_AN_ID)
+    return found
+
+
+def count_values(name: str, cells: Sequence[Any]) -> Counter[Any]:
+    """Return how often each known value occurs; raise on what is no value, such as a list."""
+    try:
+        return Counter(cell for cell in cells if not is_missing(cell))
+    except TypeError:
+        odd = next(cell for cell in cells if isinstance(cell, (list, dict, set, np.ndarray)))
+        raise DataError(
+            f"column {name!r} holds {odd!r} ({type(odd).__name__}), not a number, string or date; "
+            f"leave it out with ignore="
+        ) from None
+
+
+def is_boolean(values: Iterable[Any]) -> bool:
+    """Whether values are booleans, or words for them."""
+    values = list(values)
+    if all(isinstance(value, (bool, np.bool_)) for value in values):
+        return True
+    if not all(isinstance(value, str) for value in values):
+        return False
+    words = {value.strip().lower() for value in values}
+    return any(words <= pair for pair in PAIRS)
+
+
+def are_numbers(counts: Counter[Any]) -> bool:
+    """Whether nearly all values are numbers; marks such as NA do not count against them."""
+    numbers = others = 0
+    for value, count in counts.items():
+        if is_number(value):
+            numbers += count
+        elif str(value).strip().lower() not in NO_NUMBERS:
+            others += count
+    return numbers > 0 and numbers >= MOST * (numbers + others)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is meant as a number, also where it must be written in another way."""
+    if isinstance(value, (bool, np.bool_)):
+        return False
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return WRITTEN.fullmatch(str(value).strip()) is not None
+    return True
+
+
+def is_text(counts: Counter[Any], total: int) -> bool:
+    """Whether values are texts: several words, and most of them different, or a great many."""
+    words = sum(count * len(str(value).split()) for value, count in counts.items())
+    return words >= WORDS * total and (2 * len(counts) > total or len(counts) > FEW)
+
+
+def looks_like_id(name: str, values: Iterable[Any], kind: str) -> bool:
+    """Whether different values name rows: strings without blanks, or integers of such a name."""
+    if kind == "category":
+        return all(len(str(value).split()) == 1 for value in values)
+    if kind != "number" or not ID_NAME.search(name):
+        return False
+    return all(parse_number(str(value)).is_integer() for value in values)

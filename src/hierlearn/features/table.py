@@ -1,0 +1,351 @@
+"""Mixed tables: every column by the step of its kind, side by side.
+
+    numbers     standardized, or encoded by quantile bins, see ``piecewise``
+    booleans    0 and 1
+    dates       see ``dates``
+    missing     1 where the value of a column is missing, for columns with missing training values
+    categories  see ``categories``
+    texts       weighted words, see ``texts``
+
+The rows are dense where there is no text and categories have few columns, else sparse.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from hierlearn.datasets.column_kinds import base_kind
+from hierlearn.datasets.frames import is_frame, new_rows
+from hierlearn.datasets.table import Table, check_columns, columns_summary
+from hierlearn.errors import DataError, HierlearnError, unknown_name
+from hierlearn.features.categories import Categories
+from hierlearn.features.dates import DateParts
+from hierlearn.features.numbers import NumericPreprocessor
+from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
+from hierlearn.features.preprocessor import Preprocessor, integer_option, stored
+from hierlearn.features.texts import TextPreprocessor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from hierlearn.datasets.dataset import Dataset, Kind
+
+    Rows = Any  # (N, W) float32, dense or CSR
+
+DENSE = 1000  # columns of categories up to which rows without texts are dense
+NUMBERS: dict[str, type[Preprocessor[Any, Any]]] = {
+    NumericPreprocessor.name: NumericPreprocessor,
+    PiecewiseLinearPreprocessor.name: PiecewiseLinearPreprocessor,
+}
+PARTS: dict[str, Any] = {"category": Categories, "date": DateParts, "text": TextPreprocessor}
+
+
+class TablePreprocessor(Preprocessor["Table", "Rows"]):
+    """Preprocess the columns of a ``Table``, each by its kind.
+
+    Columns are found by name, in any order; those of a frame are parsed as the training rows were.
+
+    Args:
+        numbers: the step of the numbers, "numeric" or "piecewise-linear". None is "numeric" for
+            dense rows and "piecewise-linear" for sparse ones: those go through a linear model by
+            default, which can only weigh the ranges of a number apart where they are columns.
+        standardize: whether "numeric" centers and scales.
+        max_categories: how many categories of a column have a column of their own at most.
+        min_category_rows: how many training rows such a category must have.
+        text_options: the arguments of ``TextPreprocessor``, for all columns of texts.
+    """
+
+    name: ClassVar[str] = "table"
+    reads: ClassVar[Kind] = "table"
+
+    def __init__(
+        self,
+        *,
+        numbers: str | None = None,
+        standardize: bool = True,
+        max_categories: int = 100,
+        min_category_rows: int = 2,
+        **text_options: Any,
+    ) -> None:
+        if numbers is not None and numbers not in NUMBERS:
+            raise HierlearnError(unknown_name("step of numbers", numbers, NUMBERS))
+        self.numbers = numbers
+        self.standardize = standardize
+        self.max_categories = integer_option("max_categories", max_categories, 1, 2**31 - 1)
+        self.min_category_rows = integer_option(
+            "min_category_rows", min_category_rows, 1, 2**31 - 1
+        )
+        self.text_options = text_options
+        TextPreprocessor(**text_options)  # refuses wrong options
+        self.kinds: dict[str, str] = {}  # of every column that is read, in order
+        self.ignored: dict[str, str] = {}
+        self.order: tuple[str, ...] = ()  # all columns as they were given, ignored ones too
+        self._missing: dict[str, int] = {}  # training values that were missing
+        self._numbers: Preprocessor[Any, Any] | None = None
+        self._parts: dict[str, Any] = {}  # of dates, categories and texts, by column
+
+    @classmethod
+    def options(cls) -> tuple[str, ...]:
+        """Return the names of the arguments it is made with, those for texts too."""
+        own = tuple(name for name in super().options() if name != "text_options")
+        return (*own, *TextPreprocessor.options())
+
+    @classmethod
+    def produces_for(cls, dataset: Dataset, **options: Any) -> Literal["numbers", "sparse"]:
+        """Return what ``transform`` will return for a dataset, before anything is fitted."""
+        if not cls.accepts(dataset):
+            return "numbers"  # it is refused when it is made
+        table: Any = dataset.inputs
+        new = cls(**{key: value for key, value in options.items() if key in cls.options()})
+        new.kinds = dict(table.kinds)
+        if not new._named("text"):
+            new._fit_categories(table)
+        return new.produces
+
+    @property
+    def produces(self) -> Literal["numbers", "sparse"]:  # type: ignore[override]
+        """What ``transform`` returns."""
+        if self._named("text"):
+            return "sparse"
+        # Not by the numbers, whose columns depend on the recipe, and that on what is produced.
+        width = sum(self._parts[name].columns for name in self._named("category"))
+        return "numbers" if width <= DENSE else "sparse"
+
+    @property
+    def columns(self) -> int:
+        """The number of columns that come out."""
+        return len(self.output_names())
+
+    @property
+    def input_columns(self) -> int:
+        """The number of columns that were given, ignored ones too."""
+        self._check_fitted()
+        return len(self.order)
+
+    def summary(self) -> str:
+        """Return how many columns of each kind were fitted, and which are ignored."""
+        self._check_fitted()
+        return columns_summary(self.kinds, self.ignored)
+
+    # ------------------------------------------------------------------ fitting
+
+    def fit(self, inputs: Table) -> Self:
+        """Learn from the columns of the training rows."""
+        if not isinstance(inputs, Table):
+            raise DataError(
+                f"inputs are {type(inputs).__name__}, not a Table; read a file with read_table"
+            )
+        if not len(inputs):
+            raise DataError("cannot fit on 0 rows; give the training rows")
+        self.kinds, self.ignored = dict(inputs.kinds), dict(inputs.ignored)
+        self.order = inputs.order
+        self._missing = {name: int(inputs.missing(name).sum()) for name in inputs.names}
+        self._parts = {}
+        for name in self._named("date"):
+            self._parts[name] = DateParts.fit(inputs.columns[name])
+        self._fit_categories(inputs)
+        for name in self._named("text"):
+            try:
+                step = TextPreprocessor(**self.text_options).fit(inputs.columns[name].tolist())
+            except DataError as error:
+                raise DataError(f"column {name!r}: {error}") from None
+            self._parts[name] = step
+        self._numbers = None
+        if self._named("number"):
+            self._numbers = self._make_numbers().fit(self._number_rows(inputs))
+        return self
+
+    def _fit_categories(self, table: Table) -> None:
+        for name in self._named("category"):
+            self._parts[name] = Categories.fit(
+                table.columns[name], self.max_categories, self.min_category_rows
+            )
+
+    def _make_numbers(self) -> Preprocessor[Any, Any]:
+        name = self.numbers
+        if name is None:
+            scaled = self.produces == "numbers" or not self.standardize
+            name = (NumericPreprocessor if scaled else PiecewiseLinearPreprocessor).name
+        if name == NumericPreprocessor.name:
+            return NumericPreprocessor(standardize=self.standardize)
+        return NUMBERS[name]()
+
+    def _named(self, *kinds: str) -> list[str]:
+        """Return the columns of some kinds."""
+        return [name for name, kind in self.kinds.items() if base_kind(kind) in kinds]
+
+    def _incomplete(self) -> list[str]:
+        """Return the columns that get one more column, of where they are missing."""
+        return [name for name in self._named("number", "boolean", "date") if self._missing[name]]
+
+    def _number_rows(self, table: Table) -> NDArray[Any]:
+        """Return (N, D) the number columns."""
+        return np.stack([table.columns[name] for name in self._named("number")], axis=1)
+
+    # ------------------------------------------------------------------ transforming
+
+    def output_names(self) -> list[str]:
+        """Return the names of the columns that come out, in order."""
+        self._check_fitted()
+        found: list[str] = []
+        if self._numbers is not None:
+            names, width = self._named("number"), self._numbers.columns
+            plain = width == len(names)
+            found += names if plain else [f"number {place}" for place in range(width)]
+        found += self._named("boolean")
+        for name in self._named("date"):
+            found += self._parts[name].names(name)
+        found += [f"{name} is missing" for name in self._incomplete()]
+        for name in self._named("category"):
+            found += self._parts[name].names(name)
+        for name in self._named("text"):
+            found += [f"{name} word {place}" for place in range(self._parts[name].columns)]
+        return found
+
+    def transform(self, inputs: Table) -> Rows:
+        """Return the rows of a table, or of a frame, as (N, columns) numbers."""
+        from scipy.sparse import csr_array, hstack
+
+        table = self.read(inputs)
+        dense = np.concatenate([*self._dense_parts(table)], axis=1, dtype=np.float32)
+        rest = [
+            self._parts[name].transform(table.columns[name]) for name in self._named("category")
+        ]
+        if self.produces == "numbers":
+            return np.concatenate([dense, *(part.toarray() for part in rest)], axis=1)
+        rest += [
+            self._parts[name].transform(table.columns[name].tolist())
+            for name in self._named("text")
+        ]
+        return csr_array(hstack([csr_array(dense), *rest], format="csr", dtype=np.float32))
+
+    def _dense_parts(self, table: Table) -> Iterator[NDArray[np.float32]]:
+        """Yield the blocks of columns that are always dense."""
+        yield np.zeros((len(table), 0), dtype=np.float32)
+        if self._numbers is not None:
+            yield self._transform_numbers(table)
+        for name in self._named("boolean"):
+            yield np.nan_to_num(table.columns[name], nan=0.0).astype(np.float32)[:, None]
+        for name in self._named("date"):
+            yield self._parts[name].transform(table.columns[name])
+        for name in self._incomplete():
+            yield table.missing(name).astype(np.float32)[:, None]
+
+    def _transform_numbers(self, table: Table) -> NDArray[np.float32]:
+        """Return the numbers; an error names the column."""
+        assert self._numbers is not None
+        rows = self._number_rows(table)
+        infinite = np.argwhere(np.isinf(rows))
+        if len(infinite):
+            row, column = infinite[0].tolist()
+            raise DataError(
+                f"row {row} (counted from 0), column {self._named('number')[column]!r}: "
+                f"{rows[row, column]} is not a finite number; mark missing values with NaN"
+            )
+        found: NDArray[np.float32] = self._numbers.transform(rows)
+        return found
+
+    def read(self, inputs: Any) -> Table:
+        """Return rows as a table of the fitted columns; raise on missing and unknown ones."""
+        self._check_fitted()
+        if isinstance(inputs, Table):
+            check_columns(inputs.names, tuple(self.kinds), self.order)
+            return self._with_kinds(inputs)
+        if not is_frame(inputs):
+            raise DataError(
+                f"the model reads a table with the columns {', '.join(self.kinds)}, not "
+                f"{type(inputs).__name__}; give a DataFrame with these columns"
+            )
+        return new_rows(inputs, self.kinds, self.order)
+
+    def _with_kinds(self, table: Table) -> Table:
+        """Return a table whose columns are of the fitted kinds; strings may be either kind."""
+        for name, kind in self.kinds.items():
+            wanted, found = base_kind(kind), base_kind(table.kinds[name])
+            if wanted != found and {wanted, found} != {"category", "text"}:
+                raise DataError(
+                    f"column {name!r} is a {found} here, but a {wanted} in the training rows; read "
+                    f"the table with column_kinds={{{name!r}: {kind!r}}}"
+                )
+        return Table({name: table.columns[name] for name in self.kinds}, self.kinds)
+
+    def first_missing(self, inputs: Table) -> tuple[int, int] | None:
+        """Return row and column of the first value that is missing but never was in training."""
+        self._check_fitted()
+        table = self.read(inputs)
+        found = []
+        for column, name in enumerate(self.kinds):
+            if self._missing[name] or base_kind(self.kinds[name]) == "text":
+                continue
+            rows = np.flatnonzero(table.missing(name))
+            if len(rows):
+                found.append((int(rows[0]), column))
+        return min(found, default=None)
+
+    # ------------------------------------------------------------------ saving
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the settings with those of every part, and the arrays of all parts."""
+        self._check_fitted()
+        settings: dict[str, Any] = {
+            "name": self.name,
+            "numbers": self.numbers,
+            "standardize": self.standardize,
+            "max_categories": self.max_categories,
+            "min_category_rows": self.min_category_rows,
+            "text_options": dict(self.text_options),
+            "kinds": dict(self.kinds),
+            "ignored": dict(self.ignored),
+            "order": list(self.order),
+            "missing": dict(self._missing),
+        }
+        steps = [] if self._numbers is None else [self._numbers]
+        parts: list[dict[str, Any]] = []
+        arrays: dict[str, NDArray[Any]] = {}
+        for place, step in enumerate([*steps, *self._parts.values()]):
+            own, held = step.state()
+            parts.append(own)
+            arrays |= {f"{place}/{key}": array for key, array in held.items()}
+        return {**settings, "parts": parts}, arrays
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Restore a fitted preprocessor."""
+        own = ("numbers", "standardize", "max_categories", "min_category_rows")
+        new = cls(**{key: stored(settings, key) for key in own}, **stored(settings, "text_options"))
+        new.kinds, new.ignored = dict(stored(settings, "kinds")), dict(stored(settings, "ignored"))
+        new.order, new._missing = tuple(stored(settings, "order")), stored(settings, "missing")
+        ordered = [*new._named("date"), *new._named("category"), *new._named("text")]
+        has_numbers = bool(new._named("number"))
+        parts = stored(settings, "parts")
+        if len(parts) != has_numbers + len(ordered) or set(new._missing) != set(new.kinds):
+            raise DataError(
+                f"the stored preprocessor is damaged: {len(parts)} parts must match the "
+                f"{len(new.kinds)} columns {', '.join(new.kinds)}"
+            )
+        held = [
+            {
+                key.removeprefix(f"{place}/"): array
+                for key, array in arrays.items()
+                if key.startswith(f"{place}/")
+            }
+            for place in range(len(parts))
+        ]
+        if has_numbers:
+            name = stored(parts[0], "name")
+            if name not in NUMBERS:
+                raise DataError(unknown_name("step of numbers", str(name), NUMBERS))
+            new._numbers = NUMBERS[name].from_state(parts[0], held[0])
+        for place, name in enumerate(ordered, start=int(has_numbers)):
+            step = PARTS[base_kind(new.kinds[name])]
+            new._parts[name] = step.from_state(parts[place], held[place])
+        return new
+
+    def _check_fitted(self) -> None:
+        if not self.kinds:
+            raise self._not_fitted()
