@@ -7,9 +7,7 @@ whatever else is in its batch.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,38 +16,30 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hierlearn.decoding.edges import most_specific
-from hierlearn.errors import DataError, HierlearnError
+from hierlearn.errors import DataError
 from hierlearn.estimator.calibration import find_threshold, make_calibrated
+from hierlearn.estimator.fitting import FittingMixin
 from hierlearn.estimator.float64 import Predictor
-from hierlearn.estimator.incremental import IncrementalState
 from hierlearn.estimator.inputs import (
     as_csr,
     as_texts,
     as_trained,
-    check_hierarchy,
     check_learned,
-    check_own_network,
-    gather,
     input_attributes,
     parse_weights,
     read_frame,
 )
-from hierlearn.estimator.label_format import LabelFormat, ParsedLabels, parse_labels
+from hierlearn.estimator.label_format import LabelFormat, parse_labels
 from hierlearn.estimator.memory import MemoryMixin
 from hierlearn.estimator.parameters import (
     PARAMETERS,
     check_parameters,
-    make_plan,
     storable,
     with_parameters,
 )
 from hierlearn.estimator.score import answers_and_truth, exact_fraction, pooled_f1
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.networks.memories import candidates_of, remembered
 from hierlearn.pipeline.pipeline import Pipeline
-from hierlearn.pipeline.train import Reporting, describe_run, run
-from hierlearn.training.prepare import Extras, Prepared, prepare, summary
-from hierlearn.training.processes import Processes, processes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,13 +48,17 @@ if TYPE_CHECKING:
     from torch import Tensor
     from typing_extensions import Self
 
-    from hierlearn.datasets.dataset import Dataset
     from hierlearn.decoding import Decoder
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.estimator.incremental import IncrementalState
 
 
 @with_parameters
-class HierarchicalClassifier(MemoryMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class HierarchicalClassifier(
+    FittingMixin,
+    MemoryMixin,
+    ClassifierMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """A network that classifies into a taxonomy.
 
     Whatever is None comes from the recipe. Parameters are checked in ``fit``.
@@ -97,107 +91,6 @@ class HierarchicalClassifier(MemoryMixin, ClassifierMixin, BaseEstimator):  # ty
         check_parameters(parameters, "HierarchicalClassifier.__init__")
         for name, (_, default) in PARAMETERS.items():
             setattr(self, name, recipe if name == "recipe" else parameters.get(name, default))
-
-    # ------------------------------------------------------------------ training
-
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        hierarchy: Hierarchy | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Train on labeled rows, from the start.
-
-        Args:
-            X: (N, D) array, sparse matrix or frame, or a list of N texts. NaN is a missing value.
-                Columns of a frame may be numbers, categories, texts, dates and booleans.
-            y: the labels: one path per row, a list of paths per row, an (N, L) table with one
-                column per level, or plain values of a flat problem; see docs/estimator.md.
-            hierarchy: the taxonomy; by default that of the labels' paths.
-            sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
-        """
-        with processes(str(self.device or "auto")) as here:
-            prepared, dataset, form = self._prepare_fit(here, X, y, hierarchy, None, sample_weight)
-            return self._fit_prepared(here, prepared, dataset, form)
-
-    def _fit_prepared(
-        self, here: Processes, prepared: Prepared, dataset: Dataset, form: LabelFormat
-    ) -> Self:
-        """Train to the end."""
-        records: list[dict[str, Any]] = []
-        reporting = Reporting(bar=bool(self.verbose), on_epoch=records.append)
-        trainer = run(prepared, here, reporting=reporting)
-        pipeline = Pipeline.from_prepared(prepared)
-        pipeline.config |= describe_run(prepared, dataset, trainer)
-        self._set_pipeline(pipeline, form, IncrementalState.from_training(prepared, trainer))
-        self.history_ = records
-        return self
-
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        hierarchy: Hierarchy | None = None,
-        classes: Any = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        train: bool = False,
-    ) -> Self:
-        """Train one pass over these rows, from where the training is, or start one.
-
-        The first call fixes hierarchy and preprocessing. The learning rate stays constant;
-        ``epochs``, ``schedule`` and ``patience`` are not used. With a memory the first call trains
-        as ``fit`` does, and later ones remember, also new classes: see ``remember``.
-
-        Args:
-            X: the rows, as ``fit`` takes them.
-            y: their labels.
-            hierarchy: the taxonomy, at the first call; or
-            classes: all labels that may ever occur, at the first call. Inner classes among them
-                may be the most specific label of a row. By default the labels of the first call.
-            sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
-            train: with a memory, also train one pass over the new rows, of several classes since
-                they are each other's neighbors; earlier rows keep their embeddings.
-        """
-        listing = None
-        if classes is not None:
-            listing = parse_labels(list(classes) if isinstance(classes, set) else classes, self.sep)
-        if not self.__sklearn_is_fitted__():
-            with processes(str(self.device or "auto")) as here:
-                prepared, dataset, form = self._prepare_fit(
-                    here, X, y, hierarchy, listing, sample_weight, patience=None
-                )
-                if candidates_of(prepared.network) is not None:
-                    return self._fit_prepared(here, prepared, dataset, form)
-            prepared.network.to(here.device)
-            pipeline = Pipeline.from_prepared(prepared)
-            pipeline.config |= describe_run(prepared, dataset, None)
-            settings = prepared.decision.settings
-            self._set_pipeline(pipeline, form, IncrementalState(prepared.loss, settings))
-            self.history_ = []
-        elif remembered(self.pipeline_.network) is not None:
-            return self._remember_more(X, y, hierarchy, listing, sample_weight, train=train)
-        elif hierarchy is not None and hierarchy != self.hierarchy_:
-            raise HierlearnError(
-                f"the hierarchy is fixed from the first call on: that was {self.hierarchy_!r}, "
-                f"this is {hierarchy!r}; call fit to start again"
-            )
-        elif listing is not None:
-            self._label_format.names(listing)
-        return self._train_pass(X, parse_labels(y, self.hierarchy_.sep), sample_weight)
-
-    def _train_pass(self, X: Any, given: ParsedLabels, sample_weight: ArrayLike | None) -> Self:
-        """Train one pass over rows; where there is a memory, its last rows are these."""
-        names = self._label_format.names(given)
-        rows, weights = gather(self._read_inputs(X), names, self.hierarchy_, sample_weight)
-        policy = self.unlabeled_descendants
-        labels = Labels(rows.labels, self.hierarchy_, unlabeled_descendants=policy)
-        state = self._incremental or IncrementalState.from_pipeline(self.pipeline_)
-        record = state.partial_fit(self.pipeline_, rows.inputs, labels, weights)
-        self._set_pipeline(self.pipeline_, self._label_format, state)
-        self.history_ = [*self.history_, {**record, "epoch": len(self.history_) + 1}]
-        return self
 
     # ------------------------------------------------------------------ predicting
 
@@ -334,35 +227,6 @@ class HierarchicalClassifier(MemoryMixin, ClassifierMixin, BaseEstimator):  # ty
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         return tags
-
-    def _prepare_fit(
-        self,
-        here: Processes,
-        X: Any,
-        y: Any,
-        hierarchy: Hierarchy | None,
-        listing: ParsedLabels | None,
-        sample_weight: ArrayLike | None,
-        **changes: Any,
-    ) -> tuple[Prepared, Dataset, LabelFormat]:
-        """Read the first rows, and prepare what is trained on them."""
-        check_hierarchy(hierarchy)
-        plan = make_plan({**self.get_params(deep=False), **changes})
-        inputs = self._read_inputs(X, reset=True)
-        sep = self.sep if hierarchy is None else hierarchy.sep
-        given = parse_labels(y, sep)
-        form = LabelFormat.from_labels(given, hierarchy, sep, listing)
-        columns = getattr(self, "feature_names_in_", ())
-        dataset, weights = gather(inputs, form.names(given), form.hierarchy, sample_weight, columns)
-        network = None
-        if isinstance(self.network, torch.nn.Module):
-            check_own_network(self.ensemble_size or 1, dataset)
-            network = copy.deepcopy(self.network)
-        listed = () if listing is None else chain(*form.names(listing))
-        prepared = prepare(dataset, plan, here.device, Extras(weights, network, listed))
-        if self.verbose and here.writes:
-            print(summary(prepared))
-        return prepared, dataset, form
 
     def _set_pipeline(
         self, pipeline: Pipeline, form: LabelFormat, state: IncrementalState | None

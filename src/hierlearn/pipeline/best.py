@@ -41,7 +41,7 @@ from hierlearn.training.blending import (
 )
 from hierlearn.training.clock import Clock, OutOfTime
 from hierlearn.training.folds import held_out
-from hierlearn.training.prepare import Extras, Prepared, prepare, split_rows
+from hierlearn.training.prepare import Extras, Prepared, prepare, prepared_kind, split_rows
 from hierlearn.training.rules import Facts
 from hierlearn.training.selection import Selection, is_larger_better, scorer, select
 from hierlearn.training.settings import Settings
@@ -94,7 +94,8 @@ class BlendTraining:
         self.settings = Settings.from_dict(self.plan.settings)
         self.held = held_out(self.labels, taken.ids, seed=self.settings.seed)
         self.kept = np.concatenate(self.held)  # in the order of the predictions
-        self.facts = Facts(self.labels, taken.kind, self.settings.batch_size)
+        self.facts = Facts(self.labels, prepared_kind(taken, self.plan), self.settings.batch_size)
+        self.is_table = taken.kind == "table"
         self.label_space = LabelSpace.from_labels(self.labels)
         self.clock = Clock(self.plan.time_limit)
         self.seconds: dict[str, float] = {}  # of all folds, by ingredient
@@ -181,7 +182,7 @@ class BlendTraining:
         if path is not None and path.is_file():
             return read_tensors(path)[0]
         left = np.delete(np.arange(len(self.rows)), self.held[number])
-        plan = ingredient.plan(self.plan, FOLD_SEEDS)
+        plan = ingredient.plan(self.plan, FOLD_SEEDS, table=self.is_table)
         budget = float("inf")
         if self.clock.limit is not None:
             budget = self.clock.left - (1 - SHARE) * self.clock.limit
@@ -254,7 +255,7 @@ class BlendTraining:
             )
             budget = self.clock.left if parts else float("inf")
             try:
-                plan = found[name].plan(self.plan, seeds)
+                plan = found[name].plan(self.plan, seeds, table=self.is_table)
                 parts.append((name, self._train_part(name, plan, budget)))
             except OutOfTime:
                 self._say(f"{name}: left out, the time is over")

@@ -43,13 +43,18 @@ class Ingredient:
     changes: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def plan(self, plan: Plan, ensemble_size: int) -> Plan:
+    def plan(self, plan: Plan, ensemble_size: int, *, table: bool = False) -> Plan:
         """Return how to train it under the plan of the blend.
 
         Args:
             plan: what was asked for; its settings win.
             ensemble_size: how many networks.
+            table: whether inputs are a mixed table, where a step for numbers is one of several.
         """
+        changes = dict(self.changes)
+        if table and "preprocessing" in changes:
+            numbers = changes.pop("preprocessing")
+            changes["preprocessing_options"] = {**plan.preprocessing_options, "numbers": numbers}
         settings = {**self.settings, **plan.settings, "ensemble_size": ensemble_size}
         settings.pop("patience", None)  # the held-out rows are for the weights
         return replace(
@@ -57,7 +62,7 @@ class Ingredient:
             effort="quick",
             time_limit=None,
             recipe=self.recipe,
-            **self.changes,
+            **changes,
             valid_fraction=0.0,
             settings=settings,
         )

@@ -1,0 +1,222 @@
+"""Fitting: what trains a HierarchicalClassifier, at once or with more rows as they come."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hierlearn.errors import HierlearnError
+from hierlearn.estimator.incremental import IncrementalState
+from hierlearn.estimator.inputs import check_hierarchy, check_own_network, gather
+from hierlearn.estimator.label_format import LabelFormat, ParsedLabels, parse_labels
+from hierlearn.estimator.parameters import make_plan
+from hierlearn.hierarchy.labels import Labels
+from hierlearn.networks.memories import candidates_of, remembered
+from hierlearn.pipeline.best import BlendTraining
+from hierlearn.pipeline.pipeline import Pipeline
+from hierlearn.pipeline.train import Reporting, describe_run, run
+from hierlearn.training.prepare import Extras, Prepared, prepare, summary
+from hierlearn.training.processes import Processes, processes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike
+    from typing_extensions import Self
+
+    from hierlearn.datasets.dataset import Dataset
+    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.training.plan import Plan
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """The rows that a training begins with.
+
+    Attributes:
+        plan: what to train.
+        dataset: the rows.
+        form: of their labels.
+        extras: their weights, a module instead of a network by name, classes that may occur.
+    """
+
+    plan: Plan
+    dataset: Dataset
+    form: LabelFormat
+    extras: Extras
+
+
+class FittingMixin:
+    """The methods of a classifier that train it."""
+
+    if TYPE_CHECKING:
+        device: Any
+        ensemble_size: Any
+        hierarchy_: Hierarchy
+        history_: list[dict[str, Any]]
+        network: Any
+        pipeline_: Pipeline
+        sep: str
+        unlabeled_descendants: Any
+        verbose: Any
+        _incremental: IncrementalState | None
+        _label_format: LabelFormat
+
+        def __sklearn_is_fitted__(self) -> bool: ...
+
+        get_params: Callable[..., dict[str, Any]]
+
+        def _read_inputs(self, X: Any, *, reset: bool = False) -> Any: ...
+        def _remember_more(self, *args: Any, **options: Any) -> Self: ...
+        def _set_pipeline(
+            self, pipeline: Pipeline, form: LabelFormat, state: IncrementalState | None
+        ) -> None: ...
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        hierarchy: Hierarchy | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Train on labeled rows, from the start.
+
+        Args:
+            X: (N, D) array, sparse matrix or frame, or a list of N texts. NaN is a missing value.
+                Columns of a frame may be numbers, categories, texts, dates and booleans.
+            y: the labels: one path per row, a list of paths per row, an (N, L) table with one
+                column per level, or plain values of a flat problem; see docs/estimator.md.
+            hierarchy: the taxonomy; by default that of the labels' paths.
+            sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
+        """
+        first = self._read_first(X, y, hierarchy, None, sample_weight)
+        with processes(str(self.device or "auto")) as here:
+            if first.plan.effort == "best":
+                return self._fit_blend(here, first)
+            return self._fit_prepared(here, self._prepare(here, first), first)
+
+    def _fit_blend(self, here: Processes, first: FirstRows) -> Self:
+        """Train several recipes, and blend them."""
+        if first.extras.network is not None:
+            raise HierlearnError(
+                "effort 'best' chooses networks itself; leave out the module, or use effort 'quick'"
+            )
+        reporting = Reporting(bar=bool(self.verbose), on_message=print if self.verbose else None)
+        job = BlendTraining(first.dataset, first.plan, here, first.extras.weights, reporting)
+        self._set_pipeline(job.run(), first.form, None)
+        self.history_ = []
+        return self
+
+    def _read_first(
+        self,
+        X: Any,
+        y: Any,
+        hierarchy: Hierarchy | None,
+        listing: ParsedLabels | None,
+        sample_weight: ArrayLike | None,
+        **changes: Any,
+    ) -> FirstRows:
+        """Read the first rows, and what to train on them."""
+        check_hierarchy(hierarchy)
+        plan = make_plan({**self.get_params(deep=False), **changes})
+        inputs = self._read_inputs(X, reset=True)
+        sep = self.sep if hierarchy is None else hierarchy.sep
+        given = parse_labels(y, sep)
+        form = LabelFormat.from_labels(given, hierarchy, sep, listing)
+        columns = getattr(self, "feature_names_in_", ())
+        dataset, weights = gather(inputs, form.names(given), form.hierarchy, sample_weight, columns)
+        network = None
+        if isinstance(self.network, torch.nn.Module):
+            check_own_network(self.ensemble_size or 1, dataset)
+            network = copy.deepcopy(self.network)
+        listed = () if listing is None else list(chain(*form.names(listing)))
+        return FirstRows(plan, dataset, form, Extras(weights, network, listed))
+
+    def _prepare(self, here: Processes, first: FirstRows) -> Prepared:
+        """Prepare what is trained on the first rows."""
+        prepared = prepare(first.dataset, first.plan, here.device, first.extras)
+        if self.verbose and here.writes:
+            print(summary(prepared))
+        return prepared
+
+    def _fit_prepared(self, here: Processes, prepared: Prepared, first: FirstRows) -> Self:
+        """Train to the end."""
+        records: list[dict[str, Any]] = []
+        reporting = Reporting(bar=bool(self.verbose), on_epoch=records.append)
+        trainer = run(prepared, here, reporting=reporting)
+        pipeline = Pipeline.from_prepared(prepared)
+        pipeline.config |= describe_run(prepared, first.dataset, trainer)
+        self._set_pipeline(pipeline, first.form, IncrementalState.from_training(prepared, trainer))
+        self.history_ = records
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        hierarchy: Hierarchy | None = None,
+        classes: Any = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        train: bool = False,
+    ) -> Self:
+        """Train one pass over these rows, from where the training is, or start one.
+
+        The first call fixes hierarchy and preprocessing. The learning rate stays constant;
+        ``epochs``, ``schedule`` and ``patience`` are not used. With a memory the first call trains
+        as ``fit`` does, and later ones remember, also new classes: see ``remember``.
+
+        Args:
+            X: the rows, as ``fit`` takes them.
+            y: their labels.
+            hierarchy: the taxonomy, at the first call; or
+            classes: all labels that may ever occur, at the first call. Inner classes among them
+                may be the most specific label of a row. By default the labels of the first call.
+            sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
+            train: with a memory, also train one pass over the new rows, of several classes since
+                they are each other's neighbors; earlier rows keep their embeddings.
+        """
+        listing = None
+        if classes is not None:
+            listing = parse_labels(list(classes) if isinstance(classes, set) else classes, self.sep)
+        if not self.__sklearn_is_fitted__():
+            changes = {"patience": None, "effort": "quick", "time_limit": None}
+            first = self._read_first(X, y, hierarchy, listing, sample_weight, **changes)
+            # What should go on training needs weights, unless a memory is asked for.
+            first = replace(first, extras=replace(first.extras, logits=True))
+            with processes(str(self.device or "auto")) as here:
+                prepared = self._prepare(here, first)
+                if candidates_of(prepared.network) is not None:
+                    return self._fit_prepared(here, prepared, first)
+            prepared.network.to(here.device)
+            pipeline = Pipeline.from_prepared(prepared)
+            pipeline.config |= describe_run(prepared, first.dataset, None)
+            settings = prepared.decision.settings
+            self._set_pipeline(pipeline, first.form, IncrementalState(prepared.loss, settings))
+            self.history_ = []
+        elif remembered(self.pipeline_.network) is not None:
+            return self._remember_more(X, y, hierarchy, listing, sample_weight, train=train)
+        elif hierarchy is not None and hierarchy != self.hierarchy_:
+            raise HierlearnError(
+                f"the hierarchy is fixed from the first call on: that was {self.hierarchy_!r}, "
+                f"this is {hierarchy!r}; call fit to start again"
+            )
+        elif listing is not None:
+            self._label_format.names(listing)
+        return self._train_pass(X, parse_labels(y, self.hierarchy_.sep), sample_weight)
+
+    def _train_pass(self, X: Any, given: ParsedLabels, sample_weight: ArrayLike | None) -> Self:
+        """Train one pass over rows; where there is a memory, its last rows are these."""
+        names = self._label_format.names(given)
+        rows, weights = gather(self._read_inputs(X), names, self.hierarchy_, sample_weight)
+        policy = self.unlabeled_descendants
+        labels = Labels(rows.labels, self.hierarchy_, unlabeled_descendants=policy)
+        state = self._incremental or IncrementalState.from_pipeline(self.pipeline_)
+        record = state.partial_fit(self.pipeline_, rows.inputs, labels, weights)
+        self._set_pipeline(self.pipeline_, self._label_format, state)
+        self.history_ = [*self.history_, {**record, "epoch": len(self.history_) + 1}]
+        return self
