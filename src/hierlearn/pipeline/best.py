@@ -318,14 +318,15 @@ class BlendTraining:
         for key, weight in weights.items():
             p.add_(predictions[key].float(), alpha=weight / total)
         scaling = fit_scaling(p, targets, pipeline.label_space, mask)
-        pipeline.scaling = scaling
         scaled = scale_rows(p, scaling, pipeline.label_space)
         before, after = (
             float(calibration_error(one, targets, pipeline.label_space, pooled=True))
             for one in (p, scaled)
         )
+        pipeline.scaling = scaling if after < before else None
         pipeline.config["calibration"] = {
             **scaling.to_dict(),
+            "used": after < before,
             "rows": len(targets),
             "error_before": before,
             "error_after": after,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
 from hierlearn.networks.network import AVERAGE, MAIN
+from hierlearn.training.folds import FEW_ROWS
 from hierlearn.training.rules import Facts, neighbors
 from hierlearn.training.settings import Settings
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 FOLD_SEEDS = 2  # networks per fold
 SEEDS = 8  # networks of a part in the end, unless ensemble_size says otherwise
+SQUARED = {"distance": "squared", "scale": 16.0}
+NOISY = {"dropout": 0.7, "input_noise": 0.3}
 WIDE = {"width": 2000, "dropout": 0.5, "input_dropout": 0.1}
 CHOSEN_BY_BLEND = (  # fields of a plan that a blend decides for itself
     *("recipe", "loss", "loss_options", "network", "network_options", "head", "head_options"),
@@ -100,12 +103,18 @@ def ingredients(facts: Facts) -> dict[str, Ingredient]:
 def numbers_one_path(facts: Facts) -> dict[str, Ingredient]:
     """Numbers, one path per row: memories whose encoder other heads train too."""
     epochs = int(neighbors(facts)["settings"]["epochs"])
-    return {
-        "neighbors-short": Ingredient("neighbors", settings={"epochs": part_of(epochs, 0.25)}),
+    found = {
+        "quick": Ingredient("quick"),
         "neighbors": Ingredient("neighbors"),
         "neighbors-ple": Ingredient("neighbors", {"preprocessing": "piecewise-linear"}),
         "max": Ingredient("max", {"network_options": WIDE}, {"epochs": part_of(epochs, 0.5)}),
     }
+    if facts.rows >= FEW_ROWS:  # one fold then does, and leaves time for more
+        found |= {
+            "neighbors-squared": Ingredient("neighbors", {"head_options": SQUARED}),
+            "neighbors-deep": Ingredient("neighbors", {"network_options": {"depth": 2}}),
+        }
+    return found
 
 
 def numbers_several(facts: Facts) -> dict[str, Ingredient]:
@@ -114,12 +123,14 @@ def numbers_several(facts: Facts) -> dict[str, Ingredient]:
     mlp = {"network_options": {"dropout": 0.7}}
     ple = {"preprocessing": "piecewise-linear"}
     joint = {"joint": {"bce": 1.0, "mcloss": 1.0}}
+    longer = {"epochs": part_of(epochs, 1.5)}
     return {
         "neighbors": Ingredient("neighbors"),
         "neighbors-near": Ingredient("neighbors", {"head_options": {"scale": 4.0}}),
         "neighbors-raw": Ingredient("neighbors", {"preprocessing": "numeric"}),
         "neighbors-joint": Ingredient("neighbors", joint),
         "neighbors-long": Ingredient("neighbors", settings={"epochs": 2 * epochs}),
+        "neighbors-noisy": Ingredient("neighbors", {"network_options": NOISY}, longer),
         "max": Ingredient("max", mlp, {"epochs": 3 * epochs}),
         "max-ple": Ingredient("max", {**mlp, **ple}, {"epochs": 2 * epochs}),
         "linear-ple": Ingredient("max", {"network": "linear", **ple}, {"epochs": 3 * epochs}),
