@@ -84,11 +84,11 @@ def test_every_loss_tuned_for_itself(call, rows):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--losses bce,hlc", "unknown loss 'hlc'; did you mean 'hcl'"),
+        ("--losses bce,hlc", "unknown loss or recipe 'hlc'; did you mean 'hcl'"),
         ("--tune all", "unknown tuning method 'all'"),
         ("--metrics hit@1,map", "unknown metric 'map'"),
         ("--epochs 0", "--epochs must be at least 1, not 0"),
-        ("--losses bce,hcl:floor=abc", "loss hcl cannot be made with floor='abc'"),
+        ("--losses bce,loss:hcl:floor=abc", "loss hcl cannot be made with floor='abc'"),
         ("--network-option widht=3", "unknown option of network mlp 'widht'; did you mean 'width'"),
     ],
 )
@@ -132,7 +132,7 @@ def test_the_papers_tables_from_end_to_end(call, rows):
     for name in ("diatoms", "imclef07d"):
         summary = json.loads((rows / "p" / name / "summary.json").read_text())
         assert len(summary["candidates"]) == 13
-        number = summary["candidates"].index("recipe:hcl")
+        number = summary["candidates"].index("hcl")
         mean = 100 * summary["figures"]["hit@1"][number]["mean"]
         (line,) = (line for line in text.splitlines() if line.startswith("| recipe hcl |"))
         assert f"{mean:.2f} ±" in line
@@ -175,6 +175,18 @@ def test_an_option_of_a_loss_means_the_same_in_train_and_compare(call, rows):
         "--loss hcl --loss-option scope=none"
     )
     config = json.loads((rows / "m" / "config.json").read_text())
-    call(LINE.replace("bce,leaf-ce", "hcl:scope=none"))
+    call(LINE.replace("bce,leaf-ce", "loss:hcl:scope=none"))
     (candidate,) = json.loads((rows / "s" / "study.json").read_text())["candidates"]
     assert config["plan"]["loss_options"] == candidate["options"] == {"scope": None}
+
+
+@pytest.mark.parametrize("name", ["hcl", "auto"])
+def test_a_recipe_means_the_same_in_train_and_compare(call, rows, name):
+    same = "--label class --split part --seed 4 --epochs 3 --network-option width=8 --device cpu"
+    call(f"train rows.csv {same} --recipe {name} --out m")
+    call(f"compare rows.csv {same} --losses {name} --seeds 1 --out s")
+    config = json.loads((rows / "m" / "config.json").read_text())
+    (run,) = map(json.loads, (rows / "s" / "runs.jsonl").read_text().splitlines())
+    assert config["recipe"]["name"] == run["recipe"] == "hcl"
+    shown = config["metrics"]["test"]
+    assert {metric: run["test"][metric] for metric in shown} == shown

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from hierlearn.studies.study import Study
 
 WHAT, HOW = "What to compare", shared.HOW  # panels of --help
-LOSSES = "bce,focal,hxe,soft-labels,mcloss,hcl-hier,hcl-paper,hcl"
+LOSSES = "bce,focal,hxe,soft-labels,mcloss,hcl-hier,hcl-paper,loss:hcl"
 CANDIDATES = (
-    "Losses, or recipe:<name>, with commas, or all; the first is what the others are tested "
-    "against. Options as hxe:alpha=0.3."
+    "Losses and recipes with commas, or all; the first is what the others are tested against. "
+    "hcl, max, auto train as train does; loss:hcl is the loss alone; options as hxe:alpha=0.3."
 )
 TEST_FRACTION = option(
     "test_fraction", float, 0.2, "Fraction of the rows to test on, where no split is.", panel=HOW
