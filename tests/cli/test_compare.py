@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from hierlearn.features import NumericPreprocessor
 from hierlearn.studies.study import Study
+from studies.tiny_suite import write_set
 
 DATA = Path(
     os.environ.get("HIERLEARN_DATA") or Path(__file__).parents[3] / "shared" / "data" / "hmc"
@@ -190,3 +192,35 @@ def test_a_recipe_means_the_same_in_train_and_compare(call, rows, name):
     assert config["recipe"]["name"] == run["recipe"] == "hcl"
     shown = config["metrics"]["test"]
     assert {metric: run["test"][metric] for metric in shown} == shown
+
+
+def test_a_suite_from_the_command_line(call, rows, monkeypatch):
+    monkeypatch.setenv("HIERLEARN_CACHE", str(rows / "cache"))
+    monkeypatch.delenv("HIERLEARN_DATA", raising=False)
+    for name in ("diatoms", "imclef07d"):
+        write_set(rows, name)
+    line = "compare --suite clus --data-dir . --losses flat,hcl --out suite --seeds 2 --epochs 1"
+    said = call(f"{line} --device cpu --network-option width=8 --jobs 1")
+    assert "diatoms: 60 rows, 5 classes; 2 methods, 2 seeds each" in said
+    assert re.search(r"left out: enron, imclef07a, .*its\s+files are not in", said)
+    assert "0.768 DHN" in said
+    assert "wrote suite.html, suite.json and one study per set to suite" in said
+    found = json.loads((rows / "suite" / "suite.json").read_text())
+    assert found["candidates"] == ["flat", "hcl"]
+    assert (rows / "suite" / "diatoms" / "report.html").is_file()
+    assert "heat" in (rows / "suite" / "suite.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--suite clus rows.csv", "is a list of named datasets and does not take --data"),
+        ("--suite clus --label class", "does not take --label; leave that out"),
+        ("--suite clus --tune each", "does not take --tune"),
+        ("--suite clsu", "unknown suite 'clsu'; did you mean 'clus'"),
+        ("--suite clus --data-dir nowhere", "nowhere"),
+    ],
+)
+def test_what_a_suite_refuses(call, rows, words, message):
+    assert message in " ".join(call(f"compare {words} --out s", code=2).split())
+    assert not (rows / "s").exists()
