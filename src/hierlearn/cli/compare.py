@@ -304,7 +304,8 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
     summary = run.finish(studies)
     page = write_suite(summary, options["out"])
     print_suite(console, summary)
-    print_plain(console, summary["ranks"]["verdict"] if summary["ranks"] else "")
+    ranks = summary["ranks"]
+    print_plain(console, ranks["verdict"] if ranks else f"no ranks: {summary['no_ranks']}")
     print_plain(console, f"wrote {page.name}, suite.json and one study per set to {options['out']}")
 
 
