@@ -21,6 +21,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from bench_losses import tree
 from hierlearn.losses import HCLLoss
 from hierlearn.losses.hcl.linear import LinearHCLLoss
+from hierlearn.losses.hcl.loss import PAPER  # what the kernels support
 from machine import write
 
 if TYPE_CHECKING:
@@ -156,7 +157,10 @@ def shapes(copied: float) -> dict[str, Any]:
         half = half.bfloat16()
         for one in (x, half, other):
             one.requires_grad_()
-        fused, plain = HCLLoss(hierarchy).to(DEVICE), HCLLoss(hierarchy, fused=False).to(DEVICE)
+        fused, plain = (
+            HCLLoss(hierarchy, **PAPER).to(DEVICE),
+            HCLLoss(hierarchy, fused=False, **PAPER).to(DEVICE),
+        )
         check_agreement(fused, plain, x, targets, 1e-4)
         check_agreement(fused, plain, half, targets, 1e-2)
         steps = {
@@ -164,8 +168,10 @@ def shapes(copied: float) -> dict[str, Any]:
             "bce, compiled": step(torch.compile(binary_cross_entropy_with_logits), x, numbers),
             "hcl, plain": step(plain, x, targets),
             "hcl": step(fused, x, targets),
-            "hcl, bfloat16": step(HCLLoss(hierarchy).to(DEVICE), half, targets),
-            "hcl, in a graph": captured(step(HCLLoss(hierarchy).to(DEVICE), other, targets)),
+            "hcl, bfloat16": step(HCLLoss(hierarchy, **PAPER).to(DEVICE), half, targets),
+            "hcl, in a graph": captured(
+                step(HCLLoss(hierarchy, **PAPER).to(DEVICE), other, targets)
+            ),
         }
         if shape in LARGE:
             steps["hcl, compiled"] = step(torch.compile(plain), x, targets)
@@ -198,7 +204,9 @@ def speedup_in_graphs(
 ) -> float:
     """Return how much faster bfloat16 is without the host: both captured in CUDA graphs."""
     steps = {
-        name: captured(step(HCLLoss(hierarchy).to(DEVICE), one.detach().requires_grad_(), targets))
+        name: captured(
+            step(HCLLoss(hierarchy, **PAPER).to(DEVICE), one.detach().requires_grad_(), targets)
+        )
         for name, one in (("float32", x), ("bfloat16", half))
     }
     times = alternate(steps, rounds)
@@ -212,7 +220,9 @@ def growth(copied: float) -> dict[str, Any]:
         hierarchy = tree(sizes)
         targets = labels(hierarchy, rows)
         x = torch.randn(rows, len(hierarchy), device=DEVICE, requires_grad=True)
-        times = alternate({"hcl": captured(step(HCLLoss(hierarchy).to(DEVICE), x, targets))}, 30)
+        times = alternate(
+            {"hcl": captured(step(HCLLoss(hierarchy, **PAPER).to(DEVICE), x, targets))}, 30
+        )
         floor = 14e3 * x.numel() / copied
         found[name] = {
             "rows": rows,
@@ -238,7 +248,7 @@ def without_kernels() -> dict[str, Any]:
     found: dict[str, Any] = {"shape": (rows, len(hierarchy)), "levels": sizes}
     for name, option in options.items():
         torch._dynamo.reset()
-        loss = HCLLoss(hierarchy, **option).to(DEVICE)
+        loss = HCLLoss(hierarchy, **{**PAPER, **option}).to(DEVICE)
         steps = {
             "bce": step(binary_cross_entropy_with_logits, x, targets.float()),
             "plain": step(loss, x, targets),
@@ -270,7 +280,7 @@ def linear() -> dict[str, Any]:
         ("float32, previous", "previous", False),
         ("bfloat16 autocast, two-pass", "two-pass", True),
     ):
-        layer = LinearHCLLoss(hierarchy, features, selection=selection).to(DEVICE)
+        layer = LinearHCLLoss(hierarchy, features, selection=selection, **PAPER).to(DEVICE)
         before = torch.cuda.memory_allocated()
 
         def run(layer: LinearHCLLoss = layer, half: bool = half) -> None:

@@ -52,7 +52,7 @@ LOSSES: dict[str, tuple[str, dict[str, Any]]] = {
     "bce": ("bce", {}),
     "constraint (ancestors)": ("hcl-hier", {"scope": "ancestors"}),
     "curriculum (floor 0.3)": ("hcl-cl", {"floor": 0.3}),
-    "both": ("hcl", {"scope": "ancestors", "floor": 0.3}),
+    "both": ("hcl", {"scope": "ancestors", "floor": 0.3, "normalize": "sum"}),
 }
 QUIET = Reporting(bar=False)
 

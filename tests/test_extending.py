@@ -291,7 +291,7 @@ def test_the_toys_are_what_is_used(tmp_path):
 
 def test_toys_are_compared_with_what_is_there(tmp_path):
     candidates = parse_candidates(
-        ["bce", "brier:power=1.0", "patient", "hcl:link=tempered", "recipe:toy"]
+        ["bce", "brier:power=1.0", "patient", "loss:hcl:link=tempered", "toy"]
     )
     protocol = Protocol(
         seeds=2,

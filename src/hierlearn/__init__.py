@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hierlearn.pipeline.pipeline import Pipeline, load
     from hierlearn.pipeline.train import train
     from hierlearn.studies.compare import compare
+    from hierlearn.studies.suites import SUITES, compare_suite
     from hierlearn.training import RECIPES, Plan, Recipe, Settings
 
 __version__ = "0.1.0"
@@ -52,7 +53,9 @@ _HOMES = {
     "RECIPES": "hierlearn.training",
     "Recipe": "hierlearn.training",
     "Settings": "hierlearn.training",
+    "SUITES": "hierlearn.studies.suites",
     "compare": "hierlearn.studies.compare",
+    "compare_suite": "hierlearn.studies.suites",
     "evaluate": "hierlearn.pipeline",
     "load": "hierlearn.pipeline",
     "load_dataset": "hierlearn.datasets",
@@ -70,6 +73,7 @@ __all__ = [
     "METRICS",
     "NETWORKS",
     "RECIPES",
+    "SUITES",
     "Dataset",
     "HCLLoss",
     "HeadOutput",
@@ -84,6 +88,7 @@ __all__ = [
     "Recipe",
     "Settings",
     "compare",
+    "compare_suite",
     "evaluate",
     "load",
     "load_dataset",

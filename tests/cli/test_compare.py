@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from hierlearn.features import NumericPreprocessor
 from hierlearn.studies.study import Study
+from studies.tiny_suite import write_set
 
 DATA = Path(
     os.environ.get("HIERLEARN_DATA") or Path(__file__).parents[3] / "shared" / "data" / "hmc"
@@ -84,11 +86,11 @@ def test_every_loss_tuned_for_itself(call, rows):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--losses bce,hlc", "unknown loss 'hlc'; did you mean 'hcl'"),
+        ("--losses bce,hlc", "unknown loss or recipe 'hlc'; did you mean 'hcl'"),
         ("--tune all", "unknown tuning method 'all'"),
         ("--metrics hit@1,map", "unknown metric 'map'"),
         ("--epochs 0", "--epochs must be at least 1, not 0"),
-        ("--losses bce,hcl:floor=abc", "loss hcl cannot be made with floor='abc'"),
+        ("--losses bce,loss:hcl:floor=abc", "loss hcl cannot be made with floor='abc'"),
         ("--network-option widht=3", "unknown option of network mlp 'widht'; did you mean 'width'"),
     ],
 )
@@ -132,7 +134,7 @@ def test_the_papers_tables_from_end_to_end(call, rows):
     for name in ("diatoms", "imclef07d"):
         summary = json.loads((rows / "p" / name / "summary.json").read_text())
         assert len(summary["candidates"]) == 13
-        number = summary["candidates"].index("recipe:hcl")
+        number = summary["candidates"].index("hcl")
         mean = 100 * summary["figures"]["hit@1"][number]["mean"]
         (line,) = (line for line in text.splitlines() if line.startswith("| recipe hcl |"))
         assert f"{mean:.2f} ±" in line
@@ -175,6 +177,50 @@ def test_an_option_of_a_loss_means_the_same_in_train_and_compare(call, rows):
         "--loss hcl --loss-option scope=none"
     )
     config = json.loads((rows / "m" / "config.json").read_text())
-    call(LINE.replace("bce,leaf-ce", "hcl:scope=none"))
+    call(LINE.replace("bce,leaf-ce", "loss:hcl:scope=none"))
     (candidate,) = json.loads((rows / "s" / "study.json").read_text())["candidates"]
     assert config["plan"]["loss_options"] == candidate["options"] == {"scope": None}
+
+
+@pytest.mark.parametrize("name", ["hcl", "auto"])
+def test_a_recipe_means_the_same_in_train_and_compare(call, rows, name):
+    same = "--label class --split part --seed 4 --epochs 3 --network-option width=8 --device cpu"
+    call(f"train rows.csv {same} --recipe {name} --out m")
+    call(f"compare rows.csv {same} --losses {name} --seeds 1 --out s")
+    config = json.loads((rows / "m" / "config.json").read_text())
+    (run,) = map(json.loads, (rows / "s" / "runs.jsonl").read_text().splitlines())
+    assert config["recipe"]["name"] == run["recipe"] == "hcl"
+    shown = config["metrics"]["test"]
+    assert {metric: run["test"][metric] for metric in shown} == shown
+
+
+def test_a_suite_from_the_command_line(call, rows, monkeypatch):
+    monkeypatch.setenv("HIERLEARN_CACHE", str(rows / "cache"))
+    monkeypatch.delenv("HIERLEARN_DATA", raising=False)
+    for name in ("diatoms", "imclef07d"):
+        write_set(rows, name)
+    line = "compare --suite clus --data-dir . --losses flat,hcl --out suite --seeds 2 --epochs 1"
+    said = call(f"{line} --device cpu --network-option width=8 --jobs 1")
+    assert "diatoms: 60 rows, 5 classes; 2 methods, 2 seeds each" in said
+    assert re.search(r"left out: enron, imclef07a, .*its\s+files are not in", said)
+    assert "0.768 DHN" in said
+    assert "wrote suite.html, suite.json and one study per set to suite" in said
+    found = json.loads((rows / "suite" / "suite.json").read_text())
+    assert found["candidates"] == ["flat", "hcl"]
+    assert (rows / "suite" / "diatoms" / "report.html").is_file()
+    assert "heat" in (rows / "suite" / "suite.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--suite clus rows.csv", "is a list of named datasets and does not take --data"),
+        ("--suite clus --label class", "does not take --label; leave that out"),
+        ("--suite clus --tune each", "does not take --tune"),
+        ("--suite clsu", "unknown suite 'clsu'; did you mean 'clus'"),
+        ("--suite clus --data-dir nowhere", "nowhere"),
+    ],
+)
+def test_what_a_suite_refuses(call, rows, words, message):
+    assert message in " ".join(call(f"compare {words} --out s", code=2).split())
+    assert not (rows / "s").exists()

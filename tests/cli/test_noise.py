@@ -46,7 +46,7 @@ def test_the_same_command_trains_nothing_and_says_the_same(call, rows):
         ("--rates 0,2", "a rate of noise must lie in [0, 1], not 2.0"),
         ("--rates 0,half", "--rates takes numbers with commas, not 'half'"),
         ("--kinds lables", "unknown kind of noise 'lables'; did you mean 'labels'"),
-        ("--losses hlc", "unknown loss 'hlc'; did you mean 'hcl'"),
+        ("--losses hlc", "unknown loss or recipe 'hlc'; did you mean 'hcl'"),
     ],
 )
 def test_what_is_refused(call, rows, words, message):

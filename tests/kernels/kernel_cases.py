@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hierlearn import Hierarchy
 from hierlearn.losses import HCLLoss
+from hierlearn.losses.hcl.loss import PAPER
 from tolerances import FLOAT32_SUMS
 
 INTERPRETED = not torch.cuda.is_available()
@@ -25,6 +26,11 @@ def needs_gpu(test: Any) -> Any:
     """Mark a test that the interpreter cannot run."""
     skip = pytest.mark.skipif(INTERPRETED, reason="no GPU")
     return pytest.mark.gpu(skip(test))
+
+
+def kernel_loss(hierarchy: Hierarchy, **options: Any) -> HCLLoss:
+    """Return HCL as the kernels support it: sigmoids, and levels instead of ancestors."""
+    return HCLLoss(hierarchy, **{**PAPER, **options})
 
 
 def tree(sizes: tuple[int, ...]) -> Hierarchy:
@@ -87,7 +93,7 @@ def assert_same_as_plain(
     hierarchy: Hierarchy, logits: Tensor, targets: Tensor, mask: Tensor | None, **options: Any
 ) -> None:
     """Assert that kernels and plain path agree in loss, gradient and selection."""
-    plain, fused = (HCLLoss(hierarchy, fused=f, **options) for f in (False, True))
+    plain, fused = (kernel_loss(hierarchy, fused=f, **options) for f in (False, True))
     expected = value_and_gradient(plain, logits, targets, mask)
     with nan_filled_memory():
         found = value_and_gradient(fused.to(DEVICE), *on_device(logits, targets, mask))

@@ -5,11 +5,11 @@ import torch
 from torch.nn.functional import softplus
 
 from hierlearn.kernels import hcl as kernels
-from hierlearn.losses import HCLLoss
 from kernels.kernel_cases import (
     DEVICE,
     batch,
     few_and_many,
+    kernel_loss,
     on_device,
     tree,
     value_and_gradient,
@@ -23,7 +23,7 @@ SIZES = (2, 3, 12)
 def test_without_gradients_the_loss_is_the_same(layout):
     hierarchy = tree(SIZES)
     logits, targets, _ = on_device(*batch(hierarchy, 4))
-    loss = HCLLoss(hierarchy, fused=True).to(DEVICE)
+    loss = kernel_loss(hierarchy, fused=True).to(DEVICE)
     value, _ = value_and_gradient(loss, logits, targets)
     with torch.no_grad():
         FLOAT32.assert_close(loss(logits, targets).cpu(), value)
@@ -33,7 +33,7 @@ def test_without_gradients_the_loss_is_the_same(layout):
 def test_two_passes_through_one_graph_add_up(layout):
     hierarchy = tree(SIZES)
     logits, targets, _ = on_device(*batch(hierarchy, 4))
-    loss = HCLLoss(hierarchy, fused=True).to(DEVICE)
+    loss = kernel_loss(hierarchy, fused=True).to(DEVICE)
     _, gradient = value_and_gradient(loss, logits, targets, upstream=3.0)
     x = logits.clone().requires_grad_()
     value = loss(x, targets)
@@ -46,7 +46,7 @@ def test_two_passes_through_one_graph_add_up(layout):
 def test_a_second_pass_needs_a_retained_graph(layout):
     hierarchy = tree((2, 3))
     logits, targets, mask = on_device(*batch(hierarchy, 4, masked=True))
-    value = HCLLoss(hierarchy, fused=True).to(DEVICE)(logits.requires_grad_(), targets, mask)
+    value = kernel_loss(hierarchy, fused=True).to(DEVICE)(logits.requires_grad_(), targets, mask)
     value.backward()
     with pytest.raises(RuntimeError, match="retain"):
         value.backward()
@@ -58,7 +58,7 @@ def test_a_second_pass_needs_unchanged_tensors(changed, layout):
     hierarchy = tree((2, 3))
     data = on_device(*batch(hierarchy, 4, masked=True))
     data[0].requires_grad_()
-    value = HCLLoss(hierarchy, fused=True).to(DEVICE)(*data)
+    value = kernel_loss(hierarchy, fused=True).to(DEVICE)(*data)
     value.backward(retain_graph=True)
     with torch.no_grad():
         data[changed].copy_(data[changed].clone())

@@ -5,11 +5,11 @@ import warnings
 import pytest
 import torch
 
-from hierlearn.losses import HCLLoss
 from kernels.kernel_cases import (
     DEVICE,
     LAYOUTS,
     batch,
+    kernel_loss,
     nan_filled_memory,
     needs_gpu,
     on_device,
@@ -28,7 +28,7 @@ as_is_and_tiled = pytest.mark.parametrize("layout", LAYOUTS[:2], indirect=True)
 def test_large_batches(sizes, rows):
     hierarchy = tree(sizes)
     data = on_device(*batch(hierarchy, rows))
-    plain, fused = (HCLLoss(hierarchy, fused=f).to(DEVICE) for f in (False, True))
+    plain, fused = (kernel_loss(hierarchy, fused=f).to(DEVICE) for f in (False, True))
     expected, found = (value_and_gradient(loss, *data) for loss in (plain, fused))
     FLOAT32_SUMS.assert_close(found[0], expected[0])
     # The weight of a maximum sums thousands of classes in another order; entries are about 1e-7.
@@ -42,7 +42,8 @@ def test_every_run_is_bitwise_the_same(layout):
     data = on_device(*batch(hierarchy, 300, masked=True))
     with nan_filled_memory():
         runs = [
-            value_and_gradient(HCLLoss(hierarchy, fused=True).to(DEVICE), *data) for _ in range(3)
+            value_and_gradient(kernel_loss(hierarchy, fused=True).to(DEVICE), *data)
+            for _ in range(3)
         ]
     for value, gradient in runs[1:]:
         assert torch.equal(value, runs[0][0])
@@ -53,7 +54,7 @@ def test_every_run_is_bitwise_the_same(layout):
 @as_is_and_tiled
 def test_the_host_never_waits_and_a_cuda_graph_replays(layout):
     hierarchy = tree((3, 20, 60))
-    loss = HCLLoss(hierarchy, fused=True).to(DEVICE)
+    loss = kernel_loss(hierarchy, fused=True).to(DEVICE)
     logits, targets, _ = batch(hierarchy, 50)
     x, y = logits.to(DEVICE).requires_grad_(), targets.to(DEVICE)
     side = torch.cuda.Stream()
@@ -81,7 +82,7 @@ def test_the_host_never_waits_and_a_cuda_graph_replays(layout):
         x.copy_(other)
     y.copy_(labels)
     graph.replay()
-    plain = HCLLoss(hierarchy, fused=False)
+    plain = kernel_loss(hierarchy, fused=False)
     expected = value_and_gradient(plain, other, labels, upstream=1.0)
     FLOAT32_SUMS.assert_close((value.detach().cpu(), x.grad.cpu()), expected)
 
@@ -95,7 +96,7 @@ def test_two_hundred_steps_end_at_the_same_loss():
         torch.manual_seed(0)
         layer = torch.nn.Linear(100, 100).to(DEVICE)
         optimizer = torch.optim.Adam(layer.parameters(), lr=1e-2)
-        loss = HCLLoss(hierarchy, fused=fused, floor=0.1).to(DEVICE)
+        loss = kernel_loss(hierarchy, fused=fused, floor=0.1).to(DEVICE)
         for _ in range(200):
             optimizer.zero_grad()
             value = loss(layer(logits), targets)
@@ -112,7 +113,7 @@ def test_memory_holds_one_gradient_and_little_more():
     hierarchy = tree((10, 100, 9890))
     x = torch.randn(4096, 10000, device=DEVICE, requires_grad=True)
     y = torch.zeros(4096, 10000, dtype=torch.bool, device=DEVICE)
-    loss = HCLLoss(hierarchy).to(DEVICE)
+    loss = kernel_loss(hierarchy).to(DEVICE)
     loss(x, y).backward()
     x.grad = None
     before = torch.cuda.memory_allocated()

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from hierlearn import Hierarchy
-from hierlearn.losses import HCLLoss
 from kernels.kernel_cases import (
     DEVICE,
     INTERPRETED,
@@ -13,6 +12,7 @@ from kernels.kernel_cases import (
     batch,
     every_layout,
     few_and_many,
+    kernel_loss,
     nan_filled_memory,
     on_device,
     tree,
@@ -81,7 +81,9 @@ def test_several_levels_with_more_classes_than_the_smallest_tile(sizes, masked, 
 def test_several_losses_on_slices_of_one_tensor_before_one_backward(layout):
     hierarchy = tree((3, 5, 13))  # 3 x 21 entries per model: most slices are not aligned
     members = 3 if INTERPRETED else 10
-    stacks = {fused: [HCLLoss(hierarchy, fused=fused) for _ in range(members)] for fused in (0, 1)}
+    stacks = {
+        fused: [kernel_loss(hierarchy, fused=fused) for _ in range(members)] for fused in (0, 1)
+    }
     generator = torch.Generator().manual_seed(0)
     weight = {fused: torch.zeros(members, 4, 21, requires_grad=True) for fused in (0, 1)}
     for turn, rows in enumerate((3, 3, 2)):  # the last batch is smaller
@@ -114,7 +116,7 @@ def test_the_kernels_agree_with_naive_loops(base, layout):
     expected = naive_hcl(
         logits.tolist(), targets.int().tolist(), parents, base=base, floor=0.1, mask=mask.tolist()
     )
-    loss = HCLLoss(hierarchy, base=base, fused=True).to(DEVICE)
+    loss = kernel_loss(hierarchy, base=base, fused=True).to(DEVICE)
     found = loss(*on_device(logits, targets, mask))
     assert found.item() == FLOAT32_SUMS.approx(expected["loss"])
     assert loss.last["selected"].tolist() == expected["selected"]

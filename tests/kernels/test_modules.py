@@ -9,8 +9,9 @@ import sys
 import pytest
 import torch
 
-from hierlearn.losses import HCLLoss, LinearHCLLoss
-from kernels.kernel_cases import DEVICE, batch, few_and_many, on_device, tree
+from hierlearn.losses import LinearHCLLoss
+from hierlearn.losses.hcl.loss import PAPER
+from kernels.kernel_cases import DEVICE, batch, few_and_many, kernel_loss, on_device, tree
 from tolerances import FLOAT32_MATMUL, FLOAT32_SUMS
 
 
@@ -22,7 +23,7 @@ def pickled(loss):
 def test_copies_are_made_without_the_kernels(copied):
     hierarchy = tree((2, 3))
     logits, targets, _ = on_device(*batch(hierarchy, 2))
-    loss = HCLLoss(hierarchy, fused=True).to(DEVICE)
+    loss = kernel_loss(hierarchy, fused=True).to(DEVICE)
     expected = loss(logits, targets)
     twin = copied(loss)
     assert twin.last == {}
@@ -32,7 +33,7 @@ def test_copies_are_made_without_the_kernels(copied):
 def test_options_may_change_between_calls():
     hierarchy = tree((2, 3))
     logits, targets, _ = on_device(*batch(hierarchy, 4))
-    loss = HCLLoss(hierarchy, fused=True, floor=0.0, reduction="sum").to(DEVICE)
+    loss = kernel_loss(hierarchy, fused=True, floor=0.0, reduction="sum").to(DEVICE)
     total = loss(logits, targets)
     loss.reduction = "mean"
     FLOAT32_SUMS.assert_close(loss(logits, targets), total / logits.numel())
@@ -43,7 +44,7 @@ def test_host_tensors_take_the_plain_path_unless_asked(monkeypatch):
     hierarchy = tree((2, 3))
     logits, targets, _ = batch(hierarchy, 4)
     monkeypatch.setattr("hierlearn.kernels.hcl.LaunchPlan.run", None)  # a kernel would fail
-    assert HCLLoss(hierarchy)(logits, targets) > 0
+    assert kernel_loss(hierarchy)(logits, targets) > 0
 
 
 @few_and_many
@@ -51,9 +52,9 @@ def test_the_linear_layer_in_chunks(layout):
     hierarchy = tree((2, 3, 12))
     _, targets, mask = on_device(*batch(hierarchy, 5, masked=True))
     torch.manual_seed(0)
-    layer = LinearHCLLoss(hierarchy, 4, chunk=2, fused=True).to(DEVICE)
+    layer = LinearHCLLoss(hierarchy, 4, chunk=2, fused=True, **PAPER).to(DEVICE)
     inputs = torch.randn(5, 4).to(DEVICE)
-    plain = HCLLoss(hierarchy, fused=False).to(DEVICE)
+    plain = kernel_loss(hierarchy, fused=False).to(DEVICE)
     results = []
     for loss in (layer, lambda x, y, m: plain(layer.logits(x), y, m)):
         layer.zero_grad()
@@ -79,7 +80,7 @@ part = slice(0, 4) if rank == 0 else slice(4, 6)
 found = []
 for fused in (True, False):
     x = logits[part].clone().requires_grad_()
-    loss = HCLLoss(h, floor=0.1, reduction="sum", fused=fused)
+    loss = HCLLoss(h, link="sigmoid", scope="levels", normalize="sum", reduction="sum", fused=fused)
     loss(x, targets[part]).backward()
     found.append((x.grad, loss.last["selected"], loss.last["e_h"]))
 for one, other in zip(*found):

@@ -78,7 +78,7 @@ def test_masked_entries_neither_contribute_nor_bind(seed):
 )
 def test_theorem_3_with_any_floor(seed, floor, scope, normalize):
     batch = random_batch(seed, dag=seed % 2 == 1)
-    options = {"base": "bce2", "scope": scope, "normalize": normalize}
+    options = {"base": "bce2", "link": "sigmoid", "scope": scope, "normalize": normalize}
     loss = HCLLoss(batch.hierarchy, floor=floor, **options)
     loss(batch.logits, batch.targets, batch.mask)
     plain = HCLLoss(batch.hierarchy, curriculum=None, reduction="sum", **options)

@@ -36,7 +36,7 @@ def study(tmp_path_factory, one_thread):
     """Numbers under a ragged tree of three levels, three losses, two seeds."""
     return compare(
         make_synthetic(rows=300, features=8, fan_out=3, ragged=0.2),
-        parse_candidates(["bce", "hxe:alpha=0.3", "hcl"]),
+        parse_candidates(["bce", "hxe:alpha=0.3", "loss:hcl"]),
         tmp_path_factory.mktemp("studies") / "numbers",
         Protocol(
             seeds=2,
@@ -85,7 +85,7 @@ def memory_study(tmp_path_factory, one_thread):
     other = [*texts.labels[:40], *texts.labels[41:], texts.labels[40]]  # of the test rows
     return compare(
         replace(texts, labels=other, ids=[f"<b onclick=hit()>{row}</b>" for row in range(60)]),
-        ["bce", "recipe:neighbors"],
+        ["bce", "neighbors"],
         tmp_path_factory.mktemp("studies") / "memory",
         Protocol(
             seeds=2,

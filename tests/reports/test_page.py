@@ -227,7 +227,7 @@ def test_a_study_that_is_not_finished_shows_what_it_has(study, tmp_path):
     text = write_report(folder).read_text()
     assert list(table_of(text)) == [name for name in table_of(text) if "hcl" not in name]
     assert len(table_of(text)) == 2
-    assert "Not finished: hcl." in text
+    assert "Not finished: loss:hcl." in text
     assert "<td>not finished</td>" in text
     (folder / "runs.jsonl").write_text(lines[0])
     with pytest.raises(

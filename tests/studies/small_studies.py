@@ -13,7 +13,7 @@ from hierlearn.studies.protocol import Protocol
 
 SETTINGS = {"epochs": 3, "patience": 2, "batch_size": 64, "learning_rate": 0.01, "device": "cpu"}
 NETWORK = {"name": "mlp", "options": {"width": 8}}
-WORDS = ("bce", "leaf-ce", "hcl:floor=0.3")
+WORDS = ("bce", "leaf-ce", "loss:hcl:floor=0.3")
 OWN = ("force", "jobs", "metadata", "on_step")
 
 

@@ -9,18 +9,45 @@ from hierlearn.studies.candidates import parse_candidate, parse_candidates
 from hierlearn.training.recipes import RECIPES
 
 
-def test_losses_options_and_recipes():
+def test_a_loss_with_its_options():
     assert parse_candidate("bce").plan() == {"loss": "bce", "loss_options": {}, "link": "from-loss"}
-    candidate = parse_candidate("hcl:link=softmax+scope=ancestors+floor=0.3+curriculum=None")
+    candidate = parse_candidate("loss:hcl:link=softmax+scope=ancestors+floor=0.3+curriculum=None")
     assert candidate.options == {
         "link": "softmax",
         "scope": "ancestors",
         "floor": 0.3,
         "curriculum": None,
     }
-    assert candidate.label == "hcl (link softmax, scope ancestors, floor 0.3, curriculum None)"
-    assert parse_candidate("recipe:max").plan() == {"recipe": "max"}
+    assert candidate.label == "loss:hcl (link softmax, scope ancestors, floor 0.3, curriculum None)"
+    assert (candidate.loss, candidate.recipe) == ("hcl", None)
     assert len(parse_candidates(LOSSES_OF_COMPARE.split(","))) == 8
+
+
+def test_a_recipe_is_named_as_train_names_it():
+    for name in RECIPES:
+        candidate = parse_candidate(name)
+        assert (candidate.recipe, candidate.loss, candidate.title) == (name, None, name)
+        assert candidate.plan() == {"recipe": name}
+    assert parse_candidate("auto").plan() == {}  # a Plan as it is
+
+
+def test_options_after_a_recipe_change_its_loss_and_nothing_else():
+    candidate = parse_candidate("hcl:floor=0.5")
+    assert candidate.plan() == {
+        "recipe": "hcl",
+        "loss": "hcl",
+        "loss_options": {**RECIPES["hcl"].loss_options, "floor": 0.5},
+    }
+    assert candidate.title == "hcl (floor 0.5)"
+    assert candidate.plan({"floor": 0.1})["loss_options"]["floor"] == 0.1
+
+
+def test_the_prefix_is_written_only_where_a_name_means_two_things():
+    assert parse_candidate("loss:bce") == parse_candidate("bce")
+    assert parse_candidate("loss:hxe:alpha=0.3") == parse_candidate("hxe:alpha=0.3")
+    assert parse_candidate("loss:hcl").key == "loss:hcl"
+    with pytest.raises(HierlearnError, match="'bce' is listed twice"):
+        parse_candidates(["bce", "loss:bce"])
 
 
 def test_file_names_are_safe_and_differ():
@@ -34,11 +61,15 @@ def test_file_names_are_safe_and_differ():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["bcee"], "unknown loss 'bcee'; did you mean 'bce'"),
-        (["recipe:mx"], "unknown recipe 'mx'; did you mean 'max'"),
+        (["bcee"], "unknown loss or recipe 'bcee'; did you mean 'bce'"),
+        (["mx"], "unknown loss or recipe 'mx'; did you mean 'max'"),
+        (["loss:max"], "unknown loss 'max'; known: bce"),
+        (["recipe:max"], "unknown loss or recipe 'recipe'"),
+        (["auto:floor=0.3"], "auto chooses its loss by the rows"),
+        (["hcl:floor"], "recipe hcl takes key=value, not 'floor'"),
         (["hxe:alpha"], "loss hxe takes key=value, not 'alpha'"),
         (["bce", "hcl", "bce"], "'bce' is listed twice"),
-        ([], "name at least one loss"),
+        ([], "name at least one loss or recipe"),
     ],
 )
 def test_what_is_refused(words, message):

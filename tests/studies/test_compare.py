@@ -57,7 +57,7 @@ def test_candidates_as_they_are_written_and_no_protocol(tmp_path, monkeypatch):
     assert trained == parse_candidates(["bce", "hcl:floor=0.3"])
     assert study.candidates == trained
     assert study.seeds == list(range(10))
-    with pytest.raises(HierlearnError, match="unknown loss 'hlc'; did you mean"):
+    with pytest.raises(HierlearnError, match="unknown loss or recipe 'hlc'; did you mean"):
         compare(dataset(), ["bce", "hlc"], tmp_path / "t")
     with pytest.raises(HierlearnError, match="'bce' is listed twice"):
         compare(dataset(), [*trained, "bce"], tmp_path / "t")
@@ -247,15 +247,15 @@ def test_the_search_space_is_that_of_the_loss_less_what_is_fixed():
 
     assert options("bce") == options("hcl-paper") == options("hxe:alpha=0.2") == {()}
     assert options("hxe") == {(("alpha", value),) for value in LOSSES["hxe"].search_space["alpha"]}
-    assert options("recipe:hcl") == {()}  # the recipe fixes the floor
-    assert options("recipe:focal-max") == {(("gamma", g),) for g in (0.5, 1.0, 2.0)}
+    assert options("hcl") == {()}  # the recipe fixes the floor
+    assert options("focal-max") == {(("gamma", g),) for g in (0.5, 1.0, 2.0)}
 
 
 def test_a_recipe_is_tuned_by_the_options_of_its_loss(tmp_path):
-    candidates = parse_candidates(["recipe:focal-max"])
+    candidates = parse_candidates(["focal-max"])
     found = tune(dataset(), candidates, "each", protocol(trials=1, settings={"epochs": 1}))
-    chosen = found["by_candidate"]["recipe:focal-max"]
-    study = run(tmp_path / "s", ["recipe:focal-max"], by_candidate=found["by_candidate"], seeds=1)
+    chosen = found["by_candidate"]["focal-max"]
+    study = run(tmp_path / "s", ["focal-max"], by_candidate=found["by_candidate"], seeds=1)
     assert study.runs()[0]["loss_options"] == chosen["loss_options"]
     assert study.runs()[0]["settings"]["learning_rate"] == chosen["learning_rate"]
 
@@ -333,7 +333,7 @@ def test_other_data_of_the_same_shape_is_another_study(study, tmp_path):
     assert run(tmp_path / "s").runs() == study.runs()
 
 
-@pytest.mark.parametrize("words", [("hcl:nope=1",), ("bce", "hcl:floor=7")])
+@pytest.mark.parametrize("words", [("hcl:nope=1",), ("bce", "loss:hcl:floor=7")])
 def test_what_is_refused_before_anything_is_trained_leaves_nothing(words, tmp_path):
     with pytest.raises(HierlearnError, match=r"nope|floor"):
         run(tmp_path / "s", words=tuple(reversed(words)))

@@ -23,7 +23,7 @@ from hierlearn.training.recipes import RECIPES, Recipe
 from studies import small_studies as small
 
 MEMORY = Recipe("bce", "answers from three rows", head="neighbors", head_options={"neighbors": 3})
-WORDS = ("bce", "recipe:neighbors")
+WORDS = ("bce", "neighbors")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def study(tmp_path_factory):
     """A candidate without a memory, the recipe, and one that answers from three rows alone."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(RECIPES, "three", MEMORY)
-        yield small.run(tmp_path_factory.mktemp("study") / "s", (*WORDS, "recipe:three"))
+        yield small.run(tmp_path_factory.mktemp("study") / "s", (*WORDS, "three"))
 
 
 def test_only_a_memory_has_evidence(study):
@@ -83,7 +83,7 @@ def test_where_three_rows_answer_their_weights_are_the_probability(study):
 
 def test_seeds_have_the_evidence_of_the_model_trained_alone():
     data = small.dataset()
-    plan = small.protocol(seeds=1, seed=1).plan(small.parse_candidates("recipe:neighbors")[0])
+    plan = small.protocol(seeds=1, seed=1).plan(small.parse_candidates("neighbors")[0])
     prepared = prepare(data, plan, torch.device("cpu"))
     runner.fit(prepared, [])
     test = data.split("test")
@@ -96,7 +96,7 @@ def test_seeds_have_the_evidence_of_the_model_trained_alone():
 
 def test_a_head_without_a_memory_that_answers_has_no_evidence():
     data = small.dataset()
-    plan = small.protocol().plan(small.parse_candidates("recipe:neighbors")[0])
+    plan = small.protocol().plan(small.parse_candidates("neighbors")[0])
     prepared = prepare(data, plan, torch.device("cpu"))
     test = runner.ready_rows(prepared, data.split("test"))
     assert find_evidence(prepared.network, prepared.answer, test) is None  # nothing remembered yet
@@ -107,7 +107,7 @@ def test_a_head_without_a_memory_that_answers_has_no_evidence():
 
 def test_looped_members_have_the_evidence_of_stacked_ones():
     data = small.dataset()
-    plan = small.protocol(seeds=1).plan(small.parse_candidates("recipe:neighbors")[0])
+    plan = small.protocol(seeds=1).plan(small.parse_candidates("neighbors")[0])
     alone = [
         prepare(data, replace(plan, settings={**plan.settings, "seed": seed}), torch.device("cpu"))
         for seed in (0, 1, 2)
@@ -128,7 +128,7 @@ def test_looped_members_have_the_evidence_of_stacked_ones():
 def test_weights_decide_the_order_where_rows_count_differently():
     """The nearest row is not the weightiest where rows have weights of their own."""
     data = small.dataset()
-    plan = small.protocol().plan(small.parse_candidates("recipe:neighbors")[0])
+    plan = small.protocol().plan(small.parse_candidates("neighbors")[0])
     prepared = prepare(data, plan, torch.device("cpu"))
     draw = np.random.default_rng(0).random(len(prepared.rows)) + 1e-3
     prepared.rows.weights = torch.as_tensor(draw**8, dtype=torch.float32)
@@ -179,8 +179,8 @@ def test_two_at_a_time_have_the_evidence_of_one_after_the_other(tmp_path):
 
 
 def test_a_study_that_replaces_another_keeps_none_of_its_evidence(tmp_path):
-    candidate = small.parse_candidates("recipe:neighbors")[0]
-    study = small.run(tmp_path, ("recipe:neighbors",))
+    candidate = small.parse_candidates("neighbors")[0]
+    study = small.run(tmp_path, ("neighbors",))
     assert study.evidence(candidate) is not None
     study.add(candidate, runner.Result(study.runs(), study.rows(candidate), []))  # has no memory
     assert study.evidence(candidate) is None

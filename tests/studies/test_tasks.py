@@ -73,7 +73,7 @@ def test_a_killed_process_is_named_and_the_study_goes_on(tmp_path):
 UNGUARDED = """
 import sys
 from studies import small_studies as small
-small.run(sys.argv[1], jobs=2, words=("bce", "hcl"), settings={"epochs": 1, "patience": None})
+small.run(sys.argv[1], jobs=2, words=("bce", "loss:hcl"), settings={"epochs": 1, "patience": None})
 """
 
 
@@ -97,7 +97,7 @@ SCRIPT = """
 import sys
 from studies import small_studies as small
 if __name__ == "__main__":
-    small.run(sys.argv[1], jobs=2, words=("bce", "hcl", "hxe"),
+    small.run(sys.argv[1], jobs=2, words=("bce", "loss:hcl", "hxe"),
               settings={"epochs": int(sys.argv[2]), "patience": None})
 """
 
@@ -131,7 +131,7 @@ def test_an_interrupted_study_leaves_no_process_and_goes_on(tmp_path):
         time.sleep(0.1)
     assert not workers
     study = Study.open(folder)
-    assert [candidate.key for candidate in study.candidates] == ["bce", "hcl", "hxe"]
+    assert [candidate.key for candidate in study.candidates] == ["bce", "loss:hcl", "hxe"]
     assert json.loads((folder / "study.json").read_text())["settings"]["epochs"] == 100_000
 
 

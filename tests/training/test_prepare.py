@@ -219,8 +219,8 @@ def test_labels_unknown_to_the_hierarchy_and_no_rows_are_refused():
 def test_a_summary_in_a_sentence():
     said = summary(prepare(problem(), plan("hcl", ensemble_size=2, epochs=7), CPU))
     assert said == (
-        "recipe custom (the loss was named): HCLLoss on the sigmoid link, read by the max link, "
-        "decoder leaf; 36 training rows, 12 for validation, 7 epochs, 2 networks on cpu"
+        "recipe custom (the loss was named): HCLLoss on the softmax link, read by the softmax "
+        "link, decoder leaf; 36 training rows, 12 for validation, 7 epochs, 2 networks on cpu"
     )
 
 

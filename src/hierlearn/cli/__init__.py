@@ -53,7 +53,8 @@ add_command(
     "compare",
     compare.compare,
     "compare",
-    "compare rows.csv --label class --losses bce,hxe:alpha=0.3,recipe:hcl --seeds 5",
+    "compare rows.csv --label class --losses bce,hxe:alpha=0.3,hcl --seeds 5",
+    "compare --suite clus --data-dir DATA --out clus",
 )
 add_command(app, "inspect", inspect.inspect, "inspect icd10cm", "inspect tree.csv --svg tree.svg")
 add_command(

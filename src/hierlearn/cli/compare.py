@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from hierlearn.studies.study import Study
 
 WHAT, HOW = "What to compare", shared.HOW  # panels of --help
-LOSSES = "bce,focal,hxe,soft-labels,mcloss,hcl-hier,hcl-paper,hcl"
+LOSSES = "bce,focal,hxe,soft-labels,mcloss,hcl-hier,hcl-paper,loss:hcl"
 CANDIDATES = (
-    "Losses, or recipe:<name>, with commas, or all; the first is what the others are tested "
-    "against. Options as hxe:alpha=0.3."
+    "Losses and recipes with commas, or all; the first is what the others are tested against. "
+    "hcl, max, auto train as train does; loss:hcl is the loss alone; options as hxe:alpha=0.3."
 )
 TEST_FRACTION = option(
     "test_fraction", float, 0.2, "Fraction of the rows to test on, where no split is.", panel=HOW
@@ -41,6 +41,13 @@ OPTIONS = [
     option("out", Path, Path("study"), "Folder of the study.", "--out", "-o"),
     flag("force", "Replace another study in --out."),
     flag("paper", "The paper's tables on Diatoms and ImCLEF07D.", panel=WHAT),
+    option(
+        "suite",
+        str,
+        None,
+        "Every set of a suite that is there, one study each: clus (--data-dir), texts.",
+        panel=WHAT,
+    ),
     option(
         "tune",
         str,
@@ -77,6 +84,9 @@ def compare(
     console = Console()
     if options["paper"]:
         compare_paper(options, console)
+        return
+    if options["suite"] is not None:
+        compare_sets(data, options, console)
         return
     from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_dataset, split_names
@@ -259,3 +269,65 @@ def compare_paper(options: Mapping[str, Any], console: Console) -> None:
     write_texts(options["out"], {"paper.md": shown, "paper.tex": typeset})
     print_plain(console, shown)
     print_plain(console, f"wrote paper.md, paper.tex and one study per dataset to {options['out']}")
+
+
+def compare_sets(data: str | None, options: Mapping[str, Any], console: Console) -> None:
+    """Compare methods on the sets of a suite, and write one page over all of them."""
+    from hierlearn.cli.sources import check_data_dir, check_not_given, split_names
+
+    refused = {"data": data, **{name: options[name] for name in shared.COLUMN_NAMES}}
+    refused["tune"] = options["tune"] != "none"
+    check_not_given(f"--suite {options['suite']}", "a list of named datasets", refused)
+    check_data_dir(options["data_dir"])
+    from hierlearn.cli.show import print_plain
+    from hierlearn.reports import write_suite
+    from hierlearn.studies.suites import SUITE_SEEDS, SuiteRun, by_reason, find_suite
+
+    suite = find_suite(options["suite"])
+    methods = suite.methods if options["losses"] == LOSSES else split_names(options["losses"])
+    protocol = make_protocol(options, seeds=SUITE_SEEDS, metrics=suite.metrics)
+    jobs = jobs_of(options, len(methods))
+    run = SuiteRun(
+        suite, options["out"], methods, protocol, options["data_dir"], options["force"], jobs
+    )
+    studies = {}
+    for name, dataset in run.datasets():
+        count = f"{plural(len(run.candidates), 'method')}, {plural(protocol.seeds, 'seed')} each"
+        rows = f"{len(dataset):,} rows, {len(dataset.hierarchy):,} classes"
+        print_plain(console, f"{name}: {rows}; {count}")
+        with bar(len(run.candidates)) as (_, on_step):
+            study = run.run(name, dataset, on_step)
+        if study is not None:
+            studies[name] = study
+    for why, names in by_reason(run.absent).items():
+        print_plain(console, f"left out: {', '.join(names)}: {why}")
+    summary = run.finish(studies)
+    page = write_suite(summary, options["out"])
+    print_suite(console, summary)
+    ranks = summary["ranks"]
+    print_plain(console, ranks["verdict"] if ranks else f"no ranks: {summary['no_ranks']}")
+    print_plain(console, f"wrote {page.name}, suite.json and one study per set to {options['out']}")
+
+
+def print_suite(console: Console, summary: Mapping[str, Any]) -> None:
+    """Print one row per set: every method, and the best figure in print."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from hierlearn.metrics.registry import find_metric
+    from hierlearn.studies.tables import ARROWS
+
+    metric = find_metric(summary["metric"])
+    table = Table(title=f"{metric.name} {ARROWS[metric.direction]}", title_justify="left")
+    table.add_column("")
+    printed = any(one["best_published"] for one in summary["sets"])
+    for label in [*summary["labels"], *(["best in print"] if printed else [])]:
+        table.add_column(Text(label), justify="right")
+    for one in summary["sets"]:
+        figures = [one["figures"].get(key) for key in summary["candidates"]]
+        cells = [metric.format(f["mean"]) if f and f["mean"] is not None else "–" for f in figures]
+        best = one["best_published"]
+        if printed:
+            cells.append(f"{metric.format(best['value'])} {best['method']}" if best else "–")
+        table.add_row(*map(Text, [one["name"], *cells]))
+    console.print(table)

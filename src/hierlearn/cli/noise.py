@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WHAT = "What to compare"  # a panel of --help
-LOSSES = "bce,hxe,soft-labels,mcloss,leaf-ce,hcl-hier,hcl,recipe:hcl"
+LOSSES = "bce,hxe,soft-labels,mcloss,leaf-ce,hcl-hier,hcl-paper:floor=0.1,loss:hcl"
 SEEDS = 5  # of each loss, unless asked for others
 RATES = ",".join(f"{rate:g}" for rate in Noise().rates)
 OPTIONS = [

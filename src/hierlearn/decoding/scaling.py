@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Kind = Literal["log-odds", "mass"]
 
 LEAST = 1e-6  # a probability of held-out rows is no further from 0 and 1
+SLACK = 5e-3  # by which masses may miss 1: predictions are kept in half precision
 STEPS = 30  # of Newton's method
 SLOPES = (0.05, 20.0)  # the range of a slope of masses
 HALVINGS = 40  # of that range
@@ -91,7 +92,8 @@ def fit_scaling(
 ) -> Scaling:
     """Return the scaling under which held-out rows are most probable.
 
-    Rows that have one path each get scaled masses, all others scaled log-odds.
+    Scaled masses where every row has one path and its masses sum to 1, as those of a softmax and of
+    a memory do; scaled log-odds elsewhere.
 
     Args:
         p: (N, C) probabilities of rows that were not trained on.
@@ -100,9 +102,19 @@ def fit_scaling(
         mask: (N, C) which targets are known; None for all.
     """
     ends = terminal_ends(targets, label_space)
-    if mask is None and bool((ends.sum(dim=1) == 1).all()):
+    if mask is None and bool((ends.sum(dim=1) == 1).all()) and sums_to_one(p, label_space):
         return Scaling("mass", fit_mass_slope(p, ends, label_space))
     return fit_log_odds(p, targets, mask)
+
+
+def sums_to_one(p: Tensor, label_space: LabelSpace) -> bool:
+    """Whether the terminal masses of every row are at least 0 and sum to 1, up to rounding."""
+    solve = TerminalMass(label_space.hierarchy)
+    for rows in row_chunks(*p.shape):
+        q = solve.raw(p[rows].double())
+        if bool(((q.sum(dim=1) - 1).abs() > SLACK).any()) or bool((q < -SLACK).any()):
+            return False
+    return True
 
 
 def terminal_ends(targets: Tensor, label_space: LabelSpace) -> Tensor:

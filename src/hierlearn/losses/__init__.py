@@ -18,6 +18,7 @@ from hierlearn.losses.hcl import (
     constrain,
     select_classes,
 )
+from hierlearn.losses.hcl.loss import PAPER
 from hierlearn.losses.hxe import HXELoss
 from hierlearn.losses.lca_cost import LCACostLoss
 from hierlearn.losses.leaf_ce import LeafCELoss
@@ -34,10 +35,10 @@ LOSSES: dict[str, type[Loss] | Variant] = {
     "focal": FocalLoss,
     "hxe": HXELoss,
     "soft-labels": SoftLabelsLoss,
-    "hcl-hier": Variant(HCLLoss, search_space={}, curriculum=None),
-    "hcl-cl": Variant(HCLLoss, uses_hierarchy=False, scope=None),
+    "hcl-hier": Variant(HCLLoss, search_space={}, **{**PAPER, "curriculum": None}),
+    "hcl-cl": Variant(HCLLoss, uses_hierarchy=False, **{**PAPER, "scope": None}),
     "hcl": HCLLoss,
-    "hcl-paper": Variant(HCLLoss, search_space={}, floor=0.0),
+    "hcl-paper": Variant(HCLLoss, search_space={}, **{**PAPER, "floor": 0.0}),
     "sample-curriculum": SampleCurriculumLoss,
     "leaf-ce": LeafCELoss,
     "mcloss": MCLoss,

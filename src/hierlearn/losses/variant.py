@@ -32,7 +32,7 @@ class Variant:
         self.loss = loss
         self.options = options
         self.search_space = loss.search_space if search_space is None else search_space
-        self.default_link = loss.default_link
+        self.default_link = options.get("link", loss.default_link)
         self.reading_link = loss.reading_link
         own = loss.uses_hierarchy
         self.uses_hierarchy = own if uses_hierarchy is None else uses_hierarchy

@@ -1,7 +1,10 @@
-"""Candidates: what a study compares. A loss with its options, or a recipe.
+"""Candidates: what a study compares. A recipe, or a loss under the study's own protocol.
 
-Written on the command line as ``bce``, ``hxe:alpha=0.3``, ``recipe:max``, or
-``hcl:link=softmax+scope=ancestors+floor=0.3``.
+hcl, max, neighbors   a recipe: what ``hierlearn train --recipe`` trains
+hcl:floor=0.5         a recipe with other options of its loss
+auto                  what ``hierlearn train`` trains with no recipe named
+bce, hxe:alpha=0.3    a loss
+loss:hcl:floor=0.5    a loss whose name is a recipe's too
 """
 
 from __future__ import annotations
@@ -12,10 +15,15 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
 from hierlearn.options import parse_pairs
-from hierlearn.training.recipes import RECIPES, find_recipe
+from hierlearn.training.recipes import RECIPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+
+# Names that train whole pipelines, as ``hierlearn train`` does: what each changes in a Plan.
+PIPELINES: dict[str, dict[str, Any]] = {"auto": {}}
+LOSS = "loss:"  # before the name of a loss that is also a recipe's
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,7 @@ class Candidate:
         key: how it is written; unique in a study.
         loss: a name of LOSSES; None for a recipe.
         options: of the loss.
-        recipe: a name of RECIPES; None for a loss.
+        recipe: a name of RECIPES or PIPELINES; None for a loss.
         label: how tables call it.
     """
 
@@ -47,24 +55,32 @@ class Candidate:
         return "".join(c if c.isalnum() or c in "-._" else "_" for c in self.key)
 
     @property
-    def loss_name(self) -> str:
-        """The name of its loss; of a recipe, the recipe's."""
-        return self.loss if self.loss is not None else find_recipe(self.recipe or "").loss
+    def is_pipeline(self) -> bool:
+        """Whether it trains a whole pipeline per seed, which chooses its own loss."""
+        return self.recipe in PIPELINES
+
+    @property
+    def loss_name(self) -> str | None:
+        """The name of its loss; of a recipe, the recipe's; None where the rows decide."""
+        if self.loss is not None or self.is_pipeline:
+            return self.loss
+        return RECIPES[self.recipe or ""].loss
 
     @property
     def loss_options(self) -> dict[str, Any]:
-        """The options of its loss; of a recipe, the recipe's."""
-        return dict(find_recipe(self.recipe).loss_options if self.recipe else self.options)
+        """The options of its loss, those of its recipe included."""
+        own = {} if self.recipe is None or self.is_pipeline else RECIPES[self.recipe].loss_options
+        return {**own, **self.options}
 
     @property
     def uses_hierarchy(self) -> bool:
-        """Whether its loss looks at the hierarchy."""
-        return bool(LOSSES[self.loss_name].uses_hierarchy)
+        """Whether its loss looks at the hierarchy; what chooses by the rows does."""
+        return self.loss_name is None or bool(LOSSES[self.loss_name].uses_hierarchy)
 
     @property
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """Values worth trying of the options of its loss that it leaves open."""
-        space = LOSSES[self.loss_name].search_space
+        space = {} if self.loss_name is None else LOSSES[self.loss_name].search_space
         return {name: values for name, values in space.items() if name not in self.loss_options}
 
     def plan(self, loss_options: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -73,25 +89,44 @@ class Candidate:
         Args:
             loss_options: options of the loss that replace or extend its own.
         """
+        if self.is_pipeline:
+            return dict(PIPELINES[self.recipe or ""])
         options = {**self.loss_options, **(loss_options or {})}
         if self.recipe is None:
             return {"loss": self.loss, "loss_options": options, "link": "from-loss"}
-        if not loss_options:
+        if not self.options and not loss_options:
             return {"recipe": self.recipe}
         return {"recipe": self.recipe, "loss": self.loss_name, "loss_options": options}
 
 
 def parse_candidate(text: str) -> Candidate:
     """Read a candidate as it is written."""
-    name, _, rest = text.strip().partition(":")
-    if name == "recipe":
-        find_recipe(rest)
-        return Candidate(text.strip(), recipe=rest, label=f"recipe {rest}")
-    if name not in LOSSES:
-        raise HierlearnError(unknown_name("loss", name, [*LOSSES, "recipe:<name>"]))
-    options = parse_pairs(filter(str.strip, rest.split("+")), f"loss {name}")
+    written = text.strip()
+    is_loss = written.startswith(LOSS)
+    name, colon, rest = written.removeprefix(LOSS).partition(":")
+    recipes = [] if is_loss else [*PIPELINES, *RECIPES]
+    if name not in recipes and name not in LOSSES:
+        kind = "loss" if is_loss else "loss or recipe"
+        raise HierlearnError(unknown_name(kind, name, [*recipes, *LOSSES]))
+    if name in PIPELINES and not is_loss and colon:
+        raise HierlearnError(
+            f"{name} chooses its loss by the rows, so {written!r} names an option of nothing; name "
+            f"a recipe or a loss, such as hcl:floor=0.3"
+        )
+    kind = "recipe" if name in recipes else "loss"
+    options = parse_pairs(filter(str.strip, rest.split("+")), f"{kind} {name}")
     shown = ", ".join(f"{key} {value}" for key, value in options.items())
-    return Candidate(text.strip(), name, options, label=f"{name} ({shown})" if shown else name)
+    if kind == "recipe":
+        label = f"{name} ({shown})" if shown else name
+        return Candidate(written, None, options, recipe=name, label=label)
+    unique = loss_key(name)
+    label = f"{unique} ({shown})" if shown else unique
+    return Candidate(f"{unique}{colon}{rest}", name, options, label=label)
+
+
+def loss_key(name: str) -> str:
+    """Return how a loss is written: with a prefix where its name is a recipe's too."""
+    return f"{LOSS}{name}" if name in (*PIPELINES, *RECIPES) else name
 
 
 def parse_candidates(given: str | Sequence[str | Candidate]) -> list[Candidate]:
@@ -102,12 +137,12 @@ def parse_candidates(given: str | Sequence[str | Candidate]) -> list[Candidate]:
     """
     given = [given] if isinstance(given, str) else list(given)
     if given == ["all"]:
-        given = [*LOSSES, *(f"recipe:{name}" for name in RECIPES)]
+        given = [*map(loss_key, LOSSES), *RECIPES]
     candidates = [one if isinstance(one, Candidate) else parse_candidate(one) for one in given]
     keys = [candidate.key for candidate in candidates]
     for key in keys:
         if keys.count(key) > 1:
             raise HierlearnError(f"{key!r} is listed twice")
     if not candidates:
-        raise HierlearnError("name at least one loss to study")
+        raise HierlearnError("name at least one loss or recipe to study")
     return candidates

@@ -1,8 +1,9 @@
-"""Compare: train several losses over several seeds on one dataset, and store every decision.
+"""Compare: train losses and recipes over several seeds on one dataset, and store every decision.
 
-All seeds of a loss train at once, stacked. Seed k draws the same initial weights and reads the same
-batches under every loss, so runs are compared in pairs. Losses train on the split "train", stop
-early on "valid" and are evaluated on "test", which nothing else looks at.
+All seeds of a candidate train at once, stacked. Seed k draws the same initial weights and reads the
+same batches under every loss, so runs are compared in pairs. Losses train on the split "train",
+stop early on "valid" and are evaluated on "test", which nothing else looks at; a recipe trains
+exactly as ``train`` does.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def compare(
 
     Args:
         dataset: with a split "test".
-        candidates: what to compare, as on the command line ("bce", "hcl:floor=0.3",
-            "recipe:max") or Candidates; the first is what the others are tested against.
+        candidates: what to compare, as on the command line ("bce", "hxe:alpha=0.3", "loss:hcl",
+            "hcl", "auto") or Candidates; the first is what the others are tested against.
         out: the study's folder.
         protocol: how to train and evaluate them; the defaults of Protocol if None.
         force: replace another study in the folder.

@@ -31,7 +31,7 @@ from hierlearn.studies.compare import compare
 from hierlearn.studies.decisions import Truth, evaluate_decisions
 from hierlearn.studies.noise_figures import MAIN, summarize_noise
 from hierlearn.studies.protocol import KINDS, Noise, Protocol
-from hierlearn.studies.splits import check_test_rows
+from hierlearn.studies.splits import check_test_rows, with_training_rows
 from hierlearn.studies.study import StudyError
 
 if TYPE_CHECKING:
@@ -163,15 +163,6 @@ def check_folder(out: Path) -> None:
     """Raise for a folder with other files in it, before anything is trained."""
     if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / "cells").is_dir()):
         raise StudyError(f"{out} exists and holds no noise study; name another folder")
-
-
-def with_training_rows(dataset: Dataset) -> Dataset:
-    """Return the dataset with a split "train": the rows that are in no other."""
-    if "train" in dataset.splits:
-        return dataset
-    held = np.concatenate([dataset.splits[n] for n in ("valid", "test") if n in dataset.splits])
-    rest = np.setdiff1d(np.arange(len(dataset)), held)
-    return replace(dataset, splits={**dataset.splits, "train": rest})
 
 
 def corrupt(dataset: Dataset, cell: Cell, seed: int) -> tuple[Dataset, Ints]:

@@ -73,12 +73,12 @@ ROWS = (
     _row("HCL-Hier", "hcl-hier", (1,), (75.12, 81.46, 1.23), (90.45, 93.33, 0.33)),
     _row("HCL-CL", "hcl-cl:floor=0", (1,), (74.93, 81.34, 1.24), (90.65, 93.34, 0.32)),
     _row("HCL", "hcl-paper", (1, 2), (75.21, 81.56, 1.22), (90.95, 93.49, 0.22)),
-    _row("HCL, floor 0.1", "hcl", (0,)),
+    _row("HCL, floor 0.1", "hcl-paper:floor=0.1", (0,)),
     _row("MCLoss", "mcloss", (0,)),
     _row("leaf cross entropy", "leaf-ce", (0,)),
-    _row("recipe hcl", "recipe:hcl", (0,)),
-    _row("recipe max", "recipe:max", (0,)),
-    _row("recipe flat", "recipe:flat", (0,)),
+    _row("recipe hcl", "hcl", (0,)),
+    _row("recipe max", "max", (0,)),
+    _row("recipe flat", "flat", (0,)),
 )
 
 

@@ -1,4 +1,9 @@
-"""Protocol: how a study trains and evaluates its candidates, the same for all of them."""
+"""Protocol: how a study trains and evaluates its candidates.
+
+Losses train under one schedule, early stopping on validation rows. A recipe is a way to train as
+well: it keeps its own schedule and trains on all training rows, as ``hierlearn train`` does, unless
+the settings of the protocol say otherwise.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,9 @@ if TYPE_CHECKING:
 TABLE = ("hit@1", "mrr", "hier-dist", "lca-height", "terminal-accuracy", "mean-level", "au-prc")
 Tune = Literal["none", "paper", "each"]  # how settings are chosen before a study
 KINDS = ("labels", "hierarchy")  # of noise
-EARLY = {"epochs": 100, "patience": 10, "metric": "au-prc"}  # unless the settings say otherwise
+# How losses train, unless the settings say otherwise.
+EARLY = {"epochs": 100, "patience": 10, "metric": "au-prc"}
+VALID_FRACTION = 0.15
 
 
 @documented
@@ -35,9 +42,10 @@ class Protocol:
 
     seeds: int = setting(10, "Runs of each candidate.", at_least=1)
     seed: int = setting(0, "First seed.", at_least=0)
-    valid_fraction: float = setting(
-        0.15,
-        "Fraction of the training rows to stop early on, where no split is named valid.",
+    valid_fraction: float | None = setting(
+        None,
+        "Fraction of the training rows to stop early on, where no split is named valid; if none, "
+        f"{VALID_FRACTION} for losses and none for recipes, which train as train does.",
         at_least=0,
         below=1,
     )
@@ -56,8 +64,21 @@ class Protocol:
 
     @property
     def training(self) -> dict[str, Any]:
-        """The settings that all candidates are trained with."""
+        """The settings that losses are trained with."""
         return {**EARLY, **self.settings, "seed": self.seed, "ensemble_size": self.seeds}
+
+    def training_of(self, candidate: Candidate) -> dict[str, Any]:
+        """Return the settings that a candidate is trained with; a recipe keeps its own."""
+        if candidate.recipe is None:
+            return self.training
+        size = 1 if candidate.is_pipeline else self.seeds
+        return {**self.settings, "seed": self.seed, "ensemble_size": size}
+
+    def valid_fraction_of(self, candidate: Candidate, settings: Mapping[str, Any]) -> float:
+        """Return the fraction of the training rows that a candidate is validated on."""
+        if self.valid_fraction is not None:
+            return self.valid_fraction
+        return VALID_FRACTION if candidate.recipe is None or settings.get("patience") else 0.0
 
     def plan(self, candidate: Candidate, changes: Mapping[str, Any] | None = None) -> Plan:
         """Return how a candidate is trained.
@@ -68,15 +89,16 @@ class Protocol:
         """
         parts = [self.by_candidate.get(candidate.key, {}), changes or {}]
         options = {name: v for part in parts for name, v in part.get("loss_options", {}).items()}
-        settings = {name: v for part in parts for name, v in part.items() if name != "loss_options"}
+        changed = {name: v for part in parts for name, v in part.items() if name != "loss_options"}
+        settings = {**self.training_of(candidate), **changed}
         return Plan(
             **candidate.plan(options),
             network=self.network.get("name"),
             network_options=self.network.get("options", {}),
             preprocessing=self.preprocessing.get("name"),
             preprocessing_options=self.preprocessing.get("options", {}),
-            valid_fraction=self.valid_fraction,
-            settings={**self.training, **settings},
+            valid_fraction=self.valid_fraction_of(candidate, settings),
+            settings=settings,
         )
 
     def check(self, candidates: Sequence[Candidate]) -> None:

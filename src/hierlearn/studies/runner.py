@@ -1,10 +1,15 @@
-"""Runner: all seeds of one candidate trained at once, stacked, and evaluated on the test rows."""
+"""Runner: one candidate trained over all seeds, and evaluated on the test rows.
+
+The seeds of a loss or a recipe train at once, stacked; whatever trains whole pipelines trains them
+one after the other.
+"""
 
 from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,16 +21,18 @@ from hierlearn.losses import CollapseWarning
 from hierlearn.metrics import find_metric
 from hierlearn.metrics.choices import best_classes
 from hierlearn.metrics.measure import check_supported, measure, measure_rows
-from hierlearn.pipeline.train import Reporting, run
+from hierlearn.pipeline.train import Reporting, run, train
 from hierlearn.studies.decisions import HEIGHT
 from hierlearn.studies.evidence import StoredEvidence, find_evidence
+from hierlearn.studies.protocol import EARLY
+from hierlearn.studies.splits import without_test_rows
 from hierlearn.training.prepare import prepare
 from hierlearn.training.probabilities import member_probabilities
 from hierlearn.training.processes import Processes, find_device
 from hierlearn.training.rows import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -89,10 +96,11 @@ def run_task(
         dataset: with a split "test".
         on_step: called with the step and the number of steps.
     """
+    if task.candidate.is_pipeline:
+        return run_pipelines(task, dataset, on_step)
     begun = time.perf_counter()
     prepared = prepare(dataset, task.plan, find_device(task.device))
-    for name in task.metrics:  # before hours of training
-        check_supported(find_metric(name), prepared.label_space)
+    check_metrics(task, prepared)
     log: list[dict[str, Any]] = []
     trainer, collapse = fit_catching_collapse(prepared, log, on_step)
     test = ready_rows(prepared, dataset.split("test"))
@@ -105,6 +113,68 @@ def run_task(
         percentages = torch.stack(trainer.selections).mul(100).round()
         selected = percentages.to(torch.uint8).numpy()
     return Result(runs, rows, log, selected, collapse, evidence)
+
+
+def run_pipelines(
+    task: Task, dataset: Dataset, on_step: Callable[[int, int], None] | None = None
+) -> Result:
+    """Train one pipeline per seed, as ``hierlearn train`` does, and evaluate each.
+
+    The arguments are those of ``run_task``; the log is that of the first seed.
+    """
+    test, training = dataset.split("test"), without_test_rows(dataset)
+    targets = Labels(test.labels, dataset.hierarchy).targets()
+    logs: list[list[dict[str, Any]]] = []
+    runs, parts = [], []
+    for number, seed in enumerate(task.seeds):
+        begun = time.perf_counter()
+        settings = {**task.plan.settings, "seed": seed, "device": task.device}
+        logs.append([])
+        reporting = Reporting(
+            bar=False,
+            on_prepared=partial(check_metrics, task),
+            on_epoch=logs[-1].append,
+            on_step=on_step and partial(in_part, on_step, number, len(task.seeds)),
+        )
+        pipeline = train(training, replace(task.plan, settings=settings), reporting=reporting)
+        p, space = pipeline.probabilities(test.inputs), pipeline.label_space
+        parts.append(measured_rows(task, p, targets, space))
+        trained = pipeline.config.get("training", {})
+        runs.append(
+            {
+                "candidate": task.candidate.key,
+                "seed": seed,
+                "test": measure_all(p, targets, space, task.metrics),
+                "valid": first(trained.get("best_value")),
+                "best_epoch": first(trained.get("best_epoch")) or 0,
+                "still_improving": bool(first(trained.get("improved_at_the_last_epoch"))),
+                "recipe": pipeline.config.get("recipe", {}).get("name"),
+                "settings": {
+                    name: value
+                    for name, value in pipeline.config.get("settings", {}).items()
+                    if name in (*EARLY, *task.plan.settings)
+                },
+                "loss_options": {},
+                "seconds": round(time.perf_counter() - begun, 3),
+            }
+        )
+    return Result(runs, stacked(parts), logs[0])
+
+
+def first(values: Sequence[Any] | None) -> Any:
+    """Return the first of some values, None where there are none."""
+    return values[0] if values else None
+
+
+def in_part(on_step: Callable[[int, int], None], part: int, parts: int, step: int, of: int) -> None:
+    """Report a step of one of several trainings as a step of all of them."""
+    on_step(part * of + step, parts * of)
+
+
+def check_metrics(task: Task, prepared: Prepared) -> None:
+    """Raise on a metric that is not defined for these classes, before hours of training."""
+    for name in task.metrics:
+        check_supported(find_metric(name), prepared.label_space)
 
 
 def fit_catching_collapse(
@@ -149,14 +219,13 @@ def evaluate(
     """Return the runs of a candidate, one dictionary per seed, and what is stored of the rows."""
     space = prepared.label_space
     targets = test.targets(torch.arange(len(test)))
-    per_row = [name for name in dict.fromkeys((*task.metrics, HEIGHT)) if find_metric(name).per_row]
+    decision = prepared.decision
+    decided = decision.settings.to_dict()
+    named = dict.fromkeys((*EARLY, *decision.recipe.settings, *task.plan.settings))
     runs: list[dict[str, Any]] = []
-    rows: dict[str, list[NDArray[Any]]] = {}
+    parts = []
     for member, p in enumerate(member_probabilities(prepared.network, test, prepared.read)):
-        found = {**decide(p, space), **measure_rows(p, targets, space, per_row)}
-        for name, values in found.items():
-            kind = np.int32 if values.dtype.kind == "i" else np.float32
-            rows.setdefault(name, []).append(values.astype(kind))
+        parts.append(measured_rows(task, p, targets, space))
         runs.append(
             {
                 "candidate": task.candidate.key,
@@ -166,11 +235,29 @@ def evaluate(
                 "best_epoch": trainer.stopping.epoch[member],
                 "still_improving": not trainer.stopped[member]
                 and trainer.stopping.improved_last[member],
-                "settings": dict(task.plan.settings),
+                "recipe": None if task.candidate.recipe is None else decision.name,
+                "settings": {name: decided[name] for name in named},
                 "loss_options": dict(task.plan.loss_options),
             }
         )
-    return runs, {name: np.stack(values) for name, values in rows.items()}
+    return runs, stacked(parts)
+
+
+def measured_rows(
+    task: Task, p: Tensor, targets: Tensor, space: LabelSpace
+) -> dict[str, NDArray[Any]]:
+    """Return the decisions and the per-row metrics of one model, (N,) each."""
+    per_row = [name for name in dict.fromkeys((*task.metrics, HEIGHT)) if find_metric(name).per_row]
+    found = {**decide(p, space), **measure_rows(p, targets, space, per_row)}
+    return {
+        name: values.astype(np.int32 if values.dtype.kind == "i" else np.float32)
+        for name, values in found.items()
+    }
+
+
+def stacked(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """Return (seeds, N) arrays by name, of one part per seed."""
+    return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
 
 
 def measure_all(

@@ -72,3 +72,21 @@ def unseen_classes(dataset: Dataset) -> list[str]:
         for part in (rows, rest)
     )
     return [dataset.hierarchy.names[number] for number in sorted(tested - trained)]
+
+
+def without_test_rows(dataset: Dataset) -> Dataset:
+    """Return the dataset with splits for its other rows alone, so that nothing reads the test rows.
+
+    The rows that no split names are in "train" then.
+    """
+    splits = with_training_rows(dataset).splits
+    return replace(dataset, splits={name: splits[name] for name in splits if name != "test"})
+
+
+def with_training_rows(dataset: Dataset) -> Dataset:
+    """Return the dataset with a split "train": the rows that are in no other."""
+    if "train" in dataset.splits:
+        return dataset
+    held = np.concatenate([dataset.splits[n] for n in ("valid", "test") if n in dataset.splits])
+    rest = np.setdiff1d(np.arange(len(dataset)), held)
+    return replace(dataset, splits={**dataset.splits, "train": rest})

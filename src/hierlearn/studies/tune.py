@@ -3,7 +3,7 @@
     paper   the learning rate and the options of the network (``search_space`` of its factory) are
             chosen once, for cross entropy, and serve all
     each    every candidate gets the same number of trials over the learning rate and the options
-            of its loss that matter most (``search_space``)
+            of its loss that matter most (``search_space``); ``auto`` chooses for itself
 
 A trial trains one model with a seed that no run of the study uses, and stops early; the
 trial with the best metric on the validation rows wins. The test rows are not touched.
@@ -21,7 +21,7 @@ from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.metrics.registry import find_metric
 from hierlearn.networks.build import find_factory
 from hierlearn.studies.candidates import parse_candidate, parse_candidates
-from hierlearn.studies.protocol import Protocol, Tune
+from hierlearn.studies.protocol import VALID_FRACTION, Protocol, Tune
 from hierlearn.studies.runner import fit
 from hierlearn.training.prepare import prepare
 from hierlearn.training.processes import find_device
@@ -61,10 +61,11 @@ def tune(
     chosen: dict[str, Any] = {"network": dict(protocol.network), "by_candidate": {}, "trials": []}
     if how == "none":
         return chosen
+    losses_and_recipes = [one for one in parsed if not one.is_pipeline]
     if how == "paper":
         spaces = [(parse_candidate(BASELINE), network_space(dataset, protocol))]
     else:
-        spaces = [(one, loss_space(one)) for one in parsed]
+        spaces = [(one, loss_space(one)) for one in losses_and_recipes]
     drawn = [(one, draw(space, protocol.trials, one.key)) for one, space in spaces]
     total = sum(len(points) for _, points in drawn)
     for candidate, points in drawn:
@@ -77,7 +78,7 @@ def tune(
                 on_trial(len(chosen["trials"]), total)
         best = dict(best_point(results, protocol.training["metric"]))
         chosen["network"] = merged(chosen["network"], best.pop("network_options", {}))
-        serves = parsed if how == "paper" else [candidate]
+        serves = losses_and_recipes if how == "paper" else [candidate]
         chosen["by_candidate"] |= {one.key: dict(best) for one in serves}
     return chosen
 
@@ -125,13 +126,19 @@ def draw(space: list[dict[str, Any]], trials: int, key: str) -> list[dict[str, A
 def run_trial(
     dataset: Dataset, candidate: Candidate, point: Mapping[str, Any], protocol: Protocol
 ) -> float:
-    """Train one model and return its best metric on the validation rows."""
+    """Train one model and return the metric of its weights on the validation rows."""
     changes = {**point, **TRIAL}
     network = merged(protocol.network, changes.pop("network_options", {}))
-    plan = protocol.with_changes(network=network).plan(candidate, changes)
+    held = VALID_FRACTION if protocol.valid_fraction is None else protocol.valid_fraction
+    plan = protocol.with_changes(network=network, valid_fraction=held).plan(candidate, changes)
     prepared = prepare(dataset, plan, find_device(protocol.training.get("device", "auto")))
-    value = fit(prepared, []).stopping.value[0]
-    return float("nan") if value is None else value
+    log: list[dict[str, Any]] = []
+    stopping = fit(prepared, log).stopping
+    if stopping.patience is None:  # the last weights are the ones that are kept
+        (value,) = log[-1].get("valid", {}).get(prepared.decision.settings.metric, [None])
+    else:
+        value = stopping.value[0]
+    return float("nan") if value is None else float(value)
 
 
 def merged(network: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.losses import HCLLoss, LinearHCLLoss
+from hierlearn.losses.hcl.loss import PAPER
 from losses.random_batches import random_batch, random_hierarchy
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-12}
@@ -87,7 +88,9 @@ def test_a_second_pass_through_a_retained_graph():
 
 def test_the_selection_of_the_step_before():
     hierarchy, inputs, targets, _ = problem(3, masked=False, rows=(6, 6))
-    layer = layer_of(hierarchy, selection="previous", floor=0.25, reduction="sum", chunk=4)
+    layer = layer_of(
+        hierarchy, selection="previous", reduction="sum", chunk=4, **{**PAPER, "floor": 0.25}
+    )
     plain = HCLLoss(hierarchy, curriculum=None, reduction="none")
     assert set(layer.state_dict()) == {"weight", "bias", "previous"}
     for scale in (1.0, 9.0, 4.0):

@@ -12,6 +12,7 @@ from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.links import SoftmaxLink
 from hierlearn.losses import BCE, CollapseWarning, Focal, FocalLoss, HCLLoss, select_classes
+from hierlearn.losses.hcl.loss import PAPER
 from losses.random_batches import RAGGED as TREE
 from losses.random_batches import leaf_batch
 
@@ -57,7 +58,7 @@ def test_last_reports_the_selection_by_level():
 
 
 def test_epoch_curriculum_selects_by_the_epoch_before():
-    loss = HCLLoss(TREE, curriculum="epoch", floor=0.25, reduction="sum")
+    loss = HCLLoss(TREE, curriculum="epoch", reduction="sum", **{**PAPER, "floor": 0.25})
     plain = HCLLoss(TREE, curriculum=None, reduction="none")
     batches = [batch(seed=seed) for seed in range(3)]
     for logits, targets in batches:

@@ -7,6 +7,10 @@
 
 with L_j = sum_i l_h(i, j) and e_h the constrained 0-1 errors. Without the curriculum this is
 HCL-Hier, without the constraint HCL-CL; with floor 0 it is the paper's HCL to the letter.
+
+What is left open is the best point that was measured (DEFAULTS; docs/losses/hcl.md): one path per
+row, a softmax over the terminal classes. Where a row of the paper is asked for, by ``floor=0``,
+``curriculum=None`` or ``scope=None``, it is as the paper has it (PAPER).
 """
 
 from __future__ import annotations
@@ -34,12 +38,25 @@ if TYPE_CHECKING:
     from hierlearn.links import HeadOutput, Link
 
 
+DEFAULTS: dict[str, Any] = {
+    "link": "softmax",
+    "scope": "ancestors",
+    "floor": 0.3,
+    "normalize": "mean",
+}
+PAPER: dict[str, Any] = {"link": "sigmoid", "scope": "levels", "floor": 0.1, "normalize": "sum"}
+
+
 class CollapseWarning(UserWarning):
     """A class was not selected for a whole epoch, so it learned nothing."""
 
 
 class HCLLoss(ElementwiseLoss):
     """Hierarchical class-based curriculum loss.
+
+    ``HCLLoss(h)`` is for rows with one path each: it reads logits as a softmax over the terminal
+    classes, of which a row has one. For several labels per row pass ``link="sigmoid"``, and
+    ``curriculum=None`` or a floor of 0.5: see docs/losses/hcl.md.
 
     Targets are 0 or 1. A mask leaves entries out: they neither contribute nor bind others. A row
     of weight 2 is as good as two rows, in what the curriculum selects too.
@@ -48,14 +65,16 @@ class HCLLoss(ElementwiseLoss):
         label_space: what can be predicted, or a Hierarchy.
         base: "bce", "bce2", "focal", a loss such as ``FocalLoss(h)``, or a function of
             (log p, log(1 - p), targets).
-        link: how plain logits are read: "sigmoid", "softmax", "conditional", "max", or a Link.
-        scope: what the constraint compares a class with: "levels" (the paper: every shallower
-            class), "ancestors", or None for no constraint (HCL-CL).
+        link: how plain logits are read: "softmax" (by default), "sigmoid" (the paper),
+            "conditional", "max", or a Link.
+        scope: what the constraint compares a class with: "ancestors" (by default), "levels" (the
+            paper: every shallower class), or None for no constraint (HCL-CL).
         curriculum: "batch" (the paper: selected by this batch), "epoch" (by the epoch before; call
             ``end_epoch`` after each), or None for no selection (HCL-Hier).
-        floor: what an unselected class keeps, in [0, 1). 0 is the paper, under which some classes
-            stop learning; see docs/theory.md.
-        normalize: "sum" (the paper) or "mean": class losses and e_h as sums or means over rows.
+        floor: what an unselected class keeps, in [0, 1); by default 0.3. 0 is the paper, under
+            which some classes stop learning; see docs/theory.md.
+        normalize: "mean" (by default) or "sum" (the paper): class losses and e_h as means or sums
+            over rows.
         threshold: replaces C + e_h: a number, or a function of the training progress in [0, 1],
             which ``set_progress`` reports.
         reduction: "mean" over known entries, "sum" or "none".
@@ -63,7 +82,12 @@ class HCLLoss(ElementwiseLoss):
         fused: whether Triton kernels do the work. By default they do on a GPU where they can: link
             "sigmoid", base "bce", "bce2" or "focal", scope "levels" or None, a reduced loss
             without weights. True raises where they cannot, False forbids them.
+
+    Where ``floor=0``, ``curriculum=None`` or ``scope=None`` asks for a row of the paper, what is
+    left open of link, scope, floor and normalize is "sigmoid", "levels", 0.1 and "sum".
     """
+
+    default_link = "softmax"
 
     function: ClassVar[Any] = staticmethod(hcl_loss)
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"floor": (0.1, 0.3, 0.5)}
@@ -80,15 +104,20 @@ class HCLLoss(ElementwiseLoss):
         *,
         base: str | Base = "bce",
         link: str | Link | None = None,
-        scope: Literal["levels", "ancestors"] | None = "levels",
+        scope: Literal["levels", "ancestors", "default"] | None = "default",
         curriculum: Literal["batch", "epoch"] | None = "batch",
-        floor: float = 0.1,
-        normalize: Literal["sum", "mean"] = "sum",
+        floor: float | None = None,
+        normalize: Literal["sum", "mean"] | None = None,
         threshold: float | Callable[[float], float] | None = None,
         fused: bool | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(label_space, link=link, **options)
+        of_paper = floor == 0 or curriculum is None or scope is None
+        defaults = PAPER if of_paper else DEFAULTS
+        super().__init__(label_space, link=defaults["link"] if link is None else link, **options)
+        scope = defaults["scope"] if scope == "default" else scope
+        floor = defaults["floor"] if floor is None else floor
+        normalize = defaults["normalize"] if normalize is None else normalize
         if scope is not None and scope not in SCOPES:
             raise HierlearnError(unknown_name("scope", str(scope), SCOPES))
         if curriculum not in (None, "batch", "epoch"):
@@ -100,10 +129,10 @@ class HCLLoss(ElementwiseLoss):
                 f"floor must lie in [0, 1), not {floor}; for no selection pass curriculum=None"
             )
         self.base = make_base(base)
-        self.scope = scope
+        self.scope: str | None = scope
         self.curriculum = curriculum
-        self.floor = floor
-        self.normalize = normalize
+        self.floor: float = floor
+        self.normalize: str = normalize
         self.threshold = threshold
         one_level = (len(self.hierarchy),)
         self.level_sizes = self.hierarchy.level_sizes if scope == "levels" else one_level
@@ -347,7 +376,7 @@ class HCLLoss(ElementwiseLoss):
         """Name the choices when the module is printed."""
         return (
             f"{super().extra_repr()}, base={self.base}, scope={self.scope!r}, "
-            f"curriculum={self.curriculum!r}, floor={self.floor}"
+            f"curriculum={self.curriculum!r}, floor={self.floor}, normalize={self.normalize!r}"
         )
 
 

@@ -1,0 +1,281 @@
+"""The page of a suite: methods x sets as a heat map, beside the best figures in print.
+
+One HTML file without scripts that needs no network. A cell is colored by its difference to the best
+published figure of its set, or to the best method where there is none; what the pointer rests on
+tells the spread over seeds and the seconds.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.errors import HierlearnError, plural
+from hierlearn.files import atomic_write
+from hierlearn.metrics.registry import find_metric
+from hierlearn.reports.markup import safe, table
+from hierlearn.reports.page import NAME, asset, write_report
+from hierlearn.reports.saving import need_matplotlib
+from hierlearn.studies.ranks import notes
+from hierlearn.studies.suites import by_reason
+from hierlearn.studies.tables import ARROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PAGE = "suite.html"
+FULL = 0.05  # the difference at which a color is full
+MARK = "†"  # of a published figure with a note
+
+
+def write_suite(summary: Mapping[str, Any], out: Path | str) -> Path:
+    """Write suite.html and the reports of the sets that lack one; return the page.
+
+    Args:
+        summary: what ``compare_suite`` returned.
+        out: the folder of the suite.
+    """
+    out = Path(out)
+    for one in summary["sets"]:
+        folder = out / one["name"]
+        if is_stale(folder / NAME, folder / "runs.jsonl"):
+            write_report(folder)
+    with atomic_write(out / PAGE) as file:
+        file.write(page(summary))
+    return out / PAGE
+
+
+def is_stale(path: Path, source: Path) -> bool:
+    """Return whether a page is missing, or older than what it is made from."""
+    return not path.is_file() or path.stat().st_mtime < source.stat().st_mtime
+
+
+def page(summary: Mapping[str, Any]) -> str:
+    """Return the page's text."""
+    metric = summary["metric"]
+    return Template(asset("suite.html")).substitute(
+        title=safe(f"hierlearn suite: {summary['suite']}"),
+        name=safe(summary["suite"]),
+        style=asset("style.css"),
+        headline=safe(headline(summary)),
+        description=safe(f"{sentence(summary['description'])}. {summary['protocol']}"),
+        metric=safe(f"{metric} {ARROWS[find_metric(metric).direction]}"),
+        against="the best published figure" if has_published(summary) else "the best method",
+        map=heat_map(summary),
+        marks=marks(summary),
+        ranks=ranks(summary),
+        methods=methods(summary),
+        absent=absent(summary),
+        published=published(summary),
+    )
+
+
+def headline(summary: Mapping[str, Any]) -> str:
+    """Return what was found in a sentence."""
+    sets, labels = summary["sets"], dict(zip(summary["candidates"], summary["labels"], strict=True))
+    text = f"{plural(len(labels), 'method')} on {plural(len(sets), 'set')}."
+    known = [one for one in sets if one["best_published"] and one["figures"]]
+    for key, label in labels.items():
+        own = [one for one in known if key in one["figures"]]
+        ahead = sum(is_ahead(summary, one, key) for one in own)
+        if own:
+            text += f" {label} is ahead of the best published figure on {ahead} of {len(own)}."
+    return text
+
+
+def sentence(text: str) -> str:
+    """Return a text with its first letter in upper case."""
+    return text[:1].upper() + text[1:]
+
+
+def has_published(summary: Mapping[str, Any]) -> bool:
+    """Return whether a set has a published figure."""
+    return any(one["best_published"] for one in summary["sets"])
+
+
+def sign(summary: Mapping[str, Any]) -> int:
+    """Return 1 where more is better, else -1."""
+    return -1 if find_metric(summary["metric"]).direction == "down" else 1
+
+
+def is_ahead(summary: Mapping[str, Any], one: Mapping[str, Any], key: str) -> bool:
+    """Return whether a method beats the best published figure of a set."""
+    gain = difference(summary, one, key)
+    return gain is not None and gain > 0
+
+
+def reference(summary: Mapping[str, Any], one: Mapping[str, Any]) -> float | None:
+    """Return what the methods of a set are compared with: in print, else the best of them."""
+    if one["best_published"]:
+        return float(one["best_published"]["value"])
+    means = [f["mean"] for f in one["figures"].values() if f["mean"] is not None]
+    if not means:
+        return None
+    return float(max(means) if sign(summary) > 0 else min(means))
+
+
+def difference(summary: Mapping[str, Any], one: Mapping[str, Any], key: str) -> float | None:
+    """Return by how much a method is better than the reference of a set; below 0 if worse."""
+    base, figure = reference(summary, one), one["figures"].get(key)
+    if base is None or figure is None or figure["mean"] is None:
+        return None
+    return sign(summary) * (float(figure["mean"]) - base)
+
+
+def heat_map(summary: Mapping[str, Any]) -> str:
+    """Return the table: one row per set, one column per method, and the best in print."""
+    heads = ["set", *map(safe, summary["labels"])]
+    if has_published(summary):
+        heads += ["best in print", "method and source"]
+    rows = []
+    for one in summary["sets"]:
+        row = [f'<a href="{safe(one["report"])}">{safe(one["name"])}</a>']
+        row += [cell(summary, one, key) for key in summary["candidates"]]
+        if has_published(summary):
+            row += printed_cells(summary, one["best_published"])
+        rows.append(row)
+    return table(heads, rows, kind="heat")
+
+
+def cell(summary: Mapping[str, Any], one: Mapping[str, Any], key: str) -> str:
+    """Return the cell of a method on a set, colored by its difference to the reference."""
+    figure, gain = one["figures"].get(key), difference(summary, one, key)
+    if figure is None or figure["mean"] is None or gain is None:
+        return '<td class="number" title="not finished, or not defined here">–</td>'
+    shown = find_metric(summary["metric"]).format
+    about = shown(figure["mean"])
+    if figure["deviation"] is not None:
+        about += f" ± {shown(figure['deviation'])} over {plural(figure['seeds'], 'seed')}"
+    else:
+        about += " with one seed"
+    than = "the best published figure" if one["best_published"] else "the best method"
+    about += f"; {gain:+.4f} to {than}; {figure['seconds']:.1f} s per run"
+    if figure["recipe"] and figure["recipe"] != key:
+        about += f"; recipe {figure['recipe']}"
+    means = [f["mean"] for f in one["figures"].values() if f["mean"] is not None]
+    is_best = sign(summary) * figure["mean"] == max(sign(summary) * mean for mean in means)
+    value = shown(figure["mean"])
+    value = f"<b>{value}</b>" if is_best else value
+    return f'<td class="number" style="background:{color(gain)}" title="{safe(about)}">{value}</td>'
+
+
+def color(gain: float) -> str:
+    """Return the color of a difference: toward --high above 0, toward --low below."""
+    share = round(100 * min(1.0, abs(gain) / FULL))
+    return f"color-mix(in srgb, var({'--high' if gain >= 0 else '--low'}) {share}%, var(--mid))"
+
+
+def printed_cells(summary: Mapping[str, Any], best: Mapping[str, Any] | None) -> list[str]:
+    """Return the best published figure of a set and its source."""
+    if best is None:
+        return ['<td class="number">–</td>', ""]
+    about = "; ".join(filter(None, [best["protocol"], best["note"]]))
+    mark = f'<sup title="{safe(about)}">{MARK}</sup>' if about else ""
+    value = find_metric(summary["metric"]).format(best["value"])
+    return [
+        f'<td class="number">{value}{mark}</td>',
+        f"{safe(best['method'])}, {safe(best['source'])}",
+    ]
+
+
+def marks(summary: Mapping[str, Any]) -> str:
+    """Return what the mark of published figures means on this page."""
+    found: dict[str, list[str]] = {}
+    for one in summary["sets"]:
+        best = one["best_published"]
+        about = best and "; ".join(filter(None, [best["protocol"], best["note"]]))
+        if about:
+            found.setdefault(about, []).append(one["name"])
+    return "".join(
+        f"<p>{MARK} in print: {safe(about)} ({safe(', '.join(names))}).</p>"
+        for about, names in found.items()
+    )
+
+
+def ranks(summary: Mapping[str, Any]) -> str:
+    """Return the verdict on ranks with its diagram, or why there are none."""
+    found = summary["ranks"]
+    if found is None:
+        return f"<p>No ranks: {safe(summary['no_ranks'])}.</p>"
+    text = " ".join([found["verdict"], *notes(found)])
+    return f"<p>{safe(text)}</p>{diagram(found)}"
+
+
+def diagram(found: Mapping[str, Any]) -> str:
+    """Return the critical-difference diagram as SVG; nothing without matplotlib."""
+    try:
+        need_matplotlib()
+    except HierlearnError as error:
+        return f"<p>{safe(error)}</p>"
+    import matplotlib as mpl
+
+    from hierlearn.reports.critical_difference import draw
+
+    file = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": "hierlearn"}):
+        draw(found).savefig(file, format="svg", metadata={"Date": None})
+    text = file.getvalue()
+    return f'<figure class="ranks">{text[text.index("<svg") :]}</figure>'
+
+
+def methods(summary: Mapping[str, Any]) -> str:
+    """Return one row per method: mean rank, mean difference to the reference, and seconds."""
+    found = summary["ranks"]
+    mean_ranks = dict(zip(found["candidates"], found["mean_ranks"], strict=True)) if found else {}
+    heads = [
+        "method",
+        "mean rank ↓",
+        "mean difference",
+        "seconds per run, mean over sets",
+        "longest",
+    ]
+    rows = []
+    for key, label in zip(summary["candidates"], summary["labels"], strict=True):
+        gains = [difference(summary, one, key) for one in summary["sets"]]
+        known = [gain for gain in gains if gain is not None]
+        seconds = [
+            (one["figures"][key]["seconds"], one["name"])
+            for one in summary["sets"]
+            if key in one["figures"]
+        ]
+        longest = max(seconds, default=None)
+        rows.append(
+            [
+                safe(label),
+                f"{mean_ranks[key]:.2f}" if key in mean_ranks else "–",
+                f"{sum(known) / len(known):+.4f}" if known else "–",
+                f"{sum(one for one, _ in seconds) / len(seconds):.1f}" if seconds else "–",
+                f"{longest[0]:.1f} on {safe(longest[1])}" if longest else "–",
+            ]
+        )
+    return table(heads, rows, kind="tests")
+
+
+def absent(summary: Mapping[str, Any]) -> str:
+    """Return which sets were left out, and why."""
+    if not summary["absent"]:
+        return "<p>No set was left out.</p>"
+    lines = by_reason(summary["absent"]).items()
+    return "".join(f"<p>{safe(', '.join(names))}: {safe(why)}.</p>" for why, names in lines)
+
+
+def published(summary: Mapping[str, Any]) -> str:
+    """Return every published figure of the sets on the page."""
+    shown = find_metric(summary["metric"]).format
+    rows: Sequence[list[str]] = [
+        [
+            safe(one["name"]),
+            safe(figure["method"]),
+            f'<td class="number">{shown(figure["value"])}</td>',
+            safe(figure["source"]),
+            safe("; ".join(filter(None, [figure["protocol"], figure["note"]]))),
+        ]
+        for one in summary["sets"]
+        for figure in one["published"]
+    ]
+    if not rows:
+        return "<p>This suite has no figures in print.</p>"
+    inside = table(["set", "method", safe(summary["metric"]), "source", "note"], list(rows))
+    return f"<details><summary>All {len(rows)} figures</summary>{inside}</details>"
