@@ -18,6 +18,7 @@ from hierlearn.losses.hcl import (
     constrain,
     select_classes,
 )
+from hierlearn.losses.hinge import HingeLoss
 from hierlearn.losses.hxe import HXELoss
 from hierlearn.losses.lca_cost import LCACostLoss
 from hierlearn.losses.leaf_ce import LeafCELoss
@@ -42,6 +43,7 @@ LOSSES: dict[str, type[Loss] | Variant] = {
     "leaf-ce": LeafCELoss,
     "mcloss": MCLoss,
     "cond-softmax": CondSoftmaxLoss,
+    "hinge": HingeLoss,
     "level-weighted": LevelWeightedLoss,
     "lca-cost": LCACostLoss,
     "mixed": MixedLoss,
@@ -60,6 +62,7 @@ __all__ = [
     "FocalLoss",
     "HCLLoss",
     "HXELoss",
+    "HingeLoss",
     "LCACostLoss",
     "LeafCELoss",
     "LevelWeightedLoss",
