@@ -63,7 +63,7 @@ class HingeLoss(RowLoss):
     """
 
     function: ClassVar[Any] = staticmethod(hinge_loss)
-    default_link = "siblings"
+    reading_link = "siblings"
     rows_independent = True
     is_zero_elsewhere = True  # a row without a label has no group that counts
     needs_tree = True
@@ -81,8 +81,7 @@ class HingeLoss(RowLoss):
 
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return the squared hinge of the groups of each row."""
-        if output.logits is None:
-            scores = output.log_p - output.log_not_p
-        else:
-            scores = output.float_logits
+        # Whatever a group has in common counts here, which a softmax among siblings would lose.
+        bare = output.logits is None
+        scores = output.log_p - output.log_not_p if bare else output.float_logits
         return hinge_loss(scores, targets, self.groups, mask, self.margin)
