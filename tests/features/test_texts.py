@@ -50,7 +50,7 @@ def test_tfidf_is_the_documented_formula():
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     ours = TextPreprocessor().fit(TEXTS)
     np.testing.assert_allclose(ours.transform(TEXTS).toarray(), expected, rtol=1e-6)
-    assert ours.state()[0]["words"] == words
+    assert ours.column_names() == words
 
 
 def test_hashed_is_that_of_scikit_learn_and_needs_no_fit():
@@ -98,12 +98,12 @@ def test_the_words_come_from_the_training_texts_alone():
     assert ours.transform(["disease"]).nnz == 0
     ours.transform(["disease", "disease hepatitis"])
     assert_same_sparse(ours.transform(TEXTS), before)
-    assert "disease" not in ours.state()[0]["words"]
+    assert "disease" not in ours.column_names()
 
 
 def test_min_df_drops_rare_words():
     ours = TextPreprocessor(min_df=2).fit(TEXTS)
-    assert ours.state()[0]["words"] == ["acute", "hepatitis"]
+    assert ours.column_names() == ["acute", "hepatitis"]
 
 
 def test_texts_may_come_as_an_array_or_a_stream():

@@ -65,9 +65,7 @@ def minimize(
     return x
 
 
-def _times_inverse_hessian(
-    gradient: Floats, steps: deque[tuple[Floats, Floats, float]]
-) -> Floats:
+def _times_inverse_hessian(gradient: Floats, steps: deque[tuple[Floats, Floats, float]]) -> Floats:
     """Return the gradient times what the last steps say of the inverse Hessian."""
     if not steps:
         return gradient / max(float(np.linalg.norm(gradient)), 1e-30)

@@ -22,6 +22,7 @@ EPOCHS = 40
 FEWEST_EPOCHS = 4  # however many rows there are
 LINEAR_EPOCHS = 10
 LINEAR_STEPS = 240  # fewest of a linear model
+NGRAMS = {"ngrams": 2, "char_ngrams": 5}  # of texts
 HINGE_PENALTY = 0.3  # of a linear model; 1 / C of scikit-learn
 SOFTMAX_PENALTY = 0.03
 LOGISTIC_PENALTY = 0.1
@@ -99,9 +100,12 @@ def linear(facts: Facts) -> Mapping[str, Any]:
     """
     epochs = max(LINEAR_EPOCHS, -(-LINEAR_STEPS // facts.steps_per_epoch))
     settings = {"optimizer": "lbfgs", "learning_rate": 0.1, "epochs": epochs}
+    found = {"preprocessing_options": dict(NGRAMS) if facts.kind == "texts" else {}}
     if not facts.labels.single_path:
-        return {"loss": "bce", "settings": {**settings, "l2_penalty": LOGISTIC_PENALTY}}
+        settings["l2_penalty"] = LOGISTIC_PENALTY
+        return {**found, "loss": "bce", "settings": settings}
     if not facts.labels.hierarchy.is_tree:
-        return {"loss": "leaf-ce", "settings": {**settings, "l2_penalty": SOFTMAX_PENALTY}}
+        settings["l2_penalty"] = SOFTMAX_PENALTY
+        return {**found, "loss": "leaf-ce", "settings": settings}
     settings["l2_penalty"] = HINGE_PENALTY
-    return {"loss": "hinge", "decoder": "cost", "settings": settings}
+    return {**found, "loss": "hinge", "decoder": "cost", "settings": settings}

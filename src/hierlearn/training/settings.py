@@ -47,7 +47,7 @@ class Settings:
 
     optimizer: Optimizer = setting(
         "adamw",
-        "adamw trains in batches; lbfgs finds the optimum of a linear network on all rows at once.",
+        "How to train: adamw in batches, lbfgs a linear network on all rows at once.",
     )
     l2_penalty: float = setting(
         0.3, "Penalty of lbfgs on squared weights, beside the summed loss of the rows.", above=0
