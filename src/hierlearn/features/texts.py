@@ -213,7 +213,7 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
         if self.kind == "hashed":
             return {**settings, "bits": self.bits}, {}
         settings |= {"min_df": self.min_df, "char_min_df": self.char_min_df}
-        arrays = {"idf": self._idf_if_fitted().copy()}
+        arrays: dict[str, NDArray[Any]] = {"idf": self._idf_if_fitted().copy()}
         for name, part in zip(("words", "characters"), self._columns or (), strict=True):
             joined = _encoded("\n".join(part))  # no n-gram holds a line break
             arrays[name] = np.frombuffer(joined, dtype=np.uint8).copy()

@@ -17,11 +17,12 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from hierlearn.errors import HierlearnError
 from hierlearn.losses import BCELoss, CondSoftmaxLoss, HingeLoss, LeafCELoss
@@ -236,8 +237,7 @@ def solve_linear(
         weights = rows.weights.cpu().numpy()
     objective: Objective = softmax_objective
     if isinstance(loss, HingeLoss):
-        margin = loss.margin
-        objective = lambda *given: hinge_objective(*given, margin)  # noqa: E731
+        objective = partial(hinge_objective, margin=loss.margin)
         blocks = sibling_blocks(rows, weights, shares=False)
     elif isinstance(loss, CondSoftmaxLoss):
         blocks = sibling_blocks(rows, weights, shares=True)
@@ -291,7 +291,7 @@ def unsupported_reason(network: nn.Module, loss: Any, rows: Rows) -> str | None:
     kinds = (HingeLoss, CondSoftmaxLoss, LeafCELoss, BCELoss)
     if type(loss) not in kinds:
         return f"the loss is {type(loss).__name__}; it takes hinge, cond-softmax, leaf-ce and bce"
-    if isinstance(loss, BCELoss) and loss.base.scale != 1:
+    if isinstance(loss, BCELoss) and getattr(loss.base, "scale", None) != 1:
         return "bce has a log_base other than e"
     if isinstance(loss, LeafCELoss) and rows.labels.unlabeled_descendants == "ignore":
         return "leaf-ce of rows with unknown descendants is not convex"
