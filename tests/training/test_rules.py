@@ -108,7 +108,10 @@ def test_a_module_of_ones_own_brings_its_heads():
 def test_a_linear_model_is_solved_at_once():
     found = linear(facts(5000, kind="texts"))
     assert (found["loss"], found["decoder"]) == ("hinge", "cost")
-    assert found["preprocessing_options"] == {"ngrams": 2, "char_ngrams": 5}
+    ngrams = {"ngrams": 2, "char_ngrams": 5}
+    assert found["preprocessing_options"] == {**ngrams, "min_df": 1, "char_min_df": 2}
+    many = linear(facts(80_000, kind="texts"))["preprocessing_options"]
+    assert many == {**ngrams, "min_df": 2, "char_min_df": 8}
     assert found["settings"]["optimizer"] == "lbfgs"
     assert linear(facts(300, kind="sparse"))["preprocessing_options"] == {}
     on_dag = linear(facts(300, DAG, ["c"], "sparse"))

@@ -219,6 +219,11 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
             arrays[name] = np.frombuffer(joined, dtype=np.uint8).copy()
         return settings, arrays
 
+    def plain_state(self) -> dict[str, Any]:
+        """Return the state with the n-grams as lists; ``idf`` is first that of the words."""
+        names = zip(("words", "characters"), self._columns or (), strict=False)
+        return {**super().plain_state(), **{name: list(part) for name, part in names}}
+
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Restore a fitted preprocessor."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from hierlearn.errors import HierlearnError
 from hierlearn.losses import BCELoss, CondSoftmaxLoss, HingeLoss, LeafCELoss

@@ -22,8 +22,8 @@ EPOCHS = 40
 FEWEST_EPOCHS = 4  # however many rows there are
 LINEAR_EPOCHS = 10
 LINEAR_STEPS = 240  # fewest of a linear model
-NGRAMS = {"ngrams": 2, "char_ngrams": 5}  # of texts
-HINGE_PENALTY = 0.3  # of a linear model; 1 / C of scikit-learn
+MANY = 10_000  # texts, from which on rare n-grams get no column
+HINGE_PENALTY = 0.15  # of a linear model; 1 / C of scikit-learn
 SOFTMAX_PENALTY = 0.03
 LOGISTIC_PENALTY = 0.1
 SHORT_EPOCHS = 6  # for rows with several labels
@@ -100,7 +100,10 @@ def linear(facts: Facts) -> Mapping[str, Any]:
     """
     epochs = max(LINEAR_EPOCHS, -(-LINEAR_STEPS // facts.steps_per_epoch))
     settings = {"optimizer": "lbfgs", "learning_rate": 0.1, "epochs": epochs}
-    found = {"preprocessing_options": dict(NGRAMS) if facts.kind == "texts" else {}}
+    found: dict[str, Any] = {"preprocessing_options": {}}
+    if facts.kind == "texts":
+        rare = {"min_df": 1 + (facts.rows >= MANY), "char_min_df": max(2, facts.rows // MANY)}
+        found["preprocessing_options"] = {"ngrams": 2, "char_ngrams": 5, **rare}
     if not facts.labels.single_path:
         settings["l2_penalty"] = LOGISTIC_PENALTY
         return {**found, "loss": "bce", "settings": settings}
