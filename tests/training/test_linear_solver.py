@@ -116,7 +116,7 @@ def test_the_gradient_of_the_loss_is_zero_at_the_optimum(
     space = LabelSpace.from_labels(rows.labels)
     trained = loss(space, reduction="sum")
     found = solve_linear(trained, rows, 0.5, FAR)
-    weight, bias = (torch.from_numpy(one).double().requires_grad_() for one in found)
+    weight, bias = (one.double().requires_grad_() for one in found)
     logits = torch.from_numpy(inputs.toarray()).double() @ weight + bias
     every = torch.arange(len(rows))
     share = None if rows.weights is None else rows.weights.double()
@@ -148,15 +148,15 @@ def test_repeated_rows_do_not_disturb():
 
 def test_lbfgs_finds_the_minimum_of_a_quadratic():
     rng = np.random.default_rng(0)
-    factor = rng.normal(size=(6, 6))
-    matrix, target = factor @ factor.T + np.eye(6), rng.normal(size=(6, 2))
-    start = np.zeros((6, 2))
-    found = minimize(
-        lambda x: (float(0.5 * np.vdot(x, matrix @ x) - np.vdot(target, x)), matrix @ x - target),
-        start,
-        tolerance=1e-8,
-    )
-    np.testing.assert_allclose(found, np.linalg.solve(matrix, target), rtol=1e-5)
+    factor, target = (torch.from_numpy(rng.normal(size=(6, n))) for n in (6, 2))
+    matrix = factor @ factor.T + torch.eye(6)
+    start = torch.zeros(6, 2, dtype=torch.float64)
+
+    def function(x):
+        return float(0.5 * (x * (matrix @ x)).sum() - (target * x).sum()), matrix @ x - target
+
+    found = minimize(function, start, tolerance=1e-8)
+    torch.testing.assert_close(found, torch.linalg.solve(matrix, target), rtol=1e-5, atol=1e-8)
     assert not start.any()
 
 

@@ -1,7 +1,6 @@
 """L-BFGS: minimize a smooth function of a matrix, all rows at once (Liu and Nocedal, 1989).
 
-In single precision and without a copy of the matrix in double, so that a million weights are no
-burden. Steps are halved until the function falls enough (Armijo).
+Steps are halved until the function falls enough (Armijo).
 """
 
 from __future__ import annotations
@@ -9,28 +8,26 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
+    from torch import Tensor
 
-    Floats = NDArray[np.floating]
+    Steps = deque[tuple[Tensor, Tensor, float]]
 
-MEMORY = 8  # steps from which curvature is known
+MEMORY = 6  # steps from which curvature is known
 DECREASE = 1e-4  # of what the slope promises
 ROUNDING = 1e-6  # by which a value may rise, relative: sums in single precision
 HALVINGS = 16
 
 
 def minimize(
-    function: Callable[[Floats], tuple[float, Floats]],
-    start: Floats,
+    function: Callable[[Tensor], tuple[float, Tensor]],
+    start: Tensor,
     *,
     iterations: int = 100,
     tolerance: float = 1e-3,
-) -> Floats:
+) -> Tensor:
     """Return where the gradient is small, or what ``iterations`` steps reach.
 
     Args:
@@ -41,16 +38,16 @@ def minimize(
     """
     x = start
     value, gradient = function(x)
-    small = tolerance * float(np.abs(gradient).max(initial=0.0))
-    steps: deque[tuple[Floats, Floats, float]] = deque(maxlen=MEMORY)
+    small = tolerance * largest(gradient)
+    steps: Steps = deque(maxlen=MEMORY)
     for _ in range(iterations):
-        if float(np.abs(gradient).max(initial=0.0)) <= small:
+        if largest(gradient) <= small:
             break
-        direction = -_times_inverse_hessian(gradient, steps)
-        slope = float(np.vdot(gradient, direction))
+        direction = times_inverse_hessian(gradient, steps).neg_()
+        slope = dot(gradient, direction)
         size = 1.0
         for _ in range(HALVINGS):
-            new = x + size * direction
+            new = x.add(direction, alpha=size)
             new_value, new_gradient = function(new)
             if new_value <= value + DECREASE * size * slope + ROUNDING * abs(value):
                 break
@@ -58,24 +55,34 @@ def minimize(
         else:
             break  # no progress is possible at this precision
         step, change = new - x, new_gradient - gradient
-        curvature = float(np.vdot(step, change))
-        if curvature > 1e-10 * float(np.vdot(change, change)):
+        curvature = dot(step, change)
+        if curvature > 1e-10 * dot(change, change):
             steps.append((step, change, 1 / curvature))
         x, value, gradient = new, new_value, new_gradient
     return x
 
 
-def _times_inverse_hessian(gradient: Floats, steps: deque[tuple[Floats, Floats, float]]) -> Floats:
+def times_inverse_hessian(gradient: Tensor, steps: Steps) -> Tensor:
     """Return the gradient times what the last steps say of the inverse Hessian."""
+    found = gradient.clone()
     if not steps:
-        return gradient / max(float(np.linalg.norm(gradient)), 1e-30)
-    found = gradient.copy()
+        return found.div_(max(dot(gradient, gradient) ** 0.5, 1e-30))
     shares = []
     for step, change, inverse in reversed(steps):
-        shares.append(inverse * float(np.vdot(step, found)))
-        found -= shares[-1] * change
-    last_step, last_change, _ = steps[-1]
-    found *= float(np.vdot(last_step, last_change)) / float(np.vdot(last_change, last_change))
+        shares.append(inverse * dot(step, found))
+        found.add_(change, alpha=-shares[-1])
+    _, last_change, last_inverse = steps[-1]
+    found.mul_(1 / (last_inverse * dot(last_change, last_change)))
     for (step, change, inverse), share in zip(steps, reversed(shares), strict=True):
-        found += (share - inverse * float(np.vdot(change, found))) * step
+        found.add_(step, alpha=share - inverse * dot(change, found))
     return found
+
+
+def dot(a: Tensor, b: Tensor) -> float:
+    """Return the sum of the products of the entries."""
+    return float(a.view(-1).dot(b.view(-1)))
+
+
+def largest(values: Tensor) -> float:
+    """Return the largest absolute value, 0 if there is none."""
+    return float(values.abs().max()) if values.numel() else 0.0

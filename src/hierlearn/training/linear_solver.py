@@ -15,23 +15,21 @@ rows: with the Cholesky factor L of X X' + 1, X W + b = L V and |W|^2 + |b|^2 = 
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits
+from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
 
 from hierlearn.errors import HierlearnError
-from hierlearn.losses import BCELoss, CondSoftmaxLoss, HingeLoss, LeafCELoss
-from hierlearn.networks.ensemble import Ensemble
-from hierlearn.networks.heads import LinearHead
-from hierlearn.networks.layers import InputNoise
-from hierlearn.networks.network import Network
+from hierlearn.links import link_name
+from hierlearn.losses import LOSSES
+from hierlearn.networks.linear import only_layer
 from hierlearn.networks.sparse import SparseRows
-from hierlearn.training.lbfgs import minimize
+from hierlearn.training.lbfgs import dot, minimize
 from hierlearn.training.stream import ParquetRows
 from hierlearn.training.trainer import Trainer
 
@@ -39,18 +37,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
-    from torch import nn
+    from torch import Tensor, nn
 
     from hierlearn.training.rows import Rows
 
-    Floats = NDArray[np.floating]
     Ints = NDArray[np.int64]
     # From scores, targets and weights, all (n, K), to the summed loss and its gradient.
-    Objective = Callable[[Floats, Floats, Floats], tuple[float, Floats]]
+    Objective = Callable[[Tensor, Tensor, Tensor], tuple[float, Tensor]]
 
 FEW = 400  # rows of a block that is solved in their span
-WIDTH = 16  # classes of a block that can be solved apart, if it has many rows
-ENTRIES = 1 << 24  # of the targets of such a block
+WIDTH = 64  # classes of a block of bce
+MANY = 1 << 22  # entries of inputs that are worth several threads
 JITTER = 1e-5  # on the diagonal of X X', relative: repeated rows make it singular
 
 
@@ -67,42 +64,46 @@ class Block:
 
     rows: Ints
     classes: Ints
-    targets: Floats
-    weights: Floats
+    targets: NDArray[np.float32]
+    weights: NDArray[np.float32]
 
 
 # ---------------------------------------------------------------------- objectives
 
 
-def softmax_objective(scores: Floats, targets: Floats, weights: Floats) -> tuple[float, Floats]:
+def softmax_objective(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[float, Tensor]:
     """Return the summed cross entropy of a softmax, and its gradient."""
-    shifted = scores - scores.max(axis=1, keepdims=True)
-    p = np.exp(shifted)
-    total = p.sum(axis=1, keepdims=True)
-    losses = np.log(total) - (targets * shifted).sum(axis=1, keepdims=True)
-    return float((weights * losses).sum()), weights * (p / total - targets)
+    log_p = scores.log_softmax(dim=1)
+    value = -float((weights * targets * log_p).sum())
+    return value, weights * (log_p.exp() - targets)
 
 
-def logistic_objective(scores: Floats, targets: Floats, weights: Floats) -> tuple[float, Floats]:
+def logistic_objective(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[float, Tensor]:
     """Return the summed binary cross entropy, and its gradient."""
-    losses = np.logaddexp(0, scores) - targets * scores
-    p = 0.5 * (1 + np.tanh(0.5 * scores))
-    return float((weights * losses).sum()), weights * (p - targets)
+    losses = binary_cross_entropy_with_logits(scores, targets, reduction="none")
+    return float((weights * losses).sum()), weights * (scores.sigmoid() - targets)
 
 
 def hinge_objective(
-    scores: Floats, targets: Floats, weights: Floats, margin: float = 4.0
-) -> tuple[float, Floats]:
+    scores: Tensor, targets: Tensor, weights: Tensor, margin: float = 4.0
+) -> tuple[float, Tensor]:
     """Return the summed squared hinge, and its gradient."""
     sides = 2 * targets - 1
-    short = np.maximum(margin - sides * scores, 0)
+    short = (margin - sides * scores).clamp_min(0)
     return float((weights * short * short).sum()), -2 * weights * sides * short
+
+
+OBJECTIVES: dict[str, Objective] = {
+    "softmax": softmax_objective,
+    "logistic": logistic_objective,
+    "hinge": hinge_objective,
+}
 
 
 # ---------------------------------------------------------------------- blocks
 
 
-def sibling_blocks(rows: Rows, weights: Floats, *, shares: bool) -> Iterator[Block]:
+def sibling_blocks(rows: Rows, weights: NDArray[np.float32], *, shares: bool) -> Iterator[Block]:
     """Yield a block for every group of siblings, with the rows that have a positive in it.
 
     Args:
@@ -127,18 +128,12 @@ def sibling_blocks(rows: Rows, weights: Floats, *, shares: bool) -> Iterator[Blo
         mine, place = np.unique(row_of[part], return_inverse=True)
         targets = np.zeros((len(mine), len(classes)), dtype=np.float32)
         targets[place, np.searchsorted(classes, found[part])] = 1
-        own = weights[mine, None]
         if shares:
-            yield Block(mine, classes, targets / targets.sum(axis=1, keepdims=True), own)
-            continue
-        parts = 1 if len(mine) <= FEW else -(-len(classes) // WIDTH)
-        width = -(-len(classes) // parts)
-        for begin in range(0, len(classes), width):
-            some = slice(begin, begin + width)
-            yield Block(mine, classes[some], targets[:, some], own)
+            targets /= targets.sum(axis=1, keepdims=True)
+        yield Block(mine, classes, targets, weights[mine, None])
 
 
-def terminal_block(rows: Rows, weights: Floats, terminals: Ints) -> Iterator[Block]:
+def terminal_block(rows: Rows, weights: NDArray[np.float32], terminals: Ints) -> Iterator[Block]:
     """Yield the labeled rows and the terminal classes."""
     offsets, found = rows.labels.terminal
     counts = np.diff(offsets)
@@ -149,7 +144,7 @@ def terminal_block(rows: Rows, weights: Floats, terminals: Ints) -> Iterator[Blo
     yield Block(mine, terminals, targets, weights[mine, None])
 
 
-def class_blocks(rows: Rows, weights: Floats) -> Iterator[Block]:
+def class_blocks(rows: Rows, weights: NDArray[np.float32]) -> Iterator[Block]:
     """Yield all rows with some classes at a time."""
     labels = rows.labels
     every, classes = np.arange(len(labels)), np.arange(len(labels.hierarchy))
@@ -164,152 +159,188 @@ def class_blocks(rows: Rows, weights: Floats) -> Iterator[Block]:
         yield Block(every, some, targets, known.astype(np.float32))
 
 
-# ---------------------------------------------------------------------- the optimum
+# ---------------------------------------------------------------------- designs
 
 
-def solve_block(
-    inputs: Any, block: Block, objective: Objective, penalty: float, tolerance: float = 1e-3
-) -> tuple[Ints, Floats, Floats]:
-    """Return the columns that occur, their weights (d, K), and the bias (K,).
+class Design:
+    """The rows of a block as a matrix with a constant column: scores are ``times(v)``.
 
     Args:
-        inputs: (N, D) all rows, a SciPy CSR matrix or an array.
-        block: the problem.
-        objective: its loss.
-        penalty: what |W|^2 / 2 counts.
-        tolerance: of the gradient, see ``minimize``.
+        inputs: (N, D) all rows.
+        rows: the numbers of those of the block.
+
+    Attributes:
+        columns: (d,) the columns that occur in the rows.
+        size: the number of rows of v: d and the bias, or n in the span of few rows.
     """
-    x = inputs[block.rows]
-    if isinstance(x, np.ndarray):
-        columns = np.arange(x.shape[1])
-    else:
-        columns = np.unique(x.indices)
-        x.indices = np.searchsorted(columns, x.indices).astype(x.indices.dtype)
-        x.resize((x.shape[0], len(columns)))
-    few = len(block.rows) <= FEW
-    left = span(x) if few else x
-    right = left.T if isinstance(left, np.ndarray) else left.T.tocsr()
 
-    def function(v: Floats) -> tuple[float, Floats]:
-        scores = left @ v[: left.shape[1]]
-        if not few:
-            scores += v[-1]
-        value, change = objective(scores, block.targets, block.weights)
-        gradient = penalty * v
-        gradient[: left.shape[1]] += right @ change
-        if not few:
-            gradient[-1] += change.sum(axis=0)
-        return value + 0.5 * penalty * float(np.vdot(v, v)), gradient
+    def __init__(self, inputs: Tensor | SparseRows, rows: Ints) -> None:
+        index = torch.from_numpy(rows)
+        self.x: Tensor | SparseRows
+        if isinstance(inputs, SparseRows):
+            x = inputs.take(index.to(inputs.values.device))
+            self.columns, self.x = without_empty_columns(x)
+        else:
+            self.x = inputs[index.to(inputs.device)]
+            self.columns = torch.arange(inputs.shape[1], device=inputs.device)
+        self.count = len(rows)
+        self.factor = span(self.x) if self.count <= FEW else None
+        self.size = self.count if self.factor is not None else len(self.columns) + 1
+        self.turned = transposed(self.x) if self.factor is None else None
 
-    size = left.shape[1] + (not few)
-    start = np.zeros((size, len(block.classes)), dtype=np.float32)
-    v = minimize(function, start, tolerance=tolerance)
-    if not few:
-        return columns, v[:-1], v[-1]
-    from scipy.linalg import solve_triangular
+    def times(self, v: Tensor) -> Tensor:
+        """Return (n, K) scores."""
+        if self.factor is not None:
+            return self.factor @ v
+        return product(self.x, v[:-1]).add_(v[-1])
 
-    u = solve_triangular(left, v, lower=True, trans="T").astype(np.float32)
-    return columns, x.T @ u, u.sum(axis=0)
+    def transposed_times(self, change: Tensor) -> Tensor:
+        """Return (size, K) the gradient by v of scores that change."""
+        if self.factor is not None:
+            return self.factor.T @ change
+        assert self.turned is not None
+        return torch.cat([product(self.turned, change), change.sum(dim=0, keepdim=True)])
+
+    def weights(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (d, K) the weights of the columns, and (K,) the bias."""
+        if self.factor is None:
+            return v[:-1], v[-1]
+        u = torch.linalg.solve_triangular(self.factor.T, v, upper=True)
+        return product(transposed(self.x), u), u.sum(dim=0)
 
 
-def span(x: Any) -> Floats:
-    """Return L with L L' = X X' + 1, in single precision."""
-    gram = x @ x.T
-    gram = (gram if isinstance(gram, np.ndarray) else gram.toarray()).astype(np.float64) + 1
-    gram[np.diag_indices(len(gram))] += JITTER * gram.trace() / len(gram)
-    found: Floats = np.linalg.cholesky(gram).astype(np.float32)
-    return found
+def product(x: Tensor | SparseRows, v: Tensor) -> Tensor:
+    """Return x v."""
+    if not isinstance(x, SparseRows):
+        return x @ v
+    return embedding_bag(
+        x.columns,
+        v.contiguous(),
+        x.offsets,
+        mode="sum",
+        per_sample_weights=x.values,
+        include_last_offset=True,
+    )
+
+
+def without_empty_columns(x: SparseRows) -> tuple[Tensor, SparseRows]:
+    """Return the numbers of the columns that occur, and the rows with these alone."""
+    used = torch.zeros(x.width, dtype=torch.bool, device=x.columns.device)
+    used[x.columns] = True
+    columns = used.nonzero()[:, 0]
+    number = used.cumsum(0) - 1
+    return columns, SparseRows(x.offsets, number[x.columns], x.values, len(columns))
+
+
+def transposed(x: Tensor | SparseRows) -> Tensor | SparseRows:
+    """Return x with rows and columns exchanged."""
+    if not isinstance(x, SparseRows):
+        return x.T
+    order = x.columns.argsort(stable=True)
+    counts = x.columns.bincount(minlength=x.width)
+    rows = torch.arange(len(x), device=x.columns.device).repeat_interleave(x.offsets.diff())
+    offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    return SparseRows(offsets, rows[order], x.values[order], len(x))
+
+
+def span(x: Tensor | SparseRows) -> Tensor:
+    """Return L with L L' = X X' + 1."""
+    dense = (x.dense() if isinstance(x, SparseRows) else x).double()
+    gram = dense @ dense.T + 1
+    gram.diagonal().add_(JITTER * float(gram.diagonal().mean()))
+    factor: Tensor = torch.linalg.cholesky(gram)
+    return factor.float()
+
+
+# ---------------------------------------------------------------------- the optimum
 
 
 def solve_linear(
     loss: Any, rows: Rows, penalty: float, tolerance: float = 1e-3
-) -> tuple[Floats, Floats]:
+) -> tuple[Tensor, Tensor]:
     """Return the weights (D, C) and the bias (C,) of a linear network at the optimum.
 
     Args:
-        loss: a HingeLoss, CondSoftmaxLoss, LeafCELoss or BCELoss.
+        loss: one that is ``convex``.
         rows: the training rows.
         penalty: what |W|^2 / 2 counts beside the summed loss.
         tolerance: of the gradient of every block, see ``minimize``.
     """
-    weights = np.ones(len(rows), dtype=np.float32)
+    share = np.ones(len(rows), dtype=np.float32)
     if rows.weights is not None:
-        weights = rows.weights.cpu().numpy()
-    objective: Objective = softmax_objective
-    if isinstance(loss, HingeLoss):
+        share = rows.weights.cpu().numpy()
+    together, name = loss.convex
+    objective = OBJECTIVES[name]
+    if name == "hinge":
         objective = partial(hinge_objective, margin=loss.margin)
-        blocks = sibling_blocks(rows, weights, shares=False)
-    elif isinstance(loss, CondSoftmaxLoss):
-        blocks = sibling_blocks(rows, weights, shares=True)
-    elif isinstance(loss, LeafCELoss):
-        blocks = terminal_block(rows, weights, np.flatnonzero(loss.label_space.is_terminal))
+    if together == "siblings":
+        blocks = sibling_blocks(rows, share, shares=name == "softmax")
+    elif together == "terminal":
+        blocks = terminal_block(rows, share, np.flatnonzero(loss.label_space.is_terminal))
     else:
-        objective = logistic_objective
-        blocks = class_blocks(rows, weights)
-    inputs = matrix(rows)
-    shape = (inputs.shape[1], len(rows.labels.hierarchy))
-    weight, bias = np.zeros(shape, dtype=np.float32), np.zeros(shape[1], dtype=np.float32)
-
-    def solve(block: Block) -> None:
-        columns, found, own = solve_block(inputs, block, objective, penalty, tolerance)
-        weight[columns[:, None], block.classes] = found
-        bias[block.classes] = own
-
-    # Products of large sparse matrices release the interpreter's lock and so run on all cores;
-    # small blocks would only wait for it, and for each other's threads.
-    small: list[Block] = []
-    with threadpool_limits(1), ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        waiting = []
-        for block in blocks:
-            if len(block.rows) <= FEW:
-                small.append(block)
-            else:
-                waiting.append(pool.submit(solve, block))
-        for one in waiting:
-            one.result()
-        for block in small:
-            solve(block)
+        blocks = class_blocks(rows, share)
+    classes = len(rows.labels.hierarchy)
+    weight = torch.zeros(rows.inputs.shape[1], classes, device=rows.device)
+    bias = torch.zeros(classes, device=rows.device)
+    design, of = None, None
+    for block in blocks:
+        if design is None or of is not block.rows:
+            design, of = Design(rows.inputs, block.rows), block.rows
+        v = solve_block(design, block, objective, penalty, tolerance)
+        numbers = torch.from_numpy(block.classes).to(rows.device)
+        weight[design.columns[:, None], numbers], bias[numbers] = design.weights(v)
     return weight, bias
 
 
-def matrix(rows: Rows) -> Any:
-    """Return the inputs as a SciPy matrix, or an array."""
-    held = rows.inputs
-    if not isinstance(held, SparseRows):
-        return held.cpu().numpy()
-    from scipy.sparse import csr_matrix
+def solve_block(
+    design: Design, block: Block, objective: Objective, penalty: float, tolerance: float
+) -> Tensor:
+    """Return v, the optimum of a block."""
+    device = design.columns.device
+    targets, weights = (torch.from_numpy(one).to(device) for one in (block.targets, block.weights))
 
-    parts = (held.values.cpu().numpy(), held.columns.cpu().numpy(), held.offsets.cpu().numpy())
-    return csr_matrix(parts, shape=held.shape)
+    def function(v: Tensor) -> tuple[float, Tensor]:
+        value, change = objective(design.times(v), targets, weights)
+        gradient = design.transposed_times(change).add_(v, alpha=penalty)
+        return value + 0.5 * penalty * dot(v, v), gradient
+
+    start = torch.zeros(design.size, len(block.classes), device=device)
+    return minimize(function, start, tolerance=tolerance)
 
 
 # ---------------------------------------------------------------------- as a training
 
 
+@contextmanager
+def fewer_threads(rows: Rows) -> Iterator[None]:
+    """Use one thread where steps are so short that threads would mostly wait for each other."""
+    held = rows.inputs
+    entries = len(held.values) if isinstance(held, SparseRows) else held.numel()
+    before = torch.get_num_threads()
+    if entries < MANY:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def unsupported_reason(network: nn.Module, loss: Any, rows: Rows) -> str | None:
     """Return why a training has no solver, or None."""
-    kinds = (HingeLoss, CondSoftmaxLoss, LeafCELoss, BCELoss)
-    if type(loss) not in kinds:
-        return f"the loss is {type(loss).__name__}; it takes hinge, cond-softmax, leaf-ce and bce"
-    if isinstance(loss, BCELoss) and getattr(loss.base, "scale", None) != 1:
+    if vars(type(loss)).get("convex") is None:
+        able = [name for name, one in LOSSES.items() if getattr(one, "convex", None)]
+        return f"the loss is {type(loss).__name__}; it takes {', '.join(able)}"
+    if getattr(getattr(loss, "base", None), "scale", 1) != 1:
         return "bce has a log_base other than e"
-    if isinstance(loss, LeafCELoss) and rows.labels.unlabeled_descendants == "ignore":
+    if loss.convex[0] == "terminal" and rows.labels.unlabeled_descendants == "ignore":
         return "leaf-ce of rows with unknown descendants is not convex"
+    if link_name(loss.link) != loss.default_link:
+        return f"{type(loss).__name__} has the link {link_name(loss.link)}"
     if isinstance(rows, ParquetRows):
         return "the rows are streamed"
-    if linear_head(network) is None:
-        return "the network is not linear without input_dropout"
+    if only_layer(network) is None:
+        return "the network is not linear, or it has input_dropout or members apart"
     return None
-
-
-def linear_head(network: nn.Module) -> LinearHead | None:
-    """Return the only head of a network that is linear in its inputs; None for other networks."""
-    inner = getattr(network, "network", None) if isinstance(network, Ensemble) else network
-    if not isinstance(inner, Network) or len(inner.heads) != 1:
-        return None
-    encoder, (head,) = inner.encoder, inner.heads.values()
-    plain = isinstance(encoder, InputNoise) and encoder.p == 0 and encoder.std == 0
-    return head if plain and isinstance(head, LinearHead) else None
 
 
 class LinearSolver(Trainer):
@@ -331,12 +362,12 @@ class LinearSolver(Trainer):
     def train_epoch(self) -> None:
         """Find the optimum, and report it as one epoch."""
         started = time.perf_counter()
-        head = linear_head(self.network)
-        assert head is not None
-        weight, bias = solve_linear(self.loss, self.rows, self.settings.l2_penalty)
-        with torch.no_grad():
-            for own, found in ((head.linear.weight, weight), (head.linear.bias, bias)):
-                own.copy_(torch.from_numpy(found).to(own).expand_as(own))
+        layer = only_layer(self.network)
+        assert layer is not None
+        with torch.no_grad(), fewer_threads(self.rows):
+            weight, bias = solve_linear(self.loss, self.rows, self.settings.l2_penalty)
+            for own, found in ((layer.weight, weight), (layer.bias, bias)):
+                own.copy_(found.to(own).expand_as(own))
         self.step = 1
         record = {
             "epoch": 1,
