@@ -157,7 +157,8 @@ def test_every_preprocessor_asks_to_be_fitted_first(name):
 
 def damaged(preprocessor, *, without=None, **changed):
     state, arrays = preprocessor.state()
-    state = {key: value for key, value in {**state, **changed}.items() if key != without}
+    arrays |= {key: np.frombuffer(value, dtype=np.uint8) for key, value in changed.items()}
+    state = {key: value for key, value in state.items() if key != without}
     return state, {key: value for key, value in arrays.items() if key != without}
 
 
@@ -169,8 +170,9 @@ def damaged(preprocessor, *, without=None, **changed):
         (damaged(NumericPreprocessor().fit([[1.0]]), without="scale"), "lacks 'scale'"),
         (damaged(NumericPreprocessor().fit([[1.0]]), without="impute"), "lacks 'impute'"),
         (damaged(TextPreprocessor().fit(TEXTS), without="idf"), "lacks 'idf'"),
-        (damaged(TextPreprocessor().fit(["b c"]), words=["b"]), r"1 words, .* match idf \(2,\)"),
-        (damaged(TextPreprocessor().fit(["b c"]), words=["b", "b"]), "2 words, of which 1 differ"),
+        (damaged(TextPreprocessor().fit(["b c"]), words=b"b"), r"1 words, .* match idf \(2,\)"),
+        (damaged(TextPreprocessor().fit(["b c"]), words=b"b\nb"), "2 words, of which 1 differ"),
+        (damaged(TextPreprocessor().fit(["b c"]), without="words"), "lacks 'words'"),
     ],
 )
 def test_a_damaged_state_is_refused(state, message):

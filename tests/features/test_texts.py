@@ -50,7 +50,7 @@ def test_tfidf_is_the_documented_formula():
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     ours = TextPreprocessor().fit(TEXTS)
     np.testing.assert_allclose(ours.transform(TEXTS).toarray(), expected, rtol=1e-6)
-    assert ours.state()[0]["words"] == words
+    assert ours.column_names() == words
 
 
 def test_hashed_is_that_of_scikit_learn_and_needs_no_fit():
@@ -98,12 +98,12 @@ def test_the_words_come_from_the_training_texts_alone():
     assert ours.transform(["disease"]).nnz == 0
     ours.transform(["disease", "disease hepatitis"])
     assert_same_sparse(ours.transform(TEXTS), before)
-    assert "disease" not in ours.state()[0]["words"]
+    assert "disease" not in ours.column_names()
 
 
 def test_min_df_drops_rare_words():
     ours = TextPreprocessor(min_df=2).fit(TEXTS)
-    assert ours.state()[0]["words"] == ["acute", "hepatitis"]
+    assert ours.column_names() == ["acute", "hepatitis"]
 
 
 def test_texts_may_come_as_an_array_or_a_stream():
@@ -195,3 +195,92 @@ def test_texts_in_parts_give_what_they_give_at_once(options):
     assert ours.state()[0] == whole.state()[0]
     np.testing.assert_array_equal(ours.state()[1]["idf"], whole.state()[1]["idf"])
     assert_same_sparse(ours.transform(texts), whole.transform(texts))
+
+
+# ---------------------------------------------------------------------- characters
+
+CASES = [*TEXTS, "a  b\tab a-b", "x", "İstanbul ﬁne naïve", "tab\u00a0space", "", "aaaa aaaa"]
+
+
+def char_wb(longest, **options):
+    return TfidfVectorizer(
+        analyzer="char_wb",
+        ngram_range=(3, longest),
+        strip_accents="unicode",
+        sublinear_tf=True,
+        dtype=np.float32,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("min_df", [1, 2])
+@pytest.mark.parametrize(("ngrams", "longest"), [(1, 3), (2, 5), (3, 8)])
+def test_words_and_characters_are_those_of_scikit_learn(ngrams, longest, min_df):
+    words = TfidfVectorizer(
+        token_pattern=r"(?u)\b\w+\b",
+        strip_accents="unicode",
+        sublinear_tf=True,
+        ngram_range=(1, ngrams),
+        dtype=np.float32,
+    )
+    oracles = [words.fit(CASES), char_wb(longest, min_df=min_df).fit(CASES)]
+    ours = TextPreprocessor(ngrams=ngrams, char_ngrams=longest, char_min_df=min_df).fit(CASES)
+    names = [name for one in oracles for name in one.get_feature_names_out()]
+    assert ours.column_names() == names
+    texts = [*CASES, "acute cholera cholera", "zzzz", "unseen hepatitis"]
+    blocks = [one.transform(texts).toarray() for one in oracles]
+    expected = np.hstack(blocks)
+    expected /= np.maximum(np.linalg.norm(expected, axis=1, keepdims=True), 1e-30)
+    np.testing.assert_allclose(ours.transform(texts).toarray(), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_characters_are_hashed_beside_words_in_other_columns():
+    words = HashingVectorizer(token_pattern=r"(?u)\b\w+\b", n_features=2**12, norm=None)
+    ours = TextPreprocessor("hashed", bits=12, char_ngrams=4).transform(["cholera"]).toarray()[0]
+    (column,) = words.transform(["cholera"]).indices
+    assert ours[column] != 0
+    # 7 words of " cholera " with 3 characters, 6 with 4, and the word itself.
+    np.testing.assert_allclose(np.abs(ours[ours != 0]), 1 / np.sqrt(14), rtol=1e-6)
+
+
+def test_many_texts_are_read_a_part_at_a_time(monkeypatch):
+    ours = TextPreprocessor(ngrams=2, char_ngrams=4).fit(CASES)
+    monkeypatch.setattr("hierlearn.features.texts.AT_ONCE", 3)
+    again = TextPreprocessor(ngrams=2, char_ngrams=4).fit(CASES)
+    assert again.column_names() == ours.column_names()
+    monkeypatch.undo()
+    whole = ours.transform(CASES)
+    monkeypatch.setattr("hierlearn.features.texts.AT_ONCE", 3)
+    assert_same_sparse(again.transform(CASES), whole)
+
+
+def test_the_vocabulary_is_stored_as_bytes():
+    ours = TextPreprocessor(ngrams=2, char_ngrams=5).fit(CASES)
+    settings, arrays = ours.state()
+    assert not any(isinstance(value, list) for value in settings.values())
+    assert {name: one.dtype for name, one in arrays.items()} == {
+        "idf": np.float32,
+        "words": np.uint8,
+        "characters": np.uint8,
+    }
+    theirs = save_and_load(ours)
+    assert theirs.column_names() == ours.column_names()
+    assert_same_sparse(theirs.transform(CASES), ours.transform(CASES))
+
+
+def test_names_of_hashed_columns_are_refused():
+    with pytest.raises(HierlearnError, match="columns of kind 'hashed' have no names"):
+        TextPreprocessor("hashed").column_names()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"char_ngrams": 2}, "char_ngrams must be 0 or at least 3, not 2"),
+        ({"char_ngrams": 21}, "char_ngrams must be an integer from 0 to 20, not 21"),
+        ({"kind": "hashed", "char_min_df": 1}, "char_min_df is for kind 'tfidf'"),
+    ],
+)
+def test_bad_settings_of_characters_are_refused(arguments, message):
+    with pytest.raises(HierlearnError, match=re.escape(message)):
+        TextPreprocessor(**arguments)

@@ -17,7 +17,7 @@ TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 ONE = Hierarchy.from_paths(["only"])
 FLAT = Hierarchy.from_paths(["a", "b", "c"])
 DAG = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c", "e")])
-TREES_ONLY = {"hxe", "soft-labels", "cond-softmax", "lca-cost"}
+TREES_ONLY = {"hxe", "soft-labels", "cond-softmax", "hinge", "lca-cost"}
 ROW_LOSSES = {*TREES_ONLY, "leaf-ce"}
 each_loss = pytest.mark.parametrize("name", LOSSES)
 

@@ -105,11 +105,34 @@ def test_a_module_of_ones_own_brings_its_heads():
             prepare(data, plan, torch.device("cpu"), extras)
 
 
-def test_a_linear_model_takes_few_epochs_at_a_high_rate():
+def test_a_linear_model_is_solved_at_once():
     found = linear(facts(5000, kind="texts"))
-    assert found == {"loss": "cond-softmax", "settings": {"learning_rate": 0.1, "epochs": 10}}
+    assert (found["loss"], found["decoder"]) == ("hinge", "cost")
+    ngrams = {"ngrams": 2, "char_ngrams": 5}
+    assert found["preprocessing_options"] == {**ngrams, "min_df": 1, "char_min_df": 2}
+    many = linear(facts(80_000, kind="texts"))["preprocessing_options"]
+    assert many == {**ngrams, "min_df": 2, "char_min_df": 8}
+    assert found["settings"]["optimizer"] == "lbfgs"
+    assert linear(facts(300, kind="sparse"))["preprocessing_options"] == {}
+    on_dag = linear(facts(300, DAG, ["c"], "sparse"))
+    assert on_dag["loss"] == "leaf-ce"
+    assert "decoder" not in on_dag
+    assert linear(facts(300, TREE, ["a/b", "a/c"], "texts"))["loss"] == "bce"
+
+
+def test_in_batches_a_linear_model_takes_few_epochs_at_a_high_rate():
+    settings = linear(facts(5000, kind="texts"))["settings"]
+    assert (settings["learning_rate"], settings["epochs"]) == (0.1, 10)
     assert linear(facts(300, kind="texts"))["settings"]["epochs"] == 80
-    assert linear(facts(300, DAG, ["c"], "sparse"))["loss"] == "leaf-ce"
+
+
+@pytest.mark.parametrize("chosen", [{"epochs": 3}, {"learning_rate": 0.1}, {"patience": 2}])
+def test_settings_of_batches_ask_for_batches(chosen):
+    labels = Labels([["a/b"]] * 9, TREE)
+    assert decide(Plan(), labels, "texts").settings.optimizer == "lbfgs"
+    assert decide(Plan(settings=chosen), labels, "texts").settings.optimizer == "adamw"
+    asked = {**chosen, "optimizer": "lbfgs"}
+    assert decide(Plan(settings=asked), labels, "texts").settings.optimizer == "lbfgs"
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,11 @@ class Preprocessor(ABC, Generic[Inputs, Outputs]):
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the settings, ready for JSON and including ``name``, and the arrays."""
 
+    def plain_state(self) -> dict[str, Any]:
+        """Return the state as plain values that other programs can read."""
+        settings, arrays = self.state()
+        return {**settings, **{name: array.tolist() for name, array in arrays.items()}}
+
     @classmethod
     @abstractmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:

@@ -1,8 +1,9 @@
-"""Texts: rows of weighted words.
+"""Texts: rows of weighted words, word pairs and character n-grams.
 
-    tfidf:  (1 + ln tf) * (1 + ln((1 + N) / (1 + df))) for each word, each row then of length 1
+    tfidf:  (1 + ln tf) * (1 + ln((1 + N) / (1 + df))) for each n-gram, each row then of length 1
 
-where tf counts the word in the text, and df the texts among the N training texts that contain it.
+where tf counts the n-gram in the text, and df the texts among the N training texts that contain it.
+Words and characters are scaled to length 1 each before the row is, so both count alike.
 """
 
 from __future__ import annotations
@@ -13,32 +14,39 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from hierlearn.errors import DataError, HierlearnError, unknown_name
+from hierlearn.features.ngrams import SHORTEST, count_characters, count_words, split_texts
 from hierlearn.features.preprocessor import Preprocessor, integer_option, stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
     from scipy.sparse import csr_array
     from typing_extensions import Self
 
     from hierlearn.datasets.dataset import Kind
+    from hierlearn.features.ngrams import Counts
+
+AT_ONCE = 1 << 15  # texts
 
 
 class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
-    """Turn texts into weighted words, one column per word, each row of length 1.
+    """Turn texts into weighted n-grams, one column per n-gram, each row of length 1.
 
     A word is a run of letters and digits, in lower case; single characters count too, because they
-    alone tell hepatitis A from hepatitis B. A text without a known word becomes an empty row.
+    alone tell hepatitis A from hepatitis B. A text without a known n-gram becomes an empty row.
 
     Args:
-        kind: "tfidf" learns the words of the training texts and gives little weight to those that
-            many texts contain. "hashed" learns nothing and gives each word a column by its hash,
-            so it suits streams and transforms without ``fit``; words may share a column, and
+        kind: "tfidf" learns the n-grams of the training texts and gives little weight to those that
+            many texts contain. "hashed" learns nothing and gives each n-gram a column by its hash,
+            so it suits streams and transforms without ``fit``; n-grams may share a column, and
             their weights are plain counts.
         ngrams: the longest run of words that gets a column; 1 for single words, 2 for pairs too.
+        char_ngrams: the longest run of characters within a word that gets a column, from 3 on; 0
+            for words alone.
         min_df: the number of training texts a word must occur in, for "tfidf"; 1 unless given,
             because in short texts rare words say the most.
+        char_min_df: the same of a run of characters; 2 unless given.
         bits: "hashed" has 2 to the power of ``bits`` columns; 16 unless given.
         strip_accents: whether é and e are the same.
     """
@@ -53,106 +61,168 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
         kind: Literal["tfidf", "hashed"] = "tfidf",
         *,
         ngrams: int = 1,
+        char_ngrams: int = 0,
         min_df: int | None = None,
+        char_min_df: int | None = None,
         bits: int | None = None,
         strip_accents: bool = True,
     ) -> None:
         if kind not in self.kinds:
             raise HierlearnError(unknown_name("kind of text preprocessing", kind, self.kinds))
-        if kind == "hashed" and min_df is not None:
-            raise HierlearnError("min_df is for kind 'tfidf'; 'hashed' does not count words")
+        for name, value in (("min_df", min_df), ("char_min_df", char_min_df)):
+            if kind == "hashed" and value is not None:
+                raise HierlearnError(f"{name} is for kind 'tfidf'; 'hashed' does not count words")
         if kind == "tfidf" and bits is not None:
             raise HierlearnError("bits is for kind 'hashed'; 'tfidf' has a column for each word")
         self.kind = kind
         self.ngrams = integer_option("ngrams", ngrams, 1, 10)
+        self.char_ngrams = integer_option("char_ngrams", char_ngrams, 0, 20)
+        if 0 < self.char_ngrams < SHORTEST:
+            raise HierlearnError(
+                f"char_ngrams must be 0 or at least {SHORTEST}, not {self.char_ngrams}"
+            )
         self.min_df = integer_option("min_df", 1 if min_df is None else min_df, 1, 2**31 - 1)
+        self.char_min_df = integer_option(
+            "char_min_df", 2 if char_min_df is None else char_min_df, 1, 2**31 - 1
+        )
         # 30, because scikit-learn numbers the columns with signed 32-bit integers.
         self.bits = integer_option("bits", 16 if bits is None else bits, 1, 30)
         self.strip_accents = strip_accents
-        self._words: list[str] | None = None
-        self._idf = np.ones(0, dtype=np.float32)  # one weight per word
-        self._tfidf: Any = None
+        self._columns: list[dict[str, int]] | None = None  # of words, and of characters
+        self._idf = np.ones(0, dtype=np.float32)  # one weight per column
 
     @property
     def columns(self) -> int:
-        """The number of words, or 2 to the power of ``bits``."""
+        """The number of n-grams, or 2 to the power of ``bits``."""
+        return 1 << self.bits if self.kind == "hashed" else len(self._idf_if_fitted())
+
+    def column_names(self) -> list[str]:
+        """Return the n-gram of every column, words first; "hashed" does not know them."""
         if self.kind == "hashed":
-            return 1 << self.bits
-        if self._words is None:
-            raise self._not_fitted()
-        return len(self._words)
+            raise HierlearnError("columns of kind 'hashed' have no names; use 'tfidf'")
+        self._idf_if_fitted()
+        return [name for part in self._columns or () for name in part]
 
     def fit(self, inputs: Iterable[str]) -> Self:
-        """Learn the words of the training texts; "hashed" only checks that they are texts."""
+        """Learn the n-grams of the training texts; "hashed" only checks that they are texts."""
         texts = _checked_texts(inputs)
-        if not texts:
-            raise DataError("cannot fit on 0 texts; give the training texts")
-        if self.kind == "tfidf":
-            vectorizer = self._make_tfidf(None)
-            try:
-                vectorizer.fit(texts)
-            except ValueError:  # scikit-learn has several wordings for a vocabulary without words
-                raise self._no_words(len(texts)) from None
-            self._restore(vectorizer.get_feature_names_out().tolist(), vectorizer.idf_)
-        return self
+        return self.fit_parts(lambda: [texts])
 
     def fit_parts(self, parts: Callable[[], Iterable[Iterable[str]]]) -> Self:
         """Learn from training texts that do not fit into memory, as ``fit`` does.
 
-        Only the words and their counts are held.
+        Only the n-grams and their counts are held.
 
         Args:
             parts: returns the texts in lists, one after another.
         """
-        words: Counter[str] = Counter()
+        found: list[Counter[str]] = [Counter(), Counter()]
         rows = 0
-        analyse = self._make_tfidf(None).build_analyzer()
         for part in parts():
-            for text in _checked_texts(part):
-                rows += 1
-                if self.kind == "tfidf":
-                    words.update(set(analyse(text)))
+            texts = _checked_texts(part)
+            rows += len(texts)
+            if self.kind == "tfidf":
+                for _, blocks in self._counts(texts):
+                    for total, block in zip(found, blocks, strict=False):
+                        _add_document_frequencies(total, block)
         if not rows:
             raise DataError("cannot fit on 0 texts; give the training texts")
         if self.kind == "hashed":
             return self
-        kept = sorted(word for word, count in words.items() if count >= self.min_df)
-        if not kept:
-            raise self._no_words(rows)
+        limits = (self.min_df, self.char_min_df)
+        kept = [
+            sorted(name for name, count in total.items() if count >= limit)
+            for total, limit in zip(found, limits, strict=True)
+        ]
+        if not any(kept):
+            raise DataError(f"no word occurs in at least min_df={self.min_df} of the {rows} texts")
         # In single precision throughout, as scikit-learn computes it.
-        df = np.array([words[word] for word in kept], dtype=np.float32)
+        counts = [total[name] for total, names in zip(found, kept, strict=True) for name in names]
+        df = np.array(counts, dtype=np.float32)
         self._restore(kept, np.log(np.float32(rows + 1) / (df + 1)) + np.float32(1))
         return self
 
-    def _no_words(self, rows: int) -> DataError:
-        return DataError(f"no word occurs in at least min_df={self.min_df} of the {rows} texts")
-
     def transform(self, inputs: Iterable[str]) -> csr_array[np.float32]:
         """Return the texts as (N, columns) sparse rows."""
-        from scipy.sparse import csr_array
+        from scipy.sparse import csr_array, hstack, vstack
+        from sklearn.preprocessing import normalize
 
-        vectorizer = self._make_hashed() if self.kind == "hashed" else self._tfidf
-        if vectorizer is None:
-            raise self._not_fitted()
+        columns = self.columns
         texts = _checked_texts(inputs)
-        if not texts:  # which scikit-learn refuses
-            return csr_array(np.zeros((0, self.columns), dtype=np.float32))
-        return csr_array(vectorizer.transform(texts))
+        if not texts:
+            return csr_array(np.zeros((0, columns), dtype=np.float32))
+        found = []
+        for _, blocks in self._counts(texts):
+            if self.kind == "hashed":
+                ready = sum(self._hashed(block, seed) for seed, block in enumerate(blocks))
+            else:
+                ready = hstack(
+                    [
+                        normalize(self._weighted(block, n), copy=False)
+                        for n, block in enumerate(blocks)
+                    ],
+                    format="csr",
+                )
+            if self.kind == "hashed" or self.char_ngrams:
+                ready = normalize(ready, copy=False)
+            found.append(ready)
+        return csr_array(vstack(found, format="csr") if len(found) > 1 else found[0])
+
+    def _counts(self, texts: Sequence[str]) -> Iterator[tuple[int, list[Counts]]]:
+        """Yield the counts of words, and of characters, of some texts at a time."""
+        for begin in range(0, len(texts), AT_ONCE):
+            some = texts[begin : begin + AT_ONCE]
+            pieces = split_texts(some, strip_accents=self.strip_accents)
+            blocks = [count_words(pieces, self.ngrams)]
+            if self.char_ngrams:
+                blocks.append(count_characters(pieces, self.char_ngrams))
+            yield begin, blocks
+
+    def _weighted(self, block: Counts, number: int) -> Any:
+        """Return the counts of known n-grams, weighted."""
+        assert self._columns is not None
+        columns = self._columns[number]
+        first = len(self._columns[0]) if number else 0
+        target = np.array([columns.get(name, -1) for name in block.names], dtype=np.int64)
+        found = _moved(block.matrix, target, len(columns))
+        np.log(found.data, found.data)
+        found.data += np.float32(1)
+        found.data *= self._idf[first:][found.indices]
+        return found
+
+    def _hashed(self, block: Counts, seed: int) -> Any:
+        """Return the counts by the hashes of the n-grams, as scikit-learn's FeatureHasher does."""
+        from sklearn.utils.murmurhash import murmurhash3_bytes_s32
+
+        hashes = np.array(
+            [murmurhash3_bytes_s32(_encoded(name), seed) for name in block.names], dtype=np.int64
+        )
+        found = block.matrix.copy()
+        found.data *= np.where(hashes >= 0, 1, -1).astype(np.float32)[found.indices]
+        return _moved(found, np.abs(hashes) % self.columns, self.columns)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the settings; for "tfidf" with the list of words, and the array idf beside it."""
+        """Return the settings; for "tfidf" arrays beside them: idf, and the n-grams as bytes."""
         settings = {
             "name": self.name,
             "kind": self.kind,
             "ngrams": self.ngrams,
+            "char_ngrams": self.char_ngrams,
             "strip_accents": self.strip_accents,
         }
         if self.kind == "hashed":
             return {**settings, "bits": self.bits}, {}
-        if self._words is None:
-            raise self._not_fitted()
-        settings |= {"min_df": self.min_df, "words": list(self._words)}
-        return settings, {"idf": self._idf.copy()}
+        settings |= {"min_df": self.min_df, "char_min_df": self.char_min_df}
+        arrays: dict[str, NDArray[Any]] = {"idf": self._idf_if_fitted().copy()}
+        for name, part in zip(("words", "characters"), self._columns or (), strict=True):
+            joined = _encoded("\n".join(part))  # no n-gram holds a line break
+            arrays[name] = np.frombuffer(joined, dtype=np.uint8).copy()
+        return settings, arrays
+
+    def plain_state(self) -> dict[str, Any]:
+        """Return the state with the n-grams as lists; ``idf`` is first that of the words."""
+        names = zip(("words", "characters"), self._columns or (), strict=False)
+        return {**super().plain_state(), **{name: list(part) for name, part in names}}
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -160,48 +230,61 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
         new = cls(
             stored(settings, "kind"),
             ngrams=stored(settings, "ngrams"),
+            char_ngrams=stored(settings, "char_ngrams"),
             min_df=settings.get("min_df"),
+            char_min_df=settings.get("char_min_df"),
             bits=settings.get("bits"),
             strip_accents=bool(stored(settings, "strip_accents")),
         )
         if new.kind == "tfidf":
-            words, idf = stored(settings, "words"), stored(arrays, "idf")
-            if idf.shape != (len(set(words)),):
+            idf, kept = stored(arrays, "idf"), []
+            for name in ("words", "characters"):
+                joined = stored(arrays, name).astype(np.uint8).tobytes()
+                kept.append(joined.decode("utf-8", "surrogatepass").split("\n") if joined else [])
+            count, distinct = sum(map(len, kept)), sum(len(set(part)) for part in kept)
+            if idf.shape != (distinct,) or count != distinct:
                 raise DataError(
-                    f"the stored preprocessor is damaged: {len(words)} words, of which "
-                    f"{len(set(words))} differ, must match idf {idf.shape}"
+                    f"the stored preprocessor is damaged: {count} words, of which {distinct} "
+                    f"differ, must match idf {idf.shape}"
                 )
-            new._restore(words, idf)
+            new._restore(kept, idf)
         return new
 
-    def _restore(self, words: list[str], idf: NDArray[Any]) -> None:
-        """Set the words and their weights; both ``fit`` and ``from_state`` end here."""
-        self._words = list(words)
+    def _restore(self, kept: Sequence[list[str]], idf: NDArray[Any]) -> None:
+        """Set the n-grams and their weights; both ``fit`` and ``from_state`` end here."""
+        self._columns = [{name: number for number, name in enumerate(part)} for part in kept]
         self._idf = idf.astype(np.float32)
-        self._tfidf = self._make_tfidf(self._words)
-        self._tfidf.idf_ = self._idf
 
-    def _make_tfidf(self, words: list[str] | None) -> Any:
-        from sklearn.feature_extraction.text import TfidfVectorizer
+    def _idf_if_fitted(self) -> NDArray[np.float32]:
+        if self._columns is None:
+            raise self._not_fitted()
+        return self._idf
 
-        return TfidfVectorizer(
-            **self._analysis(), min_df=self.min_df, sublinear_tf=True, vocabulary=words
-        )
 
-    def _make_hashed(self) -> Any:
-        from sklearn.feature_extraction.text import HashingVectorizer
+def _add_document_frequencies(total: Counter[str], block: Counts) -> None:
+    """Add in how many texts each n-gram occurs."""
+    counts = np.bincount(block.matrix.indices, minlength=len(block.names))
+    if not total:
+        total.update(dict(zip(block.names, counts.tolist(), strict=True)))
+        return
+    for name, count in zip(block.names, counts.tolist(), strict=True):
+        total[name] += count
 
-        return HashingVectorizer(**self._analysis(), n_features=self.columns)
 
-    def _analysis(self) -> dict[str, Any]:
-        """Return how texts become words, the same for both kinds."""
-        return {
-            "token_pattern": r"(?u)\b\w+\b",
-            "ngram_range": (1, self.ngrams),
-            "strip_accents": "unicode" if self.strip_accents else None,
-            "norm": "l2",
-            "dtype": np.float32,
-        }
+def _moved(matrix: Any, target: NDArray[np.int64], columns: int) -> Any:
+    """Return a CSR matrix with its columns moved, those that share a place added; -1 drops one."""
+    from scipy.sparse import csr_matrix
+
+    kept = target[matrix.indices] >= 0
+    sizes = np.concatenate([[0], np.cumsum(kept)])[matrix.indptr]
+    parts = (matrix.data[kept], target[matrix.indices[kept]], sizes)
+    found = csr_matrix(parts, shape=(matrix.shape[0], columns))
+    found.sum_duplicates()
+    return found
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _checked_texts(inputs: Iterable[str]) -> list[str]:

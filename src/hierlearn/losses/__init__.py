@@ -19,6 +19,7 @@ from hierlearn.losses.hcl import (
     select_classes,
 )
 from hierlearn.losses.hcl.loss import PAPER
+from hierlearn.losses.hinge import HingeLoss
 from hierlearn.losses.hxe import HXELoss
 from hierlearn.losses.lca_cost import LCACostLoss
 from hierlearn.losses.leaf_ce import LeafCELoss
@@ -43,6 +44,7 @@ LOSSES: dict[str, type[Loss] | Variant] = {
     "leaf-ce": LeafCELoss,
     "mcloss": MCLoss,
     "cond-softmax": CondSoftmaxLoss,
+    "hinge": HingeLoss,
     "level-weighted": LevelWeightedLoss,
     "lca-cost": LCACostLoss,
     "mixed": MixedLoss,
@@ -61,6 +63,7 @@ __all__ = [
     "FocalLoss",
     "HCLLoss",
     "HXELoss",
+    "HingeLoss",
     "LCACostLoss",
     "LeafCELoss",
     "LevelWeightedLoss",

@@ -32,6 +32,7 @@ class BCELoss(ComposedLoss):
 
     function: ClassVar[Any] = staticmethod(bce_loss)
     rows_independent = True
+    convex = ("each", "logistic")
 
     def __init__(
         self, label_space: LabelSpace | Hierarchy, *, log_base: float = math.e, **options: Any

@@ -59,6 +59,7 @@ class CondSoftmaxLoss(RowLoss):
     rows_independent = True
     is_zero_elsewhere = True  # a row without a label has no group to weigh
     needs_tree = True
+    convex = ("siblings", "softmax")
     groups: Tensor
 
     def __init__(self, label_space: LabelSpace | Hierarchy, **options: Any) -> None:

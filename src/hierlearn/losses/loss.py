@@ -53,6 +53,9 @@ class Loss(nn.Module, ABC):
         is_zero_elsewhere: whether the losses that do not count are 0 already.
         rows_independent: whether the loss of a row depends on that row alone, so that the members
             of an ensemble can be computed in one call; the class that defines ``losses`` says so.
+        convex: for a loss that is convex in the logits and can be solved for a linear network:
+            which rows and classes belong together ("siblings", "terminal", "each"), and the
+            function of their scores ("hinge", "softmax", "logistic"); it is not inherited.
     """
 
     default_link: ClassVar[str] = "sigmoid"
@@ -63,6 +66,7 @@ class Loss(nn.Module, ABC):
     function: ClassVar[Any] = None
     is_zero_elsewhere: ClassVar[bool] = False
     rows_independent: ClassVar[bool] = False
+    convex: ClassVar[tuple[str, str] | None] = None
     link: Link
 
     def __init__(

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hierlearn.networks.ensemble import StackedEnsemble
 from hierlearn.networks.heads import LinearHead
 from hierlearn.networks.layers import InputNoise
 from hierlearn.networks.network import Network
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import Link
     from hierlearn.networks.inputs import InputSpec
+    from hierlearn.networks.layers import Dense
 
 
 def linear(
@@ -23,6 +27,20 @@ def linear(
 ) -> Network:
     """Return a linear head on dense or sparse inputs; see InputNoise for ``input_dropout``."""
     return Network(InputNoise(input_dropout), LinearHead(inputs.width, label_space, link))
+
+
+def only_layer(network: nn.Module) -> Dense | None:
+    """Return the only layer of a network that is linear in its inputs; None for other networks.
+
+    Args:
+        network: a network, or members of an ensemble that are stacked.
+    """
+    inner = network.network if isinstance(network, StackedEnsemble) else network
+    if not isinstance(inner, Network) or len(inner.heads) != 1:
+        return None
+    encoder, (head,) = inner.encoder, inner.heads.values()
+    plain = isinstance(encoder, InputNoise) and encoder.p == 0 and encoder.std == 0
+    return head.linear if plain and isinstance(head, LinearHead) else None
 
 
 linear.search_space = {}  # type: ignore[attr-defined]  # values worth trying

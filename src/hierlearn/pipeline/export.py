@@ -111,7 +111,7 @@ def columns_of(pipeline: Pipeline) -> int:
 
 def describe(pipeline: Pipeline) -> dict[str, Any]:
     """Return the preprocessing as plain values, and the inputs and outputs of the graph."""
-    settings, arrays = ({}, {}) if pipeline.preprocessor is None else pipeline.preprocessor.state()
+    state = {} if pipeline.preprocessor is None else pipeline.preprocessor.plain_state()
     inside = preprocessing_of(pipeline) is not None
     return {
         "inputs": "raw numbers, NaN where one is missing" if inside else "preprocessed rows",
@@ -122,8 +122,7 @@ def describe(pipeline: Pipeline) -> dict[str, Any]:
         "terminals": pipeline.label_space.terminals.tolist(),
         "decoder": {"name": pipeline.decoder, "options": pipeline.decoder_options},
         "fingerprint": pipeline.hierarchy.fingerprint,
-        **settings,
-        **{name: array.tolist() for name, array in arrays.items()},
+        **state,
     }
 
 

@@ -24,6 +24,7 @@ from hierlearn.pipeline.pipeline import (
     versions,
 )
 from hierlearn.training.checkpoint import Checkpoints
+from hierlearn.training.linear_solver import LinearSolver
 from hierlearn.training.log import EpochLog
 from hierlearn.training.plan import Plan
 from hierlearn.training.prepare import Extras, Prepared, prepare, summary
@@ -221,7 +222,8 @@ def run(
         reporting: the callbacks.
     """
     settings, reporting = prepared.decision.settings, reporting or Reporting(bar=False)
-    trainer = Trainer(
+    make = LinearSolver if settings.optimizer == "lbfgs" else Trainer
+    trainer = make(
         prepared.network,
         prepared.loss,
         prepared.rows,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.training.fields import check_fields, documented, setting
-from hierlearn.training.settings import Settings
+from hierlearn.training.settings import OF_BATCHES, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -240,5 +240,7 @@ def decide(plan: Plan, labels: Labels, kind: Kind = "numbers", *, logits: bool =
     for choice in ("link", "decoder", "answer"):
         if getattr(plan, choice) is not None:
             recipe = replace(recipe, **{choice: getattr(plan, choice)})
-    settings = Settings.from_dict({**recipe.settings, **plan.settings})
-    return Decision(name, why, recipe, settings)
+    chosen = {**recipe.settings, **plan.settings}
+    if "optimizer" not in plan.settings and any(one in plan.settings for one in OF_BATCHES):
+        chosen["optimizer"] = "adamw"  # otherwise they would have no effect
+    return Decision(name, why, recipe, Settings.from_dict(chosen))

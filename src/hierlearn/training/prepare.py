@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
 from hierlearn.networks.ensemble import head_names, set_prior
 from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.network import AVERAGE, MAIN
+from hierlearn.training.linear_solver import unsupported_reason
 from hierlearn.training.plan import Decision, Plan, decide, default_network
 from hierlearn.training.recipes import build_loss
 from hierlearn.training.rows import Rows
@@ -149,6 +150,7 @@ def prepare(
     rows = make_rows(train_set.inputs, preprocessor, labels, device, weights)
     rows.ids, rows.numbers = train_set.ids, picked
     rows.texts = shown_texts(train_set.inputs)
+    decision = in_batches_if_needed(decision, plan, unsupported_reason(network, loss, rows))
     return Prepared(
         plan=plan,
         decision=decision,
@@ -163,6 +165,24 @@ def prepare(
         link=reading_link(recipe.link, own, label_space).to(device),
         decoder=decoder,
     )
+
+
+def in_batches_if_needed(decision: Decision, plan: Plan, reason: str | None) -> Decision:
+    """Return the decision with another optimizer where the recipe's cannot train the network.
+
+    Args:
+        decision: the recipe and its settings.
+        plan: what was asked for.
+        reason: why there is no solver, None if there is one.
+
+    Raises:
+        HierlearnError: if lbfgs was asked for.
+    """
+    if reason is None or decision.settings.optimizer != "lbfgs":
+        return decision
+    if plan.settings.get("optimizer") == "lbfgs":
+        raise HierlearnError(f"lbfgs cannot train this: {reason}; use optimizer adamw")
+    return replace(decision, settings=decision.settings.with_changes(optimizer="adamw"))
 
 
 # ---------------------------------------------------------------------- rows
@@ -367,7 +387,9 @@ def summary(prepared: Prepared) -> str:
     """Return one sentence on what will be trained."""
     decision, loss = prepared.decision, prepared.loss
     settings = decision.settings
-    size, epochs = settings.ensemble_size, settings.epochs
+    size, length = settings.ensemble_size, plural(settings.epochs, "epoch")
+    if settings.optimizer == "lbfgs":
+        length = f"solved by L-BFGS with penalty {settings.l2_penalty:.3g}"
     links = ""
     if prepared.rereads or prepared.network_spec is None:
         trained, read = link_name(loss.link), link_name(prepared.link)
@@ -388,6 +410,6 @@ def summary(prepared: Prepared) -> str:
         f"{columns and f'columns: {columns}{chr(10)}'}"
         f"recipe {decision.name} ({decision.why}): {trained_by}, decoder "
         f"{prepared.decoder}; {len(prepared.rows):,} training rows, "
-        f"{len(prepared.valid or ()):,} for validation, {plural(epochs, 'epoch')}, "
+        f"{len(prepared.valid or ()):,} for validation, {length}, "
         f"{plural(size, 'network')} on {prepared.rows.device}"
     )

@@ -92,7 +92,7 @@ RECIPES: dict[str, Recipe] = {
         rule=quick,
     ),
     "linear": Recipe(
-        "cond-softmax",
+        "hinge",
         "a linear model of the classes below each parent: for texts and sparse rows, one path each",
         network="linear",
         rule=linear,

@@ -19,6 +19,19 @@ if TYPE_CHECKING:
 
 Schedule = Literal["cosine", "linear", "constant"]
 Precision = Literal["float32", "bf16"]
+Optimizer = Literal["adamw", "lbfgs"]
+# What only training in batches uses.
+OF_BATCHES = (
+    "epochs",
+    "batch_size",
+    "learning_rate",
+    "weight_decay",
+    "schedule",
+    "warmup",
+    "max_grad_norm",
+    "precision",
+    "patience",
+)
 RUN = "The run"  # the panel of --help for what does not change the model
 
 
@@ -32,6 +45,13 @@ def is_one_number(metric: Any) -> bool:
 class Settings:
     """How to train a network."""
 
+    optimizer: Optimizer = setting(
+        "adamw",
+        "How to train: adamw in batches, lbfgs a linear network on all rows at once.",
+    )
+    l2_penalty: float = setting(
+        0.3, "Penalty of lbfgs on squared weights, beside the summed loss of the rows.", above=0
+    )
     epochs: int = setting(100, "Passes over the training rows, at most.", at_least=1)
     batch_size: int = setting(128, "Rows per step, over all processes together.", at_least=1)
     learning_rate: float = setting(1e-3, "Learning rate of AdamW, at its peak.", above=0)

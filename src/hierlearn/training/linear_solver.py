@@ -1,0 +1,396 @@
+"""Linear solver: the optimum of a linear network, found on all rows at once instead of in batches.
+
+    minimize   sum over rows i of weight_i l(i)  +  l2_penalty / 2 (|W|^2 + |b|^2)
+
+A convex problem that falls apart into blocks, each with the rows and classes that it concerns:
+
+    hinge, cond-softmax   one block per parent: the rows below it and its children
+    leaf-ce               one block: the labeled rows and the terminal classes
+    bce                   classes, a few at a time, and all rows
+
+A block sees only the columns that occur in its rows. One with few rows is solved in the span of its
+rows: with the Cholesky factor L of X X' + 1, X W + b = L V and |W|^2 + |b|^2 = |V|^2.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
+
+from hierlearn.errors import HierlearnError
+from hierlearn.links import link_name
+from hierlearn.losses import LOSSES
+from hierlearn.networks.linear import only_layer
+from hierlearn.networks.sparse import SparseRows
+from hierlearn.training.lbfgs import dot, minimize
+from hierlearn.training.stream import ParquetRows
+from hierlearn.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
+    from hierlearn.training.rows import Rows
+
+    Ints = NDArray[np.int64]
+    # From scores, targets and weights, all (n, K), to the summed loss and its gradient.
+    Objective = Callable[[Tensor, Tensor, Tensor], tuple[float, Tensor]]
+
+FEW = 400  # rows of a block that is solved in their span
+WIDTH = 64  # classes of a block of bce
+MANY = 1 << 22  # entries of inputs that are worth several threads
+JITTER = 1e-5  # on the diagonal of X X', relative: repeated rows make it singular
+
+
+@dataclass(frozen=True)
+class Block:
+    """A convex problem on some rows and classes.
+
+    Attributes:
+        rows: (n,) the numbers of the rows.
+        classes: (K,) the numbers of the classes.
+        targets: (n, K) multi-hot, or shares that sum to 1 for a softmax.
+        weights: (n, 1) or (n, K), 0 where a target is unknown.
+    """
+
+    rows: Ints
+    classes: Ints
+    targets: NDArray[np.float32]
+    weights: NDArray[np.float32]
+
+
+# ---------------------------------------------------------------------- objectives
+
+
+def softmax_objective(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[float, Tensor]:
+    """Return the summed cross entropy of a softmax, and its gradient."""
+    log_p = scores.log_softmax(dim=1)
+    value = -float((weights * targets * log_p).sum())
+    return value, weights * (log_p.exp() - targets)
+
+
+def logistic_objective(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[float, Tensor]:
+    """Return the summed binary cross entropy, and its gradient."""
+    losses = binary_cross_entropy_with_logits(scores, targets, reduction="none")
+    return float((weights * losses).sum()), weights * (scores.sigmoid() - targets)
+
+
+def hinge_objective(
+    scores: Tensor, targets: Tensor, weights: Tensor, margin: float = 4.0
+) -> tuple[float, Tensor]:
+    """Return the summed squared hinge, and its gradient."""
+    sides = 2 * targets - 1
+    short = (margin - sides * scores).clamp_min(0)
+    return float((weights * short * short).sum()), -2 * weights * sides * short
+
+
+OBJECTIVES: dict[str, Objective] = {
+    "softmax": softmax_objective,
+    "logistic": logistic_objective,
+    "hinge": hinge_objective,
+}
+
+
+# ---------------------------------------------------------------------- blocks
+
+
+def sibling_blocks(rows: Rows, weights: NDArray[np.float32], *, shares: bool) -> Iterator[Block]:
+    """Yield a block for every group of siblings, with the rows that have a positive in it.
+
+    Args:
+        rows: the training rows.
+        weights: (N,) what each counts.
+        shares: whether the positives of a group share its weight, as in a softmax.
+    """
+    labels = rows.labels
+    offsets, found = labels.closed
+    parents = np.asarray(labels.hierarchy.structure.first_parents)
+    row_of = np.repeat(np.arange(len(labels)), np.diff(offsets))
+    group_of = parents[found]
+    order = np.argsort(group_of, kind="stable")
+    bounds = np.searchsorted(group_of[order], np.unique(group_of))
+    by_parent = np.argsort(parents, kind="stable")
+    for part in np.split(order, bounds[1:]):
+        if not len(part):
+            continue
+        group = group_of[part[0]]
+        first, last = np.searchsorted(parents[by_parent], [group, group + 1])
+        classes = np.sort(by_parent[first:last])
+        mine, place = np.unique(row_of[part], return_inverse=True)
+        targets = np.zeros((len(mine), len(classes)), dtype=np.float32)
+        targets[place, np.searchsorted(classes, found[part])] = 1
+        if shares:
+            targets /= targets.sum(axis=1, keepdims=True)
+        yield Block(mine, classes, targets, weights[mine, None])
+
+
+def terminal_block(rows: Rows, weights: NDArray[np.float32], terminals: Ints) -> Iterator[Block]:
+    """Yield the labeled rows and the terminal classes."""
+    offsets, found = rows.labels.terminal
+    counts = np.diff(offsets)
+    mine = np.flatnonzero(counts)
+    targets = np.zeros((len(mine), len(terminals)), dtype=np.float32)
+    place = np.repeat(np.arange(len(mine)), counts[mine])
+    targets[place, np.searchsorted(terminals, found)] = 1 / counts[mine][place]
+    yield Block(mine, terminals, targets, weights[mine, None])
+
+
+def class_blocks(rows: Rows, weights: NDArray[np.float32]) -> Iterator[Block]:
+    """Yield all rows with some classes at a time."""
+    labels = rows.labels
+    every, classes = np.arange(len(labels)), np.arange(len(labels.hierarchy))
+    row_of = np.repeat(every, np.diff(labels.closed[0]))
+    mask = labels.mask().numpy() if labels.unlabeled_descendants == "ignore" else None
+    for begin in range(0, len(classes), WIDTH):
+        some = classes[begin : begin + WIDTH]
+        targets = np.zeros((len(every), len(some)), dtype=np.float32)
+        inside = (labels.closed[1] >= some[0]) & (labels.closed[1] <= some[-1])
+        targets[row_of[inside], labels.closed[1][inside] - some[0]] = 1
+        known = weights[:, None] if mask is None else weights[:, None] * mask[:, some]
+        yield Block(every, some, targets, known.astype(np.float32))
+
+
+# ---------------------------------------------------------------------- designs
+
+
+class Design:
+    """The rows of a block as a matrix with a constant column: scores are ``times(v)``.
+
+    Args:
+        inputs: (N, D) all rows.
+        rows: the numbers of those of the block.
+
+    Attributes:
+        columns: (d,) the columns that occur in the rows.
+        size: the number of rows of v: d and the bias, or n in the span of few rows.
+    """
+
+    def __init__(self, inputs: Tensor | SparseRows, rows: Ints) -> None:
+        index = torch.from_numpy(rows)
+        self.x: Tensor | SparseRows
+        if isinstance(inputs, SparseRows):
+            x = inputs.take(index.to(inputs.values.device))
+            self.columns, self.x = without_empty_columns(x)
+        else:
+            self.x = inputs[index.to(inputs.device)]
+            self.columns = torch.arange(inputs.shape[1], device=inputs.device)
+        self.count = len(rows)
+        self.factor = span(self.x) if self.count <= FEW else None
+        self.size = self.count if self.factor is not None else len(self.columns) + 1
+        self.turned = transposed(self.x) if self.factor is None else None
+
+    def times(self, v: Tensor) -> Tensor:
+        """Return (n, K) scores."""
+        if self.factor is not None:
+            return self.factor @ v
+        return product(self.x, v[:-1]).add_(v[-1])
+
+    def transposed_times(self, change: Tensor) -> Tensor:
+        """Return (size, K) the gradient by v of scores that change."""
+        if self.factor is not None:
+            return self.factor.T @ change
+        assert self.turned is not None
+        return torch.cat([product(self.turned, change), change.sum(dim=0, keepdim=True)])
+
+    def weights(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (d, K) the weights of the columns, and (K,) the bias."""
+        if self.factor is None:
+            return v[:-1], v[-1]
+        u = torch.linalg.solve_triangular(self.factor.T, v, upper=True)
+        return product(transposed(self.x), u), u.sum(dim=0)
+
+
+def product(x: Tensor | SparseRows, v: Tensor) -> Tensor:
+    """Return x v."""
+    if not isinstance(x, SparseRows):
+        return x @ v
+    return embedding_bag(
+        x.columns,
+        v.contiguous(),
+        x.offsets,
+        mode="sum",
+        per_sample_weights=x.values,
+        include_last_offset=True,
+    )
+
+
+def without_empty_columns(x: SparseRows) -> tuple[Tensor, SparseRows]:
+    """Return the numbers of the columns that occur, and the rows with these alone."""
+    used = torch.zeros(x.width, dtype=torch.bool, device=x.columns.device)
+    used[x.columns] = True
+    columns = used.nonzero()[:, 0]
+    number = used.cumsum(0) - 1
+    return columns, SparseRows(x.offsets, number[x.columns], x.values, len(columns))
+
+
+def transposed(x: Tensor | SparseRows) -> Tensor | SparseRows:
+    """Return x with rows and columns exchanged."""
+    if not isinstance(x, SparseRows):
+        return x.T
+    order = x.columns.argsort(stable=True)
+    counts = x.columns.bincount(minlength=x.width)
+    rows = torch.arange(len(x), device=x.columns.device).repeat_interleave(x.offsets.diff())
+    offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    return SparseRows(offsets, rows[order], x.values[order], len(x))
+
+
+def span(x: Tensor | SparseRows) -> Tensor:
+    """Return L with L L' = X X' + 1."""
+    dense = (x.dense() if isinstance(x, SparseRows) else x).double()
+    gram = dense @ dense.T + 1
+    gram.diagonal().add_(JITTER * float(gram.diagonal().mean()))
+    factor: Tensor = torch.linalg.cholesky(gram)
+    return factor.float()
+
+
+# ---------------------------------------------------------------------- the optimum
+
+
+def solve_linear(
+    loss: Any, rows: Rows, penalty: float, tolerance: float = 1e-3
+) -> tuple[Tensor, Tensor]:
+    """Return the weights (D, C) and the bias (C,) of a linear network at the optimum.
+
+    Args:
+        loss: one that is ``convex``.
+        rows: the training rows.
+        penalty: what |W|^2 / 2 counts beside the summed loss.
+        tolerance: of the gradient of every block, see ``minimize``.
+    """
+    share = np.ones(len(rows), dtype=np.float32)
+    if rows.weights is not None:
+        share = rows.weights.cpu().numpy()
+    together, name = loss.convex
+    objective = OBJECTIVES[name]
+    if name == "hinge":
+        objective = partial(hinge_objective, margin=loss.margin)
+    if together == "siblings":
+        blocks = sibling_blocks(rows, share, shares=name == "softmax")
+    elif together == "terminal":
+        blocks = terminal_block(rows, share, np.flatnonzero(loss.label_space.is_terminal))
+    else:
+        blocks = class_blocks(rows, share)
+    classes = len(rows.labels.hierarchy)
+    weight = torch.zeros(rows.inputs.shape[1], classes, device=rows.device)
+    bias = torch.zeros(classes, device=rows.device)
+    design, of = None, None
+    for block in blocks:
+        if design is None or of is not block.rows:
+            design, of = Design(rows.inputs, block.rows), block.rows
+        v = solve_block(design, block, objective, penalty, tolerance)
+        numbers = torch.from_numpy(block.classes).to(rows.device)
+        weight[design.columns[:, None], numbers], bias[numbers] = design.weights(v)
+    return weight, bias
+
+
+def solve_block(
+    design: Design, block: Block, objective: Objective, penalty: float, tolerance: float
+) -> Tensor:
+    """Return v, the optimum of a block."""
+    device = design.columns.device
+    targets, weights = (torch.from_numpy(one).to(device) for one in (block.targets, block.weights))
+
+    def function(v: Tensor) -> tuple[float, Tensor]:
+        value, change = objective(design.times(v), targets, weights)
+        gradient = design.transposed_times(change).add_(v, alpha=penalty)
+        return value + 0.5 * penalty * dot(v, v), gradient
+
+    start = torch.zeros(design.size, len(block.classes), device=device)
+    return minimize(function, start, tolerance=tolerance)
+
+
+# ---------------------------------------------------------------------- as a training
+
+
+@contextmanager
+def fewer_threads(rows: Rows) -> Iterator[None]:
+    """Use one thread where steps are so short that threads would mostly wait for each other."""
+    held = rows.inputs
+    entries = len(held.values) if isinstance(held, SparseRows) else held.numel()
+    before = torch.get_num_threads()
+    if entries < MANY:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def unsupported_reason(network: nn.Module, loss: Any, rows: Rows) -> str | None:
+    """Return why a training has no solver, or None."""
+    if vars(type(loss)).get("convex") is None:
+        able = [name for name, one in LOSSES.items() if getattr(one, "convex", None)]
+        return f"the loss is {type(loss).__name__}; it takes {', '.join(able)}"
+    if getattr(getattr(loss, "base", None), "scale", 1) != 1:
+        return "bce has a log_base other than e"
+    if loss.convex[0] == "terminal" and rows.labels.unlabeled_descendants == "ignore":
+        return "leaf-ce of rows with unknown descendants is not convex"
+    if link_name(loss.link) != loss.default_link:
+        return f"{type(loss).__name__} has the link {link_name(loss.link)}"
+    if isinstance(rows, ParquetRows):
+        return "the rows are streamed"
+    if only_layer(network) is None:
+        return "the network is not linear, or it has input_dropout or members apart"
+    return None
+
+
+class LinearSolver(Trainer):
+    """A training of one step, to the optimum; the members of an ensemble are equal."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        reason = unsupported_reason(self.network, self.loss, self.rows)
+        if reason is not None:
+            raise HierlearnError(f"lbfgs cannot train this: {reason}; use optimizer='adamw'")
+        self.steps_per_epoch = self.steps = 1
+
+    def train(self) -> None:
+        """Solve, unless a checkpoint has the solution."""
+        if not self.finished:
+            self.train_epoch()
+        self.stopping.restore()
+
+    def train_epoch(self) -> None:
+        """Find the optimum, and report it as one epoch."""
+        started = time.perf_counter()
+        layer = only_layer(self.network)
+        assert layer is not None
+        with torch.no_grad(), fewer_threads(self.rows):
+            weight, bias = solve_linear(self.loss, self.rows, self.settings.l2_penalty)
+            for own, found in ((layer.weight, weight), (layer.bias, bias)):
+                own.copy_(found.to(own).expand_as(own))
+        self.step = 1
+        record = {
+            "epoch": 1,
+            "step": 1,
+            "learning_rate": 0.0,
+            "loss": [self._mean_loss()] * len(self.seeds),
+            "seconds": round(time.perf_counter() - started, 4),
+        }
+        if self.valid is not None:
+            record["valid"] = self._validate(0)
+        if self.on_step is not None:
+            self.on_step(1)
+        if self.on_epoch is not None and self.processes.writes:
+            self.on_epoch(record)
+        self._checkpoint()
+
+    @torch.no_grad()
+    def _mean_loss(self) -> float:
+        """Return the loss of the first rows, without the penalty."""
+        index = torch.arange(min(len(self.rows), 1024), device=self.rows.device)
+        x, targets, mask = self.rows.batch(index)
+        output = self.network(x)
+        if self.is_ensemble:
+            output = output.member(0)
+        weight = None if self.rows.weights is None else self.rows.weights[index]
+        return float(self.loss(output, targets, mask, weight))
