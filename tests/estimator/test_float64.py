@@ -11,7 +11,7 @@ from hierlearn.estimator.float64 import Predictor
 
 def test_the_copy_is_double_and_not_stored():
     X, group = blobs()
-    model = classifier(epochs=1).fit(X, LEAVES[group]).pipeline_
+    model = classifier(recipe="hcl", epochs=1).fit(X, LEAVES[group]).pipeline_
     predictor = Predictor(model)
     assert predictor.as_float64 is predictor.as_float64
     assert predictor.as_float64.network.heads["main"].linear.weight.dtype == torch.float64

@@ -55,7 +55,7 @@ def test_partial_fit_of_numbers_and_inner_classes():
 
 def test_the_optimizer_continues_and_every_pass_shuffles_again():
     X, group = blobs()
-    fitted = classifier(epochs=2).fit(X, LEAVES[group])
+    fitted = classifier(recipe="hcl", epochs=2).fit(X, LEAVES[group])
     steps = fitted._incremental.optimizer["0.step"].clone()
     fitted.partial_fit(X, LEAVES[group])
     assert fitted._incremental.optimizer["0.step"] == steps + 5

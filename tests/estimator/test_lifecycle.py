@@ -141,7 +141,9 @@ def test_decoders(paths):
     conformal = ConformalSets(fitted.hierarchy_, threshold=0.0)
     assert sorted(fitted.predict(X[:1], decoder=conformal)[0]) == sorted(fitted.hierarchy_.names)
     assert fitted.predict(X[:1], decoder="subset", allowed=["plant"])[0].startswith("plant")
-    sets = classifier(epochs=5, decoder="coherent", decoder_options={"threshold": 0.1}).fit(X, y)
+    sets = classifier(
+        recipe="hcl", epochs=5, decoder="coherent", decoder_options={"threshold": 0.1}
+    ).fit(X, y)
     assert any(len(answer) > 1 for answer in sets.predict(X * 0))
     expected = hierarchical_f1(
         sets.hierarchy_.encode(sets.predict(X)), sets.hierarchy_.encode(y), sets.hierarchy_
@@ -287,6 +289,6 @@ def test_verbose_says_what_was_chosen(paths, capsys):
     classifier(epochs=1).fit(X, y)
     assert capsys.readouterr().out == ""
     classifier(epochs=1, verbose=True).fit(X, y)
-    assert "recipe hcl (every training row has one path): HCLLoss on the softmax" in (
+    assert "recipe quick (inputs are numbers, and every training row has one path): a memory" in (
         capsys.readouterr().out
     )

@@ -296,3 +296,18 @@ def test_what_is_printed():
     head = Case(0).full_head(neighbors=5)
     assert "squared, 5 neighbors, 2048 candidates" in repr(head)
     assert "9 rows" in repr(head)
+
+
+@pytest.mark.parametrize("far", [50.0, 88.0, 95.0, 103.0, 1e4])
+def test_gradients_stay_finite_where_only_far_rows_know_a_class(far):
+    """Weights down to 1e-45 know the class "a/b"; the reciprocal of such a weight is infinite."""
+    tree = Hierarchy.from_paths(["a/b", "a/c"])
+    head = NeighborHead(tree, nn.Identity(), distance="euclidean", scale=1.0)
+    queries = torch.zeros(1, 1, requires_grad=True)
+    others = torch.tensor([[0.5], [far], [far + 1]], requires_grad=True)
+    labels = Labels([["a"], ["a/b"], ["a/c"]], tree, unlabeled_descendants="ignore")
+    candidates = Candidates(labels.targets(), torch.zeros(1, 3, dtype=torch.bool), labels.mask())
+    output = head(queries, others, candidates)
+    (output.log_p.sum() + output.log_not_p.sum()).backward()
+    assert bool(torch.isfinite(queries.grad).all())
+    assert bool(torch.isfinite(others.grad).all())

@@ -266,7 +266,7 @@ def test_rows_with_several_labels_and_with_none(few):
     dataset = partial_problem()
     pipeline = job(dataset).run()
     p = pipeline.probabilities(dataset.inputs)
-    assert pipeline.scaling.kind == "log-odds"
+    assert pipeline.config["calibration"]["kind"] == "log-odds"
     for child in range(len(dataset.hierarchy)):
         for parent in dataset.hierarchy.parents(child):
             assert bool((p[:, child] <= p[:, parent] + 1e-6).all())

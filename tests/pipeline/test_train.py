@@ -88,10 +88,11 @@ def test_without_a_plan_the_labels_decide():
         reporting=Reporting(bar=False, on_message=said.append),
     )
     assert said == [
-        "recipe hcl (every training row has one path): HCLLoss on the softmax link, read by the "
-        "softmax link, decoder leaf; 30 training rows, 0 for validation, 1 epoch, 1 network on cpu"
+        "recipe quick (inputs are numbers, and every training row has one path): a memory "
+        "(euclidean distance / 1, 256 neighbors, 128 candidates per step), trained by bce, decoder "
+        "leaf; 30 training rows, 0 for validation, 1 epoch, 1 network on cpu"
     ]
-    assert model.config["recipe"]["name"] == "hcl"
+    assert model.config["recipe"]["name"] == "quick"
     assert model.config["metrics"] == {}
 
 
@@ -119,8 +120,8 @@ def test_early_stopping_keeps_the_best_weights(tmp_path):
 def test_on_prepared_is_called_before_the_first_step_and_metadata_is_kept(tmp_path):
     seen = []
 
-    def ready(prepared):
-        seen.append((len(prepared.rows), (tmp_path / "m").exists()))
+    def ready(settings, summary):
+        seen.append((settings.epochs, "36 training rows" in summary, (tmp_path / "m").exists()))
 
     model = train(
         problem(),
@@ -129,7 +130,7 @@ def test_on_prepared_is_called_before_the_first_step_and_metadata_is_kept(tmp_pa
         reporting=Reporting(bar=False, on_prepared=ready),
         metadata={"license": "MIT"},
     )
-    assert seen == [(36, False)]
+    assert seen == [(3, True, False)]
     assert model.config["license"] == "MIT"
 
 

@@ -18,8 +18,9 @@ from hierlearn.training import linear_solver
 from hierlearn.training.lbfgs import minimize
 from hierlearn.training.linear_solver import solve_linear
 from hierlearn.training.plan import Plan
-from hierlearn.training.prepare import prepare, summary
+from hierlearn.training.prepare import prepare
 from hierlearn.training.rows import Rows
+from hierlearn.training.summary import summary
 
 CPU = torch.device("cpu")
 FLAT = Hierarchy.from_paths(["a", "b", "c"])

@@ -16,8 +16,22 @@ SEVERAL = Labels([["a/b/d", "f"], ["a"]], TREE)
 
 def test_the_recipe_is_chosen_by_the_labels():
     decision = decide(Plan(), ONE_PATH)
-    assert (decision.name, decision.why) == ("hcl", "every training row has one path")
-    assert decide(Plan(), SEVERAL).name == "max"
+    why = "inputs are numbers, and every training row has one path"
+    assert (decision.name, decision.why) == ("quick", why)
+    assert decide(Plan(), SEVERAL).name == "quick"
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"link": "softmax"}, {"head": "linear"}, {"network": "linear"}], ids=str
+)
+def test_a_choice_that_needs_logits_gets_a_recipe_that_has_them(chosen):
+    assert decide(Plan(**chosen), ONE_PATH).name == "hcl"
+    assert decide(Plan(**chosen), SEVERAL).name == "max"
+
+
+def test_options_of_the_usual_network_keep_the_memory():
+    assert decide(Plan(network="mlp", network_options={"width": 8}), ONE_PATH).name == "quick"
+    assert decide(Plan(), ONE_PATH, logits=True).name == "hcl"
 
 
 def test_a_named_recipe_is_taken():

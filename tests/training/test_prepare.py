@@ -15,7 +15,8 @@ from hierlearn.links import LINKS
 from hierlearn.networks import NETWORKS, InputSpec, LinearHead, Network, SparseRows
 from hierlearn.networks.ensemble import member_state, members_of
 from hierlearn.training import RECIPES, Plan, Recipe
-from hierlearn.training.prepare import Extras, prepare, split_rows, summary
+from hierlearn.training.prepare import Extras, prepare, split_rows
+from hierlearn.training.summary import summary
 from training.datasets import (
     CPU,
     TREE,
@@ -73,7 +74,7 @@ def test_texts_and_sparse_rows_go_through_a_linear_model_unless_a_network_is_ask
         assert prepare(rows, Plan(), CPU).network_spec.name == "linear"
         wide = prepare(rows, Plan(network_options={"width": 8}), CPU)
         assert (wide.decision.name, wide.network_spec.name) == ("hcl", "token-bag")
-    assert prepare(dataset, Plan(), CPU).decision.name == "hcl"
+    assert prepare(dataset, Plan(), CPU).decision.name == "quick"
 
 
 def test_texts_and_sparse_rows_go_through_a_bag_of_tokens():

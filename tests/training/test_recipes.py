@@ -7,7 +7,7 @@ from hierlearn.decoding import DECODERS
 from hierlearn.errors import HierlearnError
 from hierlearn.links import LINKS, SoftmaxLink
 from hierlearn.losses import LOSSES, HCLLoss, MixedLoss
-from hierlearn.training import RECIPES, Settings
+from hierlearn.training import RECIPES, Settings, recipes
 from hierlearn.training.recipes import build_loss, choose_recipe, find_recipe
 from hierlearn.training.rules import Facts
 from training.datasets import TREE
@@ -50,10 +50,18 @@ def test_the_recipes_are_what_they_say():
     ],
 )
 def test_auto_looks_at_the_labels(rows, below, name, why):
-    assert choose_recipe(Labels(rows, TREE, unlabeled_descendants=below)) == (
-        name,
-        why,
-    )
+    labels = Labels(rows, TREE, unlabeled_descendants=below)
+    assert choose_recipe(labels, logits=True) == (name, why)
+    assert choose_recipe(labels) == ("quick", f"inputs are numbers, and {why}")
+
+
+def test_many_rows_get_no_memory(monkeypatch):
+    monkeypatch.setattr(recipes, "MEMORY_ROWS", 2)
+    found = choose_recipe(Labels([["a"]] * 3, TREE))
+    assert found == (
+        "hcl", "every training row has one path, and 3 rows are many for a memory"
+    )  # fmt: skip
+    assert choose_recipe(Labels([["a"], ["a/c", "f"], ["f"]], TREE))[0] == "max"
 
 
 def test_losses_know_the_terminal_classes():

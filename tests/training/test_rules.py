@@ -138,7 +138,7 @@ def test_settings_of_batches_ask_for_batches(chosen):
 @pytest.mark.parametrize(
     ("kind", "name", "why"),
     [
-        ("numbers", "hcl", "every training row has one path"),
+        ("numbers", "quick", "inputs are numbers, and every training row has one path"),
         ("texts", "linear", "every training row has one path, and inputs are texts"),
         ("sparse", "linear", "every training row has one path, and inputs are sparse"),
     ],

@@ -19,8 +19,9 @@ from hierlearn.networks.memories import candidates_of, remembered
 from hierlearn.pipeline.best import BlendTraining
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.train import Reporting, describe_run, run
-from hierlearn.training.prepare import Extras, Prepared, prepare, summary
+from hierlearn.training.prepare import Extras, Prepared, prepare
 from hierlearn.training.processes import Processes, processes
+from hierlearn.training.summary import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
 SCALES = {"squared": 16.0, "euclidean": 1.0, "cosine": 0.1}
+LEAST_KNOWN = 1e-20  # weight of known labels in training; the gradient of a smaller one overflows
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class NeighborHead(Head):
             logits = logits.masked_fill(excluded, log_zero(logits.dtype))
             weights = logits.softmax(-1).masked_fill(excluded, 0.0)
             p, q = mixture(weights, candidates.targets, candidates.mask)
-            p, q = self.normalized(p, q, partial=candidates.mask is not None)
+            p, q = self.normalized(p, q, partial=candidates.mask is not None, least=LEAST_KNOWN)
             e = self.smoothing
             return HeadOutput(((1 - 2 * e) * p + e).log(), ((1 - 2 * e) * q + e).log())
 
@@ -195,17 +196,21 @@ class NeighborHead(Head):
             logits = logits + log_weights
         return logits.softmax(-1), index
 
-    def normalized(self, p: Tensor, q: Tensor, *, partial: bool) -> tuple[Tensor, Tensor]:
+    def normalized(
+        self, p: Tensor, q: Tensor, *, partial: bool, least: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
         """Divide by the weight whose label is known; a class that nobody knows has p = 0.
 
         Args:
             p: (..., C) the weight of the rows that have each class.
             q: (..., C) of those that lack it.
             partial: whether labels are partial; otherwise all is known, up to rounding.
+            least: a weight up to this counts as unknown.
         """
         known = p + q
-        p = p / torch.where(known > 0, known, 1.0)
-        q = torch.where(known > 0, q / torch.where(known > 0, known, 1.0), 1.0)
+        whole = torch.where(known > least, known, 1.0)
+        p = torch.where(known > least, p / whole, 0.0)
+        q = torch.where(known > least, q / whole, 1.0)
         if not partial:
             return p, q
         hierarchy = self.hierarchy

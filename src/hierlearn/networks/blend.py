@@ -21,6 +21,7 @@ from hierlearn.networks.sparse import SparseRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import TypeGuard
 
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.networks.build import NetworkSpec
@@ -114,6 +115,11 @@ class Blend(nn.Module):
     def named_parts(self) -> list[tuple[str, nn.Module]]:
         """Return the parts with the prefix of the names of their heads."""
         return [(f"{number}{SEPARATOR}", part) for number, part in enumerate(self.parts)]
+
+
+def is_blend(network: nn.Module) -> TypeGuard[Blend]:
+    """Whether a network is a blend of several."""
+    return isinstance(network, Blend)
 
 
 def build_blend(specs: Sequence[PartSpec], label_space: LabelSpace) -> Blend:

@@ -16,7 +16,7 @@ import torch
 from hierlearn.datasets.dataset import count_rows
 from hierlearn.errors import HierlearnError
 from hierlearn.memory.search import nearest
-from hierlearn.networks.blend import Blend, memory_shares
+from hierlearn.networks.blend import is_blend, memory_shares
 from hierlearn.networks.memories import (
     embed,
     embeddings_of,
@@ -78,7 +78,7 @@ def answering_memories(network: nn.Module, answer: str) -> dict[str, float]:
         network: a network, an ensemble or a blend, which knows its own shares.
         answer: the head that answers, or "average"; then it is the first head with a memory.
     """
-    if isinstance(network, Blend):
+    if is_blend(network):
         return memory_shares(network)
     heads = memory_heads(network)
     if answer in heads:

@@ -21,7 +21,7 @@ from hierlearn.hierarchy.titles import inherit_titles
 from hierlearn.links import link_name, make_link
 from hierlearn.memory import LabelSets, Remembered
 from hierlearn.memory.taxonomy import Remap, grown
-from hierlearn.networks.blend import Blend, memories_alone, memory_shares
+from hierlearn.networks.blend import is_blend, memories_alone, memory_shares
 from hierlearn.networks.ensemble import drop_heads, head_names
 from hierlearn.networks.memories import embeddings_of, memory_heads, set_memory
 from hierlearn.pipeline.explain import rows_of
@@ -245,7 +245,7 @@ def check_superset(old: Hierarchy, new: Hierarchy) -> None:
 
 def check_answers_from_memory(pipeline: Pipeline, what: str) -> None:
     """Raise where a head that has learned the old classes answers."""
-    if isinstance(pipeline.network, Blend) and memory_shares(pipeline.network):
+    if is_blend(pipeline.network) and memory_shares(pipeline.network):
         return  # which goes on by its memories alone
     names, heads = head_names(pipeline.network), memory_heads(pipeline.network)
     if len(names) > 1 and pipeline.answer not in heads:
@@ -292,7 +292,7 @@ def replace_memory(
         plan: where the old classes went; a terminal class stays one under its new name.
     """
     old, new = pipeline.label_space, rows.hierarchy
-    if old.hierarchy != new and isinstance(pipeline.network, Blend):
+    if old.hierarchy != new and is_blend(pipeline.network):
         pipeline.network, names = memories_alone(pipeline.network, old)
         embeddings = {names[name]: found for name, found in embeddings.items() if name in names}
         spec = pipeline.network_spec
@@ -316,7 +316,7 @@ def replace_memory(
         for head in several:
             head.label_space = pipeline.label_space
     device = pipeline.device
-    if isinstance(pipeline.network, Blend):  # its links are of the old classes
+    if is_blend(pipeline.network):  # its links are of the old classes
         pipeline.network = pipeline.network.moved_to(pipeline.label_space).to(device)
     pipeline.link = make_link(pipeline.label_space, link_name(pipeline.link)).to(device)
 

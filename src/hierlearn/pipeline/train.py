@@ -27,11 +27,12 @@ from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.linear_solver import LinearSolver
 from hierlearn.training.log import EpochLog
 from hierlearn.training.plan import Plan
-from hierlearn.training.prepare import Extras, Prepared, prepare, summary
+from hierlearn.training.prepare import Extras, Prepared, prepare
 from hierlearn.training.processes import Processes, processes
 from hierlearn.training.progress import progress_bar
 from hierlearn.training.settings import Settings
 from hierlearn.training.stream import ParquetRows
+from hierlearn.training.summary import summary
 from hierlearn.training.trainer import Trainer
 
 if TYPE_CHECKING:

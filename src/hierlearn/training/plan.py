@@ -37,8 +37,8 @@ class Plan:
     )
     effort: Literal["quick", "best"] = setting(
         "quick",
-        "quick trains one model, chosen by rule; best trains several, and blends them by how well "
-        "they predict rows left out of training.",
+        "How much to try: quick trains one model, chosen by rule; best trains several, and blends "
+        "them by how well they predict rows left out of training.",
         study=False,
     )
     time_limit: float | None = setting(

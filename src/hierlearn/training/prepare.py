@@ -11,7 +11,7 @@ import torch
 from hierlearn.datasets.dataset import shown_texts
 from hierlearn.datasets.row_groups import RowGroups
 from hierlearn.decoding import make_decoder
-from hierlearn.errors import DataError, HierlearnError, plural, unknown_name
+from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.features import make_preprocessor
 from hierlearn.features.registry import find_step
 from hierlearn.hierarchy import LabelSpace
@@ -21,7 +21,6 @@ from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
 from hierlearn.networks.ensemble import head_names, set_prior
-from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.training.linear_solver import unsupported_reason
 from hierlearn.training.plan import Decision, Plan, decide, default_network
@@ -381,35 +380,3 @@ def class_counts(labels: Labels, weights: Floats | None) -> tuple[Tensor, Tensor
         found = np.bincount(numbers, repeated, len(labels.hierarchy))
         counts.append(torch.from_numpy(found).double())
     return counts[0], counts[1], len(labels)
-
-
-def summary(prepared: Prepared) -> str:
-    """Return one sentence on what will be trained."""
-    decision, loss = prepared.decision, prepared.loss
-    settings = decision.settings
-    size, length = settings.ensemble_size, plural(settings.epochs, "epoch")
-    if settings.optimizer == "lbfgs":
-        length = f"solved by L-BFGS with penalty {settings.l2_penalty:.3g}"
-    links = ""
-    if prepared.rereads or prepared.network_spec is None:
-        trained, read = link_name(loss.link), link_name(prepared.link)
-        links = f" on the {trained} link, read by the {read} link"
-    trained_by = f"{type(prepared.loss).__name__}{links}"
-    memories = memory_heads(prepared.network)
-    if memories:
-        (head, *_), *_ = memories.values()
-        joint = " and ".join(decision.recipe.joint)
-        also = f", with further heads trained by {joint}" if joint else ""
-        trained_by = (
-            f"a memory ({head.distance} distance / {head.scale.value:g}, {head.neighbors} "
-            f"neighbors, {head.candidates:,} candidates per step), trained by "
-            f"{decision.recipe.loss}{also}"
-        )
-    columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
-    return (
-        f"{columns and f'columns: {columns}{chr(10)}'}"
-        f"recipe {decision.name} ({decision.why}): {trained_by}, decoder "
-        f"{prepared.decoder}; {len(prepared.rows):,} training rows, "
-        f"{len(prepared.valid or ()):,} for validation, {length}, "
-        f"{plural(size, 'network')} on {prepared.rows.device}"
-    )

@@ -1,0 +1,44 @@
+"""Summary: one sentence on what will be trained, for the terminal and the model folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hierlearn.errors import plural
+from hierlearn.links import link_name
+from hierlearn.networks.memories import memory_heads
+
+if TYPE_CHECKING:
+    from hierlearn.training.prepare import Prepared
+
+
+def summary(prepared: Prepared) -> str:
+    """Return one sentence on what will be trained."""
+    decision, loss = prepared.decision, prepared.loss
+    settings = decision.settings
+    size, length = settings.ensemble_size, plural(settings.epochs, "epoch")
+    if settings.optimizer == "lbfgs":
+        length = f"solved by L-BFGS with penalty {settings.l2_penalty:.3g}"
+    links = ""
+    if prepared.rereads or prepared.network_spec is None:
+        trained, read = link_name(loss.link), link_name(prepared.link)
+        links = f" on the {trained} link, read by the {read} link"
+    trained_by = f"{type(prepared.loss).__name__}{links}"
+    memories = memory_heads(prepared.network)
+    if memories:
+        (head, *_), *_ = memories.values()
+        joint = " and ".join(decision.recipe.joint)
+        also = f", with further heads trained by {joint}" if joint else ""
+        trained_by = (
+            f"a memory ({head.distance} distance / {head.scale.value:g}, {head.neighbors} "
+            f"neighbors, {head.candidates:,} candidates per step), trained by "
+            f"{decision.recipe.loss}{also}"
+        )
+    columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
+    return (
+        f"{columns and f'columns: {columns}{chr(10)}'}"
+        f"recipe {decision.name} ({decision.why}): {trained_by}, decoder "
+        f"{prepared.decoder}; {len(prepared.rows):,} training rows, "
+        f"{len(prepared.valid or ()):,} for validation, {length}, "
+        f"{plural(size, 'network')} on {prepared.rows.device}"
+    )
