@@ -2,7 +2,7 @@
 
 hcl, max, neighbors   a recipe: what ``hierlearn train --recipe`` trains
 hcl:floor=0.5         a recipe with other options of its loss
-auto                  what ``hierlearn train`` trains with no recipe named
+auto, best            what ``hierlearn train`` trains with no recipe named, and with effort best
 bce, hxe:alpha=0.3    a loss
 loss:hcl:floor=0.5    a loss whose name is a recipe's too
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 # Names that train whole pipelines, as ``hierlearn train`` does: what each changes in a Plan.
-PIPELINES: dict[str, dict[str, Any]] = {"auto": {}}
+PIPELINES: dict[str, dict[str, Any]] = {"auto": {}, "best": {"effort": "best"}}
 LOSS = "loss:"  # before the name of a loss that is also a recipe's
 
 
