@@ -22,7 +22,8 @@ import torch
 from bench_neighbors import IN_PRINT, figures, load
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics.measure import measure
-from hierlearn.pipeline.train import Reporting, train
+from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.train import train
 from hierlearn.training.plan import Plan
 from machine import RESULTS, write
 

@@ -38,7 +38,7 @@ from hierlearn.links import HeadOutput, Link
 from hierlearn.losses import ElementwiseLoss
 from hierlearn.metrics import Metric
 from hierlearn.networks import Head, Network
-from hierlearn.pipeline.train import Reporting
+from hierlearn.pipeline.reporting import Reporting
 from hierlearn.studies.candidates import parse_candidates
 from hierlearn.studies.protocol import Protocol
 

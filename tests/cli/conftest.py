@@ -69,7 +69,7 @@ def trained(tmp_path_factory):
 
     dataset = read_table(folder / "rows.csv", label="class", split="part")
     settings = {"epochs": 8, "batch_size": 16, "learning_rate": 0.05}
-    plan = Plan(network_options={"width": 8}, settings=settings)
+    plan = Plan(recipe="hcl", network_options={"width": 8}, settings=settings)
     metadata = {"columns": {"label": "class", "split": "part"}}
     train(dataset, plan, out=folder / "model", metadata=metadata)
     return folder / "model"

@@ -39,7 +39,7 @@ def test_the_real_command_trains_and_says_so(rows):
     )
     assert done.returncode == 0, done.stderr
     assert "rows: 100 rows of 3 numbers (train 70, valid 10, test 20), 8 classes" in done.stdout
-    assert "recipe hcl (every training row has one path)" in done.stdout
+    assert "recipe quick (inputs are numbers, and every training row has one path)" in done.stdout
     assert "│ au-prc " in done.stdout
     assert "wrote model: model.safetensors, hierarchy.json" in done.stdout
     assert done.stderr == ""
@@ -252,7 +252,7 @@ def test_under_torchrun_one_process_prints_and_writes(rows):
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("recipe hcl") == 1
+    assert done.stdout.count("recipe quick") == 1
     assert done.stdout.count("wrote model") == 1
     log = (rows / "model" / "log.jsonl").read_text().splitlines()
     assert [json.loads(line)["epoch"] for line in log] == [1, 2]

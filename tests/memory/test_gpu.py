@@ -14,7 +14,8 @@ from hierlearn.networks.heads import make_head
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.remember import remember
-from hierlearn.pipeline.train import Reporting, train
+from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.train import train
 from hierlearn.training.plan import Plan
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -15,7 +15,7 @@ from hierlearn.pipeline.best import BlendTraining
 from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.export import Graph
 from hierlearn.pipeline.remember import forget, remember
-from hierlearn.pipeline.train import Reporting
+from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training import Plan
 from hierlearn.training.blending import Ingredient, check_free_choice, ingredients
 from hierlearn.training.processes import Processes

@@ -13,7 +13,7 @@ from hierlearn.metrics import METRICS
 from hierlearn.metrics.measure import measure
 from hierlearn.metrics.registry import shown_metrics
 from hierlearn.pipeline import evaluate, train
-from hierlearn.pipeline.train import Reporting
+from hierlearn.pipeline.reporting import Reporting
 from training.datasets import TREE, partial_problem, plan, problem
 
 QUIET = Reporting(bar=False)

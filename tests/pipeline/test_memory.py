@@ -20,7 +20,8 @@ from hierlearn.pipeline.explain import answering_memories, explain, kneighbors
 from hierlearn.pipeline.pipeline import digest
 from hierlearn.pipeline.predict import neighbor_names
 from hierlearn.pipeline.remember import build_index, forget, remap, remember
-from hierlearn.pipeline.train import Reporting, save_into
+from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.train import save_into
 from hierlearn.training.prepare import prepare
 from tolerances import FLOAT32
 from training.datasets import neighbor_plan, partial_problem, plan, problem, texts

@@ -16,7 +16,7 @@ from hierlearn.errors import DataError, HierlearnError
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.networks import NETWORKS
 from hierlearn.pipeline import Pipeline, train
-from hierlearn.pipeline.train import Reporting
+from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training import Plan
 from training.datasets import assert_identical, partial_problem, plan, problem, state, texts
 

@@ -8,7 +8,8 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline import Pipeline, train
-from hierlearn.pipeline.train import Reporting, save_into
+from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.train import save_into
 from hierlearn.training import Plan
 from hierlearn.training.checkpoint import Checkpoints
 from training.datasets import (
@@ -120,8 +121,9 @@ def test_early_stopping_keeps_the_best_weights(tmp_path):
 def test_on_prepared_is_called_before_the_first_step_and_metadata_is_kept(tmp_path):
     seen = []
 
-    def ready(settings, summary):
-        seen.append((settings.epochs, "36 training rows" in summary, (tmp_path / "m").exists()))
+    def ready(beginning):
+        said = "36 training rows" in beginning.summary
+        seen.append((beginning.settings.epochs, said, (tmp_path / "m").exists()))
 
     model = train(
         problem(),

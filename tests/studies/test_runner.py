@@ -8,7 +8,8 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics import METRICS, Metric, hier_dist
-from hierlearn.pipeline.train import Reporting, train
+from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.train import train
 from hierlearn.studies.candidates import parse_candidate
 from hierlearn.studies.runner import Task, fit, ready_rows, run_task
 from hierlearn.studies.splits import with_test_rows, without_test_rows

@@ -16,7 +16,7 @@ import numpy as np
 from torch import distributed
 
 from hierlearn.pipeline import train
-from hierlearn.pipeline.train import Reporting
+from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training.trainer import Trainer
 from training.datasets import neighbor_plan, partial_problem, plan, problem, texts
 

@@ -9,7 +9,7 @@ import pytest
 
 from hierlearn.files import WriteError
 from hierlearn.pipeline import Pipeline, train
-from hierlearn.pipeline.train import Reporting
+from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training.checkpoint import Checkpoints
 from training import killed_runs
 from training.datasets import environment, largest_file, plan, problem, read_records

@@ -13,7 +13,8 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.losses import BCELoss, CondSoftmaxLoss, HingeLoss, LeafCELoss
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.train import Reporting, train
+from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.train import train
 from hierlearn.training import linear_solver
 from hierlearn.training.lbfgs import minimize
 from hierlearn.training.linear_solver import solve_linear

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets import Dataset
     from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline.reporting import Beginning
 
 WHAT = "What to train"  # a panel of --help
 PER_RUN = ("config", "resume", "force", "tensorboard")  # no part of the configuration
@@ -44,7 +45,8 @@ def train(
     from hierlearn.cli.show import print_metrics, print_plain, writes
     from hierlearn.pipeline import train as run
     from hierlearn.pipeline.pipeline import check_free
-    from hierlearn.pipeline.train import Reporting, was_restarted
+    from hierlearn.pipeline.reporting import Reporting
+    from hierlearn.pipeline.train import was_restarted
     from hierlearn.training.log import find_tensorboard
 
     chosen = resolve({"data": data, **options})
@@ -69,7 +71,7 @@ def train(
         metadata=metadata(chosen),
         reporting=Reporting(
             on_message=lambda text: print_plain(console, f"{rows_and_classes(dataset)}\n{text}"),
-            on_prepared=lambda settings, text: write_config(folder, chosen, settings, text),
+            on_prepared=lambda beginning: write_config(folder, chosen, beginning),
             tensorboard=tensorboard,
         ),
     )
@@ -136,7 +138,7 @@ def rows_and_classes(dataset: Dataset) -> str:
     )
 
 
-def write_config(folder: Path, chosen: Mapping[str, Any], settings: Settings, summary: str) -> None:
+def write_config(folder: Path, chosen: Mapping[str, Any], beginning: Beginning) -> None:
     """Write run.yaml: the options, and every setting that the recipe and the defaults gave.
 
     A file that is there already belongs to the training that is resumed.
@@ -148,8 +150,10 @@ def write_config(folder: Path, chosen: Mapping[str, Any], settings: Settings, su
     if (folder / "run.yaml").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    comment = f"hierlearn {__version__}: hierlearn train --config run.yaml\n{summary}"
-    values = chosen if chosen.get("effort") == "best" else {**chosen, **settings.to_dict()}
+    comment = f"hierlearn {__version__}: hierlearn train --config run.yaml\n{beginning.summary}"
+    values = (
+        chosen if chosen.get("effort") == "best" else {**chosen, **beginning.settings.to_dict()}
+    )
     with atomic_write(folder / "run.yaml") as file:
         file.write(to_yaml(values, comment))
 

@@ -18,7 +18,8 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.networks.memories import candidates_of, remembered
 from hierlearn.pipeline.best import BlendTraining
 from hierlearn.pipeline.pipeline import Pipeline
-from hierlearn.pipeline.train import Reporting, describe_run, run
+from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.train import describe_run, run
 from hierlearn.training.prepare import Extras, Prepared, prepare
 from hierlearn.training.processes import Processes, processes
 from hierlearn.training.summary import summary

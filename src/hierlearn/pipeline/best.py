@@ -31,6 +31,7 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics import calibration_error
 from hierlearn.networks.blend import BLEND
 from hierlearn.pipeline.parts import assemble, predict_answers, scale_rows
+from hierlearn.pipeline.reporting import Beginning, Reporting
 from hierlearn.training.blending import (
     FOLD_SEEDS,
     Ingredient,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets.dataset import Dataset
     from hierlearn.pipeline.pipeline import Pipeline
-    from hierlearn.pipeline.train import Reporting
     from hierlearn.training.plan import Plan
     from hierlearn.training.processes import Processes
 
@@ -136,8 +136,8 @@ class BlendTraining:
         self.reporting.message(text)
         if out is not None and self.here.writes:
             self.work = begin_work(out / WORK, self.identity(), resume=resume)
-            if self.reporting.on_prepared is not None:
-                self.reporting.on_prepared(self.settings, text)
+        if self.here.writes and self.reporting.on_prepared is not None:
+            self.reporting.on_prepared(Beginning(self.label_space, self.settings, text))
         predictions: dict[str, Tensor] = {}
         for number, (name, ingredient) in enumerate(found.items(), 1):
             self._say(f"recipe {number} of {len(found)}: {name}")
@@ -195,7 +195,7 @@ class BlendTraining:
 
     def _train(self, plan: Plan, rows: NDArray[np.int64], budget: float) -> Prepared:
         """Train on some of the rows; raise OutOfTime where that takes longer than the budget."""
-        from hierlearn.pipeline.train import Reporting, run
+        from hierlearn.pipeline.train import run
 
         dataset = replace(self.dataset, splits={"train": self.rows[rows]})
         names = self.dataset.hierarchy.names

@@ -23,6 +23,7 @@ from hierlearn.pipeline.pipeline import (
     read_config,
     versions,
 )
+from hierlearn.pipeline.reporting import Beginning, Reporting
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.linear_solver import LinearSolver
 from hierlearn.training.log import EpochLog
@@ -36,39 +37,12 @@ from hierlearn.training.summary import summary
 from hierlearn.training.trainer import Trainer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import numpy as np
     from numpy.typing import NDArray
 
     from hierlearn.datasets.dataset import Dataset
-
-
-@dataclass(frozen=True)
-class Reporting:
-    """The callbacks of a training.
-
-    Attributes:
-        on_message: called with one sentence on what was chosen.
-        on_prepared: called in the process that writes with the settings and one sentence on what
-            will be trained, before the first step; an old model in the folder is removed by then.
-        on_epoch: called with the record of every epoch.
-        on_step: called with the number of the step, from 1, and the number of steps.
-        tensorboard: also log for TensorBoard.
-        bar: show a progress bar on a terminal.
-    """
-
-    on_message: Callable[[str], None] | None = None
-    on_prepared: Callable[[Settings, str], None] | None = None
-    on_epoch: Callable[[dict[str, Any]], None] | None = None
-    on_step: Callable[[int, int], None] | None = None
-    tensorboard: bool = False
-    bar: bool = True
-
-    def message(self, sentence: str) -> None:
-        """Pass a sentence to ``on_message``."""
-        if self.on_message is not None:
-            self.on_message(sentence)
 
 
 def train(
@@ -172,7 +146,9 @@ class Single:
         if self.here.writes:
             self.reporting.message(summary(self.prepared))
             if self.reporting.on_prepared is not None:
-                self.reporting.on_prepared(self.prepared.decision.settings, summary(self.prepared))
+                one = self.prepared
+                beginning = Beginning(one.label_space, one.decision.settings, summary(one))
+                self.reporting.on_prepared(beginning)
         trainer = run(self.prepared, self.here, out, resume=resume, reporting=self.reporting)
         pipeline = Pipeline.from_prepared(self.prepared)
         pipeline.config |= describe_run(self.prepared, self.dataset, trainer)

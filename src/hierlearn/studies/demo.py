@@ -17,7 +17,8 @@ from hierlearn.datasets.registry import load_dataset
 from hierlearn.decoding import make_decoder
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.pipeline.explain import explain
-from hierlearn.pipeline.train import Reporting, train
+from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.train import train
 from hierlearn.training.plan import Plan
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from hierlearn.losses import CollapseWarning
 from hierlearn.metrics import find_metric
 from hierlearn.metrics.choices import best_classes
 from hierlearn.metrics.measure import check_supported, measure, measure_rows
-from hierlearn.pipeline.train import Reporting, run, train
+from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.train import run, train
 from hierlearn.studies.decisions import HEIGHT
 from hierlearn.studies.evidence import StoredEvidence, find_evidence
 from hierlearn.studies.protocol import EARLY
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets import Dataset
     from hierlearn.hierarchy import LabelSpace
+    from hierlearn.pipeline.reporting import Beginning
     from hierlearn.studies.candidates import Candidate
     from hierlearn.training.plan import Plan
     from hierlearn.training.prepare import Prepared
@@ -171,7 +173,7 @@ def in_part(on_step: Callable[[int, int], None], part: int, parts: int, step: in
     on_step(part * of + step, parts * of)
 
 
-def check_metrics(task: Task, prepared: Prepared) -> None:
+def check_metrics(task: Task, prepared: Prepared | Beginning) -> None:
     """Raise on a metric that is not defined for these classes, before hours of training."""
     for name in task.metrics:
         check_supported(find_metric(name), prepared.label_space)
