@@ -75,8 +75,8 @@ def test_auto_is_a_pipeline_per_seed_and_equals_the_recipe_that_it_chooses():
     data = without_valid(dataset())
     steps = []
     found = run_task(task("auto", data), data, lambda step, of: steps.append((step, of)))
-    named = run_task(task("hcl", data), data)  # one path per row
-    assert [run["recipe"] for run in found.runs] == ["hcl", "hcl"]
+    named = run_task(task("quick", data), data)  # inputs are numbers
+    assert [run["recipe"] for run in found.runs] == ["quick", "quick"]
     assert [run["seed"] for run in found.runs] == [0, 1]
     assert found.rows["terminal"].shape == named.rows["terminal"].shape
     for metric in METRIC:

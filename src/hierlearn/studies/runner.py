@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from hierlearn.decoding.mass import terminal_scores
+from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.losses import CollapseWarning
 from hierlearn.metrics import find_metric
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.datasets import Dataset
-    from hierlearn.hierarchy import LabelSpace
     from hierlearn.studies.candidates import Candidate
     from hierlearn.training.plan import Plan
     from hierlearn.training.prepare import Prepared
@@ -100,7 +100,7 @@ def run_task(
         return run_pipelines(task, dataset, on_step)
     begun = time.perf_counter()
     prepared = prepare(dataset, task.plan, find_device(task.device))
-    check_metrics(task, prepared)
+    check_metrics(task, prepared.label_space)
     log: list[dict[str, Any]] = []
     trainer, collapse = fit_catching_collapse(prepared, log, on_step)
     test = ready_rows(prepared, dataset.split("test"))
@@ -124,6 +124,7 @@ def run_pipelines(
     """
     test, training = dataset.split("test"), without_test_rows(dataset)
     targets = Labels(test.labels, dataset.hierarchy).targets()
+    check_metrics(task, LabelSpace.from_labels(Labels(training.labels, dataset.hierarchy)))
     logs: list[list[dict[str, Any]]] = []
     runs, parts = [], []
     for number, seed in enumerate(task.seeds):
@@ -132,7 +133,6 @@ def run_pipelines(
         logs.append([])
         reporting = Reporting(
             bar=False,
-            on_prepared=partial(check_metrics, task),
             on_epoch=logs[-1].append,
             on_step=on_step and partial(in_part, on_step, number, len(task.seeds)),
         )
@@ -171,10 +171,10 @@ def in_part(on_step: Callable[[int, int], None], part: int, parts: int, step: in
     on_step(part * of + step, parts * of)
 
 
-def check_metrics(task: Task, prepared: Prepared) -> None:
+def check_metrics(task: Task, space: LabelSpace) -> None:
     """Raise on a metric that is not defined for these classes, before hours of training."""
     for name in task.metrics:
-        check_supported(find_metric(name), prepared.label_space)
+        check_supported(find_metric(name), space)
 
 
 def fit_catching_collapse(
