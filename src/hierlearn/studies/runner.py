@@ -147,7 +147,8 @@ def run_pipelines(
                 "test": measure_all(p, targets, space, task.metrics),
                 "valid": first(trained.get("best_value")),
                 "best_epoch": first(trained.get("best_epoch")) or 0,
-                "still_improving": bool(first(trained.get("improved_at_the_last_epoch"))),
+                "still_improving": not is_solved(pipeline.config.get("settings", {}))
+                and bool(first(trained.get("improved_at_the_last_epoch"))),
                 "recipe": pipeline.config.get("recipe", {}).get("name"),
                 "settings": {
                     name: value
@@ -164,6 +165,11 @@ def run_pipelines(
 def first(values: Sequence[Any] | None) -> Any:
     """Return the first of some values, None where there are none."""
     return values[0] if values else None
+
+
+def is_solved(settings: Mapping[str, Any]) -> bool:
+    """Return whether a model is solved on all rows at once: it has no epochs to add."""
+    return settings.get("optimizer") == "lbfgs"
 
 
 def in_part(on_step: Callable[[int, int], None], part: int, parts: int, step: int, of: int) -> None:
@@ -233,7 +239,8 @@ def evaluate(
                 "test": measure_all(p, targets, space, task.metrics),
                 "valid": trainer.stopping.value[member],
                 "best_epoch": trainer.stopping.epoch[member],
-                "still_improving": not trainer.stopped[member]
+                "still_improving": not is_solved(decided)
+                and not trainer.stopped[member]
                 and trainer.stopping.improved_last[member],
                 "recipe": None if task.candidate.recipe is None else decision.name,
                 "settings": {name: decided[name] for name in named},
