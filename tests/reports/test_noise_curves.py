@@ -38,23 +38,34 @@ def test_a_line_is_the_figures_of_its_loss():
     assert accuracy.get_title("left") == "Label noise: terminal accuracy in % ↑"
     for axes, metric, scale in ((accuracy, DECIDED[0], 100), (distance, DECIDED[1], 1)):
         for number, line in enumerate(axes.lines):
-            assert list(line.get_xdata()) == [0, 40]
+            assert list(line.get_xdata()) == pytest.approx([0, 40], abs=0.7)
             means = [column[number]["mean"] for column in found["figures"]["labels"][metric]]
             assert list(line.get_ydata()) == pytest.approx([scale * mean for mean in means])
-        assert len(axes.collections) == len(VALUES)  # the bands
+        assert len(axes.collections) == len(VALUES)  # the bars
     assert [text.get_text() for text in figure.legends[0].get_texts()] == found["labels"]
 
 
-def test_a_band_is_the_interval_over_draws():
+def test_a_bar_is_the_interval_over_draws():
     found = summary()
-    for number, band in enumerate(draw(found, DECIDED).axes[0].collections):
-        heights = band.get_paths()[0].vertices
-        for place, rate in enumerate((0, 40)):
+    accuracy = draw(found, DECIDED).axes[0]
+    for number, (bars, line) in enumerate(zip(accuracy.collections, accuracy.lines, strict=True)):
+        for place, bar in enumerate(bars.get_segments()):
             low, high = found["figures"]["labels"]["terminal-accuracy"][place][number]["interval"]
-            there = heights[heights[:, 0] == rate][:, 1]
-            assert [there.min(), there.max()] == pytest.approx([100 * low, 100 * high])
-    alone = draw(summary(count=1), DECIDED).axes[0].collections[0].get_paths()[0].vertices
-    assert len(set(alone[alone[:, 0] == 40][:, 1])) == 1
+            assert bar[:, 1] == pytest.approx([100 * low, 100 * high])
+            assert bar[:, 0] == pytest.approx([line.get_xdata()[place]] * 2)
+    (alone, *_) = draw(summary(count=1), DECIDED).axes[0].collections
+    assert all(bar[0, 1] == bar[1, 1] for bar in alone.get_segments())
+
+
+def test_candidates_stand_beside_one_another_and_near_their_rate():
+    values = {f"loss{number}": VALUES["flat"] for number in range(30)}
+    lines = draw(summary(values), DECIDED).axes[0].lines
+    for place, rate in enumerate((0, 40)):
+        beside = [line.get_xdata()[place] for line in lines]
+        assert beside == sorted(set(beside))
+        assert beside[0] > rate - 10
+        assert beside[-1] < rate + 10
+        assert sum(beside) / len(beside) == pytest.approx(rate, abs=1e-9)
 
 
 def test_a_metric_that_a_kind_lacks_has_no_panel():

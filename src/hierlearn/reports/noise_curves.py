@@ -4,13 +4,15 @@ curves   accuracy and distance of the terminal decision, and AU(PRC) where the t
          one row of panels per kind of noise
 levels   the accuracy of each level on the path to that decision
 
-A line is the mean over draws, its band the 95 % interval of that mean; both are over seeds where
-there is a single draw. Candidates differ by color (Okabe and Ito, 2008, safe for color blindness),
-marker, and from the ninth on by dashes. Files are PNG and SVG.
+A line is the mean over draws, its bars the 95 % interval of that mean; both are over seeds where
+there is a single draw. Candidates stand a little beside one another, so that no bar hides another;
+they differ by color (Okabe and Ito, 2008, safe for color blindness), marker, and from the ninth on
+by dashes. Files are PNG and SVG.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.reports.saving import need_matplotlib, save_figures
@@ -35,6 +37,8 @@ NAMES = {
     "lca-height": "LCA height of the decision",
     "au-prc": "AU(PRC)",
 }
+BESIDE = 0.01  # from one candidate to the next, of the range of rates
+SHARE = 0.5  # of the smallest gap between rates, for all candidates at most
 WIDTH, HEIGHT = 3.4, 2.5  # of a panel, in inches
 
 
@@ -80,18 +84,21 @@ def draw(summary: Mapping[str, Any], metrics: Sequence[str]) -> Figure:
 
 
 def panel(axes: Axes, summary: Mapping[str, Any], kind: str, metric: str) -> None:
-    """Draw one line per candidate with its band."""
+    """Draw one line per candidate with its bars."""
     scale = metric_of(metric).scale
     rates = [100 * rate for rate in summary["rates"]]
+    gap = min(after - before for before, after in pairwise(rates))
+    step = min(BESIDE * (rates[-1] - rates[0]), SHARE * gap / len(summary["labels"]))
     for number, label in enumerate(summary["labels"]):
         column = [figures[number] for figures in summary["figures"][kind][metric]]
         means = [as_number(figure["mean"]) * scale for figure in column]
         ends = [figure["interval"] or (figure["mean"], figure["mean"]) for figure in column]
         color = COLORS[number % len(COLORS)]
         low, high = ([as_number(one) * scale for one in side] for side in zip(*ends, strict=True))
-        axes.fill_between(rates, low, high, color=color, alpha=0.15, linewidth=0)
+        beside = [rate + step * (number - (len(summary["labels"]) - 1) / 2) for rate in rates]
+        axes.vlines(beside, low, high, color=color, linewidth=0.9, alpha=0.8)
         axes.plot(
-            rates,
+            beside,
             means,
             color=color,
             label=label,
