@@ -8,8 +8,7 @@ BIN    := $(VENV)/bin
 .PHONY: demo test install lint types tests bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/hierlearn inspect icd10cm --depth 1
-	$(BIN)/hierlearn compare --losses bce,soft-labels,mcloss,hcl --seeds 3 --epochs 12 --learning-rate 0.01 --out demo/study
+	$(BIN)/hierlearn demo --out demo
 
 test: $(VENV)/.installed-dev lint types tests
 

@@ -89,6 +89,7 @@ def test_a_step_is_chosen_by_name():
 
 def test_no_step_for_a_kind_of_inputs_is_an_error(monkeypatch):
     monkeypatch.delitem(FEATURES, "text")
+    monkeypatch.delitem(FEATURES, "latent")
     message = "no preprocessing of numeric, piecewise-linear, table accepts inputs that are texts"
     with pytest.raises(DataError, match=message):
         preprocessor_for(WORDS)

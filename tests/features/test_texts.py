@@ -284,3 +284,10 @@ def test_names_of_hashed_columns_are_refused():
 def test_bad_settings_of_characters_are_refused(arguments, message):
     with pytest.raises(HierlearnError, match=re.escape(message)):
         TextPreprocessor(**arguments)
+
+
+def test_few_texts_without_a_repeated_run_of_characters():
+    texts = ["oak elm", "fox cat", "red"]
+    found = TextPreprocessor(ngrams=2, char_ngrams=5).fit_transform(texts)
+    words = TextPreprocessor(ngrams=2).fit_transform(texts)
+    assert np.array_equal(found.toarray(), words.toarray())

@@ -185,24 +185,6 @@ def test_compiled_in_one_graph_it_is_the_same(name, backend):
         torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own compiler
-@pytest.mark.parametrize("name", ["hcl-cl", "hcl-hier", "hcl-paper"])
-def test_hcl_compiled_by_the_default_backend(name):
-    torch._dynamo.reset()
-    logits, targets = batch(TREE, rows=32, dtype=torch.float32)
-    loss = LOSSES[name](TREE)
-    gradients, values = [], []
-    for run in (loss, torch.compile(LOSSES[name](TREE), fullgraph=True)):
-        x = logits.clone().requires_grad_()
-        value = run(x, targets)
-        value.backward()
-        values.append(value.detach())
-        gradients.append(x.grad)
-    torch.testing.assert_close(*values)
-    torch.testing.assert_close(*gradients)
-
-
 def test_the_fast_pass_is_the_same_in_one_chunk_and_in_many():
     h = Hierarchy.from_parents([-1, *[0] * 40, *range(1, 41)], [f"n{i}" for i in range(81)])
     rows = 3 * (fused_hcl.CHUNK // len(h)) + 5

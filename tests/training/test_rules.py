@@ -10,7 +10,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.training.plan import Plan, decide
 from hierlearn.training.prepare import Extras, prepare
-from hierlearn.training.rules import Facts, linear, neighbors
+from hierlearn.training.rules import Facts, linear, neighbors, quick
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 DAG = Hierarchy.from_edges([("a", "c"), ("b", "c"), ("a", "d")])
@@ -38,7 +38,20 @@ def test_several_labels_are_encoded_by_bins_and_trained_shortly():
     assert found["preprocessing"] == "piecewise-linear"
     assert found["settings"]["epochs"] == 6
     assert "joint" not in found
-    assert neighbors(facts(2000, labels=("a/b", "d"), kind="texts"))["preprocessing"] is None
+    assert neighbors(facts(2000, labels=("a/b", "d"), kind="texts"))["preprocessing"] == "latent"
+    assert neighbors(facts(2000, labels=("a/b", "d"), kind="sparse"))["preprocessing"] is None
+
+
+def test_quick_is_smaller_and_shorter():
+    few, many = quick(facts(2065)), quick(facts(100_000))
+    assert (few["settings"]["epochs"], many["settings"]["epochs"]) == (47, 4)
+    assert quick(facts(20))["settings"]["epochs"] == 60
+    assert few["joint"] == {}
+    assert few["head_options"]["candidates"] == 512
+    assert quick(facts(300))["head_options"]["candidates"] == 150
+    assert quick(facts(300, kind="texts"))["preprocessing"] == "latent"
+    several = facts(2000, labels=("a/b", "d"))
+    assert quick(several) == neighbors(several)
 
 
 def test_few_rows_with_several_labels_are_trained_for_more_epochs():

@@ -14,6 +14,7 @@ from hierlearn.cli import (
     bench,
     compare,
     data,
+    demo,
     evaluate,
     explain,
     export,
@@ -56,6 +57,7 @@ add_command(
     "compare rows.csv --label class --losses bce,hxe:alpha=0.3,hcl --seeds 5",
     "compare --suite clus --data-dir DATA --out clus",
 )
+add_command(app, "demo", demo.demo, "demo", "demo --svg demo.svg")
 add_command(app, "inspect", inspect.inspect, "inspect icd10cm", "inspect tree.csv --svg tree.svg")
 add_command(
     app,

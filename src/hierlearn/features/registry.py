@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import DataError, HierlearnError, unknown_name
+from hierlearn.features.latent import LatentPreprocessor
 from hierlearn.features.numbers import NumericPreprocessor
 from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
 from hierlearn.features.preprocessor import Preprocessor, stored
@@ -27,6 +28,7 @@ FEATURES: dict[str, type[Preprocessor[Any, Any]]] = {
     NumericPreprocessor.name: NumericPreprocessor,
     PiecewiseLinearPreprocessor.name: PiecewiseLinearPreprocessor,
     TextPreprocessor.name: TextPreprocessor,
+    LatentPreprocessor.name: LatentPreprocessor,
     TablePreprocessor.name: TablePreprocessor,
 }
 

@@ -156,13 +156,10 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
             if self.kind == "hashed":
                 ready = sum(self._hashed(block, seed) for seed, block in enumerate(blocks))
             else:
-                ready = hstack(
-                    [
-                        normalize(self._weighted(block, n), copy=False)
-                        for n, block in enumerate(blocks)
-                    ],
-                    format="csr",
-                )
+                parts = [self._weighted(block, number) for number, block in enumerate(blocks)]
+                # No n-gram of a kind may occur often enough.
+                some = [normalize(part, copy=False) for part in parts if part.shape[1]]
+                ready = hstack(some, format="csr")
             if self.kind == "hashed" or self.char_ngrams:
                 ready = normalize(ready, copy=False)
             found.append(ready)

@@ -96,10 +96,30 @@ def check(x: Tensor, count: int) -> None:
         raise HierlearnError(f"values {shape} must have a last dimension of {count} classes")
 
 
+def select(x: Tensor, index: Tensor) -> Tensor:
+    """Return the columns ``index`` of ``x``: index_select, with right gradients when compiled.
+
+    The default backend of torch.compile (torch 2.13) adds in place into an input of torch.cat,
+    after that input became a part of the result: ``z = zeros(...); cat([x, z]); z.index_add(...)``
+    changes what cat returned. The gradient of torch.split is such a cat, and that of index_select
+    such an index_add. The gradient of gather is a scatter_add, which copies.
+    """
+    if torch.compiler.is_dynamo_compiling():
+        return x.gather(-1, index.expand(*x.shape[:-1], -1))
+    return x.index_select(-1, index)
+
+
+def add_at(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+    """Add ``values`` to the columns ``index`` of ``x``: index_add, right when compiled too."""
+    if torch.compiler.is_dynamo_compiling():
+        return x.scatter_add(-1, index.expand(values.shape), values)
+    return x.index_add(-1, index, values)
+
+
 def _reach(x: Tensor, index: Tensor, values: Tensor, reduce: str) -> Tensor:
     """Combine ``values`` into the columns ``index`` of ``x``."""
     if reduce == "sum":
-        return x.index_add(-1, index, values)
+        return add_at(x, index, values)
     best = torch.full_like(x, _lowest(x.dtype)).scatter_reduce(
         -1, index.expand(values.shape), values, "amax"
     )
@@ -115,7 +135,7 @@ def _reach_log(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
     with torch.no_grad():
         peak = x.scatter_reduce(-1, index.expand(values.shape), values, "amax")
         peak = peak.clamp_min(log_zero(x.dtype))
-    grown = (x - peak).exp().index_add(-1, index, (values - peak.index_select(-1, index)).exp())
+    grown = add_at((x - peak).exp(), index, (values - select(peak, index)).exp())
     return peak + grown.log()
 
 
@@ -143,11 +163,11 @@ def logsumexp_up(x: Tensor, route: Routes) -> Tensor:
         below, above = route.closure
         with torch.no_grad():
             peak = up(x, route, "max").clamp_min(log_zero(x.dtype))
-        terms = (x.index_select(-1, below) - peak.index_select(-1, above)).exp()
-        return peak + torch.zeros_like(x).index_add(-1, above, terms).log()
+        terms = (select(x, below) - select(peak, above)).exp()
+        return peak + add_at(torch.zeros_like(x), above, terms).log()
     parts = list(torch.split(x, list(route.sizes), dim=-1))
     for edge in reversed(route.edges):
-        values = parts[edge.lower].index_select(-1, edge.children)
+        values = select(parts[edge.lower], edge.children)
         parts[edge.upper] = _reach_log(parts[edge.upper], edge.parents, values)
     return torch.cat(parts, dim=-1)
 
@@ -156,10 +176,10 @@ def up(x: Tensor, route: Routes, reduce: str) -> Tensor:
     """Give each class the ``reduce`` of itself and its descendants."""
     if reduce == "sum" and route.closure is not None:
         below, above = route.closure
-        return torch.zeros_like(x).index_add(-1, above, x.index_select(-1, below))
+        return add_at(torch.zeros_like(x), above, select(x, below))
     parts = list(torch.split(x, list(route.sizes), dim=-1))
     for edge in reversed(route.edges):
-        values = parts[edge.lower].index_select(-1, edge.children)
+        values = select(parts[edge.lower], edge.children)
         parts[edge.upper] = _reach(parts[edge.upper], edge.parents, values, reduce)
     return torch.cat(parts, dim=-1)
 
@@ -168,9 +188,9 @@ def down(x: Tensor, route: Routes, reduce: str) -> Tensor:
     """Give each class the ``reduce`` of itself and its ancestors."""
     if reduce == "sum" and route.closure is not None:
         below, above = route.closure
-        return torch.zeros_like(x).index_add(-1, below, x.index_select(-1, above))
+        return add_at(torch.zeros_like(x), below, select(x, above))
     parts = list(torch.split(x, list(route.sizes), dim=-1))
     for edge in route.edges:
-        values = parts[edge.upper].index_select(-1, edge.parents)
+        values = select(parts[edge.upper], edge.parents)
         parts[edge.lower] = _reach(parts[edge.lower], edge.children, values, reduce)
     return torch.cat(parts, dim=-1)

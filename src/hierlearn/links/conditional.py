@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.functional import logsigmoid
 
-from hierlearn.hierarchy.propagate import LOG_ZERO, log_add, routes_on
+from hierlearn.hierarchy.propagate import LOG_ZERO, add_at, log_add, routes_on, select
 from hierlearn.links.link import HALF, Link
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class ConditionalLink(Link):
         misses = torch.split(missed, list(route.sizes), dim=-1)
         parts = [misses[0]]
         for edge in route.edges:
-            here = levels[edge.upper].index_select(-1, edge.parents) + misses[edge.lower]
-            parts.append(log_add(parts[-1].index_select(-1, edge.parents), here))
+            here = select(levels[edge.upper], edge.parents) + misses[edge.lower]
+            parts.append(log_add(select(parts[-1], edge.parents), here))
         return torch.cat(parts, dim=-1)
 
     def log_outside_dag(self, inside: Tensor, missed: Tensor) -> Tensor:
@@ -70,8 +70,8 @@ class ConditionalLink(Link):
         below, above = route.closure
         with torch.no_grad():
             peak = self.hierarchy.max_down(missed).clamp_min(LOG_ZERO)
-        terms = (missed.index_select(-1, above) - peak.index_select(-1, below)).exp()
-        summed = peak + torch.zeros_like(missed).index_add(-1, below, terms).log()
+        terms = (select(missed, above) - select(peak, below)).exp()
+        summed = peak + add_at(torch.zeros_like(missed), below, terms).log()
         far = inside < -CLOSE
         exact = (-torch.where(far, inside, -1.0).expm1()).log()
         return torch.where(far, exact, summed)

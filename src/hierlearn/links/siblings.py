@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hierlearn.errors import HierlearnError
-from hierlearn.hierarchy.propagate import LOG_ZERO
+from hierlearn.hierarchy.propagate import LOG_ZERO, add_at, select
 from hierlearn.links.link import HALF, Link
 from hierlearn.links.softmax import log_outside
 
@@ -68,5 +68,5 @@ def log_steps(scores: Tensor, groups: Tensor) -> Tensor:
     index = groups.expand_as(scores)
     with torch.no_grad():
         peak = (empty + LOG_ZERO).scatter_reduce(-1, index, scores, "amax").gather(-1, index)
-    sums = empty.index_add(-1, groups, (scores - peak).exp())
-    return scores - peak - sums.index_select(-1, groups).log()
+    sums = add_at(empty, groups, (scores - peak).exp())
+    return scores - peak - select(sums, groups).log()

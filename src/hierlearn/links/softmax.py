@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from hierlearn.hierarchy.propagate import LOG_ZERO, log_add, routes_on
+from hierlearn.hierarchy.propagate import LOG_ZERO, add_at, log_add, routes_on, select
 from hierlearn.links.link import HALF, Link
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class SoftmaxLink(Link):
 
     def log_masses(self, logits: Tensor) -> Tensor:
         """Return the log mass of each terminal class alone, LOG_ZERO for the others."""
-        masses = logits.index_select(-1, self.terminals).log_softmax(dim=-1)
+        masses = select(logits, self.terminals).log_softmax(dim=-1)
         empty = torch.full_like(logits, LOG_ZERO)
         return empty.index_copy(-1, self.terminals, masses)
 
@@ -87,7 +87,7 @@ def log_outside(hierarchy: Hierarchy, masses: Tensor, inside: Tensor) -> Tensor:
     for edge in route.edges:
         # In a tree the children of an edge list are the whole level in order.
         others = log_sum_of_others(levels[edge.lower], edge.parents, own[edge.upper])
-        parts.append(log_add(others, parts[-1].index_select(-1, edge.parents)))
+        parts.append(log_add(others, select(parts[-1], edge.parents)))
     return torch.cat(parts, dim=-1)
 
 
@@ -106,16 +106,15 @@ def log_sum_of_others(values: Tensor, groups: Tensor, own: Tensor) -> Tensor:
     index = groups.expand(values.shape)
     with torch.no_grad():
         peak = own.scatter_reduce(-1, index, values, "amax")
-        tops = (own == peak).to(values.dtype).index_add(-1, groups, _is_peak(values, peak, groups))
-        alone = (_is_peak(values, peak, groups) > 0) & (tops.index_select(-1, groups) == 1)
+        peaks = select(peak, groups)
+        is_peak = values == peaks
+        tops = add_at((own == peak).to(values.dtype), groups, is_peak.to(values.dtype))
+        alone = is_peak & (select(tops, groups) == 1)
         second = own.scatter_reduce(-1, index, values.masked_fill(alone, LOG_ZERO), "amax")
-    terms = (values - peak.index_select(-1, groups)).exp()
-    total = (own - peak).exp().index_add(-1, groups, terms).index_select(-1, groups)
-    usual = peak.index_select(-1, groups) + (total - terms.masked_fill(alone, 0.0)).log()
-    rest = (values.masked_fill(alone, LOG_ZERO) - second.index_select(-1, groups)).exp()
-    left = (own - second).exp().index_add(-1, groups, rest).index_select(-1, groups)
-    return torch.where(alone, second.index_select(-1, groups) + left.log(), usual)
-
-
-def _is_peak(values: Tensor, peak: Tensor, groups: Tensor) -> Tensor:
-    return (values == peak.index_select(-1, groups)).to(values.dtype)
+        seconds = select(second, groups)
+    terms = (values - peaks).exp()
+    total = select(add_at((own - peak).exp(), groups, terms), groups)
+    usual = peaks + (total - terms.masked_fill(alone, 0.0)).log()
+    rest = (values.masked_fill(alone, LOG_ZERO) - seconds).exp()
+    left = select(add_at((own - second).exp(), groups, rest), groups)
+    return torch.where(alone, seconds + left.log(), usual)

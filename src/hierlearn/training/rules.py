@@ -62,13 +62,15 @@ def neighbors(facts: Facts) -> Mapping[str, Any]:
 
     One path per row: joint heads make the embedding better, and training is long. Several labels,
     or none, per row: labels are noisy, so training is short, and numbers are encoded by quantiles.
+    Texts become a few hundred numbers first.
     """
     several = not facts.labels.single_path
-    numbers = facts.kind == "numbers"
+    numbers = facts.kind != "sparse"
+    latent = "latent" if facts.kind == "texts" else None
     steps = facts.steps_per_epoch
     if several:
         return {
-            "preprocessing": "piecewise-linear" if numbers else None,
+            "preprocessing": "piecewise-linear" if facts.kind == "numbers" else latent,
             "network_options": {"dropout": 0.4, "input_dropout": 0.1} if numbers else {},
             "head_options": {"distance": "squared", "scale": 8.0, "candidates": 2048},
             "settings": {"epochs": max(SHORT_EPOCHS, -(-SHORT_STEPS // steps))},
@@ -81,6 +83,7 @@ def neighbors(facts: Facts) -> Mapping[str, Any]:
     wide = {"width": 2000, "dropout": 0.5, "input_dropout": 0.1}
     joint = {"bce": 1.0, "soft-labels": 3.0} if facts.labels.hierarchy.is_tree else {"bce": 1.0}
     return {
+        "preprocessing": latent,
         "network_options": wide if numbers else {},
         "head_options": {
             "distance": "euclidean",
@@ -102,7 +105,7 @@ def quick(facts: Facts) -> Mapping[str, Any]:
     if not facts.labels.single_path:
         return found
     epochs = max(min(round(QUICK_STEPS / facts.steps_per_epoch), QUICK_EPOCHS), FEWEST_EPOCHS)
-    options = {"dropout": 0.25, "input_dropout": 0.1} if facts.kind == "numbers" else {}
+    options = {"dropout": 0.25, "input_dropout": 0.1} if facts.kind != "sparse" else {}
     candidates = min(512, max(128, facts.rows // 2))
     return {
         **found,
