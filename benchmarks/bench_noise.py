@@ -1,4 +1,4 @@
-"""The figures of docs/noise.md: what ``hierlearn noise`` found, without the values of single seeds.
+"""The figures of docs/noise.md: what ``hierlearn noise`` found, by draw and seed.
 
     python benchmarks/bench_noise.py FOLDER...
 
@@ -14,24 +14,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hierlearn.studies.noise_figures import MAIN, TITLES, table
+from hierlearn.studies.noise_figures import TITLES, main_metrics, rate_table
 from hierlearn.studies.noise_verdict import noise_verdict
 from machine import RESULTS, machine
 
 KEPT = (
-    *("noise_seed", "settings", "network", "valid_fraction", "machine", "versions"),
-    *("candidates", "labels", "seeds", "kinds", "rates", "corrupted"),
+    *("noise_seed", "first_seed", "settings", "network", "valid_fraction", "machine", "versions"),
+    *("candidates", "labels", "draws", "seeds", "unit", "kinds", "rates", "corrupted"),
     *("still_improving", "metrics", "directions", "level"),
 )
 INNERMOST = re.compile(r"([\[{])\s+([^\[\]{}]*?)\s+([\]}])")
 
 
 def compact(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures of a noise study, rounded, without single seeds."""
+    """Return the figures of a noise study, rounded."""
 
     def short(node: Any) -> Any:
         if isinstance(node, dict):
-            return {name: short(value) for name, value in node.items() if name != "values"}
+            return {name: short(value) for name, value in node.items()}
         if isinstance(node, list):
             return [short(value) for value in node]
         return float(f"{node:.7g}") if isinstance(node, float) else node
@@ -52,7 +52,8 @@ def page(found: dict[str, Any]) -> str:
     lines = []
     for kind in found["kinds"]:
         lines += [f"{TITLES[kind]}:", ""]
-        lines += [*table(found, kind, MAIN, range(len(found["rates"]))), ""]
+        for metric in main_metrics(found, kind):
+            lines += [*rate_table(found, kind, metric), ""]
     return "\n".join([*lines, noise_verdict(found)])
 
 

@@ -4,7 +4,7 @@ from hierlearn.studies.candidates import Candidate
 from hierlearn.studies.noise_figures import summarize_noise
 
 RATES = [0.0, 0.4]
-# By loss: accuracy without and with noise, a value a seed; the distance is 3 times what lacks.
+# By loss: accuracy without and with noise, one per draw; the distance is 3 times what lacks.
 VALUES = {
     "flat": ([0.80, 0.82, 0.81], [0.60, 0.63, 0.61]),
     "firm": ([0.79, 0.82, 0.80], [0.755, 0.785, 0.76]),
@@ -13,25 +13,45 @@ VALUES = {
 }
 
 
-def summary(values=VALUES, labels=None, kinds=("labels",), seeds=3, improving=()):
+def by_draw(found, count, unit):
+    """One value per draw, or all of them seeds of one draw."""
+    kept = found[:count]
+    return [[value] for value in kept] if unit == "draws" else [kept]
+
+
+def summary(values=VALUES, *, labels=None, kinds=("labels",), count=3, unit="draws", **changes):
+    """``values`` by candidate and rate, one per repetition; ``changes`` are of the config."""
+    drawn = {
+        key: [by_draw(found, count, unit) for found in column] for key, column in values.items()
+    }
+    return summary_of(drawn, labels=labels, kinds=kinds, **changes)
+
+
+def summary_of(drawn, *, labels=None, kinds=("labels",), **changes):
+    """Return the summary of values by candidate, rate, draw and seed."""
     candidates = [
-        Candidate(key, loss="bce", label=(labels or {}).get(key, key.title())) for key in values
+        Candidate(key, loss="bce", label=(labels or {}).get(key, key.title())) for key in drawn
     ]
+    draws = len(next(iter(drawn.values()))[0])
     column = [
-        {
-            key: {
-                "terminal-accuracy": found[place][:seeds],
-                "lca-height": [3 * (1 - value) for value in found[place][:seeds]],
-                "level-1": found[place][:seeds],
-            }
-            for key, found in values.items()
-        }
+        [
+            {key: metrics(found[place][draw]) for key, found in drawn.items()}
+            for draw in range(draws)
+        ]
         for place in range(len(RATES))
     ]
-    by_kind = dict.fromkeys(kinds, column)
     config = {
         "noise_seed": 0,
-        "corrupted": dict.fromkeys(kinds, RATES),
-        "still_improving": {kind: [[], list(improving)] for kind in kinds},
+        "first_seed": 7,
+        "corrupted": {kind: [[rate] * draws for rate in RATES] for kind in kinds},
+        "still_improving": {kind: [[], []] for kind in kinds},
     }
-    return summarize_noise(by_kind, RATES, candidates, config)
+    return summarize_noise(dict.fromkeys(kinds, column), RATES, candidates, {**config, **changes})
+
+
+def metrics(seeds):
+    return {
+        "terminal-accuracy": seeds,
+        "lca-height": [3 * (1 - value) for value in seeds],
+        "level-1": seeds,
+    }

@@ -1,4 +1,4 @@
-"""A noise study: evaluated clean, against naive loops; each cell trained once; resumed."""
+"""A noise study: evaluated clean, against naive loops; draw by draw, each cell once; resumed."""
 
 import math
 from dataclasses import replace
@@ -15,11 +15,12 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.studies import runner as module
 from hierlearn.studies.candidates import parse_candidates
 from hierlearn.studies.decisions import Truth, evaluate_decisions
-from hierlearn.studies.noise import Cell, cells, corrupt, noise_study
-from hierlearn.studies.noise_figures import MAIN
+from hierlearn.studies.noise import Cell, cells, corrupt, default_candidates, noise_study
+from hierlearn.studies.noise_figures import DECIDED
 from hierlearn.studies.protocol import Noise
 from hierlearn.studies.study import Study, StudyError
 from hierlearn.studies.summary import summarize
+from hierlearn.training.recipes import choose_recipe
 from studies.small_studies import dataset, protocol, run
 
 WORDS = ("bce", "leaf-ce")
@@ -31,7 +32,7 @@ def train(folder, *, words=WORDS, data=None, seeds=2, on_step=None, **noise):
         parse_candidates(words),
         folder,
         protocol(seeds=seeds),
-        noise=Noise(**{"rates": (0, 0.5), **noise}),
+        noise=Noise(**{"rates": (0, 0.5), "draws": 1, **noise}),
         on_step=on_step,
     )
 
@@ -48,13 +49,13 @@ def trained(tmp_path_factory):
 def evaluated(data, decided):
     """Evaluate (seeds, N) decided classes as a noise study does."""
     truth = Truth(data.hierarchy, *Labels(data.split("test").labels, data.hierarchy).closed)
-    return evaluate_decisions(truth, decided, MAIN)
+    return evaluate_decisions(truth, decided, DECIDED)
 
 
 TREE = {"a": [], "d": [], "b": ["a"], "c": ["a"], "e": ["d"], "g": ["d"], "f": ["e"], "h": ["e"]}
 DAG = {**TREE, "f": ["e", "b"]}
 TRUTH = [["f"], ["b"], ["e"], ["c", "g"], [], ["h", "c"], ["g"]]
-DECIDED = [["f", "c", "f", "g", "f", "b", "h"], ["h", "b", "e", "b", "c", "g", "d"]]
+CHOICES = [["f", "c", "f", "g", "f", "b", "h"], ["h", "b", "e", "b", "c", "g", "d"]]
 
 
 def above(parents, name):
@@ -106,9 +107,9 @@ def test_decisions_are_evaluated_as_naive_loops_do(parents):
     number = {bare: place for place, bare in enumerate(h.bare_names)}
     labels = [[h.names[number[one]] for one in row] for row in TRUTH]
     data = Dataset(np.zeros((7, 1), np.float32), labels, h, splits={"test": range(7)})
-    decided = np.array([[number[one] for one in row] for row in DECIDED])
+    decided = np.array([[number[one] for one in row] for row in CHOICES])
     found = evaluated(data, decided)
-    for place, row in enumerate(DECIDED):
+    for place, row in enumerate(CHOICES):
         wanted = naive(parents, TRUTH, row)
         assert set(found) == set(wanted)
         for metric, value in wanted.items():
@@ -142,14 +143,16 @@ def test_a_level_without_labels_has_no_accuracy():
 def test_rate_0_is_trained_once_and_is_the_clean_study(trained, tmp_path):
     summary, folder = trained
     names = sorted(path.name for path in (folder / "cells").iterdir())
-    assert names == ["clean", "hierarchy-0.5", "labels-0.5"]
-    for metric in summary["metrics"]:
-        assert summary["figures"]["labels"][metric][0] == summary["figures"]["hierarchy"][metric][0]
+    assert names == ["clean-draw-0", "hierarchy-0.5-draw-0", "labels-0.5-draw-0"]
+    for metric, figures in summary["figures"]["hierarchy"].items():
+        assert summary["figures"]["labels"][metric][0] == figures[0]
     clean = run(tmp_path / "s", WORDS)
     shares = summarize(clean)["severity"]
     for number, candidate in enumerate(clean.candidates):
         figure = summary["figures"]["hierarchy"]["terminal-accuracy"][0][number]
-        assert figure["values"] == clean.values(candidate, "terminal-accuracy")
+        assert figure["values"] == [clean.values(candidate, "terminal-accuracy")]
+        score = summary["figures"]["labels"]["au-prc"][0][number]
+        assert score["values"] == [clean.values(candidate, "au-prc")]
         distance = summary["figures"]["labels"]["lca-height"][0][number]["mean"]
         severity = sum(h * share for h, share in enumerate(shares[candidate.key]))
         assert distance == pytest.approx(severity)
@@ -167,8 +170,8 @@ def test_nothing_changes_without_noise():
 def test_training_rows_are_corrupted_and_test_rows_are_not(trained):
     summary, folder = trained
     assert summary["corrupted"] == {
-        "labels": [0.0, pytest.approx(0.5, abs=0.1)],
-        "hierarchy": [0, 0.5],
+        "labels": [[0.0], [pytest.approx(0.5, abs=0.1)]],
+        "hierarchy": [[0], [0.5]],
     }
     data = dataset()
     noisy, _ = corrupt(data, Cell("labels", 0.5), 0)
@@ -177,12 +180,12 @@ def test_training_rows_are_corrupted_and_test_rows_are_not(trained):
     assert len(changed) == round(0.5 * len(held))
     assert set(changed) <= set(held.tolist())
     targets = Labels(data.split("test").labels, data.hierarchy).targets()
-    assert torch.equal(Study.open(folder / "cells" / "labels-0.5").truth().targets, targets)
+    assert torch.equal(Study.open(folder / "cells" / "labels-0.5-draw-0").truth().targets, targets)
 
 
 def test_runs_that_still_improved_are_named(trained):
     summary, folder = trained
-    for kind, name in (("labels", "labels-0.5"), ("hierarchy", "hierarchy-0.5")):
+    for kind, name in (("labels", "labels-0.5-draw-0"), ("hierarchy", "hierarchy-0.5-draw-0")):
         runs = Study.open(folder / "cells" / name).runs()
         wanted = {run["candidate"] for run in runs if run["still_improving"]}
         assert set(summary["still_improving"][kind][1]) == wanted
@@ -193,13 +196,13 @@ def test_figures_are_those_of_the_stored_decisions_mapped_back(trained):
     summary, folder = trained
     data = dataset()
     _, numbers = corrupt_hierarchy(data, 0.5, 0)
-    study = Study.open(folder / "cells" / "hierarchy-0.5")
+    study = Study.open(folder / "cells" / "hierarchy-0.5-draw-0")
     truth = Labels(data.split("test").labels, data.hierarchy).terminal_ids()
     for place, candidate in enumerate(study.candidates):
         decided = study.rows(candidate)["terminal"]
         values = [np.mean(numbers[one] == truth) for one in decided]
         figure = summary["figures"]["hierarchy"]["terminal-accuracy"][1][place]
-        assert figure["values"] == pytest.approx(values)
+        assert figure["values"] == [pytest.approx(values)]
 
 
 def test_an_interrupted_study_goes_on_where_it_was(trained, tmp_path, monkeypatch):
@@ -222,6 +225,58 @@ def test_an_interrupted_study_goes_on_where_it_was(trained, tmp_path, monkeypatc
     more = train(tmp_path / "n", rates=(0, 0.5, 1), kinds=["labels"])
     assert len(trainings) == 2  # another rate adds its own cell alone
     assert more["figures"]["labels"]["level-1"][:2] == again["figures"]["labels"]["level-1"]
+    trainings.clear()
+    drawn = train(tmp_path / "n", draws=2, kinds=["labels"])
+    assert len(trainings) == 4  # another draw adds its own cells alone
+    figures = [found["figures"]["labels"]["level-1"][1] for found in (again, drawn)]
+    for before, after in zip(*figures, strict=True):
+        assert after["values"][:1] == before["values"]
+
+
+def test_a_draw_has_noise_and_seeds_of_its_own(tmp_path):
+    found = train(tmp_path / "n", words=["bce"], draws=2, kinds=["labels"])
+    assert (found["unit"], found["draws"], found["seeds"]) == ("draws", 2, 2)
+    studies = {
+        (rate, draw): Study.open(tmp_path / "n" / "cells" / f"{rate}-draw-{draw}")
+        for rate in ("clean", "labels-0.5")
+        for draw in range(2)
+    }
+    for (_, draw), study in studies.items():
+        assert study.seeds == [2 * draw, 2 * draw + 1]
+    digests = {study.config["dataset"]["digest"] for study in studies.values()}
+    assert len(digests) == 3  # the clean rows, and two draws
+    for place, rate in enumerate(("clean", "labels-0.5")):
+        for metric in ("terminal-accuracy", "au-prc"):
+            figure = found["figures"]["labels"][metric][place][0]
+            by_draw = [studies[rate, k].values(parse_candidates("bce")[0], metric) for k in (0, 1)]
+            assert figure["values"] == by_draw
+            assert figure["mean"] == pytest.approx(np.mean(by_draw))
+    metadata = studies["labels-0.5", 1].config["metadata"]["noise"]
+    assert (metadata["kind"], metadata["rate"], metadata["draw"]) == ("labels", 0.5, 1)
+
+
+def test_draws_of_one_rate_corrupt_other_rows():
+    data = dataset()
+    drawn = [corrupt(data, Cell("labels", 0.5, draw), 3)[0] for draw in range(2)]
+    assert drawn[0].labels != drawn[1].labels
+    later = corrupt(data, Cell("labels", 0.5, 0), 4)[0]
+    assert later.labels == drawn[1].labels  # draw k has the noise seed + k
+    moved = [corrupt(data, Cell("hierarchy", 0.5, draw), 3)[0] for draw in range(2)]
+    assert moved[0].hierarchy != moved[1].hierarchy
+
+
+def test_what_auto_chooses_is_among_the_candidates():
+    data = dataset()
+    texts = replace(data, inputs=[f"row {number}" for number in range(len(data))])
+    for one in (data, texts):
+        names = [candidate.key for candidate in parse_candidates(default_candidates(one))]
+        labels = Labels(one.labels, one.hierarchy)
+        assert choose_recipe(labels, one.kind)[0] in names
+        assert {"bce", "hxe", "loss:hcl", "auto", "max", "flat", "hcl"} <= set(names)
+        assert names[0] == "bce"
+    assert "quick" in default_candidates(data)
+    assert "linear" not in default_candidates(data)
+    assert {"neighbors", "linear"} <= set(default_candidates(texts))
 
 
 def test_steps_are_counted_over_all_trainings(tmp_path):
@@ -247,7 +302,9 @@ def test_labels_whose_ancestors_are_named_too_stay_one_label(tmp_path):
         for name, one in (("short", data), ("long", replace(data, labels=named)))
     ]
     assert found[0]["figures"] == found[1]["figures"]
-    config = Study.open(tmp_path / "long" / "cells" / "hierarchy-0.5").config["dataset"]["labels"]
+    config = Study.open(tmp_path / "long" / "cells" / "hierarchy-0.5-draw-0").config["dataset"][
+        "labels"
+    ]
     assert config["single_path"]
 
 
@@ -255,7 +312,7 @@ def test_rows_that_no_split_names_are_trained_on(tmp_path):
     data = dataset()
     bare = replace(data, splits={"test": data.splits["test"]})
     found = train(tmp_path / "n", words=["bce"], data=bare, seeds=1, kinds=["labels"])
-    assert found["corrupted"]["labels"][1] == 0.5
+    assert found["corrupted"]["labels"][1] == [0.5]
 
 
 # ------------------------------------------------------------------ what is refused
@@ -271,6 +328,7 @@ def test_rows_that_no_split_names_are_trained_on(tmp_path):
         ({"rates": [0, 0.1, 0.1]}, "each once, not 0, 0.1, 0.1"),
         ({"kinds": ["label"]}, "unknown kind of noise 'label'; did you mean 'labels'"),
         ({"kinds": []}, "name at least one kind of noise, of 'labels', 'hierarchy'"),
+        ({"draws": 0}, "draws must be at least 1, not 0"),
         ({"seed": -1}, "seed must be at least 0, not -1"),
     ],
 )
@@ -291,7 +349,9 @@ def test_rows_without_a_clean_truth_are_refused(tmp_path):
 
 def test_another_study_is_not_written_over(trained, tmp_path):
     folder = trained[1]
-    with pytest.raises(StudyError, match=r"labels-0.5 holds another study \(its dataset differ\)"):
+    with pytest.raises(
+        StudyError, match=r"labels-0.5-draw-0 holds another study \(its dataset differ\)"
+    ):
         train(folder, seed=1, kinds=["labels"])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
@@ -300,9 +360,13 @@ def test_another_study_is_not_written_over(trained, tmp_path):
 
 
 def test_the_cells_of_a_study():
-    assert [cell.name for cell in cells(["labels", "hierarchy"], [0.0, 0.25])] == [
-        "clean",
-        "labels-0.25",
-        "hierarchy-0.25",
+    assert [cell.name for cell in cells(["labels", "hierarchy"], [0.0, 0.25], 2)] == [
+        "clean-draw-0",
+        "labels-0.25-draw-0",
+        "hierarchy-0.25-draw-0",
+        "clean-draw-1",
+        "labels-0.25-draw-1",
+        "hierarchy-0.25-draw-1",
     ]
-    assert [cell.name for cell in cells(["labels"], [0.1, 0.4])] == ["labels-0.1", "labels-0.4"]
+    names = [cell.name for cell in cells(["labels"], [0.1, 0.4], 1)]
+    assert names == ["labels-0.1-draw-0", "labels-0.4-draw-0"]

@@ -11,6 +11,7 @@ from hierlearn.metrics import METRICS, Metric, hier_dist
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import train
 from hierlearn.studies.candidates import parse_candidate
+from hierlearn.studies.protocol import Protocol
 from hierlearn.studies.runner import Task, fit, ready_rows, run_task
 from hierlearn.studies.splits import with_test_rows, without_test_rows
 from hierlearn.training.plan import Plan
@@ -76,8 +77,8 @@ def test_auto_is_a_pipeline_per_seed_and_equals_the_recipe_that_it_chooses():
     data = without_valid(dataset())
     steps = []
     found = run_task(task("auto", data), data, lambda step, of: steps.append((step, of)))
-    named = run_task(task("hcl", data), data)  # one path per row
-    assert [run["recipe"] for run in found.runs] == ["hcl", "hcl"]
+    named = run_task(task("quick", data), data)  # inputs are numbers
+    assert [run["recipe"] for run in found.runs] == ["quick", "quick"]
     assert [run["seed"] for run in found.runs] == [0, 1]
     assert found.rows["terminal"].shape == named.rows["terminal"].shape
     for metric in METRIC:
@@ -87,6 +88,17 @@ def test_auto_is_a_pipeline_per_seed_and_equals_the_recipe_that_it_chooses():
     assert [step for step, _ in steps] == list(range(1, steps[-1][1] + 1))
     assert len(found.log) == 2
     assert all(run["settings"]["epochs"] == 2 and run["seconds"] > 0 for run in found.runs)
+
+
+@pytest.mark.parametrize("name", ["linear", "auto"])
+def test_a_model_that_is_solved_does_not_still_improve(name):
+    data = dataset()
+    texts = replace(data, inputs=[f"row {'abc'[number % 3]}" for number in range(len(data))])
+    candidate = parse_candidate(name)
+    plan = Protocol(seeds=2, settings={"device": "cpu"}).plan(candidate)
+    found = run_task(Task(candidate, plan, METRIC, (0, 1), "cpu"), texts)
+    assert [run["recipe"] for run in found.runs] == ["linear", "linear"]
+    assert not any(run["still_improving"] for run in found.runs)
 
 
 def test_a_pipeline_never_gets_the_test_rows():

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -15,6 +15,7 @@ from hierlearn.studies.statistics import (
     paired_test,
     rank_methods,
     spread,
+    t_interval,
 )
 
 values = st.lists(st.floats(-5, 5), min_size=2, max_size=12)
@@ -27,6 +28,25 @@ def test_the_spread_by_hand():
     assert spread([2.0]).deviation is None
     with pytest.raises(HierlearnError, match="there are no runs to average"):
         spread([])
+
+
+@given(values, st.sampled_from([0.05, 0.2]))
+def test_the_t_interval_is_scipys(found, level):
+    assume(np.std(found) > 0)  # SciPy knows no interval without a spread
+    wanted = stats.t.interval(1 - level, len(found) - 1, np.mean(found), stats.sem(found))
+    assert t_interval(found, level=level) == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+
+
+def test_the_t_interval_at_its_ends():
+    assert t_interval([0.5, 0.5, 0.5]) == (0.5, 0.5)
+    assert all(map(math.isnan, t_interval([0.5])))
+    assert all(map(math.isnan, t_interval([0.5, math.nan])))
+
+
+def test_the_t_interval_holds_the_mean_as_often_as_it_says():
+    draws = np.random.default_rng(0).normal(size=(2000, 3))
+    held = np.mean([low < 0 < high for low, high in map(t_interval, draws)])
+    assert held == pytest.approx(0.95, abs=0.02)  # four standard errors
 
 
 @given(values, st.integers(0, 1000))

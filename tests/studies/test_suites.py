@@ -61,7 +61,7 @@ def test_every_set_that_is_there_is_a_study_and_the_others_are_listed(tmp_path, 
             values = study.values(candidate, "au-prc")
             assert one["figures"][candidate.key]["mean"] == pytest.approx(sum(values) / 2)
             assert one["figures"][candidate.key]["seconds"] > 0
-    assert found["sets"][0]["figures"]["auto"]["recipe"] == "hcl"
+    assert found["sets"][0]["figures"]["auto"]["recipe"] == "quick"
     assert found == json.loads((tmp_path / "out" / "suite.json").read_text())
 
 

@@ -123,7 +123,7 @@ add_command(
     "noise",
     noise.noise,
     "noise synthetic --losses bce,hcl --rates 0,0.2,0.4",
-    "noise rows.csv --label class --kinds labels --seeds 3",
+    "noise rows.csv --label class --kinds labels --draws 5",
 )
 app.add_typer(data.app, name="data")
 

@@ -1,4 +1,4 @@
-"""``hierlearn noise``: which loss suffers least from wrong labels and a wrong taxonomy?"""
+"""``hierlearn noise``: what suffers least from wrong labels and a wrong taxonomy?"""
 
 from __future__ import annotations
 
@@ -27,14 +27,22 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WHAT = "What to compare"  # a panel of --help
-LOSSES = "bce,hxe,soft-labels,mcloss,leaf-ce,hcl-hier,hcl-paper:floor=0.1,loss:hcl"
-SEEDS = 5  # of each loss, unless asked for others
+SEEDS = 2  # of each candidate in each draw, unless asked for others
+DEFAULTS = "By default eight losses and the recipes that auto chooses among."
 RATES = ",".join(f"{rate:g}" for rate in Noise().rates)
 OPTIONS = [
-    option("losses", str, LOSSES, CANDIDATES, panel=WHAT),
+    option("losses", str, None, f"{CANDIDATES} {DEFAULTS}", panel=WHAT),
     option("rates", str, RATES, "Fractions of labels or edges that are wrong.", panel=WHAT),
     option("kinds", str, ",".join(KINDS), "What is wrong: labels, hierarchy.", panel=WHAT),
-    option("noise_seed", int, 0, "Seed of the noise, for all runs.", panel=WHAT),
+    option(
+        "draws",
+        int,
+        Noise().draws,
+        "Independent repetitions with other noise and other training seeds.",
+        panel=WHAT,
+        min=1,
+    ),
+    option("noise_seed", int, 0, "Seed of the noise of the first draw.", panel=WHAT),
     option("out", Path, Path("noise"), "Folder of the study.", "--out", "-o"),
     flag("force", "Replace another study in --out."),
 ]
@@ -52,7 +60,7 @@ OPTIONS = [
 def noise(
     data: Annotated[str, typer.Argument(help=shared.DATA)] = "synthetic", **options: Any
 ) -> None:
-    """Train losses on corrupted labels or a corrupted taxonomy, and test them on clean rows.
+    """Train on corrupted labels or a corrupted taxonomy, and test on clean rows.
 
     Interrupt it at any time: the same command continues with what is missing.
     """
@@ -63,24 +71,35 @@ def noise(
     from hierlearn.reports.noise_curves import noise_curves
     from hierlearn.reports.saving import need_matplotlib
     from hierlearn.studies.candidates import parse_candidates
-    from hierlearn.studies.noise import cells, check_kinds, check_rates, noise_study
+    from hierlearn.studies.noise import (
+        cells,
+        check_kinds,
+        check_rates,
+        default_candidates,
+        noise_study,
+    )
     from hierlearn.studies.publish import publish_noise
     from hierlearn.studies.splits import with_test_rows
 
     need_matplotlib()  # before hours of training
-    candidates = parse_candidates(split_names(options["losses"]))
+    named = None if options["losses"] is None else split_names(options["losses"])
+    candidates = parse_candidates(named or ["bce"])  # wrong names fail before any data
     rates = check_rates(numbers(options["rates"]))
     kinds = check_kinds(split_names(options["kinds"]))
     protocol = make_protocol(options, seeds=SEEDS)
     protocol.check(candidates)
     dataset = open_dataset(data, options)
+    if named is None:
+        candidates = parse_candidates(default_candidates(dataset))
     dataset, made = with_test_rows(dataset, options["test_fraction"], protocol.seed)
-    trainings = len(cells(kinds, rates)) * len(candidates)
+    draws = options["draws"]
+    trainings = len(cells(kinds, rates, draws)) * len(candidates)
     console = Console()
     print_plain(
         console,
         f"{dataset.name}: {len(dataset):,} rows, {len(dataset.hierarchy):,} classes; "
-        f"{plural(trainings, 'training')} of {plural(protocol.seeds, 'seed')} each{made}",
+        f"{plural(draws, 'draw')}, {plural(trainings, 'training')} of "
+        f"{plural(protocol.seeds, 'seed')} each{made}",
     )
     with bar(trainings) as (_, on_step):
         summary = noise_study(
@@ -88,7 +107,7 @@ def noise(
             candidates,
             options["out"],
             protocol,
-            noise=Noise(kinds, rates, options["noise_seed"]),
+            noise=Noise(kinds, rates, options["noise_seed"], draws),
             force=options["force"],
             jobs=jobs_of(options, len(candidates)),
             on_step=on_step,
@@ -119,10 +138,17 @@ def print_noise(console: Console, summary: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from hierlearn.studies.noise_figures import MAIN, TITLES, better, percent, shown
+    from hierlearn.studies.noise_figures import (
+        TITLES,
+        better,
+        main_metrics,
+        percent,
+        shown,
+        with_interval,
+    )
 
     for kind in summary["kinds"]:
-        for metric in MAIN:
+        for metric in main_metrics(summary, kind):
             table = Table(title=f"{TITLES[kind]}: {metric}", title_justify="left")
             table.add_column("")
             for rate in summary["rates"]:
@@ -132,9 +158,9 @@ def print_noise(console: Console, summary: dict[str, Any]) -> None:
                 for column in summary["figures"][kind][metric]:
                     figure = column[number]
                     style = "bold" if better(summary, metric, figure) else ""
-                    cell = Text(shown(metric, figure["mean"]), style=style)
-                    if figure["deviation"] is not None:
-                        cell.append(f" ±{shown(metric, figure['deviation'])}", style="dim")
+                    mean = shown(metric, figure["mean"])
+                    cell = Text(mean, style=style)
+                    cell.append(with_interval(metric, figure, "").replace("± ", "±"), style="dim")
                     row.append(cell)
                 table.add_row(*row)
             console.print(table)

@@ -1,14 +1,18 @@
-"""Noise curves: the metrics of each loss under more and more noise, as PNG and SVG, by matplotlib.
+"""Noise curves: the metrics of each candidate under more and more noise, by matplotlib.
 
-curves   accuracy and distance of the terminal decision, one row of panels per kind of noise
+curves   accuracy and distance of the terminal decision, and AU(PRC) where the taxonomy is clean;
+         one row of panels per kind of noise
 levels   the accuracy of each level on the path to that decision
 
-A line is the mean over seeds, its band one standard deviation to either side. Losses differ
-by color (Okabe and Ito, 2008, safe for color blindness), marker, and from the ninth on by dashes.
+A line is the mean over draws, its bars the 95 % interval of that mean; both are over seeds where
+there is a single draw. Candidates stand a little beside one another, so that no bar hides another;
+they differ by color (Okabe and Ito, 2008, safe for color blindness), marker, and from the ninth on
+by dashes. Files are PNG and SVG.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.reports.saving import need_matplotlib, save_figures
@@ -31,7 +35,10 @@ DASHES = ("-", "--", ":")
 NAMES = {
     "terminal-accuracy": "terminal accuracy in %",
     "lca-height": "LCA height of the decision",
+    "au-prc": "AU(PRC)",
 }
+BESIDE = 0.01  # from one candidate to the next, of the range of rates
+SHARE = 0.5  # of the smallest gap between rates, for all candidates at most
 WIDTH, HEIGHT = 3.4, 2.5  # of a panel, in inches
 
 
@@ -47,7 +54,8 @@ def noise_curves(summary: Mapping[str, Any], out: Path | str) -> list[Path]:
     """
     need_matplotlib()
     levels = [name for name in summary["metrics"] if name not in MAIN]
-    figures = {"curves": draw(summary, MAIN), "levels": draw(summary, levels)}
+    main = [name for name in MAIN if name in summary["metrics"]]
+    figures = {"curves": draw(summary, main), "levels": draw(summary, levels)}
     return save_figures(figures, out)
 
 
@@ -62,9 +70,10 @@ def draw(summary: Mapping[str, Any], metrics: Sequence[str]) -> Figure:
     places = figure.subplots(len(kinds), len(metrics), squeeze=False, sharex=True, sharey="col")
     for row, kind in zip(places, kinds, strict=True):
         for axes, metric in zip(row, metrics, strict=True):
-            panel(axes, summary, kind, metric)
-    for axes in places[-1]:
-        axes.set_xlabel("noise in %", fontsize=8)
+            if metric in summary["figures"][kind]:
+                panel(axes, summary, kind, metric)
+            else:
+                axes.set_axis_off()
     handles, labels = places[0][0].get_legend_handles_labels()
     legend = figure.legend(
         handles, labels, loc="outside right upper", fontsize=8, frameon=False, handlelength=3
@@ -75,19 +84,21 @@ def draw(summary: Mapping[str, Any], metrics: Sequence[str]) -> Figure:
 
 
 def panel(axes: Axes, summary: Mapping[str, Any], kind: str, metric: str) -> None:
-    """Draw one line per loss with its band."""
+    """Draw one line per candidate with its bars."""
     scale = metric_of(metric).scale
     rates = [100 * rate for rate in summary["rates"]]
+    gap = min(after - before for before, after in pairwise(rates))
+    step = min(BESIDE * (rates[-1] - rates[0]), SHARE * gap / len(summary["labels"]))
     for number, label in enumerate(summary["labels"]):
         column = [figures[number] for figures in summary["figures"][kind][metric]]
         means = [as_number(figure["mean"]) * scale for figure in column]
-        spread = [(figure["deviation"] or 0.0) * scale for figure in column]
+        ends = [figure["interval"] or (figure["mean"], figure["mean"]) for figure in column]
         color = COLORS[number % len(COLORS)]
-        low = [mean - one for mean, one in zip(means, spread, strict=True)]
-        high = [mean + one for mean, one in zip(means, spread, strict=True)]
-        axes.fill_between(rates, low, high, color=color, alpha=0.15, linewidth=0)
+        low, high = ([as_number(one) * scale for one in side] for side in zip(*ends, strict=True))
+        beside = [rate + step * (number - (len(summary["labels"]) - 1) / 2) for rate in rates]
+        axes.vlines(beside, low, high, color=color, linewidth=0.9, alpha=0.8)
         axes.plot(
-            rates,
+            beside,
             means,
             color=color,
             label=label,
@@ -101,6 +112,7 @@ def panel(axes: Axes, summary: Mapping[str, Any], kind: str, metric: str) -> Non
     name = NAMES.get(metric, f"{metric.replace('-', ' ')}: accuracy in %")
     axes.set_title(f"{TITLES[kind]}: {name} {arrow}", fontsize=8, loc="left")
     axes.set_xticks(rates)
+    axes.set_xlabel("noise in %", fontsize=8)
     axes.grid(axis="y", color="#e3e7ec", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=8, labelbottom=True)

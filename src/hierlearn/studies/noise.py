@@ -1,21 +1,24 @@
-"""The noise study: how much each loss loses when labels or the taxonomy are wrong.
+"""The noise study: how much each candidate loses when labels or the taxonomy are wrong.
 
-For every kind of noise and every rate the training and validation rows are corrupted, every loss is
-trained over all seeds, and its decisions are evaluated on the clean test rows by the clean
-taxonomy:
+For every kind of noise and every rate the training and validation rows are corrupted, every loss
+and recipe is trained, and its decisions are evaluated on the clean test rows by the clean taxonomy:
 
     terminal-accuracy   the decided terminal class is one of the row's terminal labels
     lca-height          the LCA height of that class to the nearest label, 0 for a hit
     level-m             a class of level m on the path to it is right, over rows with a label there
+    au-prc              of the probabilities, where the taxonomy is clean
 
 A network that learned a wrong taxonomy decides a class of that taxonomy; the class of the clean one
-that it stands for is evaluated, so the curves of both kinds mean the same. Rate 0 is trained once.
-A cell, a kind at a rate, is a study of its own in ``cells/``, so an interrupted run is resumed.
+that it stands for is evaluated, so the curves of both kinds mean the same.
+
+A draw repeats everything with other noise and other training seeds; rate 0, which has no noise, is
+trained once per draw and serves every kind. A cell, a kind at a rate in a draw, is a study of its
+own in ``cells/``, so an interrupted run is resumed, and further draws and rates are added.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,38 +32,70 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.studies.candidates import parse_candidates
 from hierlearn.studies.compare import compare
 from hierlearn.studies.decisions import Truth, evaluate_decisions
-from hierlearn.studies.noise_figures import MAIN, summarize_noise
+from hierlearn.studies.noise_figures import DECIDED, SCORES, summarize_noise
 from hierlearn.studies.protocol import KINDS, Noise, Protocol
 from hierlearn.studies.splits import check_test_rows, with_training_rows
 from hierlearn.studies.study import StudyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hierlearn.datasets import Dataset
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.structure import Ints
     from hierlearn.studies.candidates import Candidate
+    from hierlearn.studies.noise_figures import Values
+    from hierlearn.studies.study import Study
 
+LOSSES = (
+    *("bce", "hxe", "soft-labels", "mcloss", "leaf-ce"),
+    *("hcl-hier", "hcl-paper:floor=0.1", "loss:hcl"),
+)
+SHARED = ("settings", "network", "preprocessing", "valid_fraction")  # of the studies of all cells
 DESCRIPTIONS = {"labels": "of the labels wrong", "hierarchy": "of the edges moved"}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A kind of noise at a rate; kind None is clean."""
+    """A kind of noise at a rate, in a draw; kind None is clean."""
 
     kind: str | None
     rate: float
+    draw: int = 0
 
     @property
     def name(self) -> str:
         """The folder of the cell's study."""
-        return "clean" if self.kind is None else f"{self.kind}-{self.rate:.15g}"
+        noise = "clean" if self.kind is None else f"{self.kind}-{self.rate:.15g}"
+        return f"{noise}-draw-{self.draw}"
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What was found in a cell.
+
+    Attributes:
+        values: by candidate and metric, one per seed.
+        corrupted: the fraction of rows or edges that really is wrong.
+        improving: the candidates with a run that still improved at its last epoch.
+        config: of its study.
+    """
+
+    values: Values
+    corrupted: float
+    improving: list[str]
+    config: Mapping[str, Any]
+
+
+def default_candidates(dataset: Dataset) -> list[str]:
+    """Return the losses of the study, and the recipes that ``auto`` chooses among."""
+    memory = ["quick"] if dataset.kind == "numbers" else ["neighbors", "linear"]
+    return [*LOSSES, "auto", *memory, "max", "flat", "hcl"]
 
 
 def noise_study(
     dataset: Dataset,
-    candidates: Sequence[str | Candidate],
+    candidates: Sequence[str | Candidate] | None,
     out: Path | str,
     protocol: Protocol | None = None,
     *,
@@ -69,72 +104,97 @@ def noise_study(
     jobs: int = 1,
     on_step: Callable[[int, int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Train every loss under every noise, or resume where that was interrupted.
+    """Train every candidate under every noise, or resume where that was interrupted.
 
     Args:
         dataset: clean, with a split "test".
         candidates: what to compare, as ``compare`` takes them; the first is what the others are
-            tested against.
+            tested against. If None, ``default_candidates``.
         out: the folder.
-        protocol: how to train and evaluate them; the defaults of Protocol if None.
-        noise: which kinds of noise at which rates; the defaults of Noise if None.
+        protocol: how to train and evaluate them; the defaults of Protocol if None. Draw k trains
+            with the seeds that follow those of draw k - 1.
+        noise: which kinds of noise at which rates, in how many draws; the defaults of Noise if
+            None.
         force: replace another study in the folder.
         jobs: how many candidates train at a time, each in its own process.
         on_step: called with the number of the training among all, the step and the number of
             steps.
 
     Returns:
-        Every figure with its spread and test, ready for JSON; see ``summarize_noise``.
+        Every figure with its interval and test, ready for JSON; see ``summarize_noise``.
     """
-    noise = noise or Noise()
-    parsed = parse_candidates(candidates)
+    noise, protocol = noise or Noise(), protocol or Protocol()
+    parsed = parse_candidates(default_candidates(dataset) if candidates is None else candidates)
     rates, kinds = check_rates(noise.rates), check_kinds(noise.kinds)
+    draws = range(check_draws(noise.draws))
     check_test_rows(dataset)
     dataset = with_terminal_labels(with_training_rows(dataset))
     out = Path(out)
     check_folder(out)
     test = Labels(dataset.split("test").labels, dataset.hierarchy)
     truth = Truth(dataset.hierarchy, *test.closed)
-    found: dict[Cell, dict[str, dict[str, list[float]]]] = {}
-    corrupted: dict[Cell, float] = {}
-    improving: dict[Cell, list[str]] = {}
-    config: dict[str, Any] = {"dataset": describe(dataset), "noise_seed": noise.seed}
-    for place, cell in enumerate(cells(kinds, rates)):
+    found: dict[Cell, CellResult] = {}
+    for place, cell in enumerate(cells(kinds, rates, len(draws))):
         noisy, clean_numbers = corrupt(dataset, cell, noise.seed)
-        corrupted[cell] = corrupted_fraction(dataset, noisy, cell, clean_numbers)
         study = compare(
             noisy,
             parsed,
             out / "cells" / cell.name,
-            protocol,
+            protocol.with_changes(seed=protocol.seed + cell.draw * protocol.seeds),
             force=force,
             jobs=jobs,
-            metadata={"noise": {"kind": cell.kind, "rate": cell.rate, "source": dataset.source}},
+            metadata={"noise": {**asdict(cell), "source": dataset.source}},
             on_step=on_step and shifted(on_step, place * len(parsed)),
         )
-        shared = ("settings", "network", "preprocessing", "valid_fraction")
-        config |= {name: study.config[name] for name in shared}
-        config["versions"] = study.config["metadata"]["versions"]
-        still = [run["candidate"] for run in study.runs() if run["still_improving"]]
-        improving[cell] = list(dict.fromkeys(still))
-        found[cell] = {
-            one.key: evaluate_decisions(truth, clean_numbers[study.rows(one)["terminal"]], MAIN)
-            for one in parsed
-        }
-    grid = {kind: [Cell(kind if rate else None, rate) for rate in rates] for kind in kinds}
-    config["machine"] = machine()
-    config["corrupted"] = {kind: [corrupted[one] for one in row] for kind, row in grid.items()}
-    config["still_improving"] = {
-        kind: [improving[one] for one in row] for kind, row in grid.items()
+        found[cell] = CellResult(
+            measured(study, truth, clean_numbers, cell),
+            corrupted_fraction(dataset, noisy, cell, clean_numbers),
+            list(dict.fromkeys(run["candidate"] for run in study.runs() if run["still_improving"])),
+            study.config,
+        )
+    grid = {
+        kind: [[found[Cell(kind if rate else None, rate, k)] for k in draws] for rate in rates]
+        for kind in kinds
     }
-    by_kind = {kind: [found[one] for one in row] for kind, row in grid.items()}
+    first = next(iter(found.values())).config
+    config: dict[str, Any] = {
+        "dataset": describe(dataset),
+        "noise_seed": noise.seed,
+        **{name: first[name] for name in SHARED},
+        "first_seed": protocol.seed,
+        "versions": first["metadata"]["versions"],
+        "machine": machine(),
+        "corrupted": {
+            kind: [[one.corrupted for one in row] for row in rows] for kind, rows in grid.items()
+        },
+        "still_improving": {
+            kind: [list(dict.fromkeys(key for one in row for key in one.improving)) for row in rows]
+            for kind, rows in grid.items()
+        },
+    }
+    by_kind = {kind: [[one.values for one in row] for row in rows] for kind, rows in grid.items()}
     return summarize_noise(by_kind, rates, parsed, config)
 
 
-def cells(kinds: Sequence[str], rates: Sequence[float]) -> list[Cell]:
-    """Return the cells to train; the clean one serves every kind, and is trained once."""
+def measured(study: Study, truth: Truth, clean_numbers: Ints, cell: Cell) -> Values:
+    """Return the metrics of a cell's candidates, by the clean taxonomy."""
+    # Probabilities of a wrong taxonomy are of other classes: only decisions are mapped back.
+    scores = [] if cell.kind == "hierarchy" else [n for n in SCORES if n in study.config["metrics"]]
+    runs = study.runs()
+    return {
+        one.key: {
+            **evaluate_decisions(truth, clean_numbers[study.rows(one)["terminal"]], DECIDED),
+            **{name: study.values(one, name, runs) for name in scores},
+        }
+        for one in study.candidates
+    }
+
+
+def cells(kinds: Sequence[str], rates: Sequence[float], draws: int = 1) -> list[Cell]:
+    """Return the cells to train, draw after draw; a clean one serves every kind."""
     clean = [Cell(None, 0.0)] if 0.0 in rates else []
-    return clean + [Cell(kind, rate) for kind in kinds for rate in rates if rate]
+    once = clean + [Cell(kind, rate) for kind in kinds for rate in rates if rate]
+    return [replace(cell, draw=draw) for draw in range(draws) for cell in once]
 
 
 def check_rates(rates: Sequence[float]) -> list[float]:
@@ -159,6 +219,13 @@ def check_kinds(kinds: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(kinds))
 
 
+def check_draws(draws: int) -> int:
+    """Return the number of draws; raise for none."""
+    if draws < 1:
+        raise HierlearnError(f"draws must be at least 1, not {draws}")
+    return draws
+
+
 def check_folder(out: Path) -> None:
     """Raise for a folder with other files in it, before anything is trained."""
     if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / "cells").is_dir()):
@@ -166,7 +233,14 @@ def check_folder(out: Path) -> None:
 
 
 def corrupt(dataset: Dataset, cell: Cell, seed: int) -> tuple[Dataset, Ints]:
-    """Return the corrupted dataset of a cell, and the clean number of each of its classes."""
+    """Return the corrupted dataset of a cell, and the clean number of each of its classes.
+
+    Args:
+        dataset: the clean rows.
+        cell: kind, rate and draw.
+        seed: of the noise of the first draw.
+    """
+    seed += cell.draw
     same = np.arange(len(dataset.hierarchy))
     if cell.kind is None:
         return dataset, same

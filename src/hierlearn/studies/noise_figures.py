@@ -1,8 +1,10 @@
 """The figures of a noise study, and its tables as Markdown and CSV.
 
-At each rate the losses are compared with the first one seed by seed (paired t-test, corrected by
-Holm over the losses). The harm is the change from the lowest rate to the highest, again seed by
-seed, and is compared with the first loss's harm in the same way.
+The unit is the draw: the seeds of a draw are averaged, and mean, interval (Student's t) and test
+are over draws. At each rate the candidates are compared with the first one draw by draw (paired
+t-test, corrected by Holm over the candidates). The harm is the change from the lowest rate to the
+highest, again draw by draw, and is compared with the first candidate's harm in the same way. With a
+single draw the unit is the seed, and nothing is said of other draws.
 """
 
 from __future__ import annotations
@@ -11,21 +13,29 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from hierlearn.errors import plural
+from hierlearn.metrics.measure import plain
 from hierlearn.metrics.registry import find_metric
-from hierlearn.studies.statistics import LEVEL
+from hierlearn.studies.statistics import LEVEL, t_interval
 from hierlearn.studies.summary import against_first
 from hierlearn.studies.tables import ARROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hierlearn.metrics import Metric
     from hierlearn.studies.candidates import Candidate
 
     Values = Mapping[str, Mapping[str, Sequence[float]]]  # by candidate, metric and seed
+    Draws = Sequence[Values]  # of one rate
+    BySeed = Sequence[Sequence[float]]  # of one candidate, by draw and seed
 
-FORMAT, VERSION = "hierlearn.noise", 2
-MAIN = ("terminal-accuracy", "lca-height")
+FORMAT, VERSION = "hierlearn.noise", 3
+DECIDED = ("terminal-accuracy", "lca-height")  # of the decided terminal class
+SCORES = ("au-prc",)  # of the probabilities, where the taxonomy is clean
+MAIN = (*DECIDED, *SCORES)
 TITLES = {"labels": "Label noise", "hierarchy": "Hierarchy noise"}
 
 
@@ -35,7 +45,7 @@ def metric_of(name: str) -> Metric:
 
 
 def summarize_noise(
-    by_kind: Mapping[str, Sequence[Values]],
+    by_kind: Mapping[str, Sequence[Draws]],
     rates: Sequence[float],
     candidates: Sequence[Candidate],
     config: Mapping[str, Any],
@@ -43,36 +53,39 @@ def summarize_noise(
     """Return every figure of a noise study, ready for JSON.
 
     Args:
-        by_kind: the values of every kind of noise, one per rate.
+        by_kind: the values of every kind of noise, by rate and draw.
         rates: in ascending order.
-        candidates: the losses.
-        config: what it was trained on and how; ``corrupted``, the fraction that really was, and
-            ``still_improving``, the losses with a run that did at its last epoch, by kind and rate.
+        candidates: the losses and recipes.
+        config: what it was trained on and how; ``corrupted``, the fraction that really was, by
+            kind, rate and draw, and ``still_improving``, the candidates with a run that did at its
+            last epoch, by kind and rate.
     """
     keys = [candidate.key for candidate in candidates]
     first = next(iter(by_kind.values()))[0]
-    metrics = list(first[keys[0]])
     figures = {
         kind: {
-            metric: [against_first([values[key][metric] for key in keys]) for values in column]
-            for metric in metrics
+            metric: [over_draws([by_seed(draws, key, metric) for key in keys]) for draws in column]
+            for metric in shared_metrics(column, keys[0])
         }
         for kind, column in by_kind.items()
     }
     harm = {
         kind: {
-            metric: against_first([changes(column, key, metric) for key in keys])
-            for metric in metrics
+            metric: over_draws([changes(column, key, metric) for key in keys])
+            for metric in figures[kind]
         }
         for kind, column in by_kind.items()
     }
+    metrics = list(dict.fromkeys(metric for found in figures.values() for metric in found))
     return {
         "format": FORMAT,
         "version": VERSION,
         **config,
         "candidates": keys,
         "labels": [candidate.title for candidate in candidates],
-        "seeds": len(first[keys[0]][metrics[0]]),
+        "draws": len(first),
+        "seeds": len(next(iter(first[0][keys[0]].values()))),
+        "unit": "draws" if len(first) > 1 else "seeds",
         "kinds": list(by_kind),
         "rates": list(rates),
         "metrics": metrics,
@@ -83,10 +96,53 @@ def summarize_noise(
     }
 
 
-def changes(column: Sequence[Values], key: str, metric: str) -> list[float]:
-    """Return the change of a metric from the lowest rate to the highest, one per seed."""
-    ends = zip(column[0][key][metric], column[-1][key][metric], strict=True)
-    return [after - before for before, after in ends]
+def shared_metrics(column: Sequence[Draws], key: str) -> list[str]:
+    """Return the metrics that were measured at every rate."""
+    cells = [values[key] for draws in column for values in draws]
+    return [name for name in cells[0] if all(name in cell for cell in cells)]
+
+
+def by_seed(draws: Draws, key: str, metric: str) -> list[list[float]]:
+    """Return the values of a candidate, by draw and seed."""
+    return [list(values[key][metric]) for values in draws]
+
+
+def over_draws(values: Sequence[BySeed]) -> list[dict[str, Any]]:
+    """Return mean, interval and test of each candidate, over draws.
+
+    Args:
+        values: by candidate, draw and seed.
+
+    Returns:
+        What ``against_first`` does of the units, which are the means of the draws or, of a single
+        draw, its seeds; ``interval`` of the mean; ``seed_deviation``, the standard deviation over
+        seeds within a draw; and ``values`` by draw and seed.
+    """
+    units = [[float(np.mean(draw)) for draw in one] if len(one) > 1 else one[0] for one in values]
+    figures = against_first(units)
+    for figure, unit, one in zip(figures, units, values, strict=True):
+        interval = [plain(end) for end in t_interval(unit)]
+        figure["interval"] = None if None in interval else interval
+        within = [np.var(draw, ddof=1) for draw in one if len(draw) > 1]
+        figure["seed_deviation"] = plain(float(np.sqrt(np.mean(within)))) if within else None
+        figure["values"] = [[plain(value) for value in draw] for draw in one]
+    return figures
+
+
+def changes(column: Sequence[Draws], key: str, metric: str) -> list[list[float]]:
+    """Return the change of a metric from the lowest rate to the highest, by draw and seed."""
+    ends = zip(by_seed(column[0], key, metric), by_seed(column[-1], key, metric), strict=True)
+    return [[after - before for before, after in zip(*draw, strict=True)] for draw in ends]
+
+
+def main_metrics(summary: Mapping[str, Any], kind: str) -> list[str]:
+    """Return the metrics of the tables and the verdict on a kind of noise."""
+    return [metric for metric in MAIN if metric in summary["figures"][kind]]
+
+
+def repetitions(summary: Mapping[str, Any]) -> int:
+    """Return how many draws, or seeds of a single draw, the tests are over."""
+    return int(summary[summary["unit"]])
 
 
 def shown(metric: str, value: float | None) -> str:
@@ -100,7 +156,7 @@ def digits(metric: str) -> int | None:
 
 
 def better(summary: Mapping[str, Any], metric: str, figure: Mapping[str, Any]) -> bool | None:
-    """Return whether a figure is better than the first loss's, or worse; None within seed noise."""
+    """Return whether a figure is better than the first one's, or worse; None within noise."""
     if not figure["significant"]:
         return None
     return bool((figure["difference"] > 0) == (summary["directions"][metric] == "up"))
@@ -111,23 +167,26 @@ def percent(rate: float) -> str:
     return f"{100 * rate:g} %"
 
 
+def with_interval(metric: str, figure: Mapping[str, Any], mean: str) -> str:
+    """Return a mean as text with half the width of its interval, where there is one."""
+    if figure["interval"] is None:
+        return mean
+    low, high = figure["interval"]
+    return f"{mean} ± {shown(metric, (high - low) / 2)}"
+
+
 def as_markdown(summary: Mapping[str, Any]) -> str:
-    """Return one section per kind: a table of accuracy and distance, one of the levels."""
+    """Return one section per kind: one table per main metric, and one of the levels."""
     lines: list[str] = []
     levels = [name for name in summary["metrics"] if name not in MAIN]
     ends = [0, len(summary["rates"]) - 1]
     for kind in summary["kinds"]:
         lines += [f"## {TITLES[kind]}", ""]
-        lines += table(summary, kind, MAIN, range(len(summary["rates"])))
-        lines += ["", "Accuracy of each level on the path to the decision:", ""]
-        lines += [*table(summary, kind, levels, ends), ""]
-    lines.append(
-        f"Mean ± standard deviation over {summary['seeds']} seeds, on clean test rows. Bold: "
-        f"better than {summary['labels'][0]} at that rate with p < {summary['level']} (paired "
-        f"t-test over seeds, Holm)."
-        if summary["seeds"] > 1
-        else "One seed: no spread, no test."
-    )
+        for metric in main_metrics(summary, kind):
+            lines += [*rate_table(summary, kind, metric), ""]
+        lines += ["Accuracy of each level on the path to the decision:", ""]
+        lines += [*table(summary, kind, [(metric, end) for metric in levels for end in ends]), ""]
+    lines.append(explain_tables(summary))
     still = [
         f"{', '.join(keys)} ({TITLES[kind].lower()}, {percent(rate)})"
         for kind in summary["kinds"]
@@ -139,11 +198,38 @@ def as_markdown(summary: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def table(
-    summary: Mapping[str, Any], kind: str, metrics: Sequence[str], places: Sequence[int]
-) -> list[str]:
-    """Return the lines of a table: one row per loss, one column per metric and rate."""
-    columns = [(metric, place) for metric in metrics for place in places]
+def explain_tables(summary: Mapping[str, Any]) -> str:
+    """Say what the figures of the tables are over."""
+    if repetitions(summary) < 2:
+        return "One draw, one seed: no interval, no test."
+    unit, level = summary["unit"], summary["level"]
+    over = plural(summary[unit], unit[:-1])
+    if unit == "draws":
+        over += f" of {plural(summary['seeds'], 'seed')} each"
+    else:
+        over += " under one draw of the noise"
+    return (
+        f"Mean ± half the {percent(1 - level)} interval over {over}, on clean test rows. Bold: "
+        f"better than {summary['labels'][0]} at that rate with p < {level} (paired t-test over "
+        f"{unit}, Holm)."
+    )
+
+
+def rate_table(summary: Mapping[str, Any], kind: str, metric: str) -> list[str]:
+    """Return the lines of a table of one metric: one row per candidate, one column per rate."""
+    lines = table(summary, kind, [(metric, place) for place in range(len(summary["rates"]))])
+    heads = [f"{metric} {ARROWS[summary['directions'][metric]]}", *map(percent, summary["rates"])]
+    return ["| " + " | ".join(heads) + " |", *lines[1:]]
+
+
+def table(summary: Mapping[str, Any], kind: str, columns: Sequence[tuple[str, int]]) -> list[str]:
+    """Return the lines of a table.
+
+    Args:
+        summary: the study.
+        kind: of noise.
+        columns: the metric and the place of the rate of each column.
+    """
     heads = [
         f"{metric} {ARROWS[summary['directions'][metric]]} at {percent(summary['rates'][place])}"
         for metric, place in columns
@@ -155,24 +241,53 @@ def table(
             figure = summary["figures"][kind][metric][place][number]
             mean = shown(metric, figure["mean"])
             mean = f"**{mean}**" if better(summary, metric, figure) else mean
-            known = figure["deviation"] is not None
-            cells.append(f"{mean} ± {shown(metric, figure['deviation'])}" if known else mean)
+            cells.append(with_interval(metric, figure, mean))
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     return lines
 
 
 def as_csv(summary: Mapping[str, Any]) -> str:
     """Return one line per figure."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    columns = ("mean", "deviation", "difference", "p", "significant")
-    writer.writerow(["kind", "rate", "corrupted", "candidate", "metric", *columns, "seeds"])
+    columns = ("mean", "deviation", "seed_deviation", "difference", "p", "significant")
+    head = ["kind", "rate", "corrupted", "candidate", "metric", *columns, "low", "high"]
+    counts = [summary["draws"], summary["seeds"]]
+    lines = []
+    for kind, place, metric, key, figure in each_figure(summary):
+        corrupted = float(np.mean(summary["corrupted"][kind][place]))
+        known = [figure[name] for name in columns]
+        ends = figure["interval"] or [None, None]
+        rate = summary["rates"][place]
+        lines.append([kind, rate, corrupted, key, metric, *known, *ends, *counts])
+    return csv_text([*head, "draws", "seeds"], lines)
+
+
+def as_runs_csv(summary: Mapping[str, Any]) -> str:
+    """Return one line per figure of a single run, with its draw and its seed."""
+    head = ["kind", "rate", "draw", "corrupted", "candidate", "seed", "metric", "value"]
+    lines = []
+    for kind, place, metric, key, figure in each_figure(summary):
+        for draw, values in enumerate(figure["values"]):
+            corrupted = summary["corrupted"][kind][place][draw]
+            first = summary["first_seed"] + draw * summary["seeds"]
+            for seed, value in enumerate(values, first):
+                rate = summary["rates"][place]
+                lines.append([kind, rate, draw, corrupted, key, seed, metric, value])
+    return csv_text(head, lines)
+
+
+def each_figure(
+    summary: Mapping[str, Any],
+) -> Iterator[tuple[str, int, str, str, Mapping[str, Any]]]:
+    """Yield kind, place of the rate, metric, candidate and figure of every figure."""
     for kind in summary["kinds"]:
-        for place, rate in enumerate(summary["rates"]):
-            for metric in summary["metrics"]:
-                column = summary["figures"][kind][metric][place]
-                for key, figure in zip(summary["candidates"], column, strict=True):
-                    known = [figure[name] for name in columns]
-                    corrupted = summary["corrupted"][kind][place]
-                    writer.writerow([kind, rate, corrupted, key, metric, *known, summary["seeds"]])
+        for place in range(len(summary["rates"])):
+            for metric, column in summary["figures"][kind].items():
+                for key, figure in zip(summary["candidates"], column[place], strict=True):
+                    yield kind, place, metric, key, figure
+
+
+def csv_text(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
+    """Return lines as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *lines])
     return text.getvalue()

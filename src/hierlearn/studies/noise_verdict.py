@@ -1,16 +1,17 @@
-"""Noise verdict: which loss suffers least from noise? In plain English, from the figures alone."""
+"""Noise verdict: what suffers least from noise? In plain English, from the figures alone."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.studies.noise_figures import (
-    MAIN,
     TITLES,
     better,
     digits,
+    main_metrics,
     metric_of,
     percent,
+    repetitions,
     shown,
 )
 from hierlearn.studies.tables import signed
@@ -20,25 +21,34 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HARMED = "is harmed more or less than {} beyond"
-NAMES = {"terminal-accuracy": "terminal accuracy", "lca-height": "the mean LCA height"}
+NAMES = {
+    "terminal-accuracy": "terminal accuracy",
+    "lca-height": "the mean LCA height",
+    "au-prc": "AU(PRC)",
+}
+SPREAD = {"draws": "draw-to-draw noise", "seeds": "seed noise"}
+MOST = 4  # candidates without a difference that are named
 
 
 def noise_verdict(summary: Mapping[str, Any]) -> str:
     """Return one paragraph per kind of noise."""
     parts = []
-    if summary["seeds"] < 2:
-        parts.append("With one seed no difference can be told from seed noise.")
+    if repetitions(summary) < 2:
+        parts.append("With one draw and one seed no difference can be told from noise.")
+    elif summary["unit"] == "seeds":
+        parts.append("One draw of the noise: differences are told from seed noise alone.")
     for kind in summary["kinds"]:
-        sentences = [harm(summary, kind, metric) for metric in MAIN]
-        sentences += [at_highest(summary, kind, metric) for metric in MAIN]
-        sentences.insert(0, really_corrupted(summary, kind))
+        metrics = main_metrics(summary, kind)
+        sentences = [really_corrupted(summary, kind)]
+        sentences += [harm(summary, kind, metric) for metric in metrics]
+        sentences += [at_highest(summary, kind, metric) for metric in metrics]
         parts.append(f"{TITLES[kind]}. " + " ".join(filter(None, sentences)))
     return "\n\n".join(parts)
 
 
 def really_corrupted(summary: Mapping[str, Any], kind: str) -> str:
     """Say how much was corrupted, where that is less than was asked for."""
-    fractions = summary["corrupted"][kind]
+    fractions = [sum(draws) / len(draws) for draws in summary["corrupted"][kind]]
     if all(abs(a - b) < 0.02 for a, b in zip(fractions, summary["rates"], strict=True)):
         return ""
     done = ", ".join(f"{100 * fraction:.1f}" for fraction in fractions)
@@ -47,7 +57,7 @@ def really_corrupted(summary: Mapping[str, Any], kind: str) -> str:
 
 
 def harm(summary: Mapping[str, Any], kind: str, metric: str) -> str:
-    """Say which loss loses least and most from the lowest rate to the highest."""
+    """Say which candidate loses least and most from the lowest rate to the highest."""
     labels, column = summary["labels"], summary["harm"][kind][metric]
     worse = 1 if summary["directions"][metric] == "down" else -1
     order = sorted(range(len(labels)), key=lambda one: worse * column[one]["mean"])
@@ -67,7 +77,7 @@ def harm(summary: Mapping[str, Any], kind: str, metric: str) -> str:
 
 
 def at_highest(summary: Mapping[str, Any], kind: str, metric: str) -> str:
-    """Say which losses differ from the first at the highest rate."""
+    """Say which candidates differ from the first at the highest rate."""
     labels, column = summary["labels"], summary["figures"][kind][metric][-1]
     if len(labels) == 1:
         return ""
@@ -89,24 +99,29 @@ def compared(
     bad: str = "worse",
     same: str = "differs from {} by more than",
 ) -> str:
-    """Say which losses are better or worse than the first, and which do not differ."""
-    if summary["seeds"] < 2:
+    """Say which candidates are better or worse than the first, and which do not differ."""
+    if repetitions(summary) < 2:
         return ""
-    labels = summary["labels"]
+    labels, spread = summary["labels"], SPREAD[summary["unit"]]
     groups: dict[bool | None, list[str]] = {True: [], False: [], None: []}
     for label, figure in zip(labels[1:], column[1:], strict=True):
         groups[better(summary, metric, figure)].append(label)
-    firsts = (f"{good} than {labels[0]} beyond seed noise", bad, "no difference")
+    firsts = (f"{good} than {labels[0]} beyond {spread}", bad, "no difference")
     parts = [
-        f"{word}: {', '.join(groups[key])}"
+        f"{word}: {listed(groups[key], MOST if key is None else len(labels))}"
         for word, key in zip(firsts, (True, False, None), strict=True)
         if groups[key]
     ]
     if not groups[True] and groups[False]:
-        parts[0] = f"{bad} than {labels[0]} beyond seed noise: {', '.join(groups[False])}"
+        parts[0] = f"{bad} than {labels[0]} beyond {spread}: {', '.join(groups[False])}"
     elif not groups[True]:
-        parts = [f"no other loss {same.format(labels[0])} seed noise"]
+        parts = [f"no other candidate {same.format(labels[0])} {spread}"]
     return f" {capital('; '.join(parts))}."
+
+
+def listed(names: list[str], most: int) -> str:
+    """Return names with commas, or how many the rest are."""
+    return ", ".join(names) if len(names) <= most else f"the other {len(names)}"
 
 
 def capital(text: str) -> str:

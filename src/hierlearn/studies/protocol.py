@@ -118,9 +118,11 @@ class Noise:
     Attributes:
         kinds: names of KINDS.
         rates: fractions of the labels, or of the edges, that are wrong.
-        seed: decides which ones; one draw serves all losses and seeds.
+        seed: decides which ones in the first draw; draw k has seed + k.
+        draws: independent repetitions, each with noise and training seeds of its own.
     """
 
     kinds: Sequence[str] = KINDS
     rates: Sequence[float] = (0.0, 0.1, 0.2, 0.4)
     seed: int = 0
+    draws: int = 3

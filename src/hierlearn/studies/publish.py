@@ -33,11 +33,12 @@ def publish(study: Study) -> tuple[dict[str, Any], list[Path]]:
 
 
 def publish_noise(summary: dict[str, Any], folder: Path) -> list[Path]:
-    """Write noise.json, noise.csv and noise.md; put the verdict into the summary."""
+    """Write noise.json, noise.csv, runs.csv and noise.md; put the verdict into the summary."""
     summary["verdict"] = noise_verdict(summary)
     texts = {
         "noise.json": as_json(summary),
         "noise.csv": noise_figures.as_csv(summary),
+        "runs.csv": noise_figures.as_runs_csv(summary),
         "noise.md": f"{noise_figures.as_markdown(summary)}\n{summary['verdict']}\n",
     }
     return write_texts(folder, texts)

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from hierlearn.decoding.mass import terminal_scores
+from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.losses import CollapseWarning
 from hierlearn.metrics import find_metric
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.datasets import Dataset
-    from hierlearn.hierarchy import LabelSpace
-    from hierlearn.pipeline.reporting import Beginning
     from hierlearn.studies.candidates import Candidate
     from hierlearn.training.plan import Plan
     from hierlearn.training.prepare import Prepared
@@ -102,7 +101,7 @@ def run_task(
         return run_pipelines(task, dataset, on_step)
     begun = time.perf_counter()
     prepared = prepare(dataset, task.plan, find_device(task.device))
-    check_metrics(task, prepared)
+    check_metrics(task, prepared.label_space)
     log: list[dict[str, Any]] = []
     trainer, collapse = fit_catching_collapse(prepared, log, on_step)
     test = ready_rows(prepared, dataset.split("test"))
@@ -126,6 +125,7 @@ def run_pipelines(
     """
     test, training = dataset.split("test"), without_test_rows(dataset)
     targets = Labels(test.labels, dataset.hierarchy).targets()
+    check_metrics(task, LabelSpace.from_labels(Labels(training.labels, dataset.hierarchy)))
     logs: list[list[dict[str, Any]]] = []
     runs, parts = [], []
     for number, seed in enumerate(task.seeds):
@@ -134,7 +134,6 @@ def run_pipelines(
         logs.append([])
         reporting = Reporting(
             bar=False,
-            on_prepared=partial(check_metrics, task),
             on_epoch=logs[-1].append,
             on_step=on_step and partial(in_part, on_step, number, len(task.seeds)),
         )
@@ -149,7 +148,8 @@ def run_pipelines(
                 "test": measure_all(p, targets, space, task.metrics),
                 "valid": first(trained.get("best_value")),
                 "best_epoch": first(trained.get("best_epoch")) or 0,
-                "still_improving": bool(first(trained.get("improved_at_the_last_epoch"))),
+                "still_improving": not is_solved(pipeline.config.get("settings", {}))
+                and bool(first(trained.get("improved_at_the_last_epoch"))),
                 "recipe": pipeline.config.get("recipe", {}).get("name"),
                 "settings": {
                     name: value
@@ -168,15 +168,20 @@ def first(values: Sequence[Any] | None) -> Any:
     return values[0] if values else None
 
 
+def is_solved(settings: Mapping[str, Any]) -> bool:
+    """Return whether a model is solved on all rows at once: it has no epochs to add."""
+    return settings.get("optimizer") == "lbfgs"
+
+
 def in_part(on_step: Callable[[int, int], None], part: int, parts: int, step: int, of: int) -> None:
     """Report a step of one of several trainings as a step of all of them."""
     on_step(part * of + step, parts * of)
 
 
-def check_metrics(task: Task, prepared: Prepared | Beginning) -> None:
+def check_metrics(task: Task, space: LabelSpace) -> None:
     """Raise on a metric that is not defined for these classes, before hours of training."""
     for name in task.metrics:
-        check_supported(find_metric(name), prepared.label_space)
+        check_supported(find_metric(name), space)
 
 
 def fit_catching_collapse(
@@ -235,7 +240,8 @@ def evaluate(
                 "test": measure_all(p, targets, space, task.metrics),
                 "valid": trainer.stopping.value[member],
                 "best_epoch": trainer.stopping.epoch[member],
-                "still_improving": not trainer.stopped[member]
+                "still_improving": not is_solved(decided)
+                and not trainer.stopped[member]
                 and trainer.stopping.improved_last[member],
                 "recipe": None if task.candidate.recipe is None else decision.name,
                 "settings": {name: decided[name] for name in named},

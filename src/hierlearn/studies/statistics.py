@@ -45,6 +45,23 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(float(found.mean()), deviation)
 
 
+def t_interval(values: Sequence[float], *, level: float = LEVEL) -> tuple[float, float]:
+    """Return the interval of Student's t for the mean; NaN with fewer than two values.
+
+    Args:
+        values: independent repetitions.
+        level: the fraction left outside, half on either side.
+    """
+    found = np.asarray(values, dtype=np.float64)
+    if len(found) < 2:
+        return math.nan, math.nan
+    from scipy.stats import t
+
+    half = float(t.isf(level / 2, len(found) - 1) * found.std(ddof=1) / math.sqrt(len(found)))
+    mean = float(found.mean())
+    return mean - half, mean + half
+
+
 def paired_test(values: Sequence[float], others: Sequence[float]) -> float:
     """Return the two-sided p of the paired t-test; NaN with fewer than two pairs.
 
