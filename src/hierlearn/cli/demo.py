@@ -34,12 +34,23 @@ def demo(
     console = Console(record=svg is not None, width=WIDTH if svg is not None else None)
     show(console, found)
     if svg is not None:
-        console.save_svg(str(svg), title="hierlearn demo")
+        write_svg(svg, console.export_svg(title="hierlearn demo"))
     print_plain(
         plain,
-        f"wrote {out / 'model'}; ask it yourself: hierlearn explain {out / 'model'} "
-        f'--text "stomach flu"',
+        f"wrote {out / 'model'}; ask it yourself in Python: "
+        f'hierlearn.load("{out / "model"}").predict(["stomach flu"])',
     )
+
+
+def write_svg(path: Path, drawing: str) -> None:
+    """Write a drawing without the fonts that it would load from the web."""
+    import re
+
+    from hierlearn.files import atomic_write
+
+    alone = re.sub(r"@font-face \{.*?\}\s*", "", drawing, flags=re.DOTALL)
+    with atomic_write(path) as file:
+        file.write(re.sub(r"<!--.*?-->\s*", "", alone, flags=re.DOTALL))
 
 
 def show(console: Console, found: Demo) -> None:
