@@ -132,7 +132,8 @@ def test_a_saved_blend_answers_alike(all_weighted, tmp_path):
     assert again.scaling == pipeline.scaling
     assert explain(again, x[:3]) == explain(pipeline, x[:3])
     assert not (tmp_path / "model" / "blend").exists()
-    assert again.config["metrics"].keys() == {"test"}
+    assert again.config["metrics"].keys() == {"left out", "test"}
+    assert 0 < again.config["metrics"]["left out"]["au-prc"] <= 1
     assert "parts: near" in (tmp_path / "model" / "README.md").read_text()
 
 

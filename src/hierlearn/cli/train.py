@@ -62,6 +62,12 @@ def train(
     if chosen.get("stream"):
         inputs: Any = dataset.inputs
         chosen["stream_window"] = inputs.window
+    header = [rows_and_classes(dataset)]
+
+    def say(text: str) -> None:
+        print_plain(console, "\n".join([*header, text]))
+        header.clear()  # before the first message only
+
     model = run(
         dataset,
         plan,
@@ -70,7 +76,7 @@ def train(
         force=force,
         metadata=metadata(chosen),
         reporting=Reporting(
-            on_message=lambda text: print_plain(console, f"{rows_and_classes(dataset)}\n{text}"),
+            on_message=say,
             on_prepared=lambda beginning: write_config(folder, chosen, beginning),
             tensorboard=tensorboard,
         ),

@@ -29,6 +29,7 @@ from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics import calibration_error
+from hierlearn.metrics.measure import measure
 from hierlearn.networks.blend import BLEND
 from hierlearn.pipeline.parts import assemble, predict_answers, scale_rows
 from hierlearn.pipeline.reporting import Beginning, Reporting
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 
 SHARE = 0.6  # of a time limit, for the trainings on folds
 SLASH = "/"  # between an ingredient and its answer
+LEFT_OUT = "left out"  # the metrics of the rows that were left out of training
 WORK = "blend"  # folder of what was trained so far, in that of the model
 
 
@@ -324,6 +326,10 @@ class BlendTraining:
             for one in (p, scaled)
         )
         pipeline.scaling = scaling if after < before else None
+        if mask is None:
+            sure = scaled if pipeline.scaling is not None else p
+            figures = measure(sure, targets, pipeline.label_space)
+            pipeline.config["metrics"] = {LEFT_OUT: figures}
         pipeline.config["calibration"] = {
             **scaling.to_dict(),
             "used": after < before,
