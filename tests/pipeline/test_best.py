@@ -1,6 +1,7 @@
 """Effort best: folds, weights, parts on all rows, calibration, resuming, time limits."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -330,3 +331,19 @@ def test_every_ingredient_is_a_valid_plan(make):
         plan = ingredient.plan(replace(PLAN, settings={"epochs": 1, "device": "cpu"}), 1)
         prepared = one._train(plan, np.arange(len(one.rows)), float("inf"))
         assert prepared.decision.settings.epochs == 1
+
+
+def test_the_bar_ends_where_it_should(few, monkeypatch):
+    seen, totals = [], []
+
+    class Bar(best.Progress):
+        def step(self, done):
+            seen.append(done)
+
+        def total(self, steps):
+            totals.append(steps)
+
+    monkeypatch.setattr(best, "progress_bar", lambda *given, **more: nullcontext(Bar()))
+    job().run()
+    assert seen == sorted(seen)
+    assert seen[-1] == totals[-1]

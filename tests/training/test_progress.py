@@ -3,7 +3,7 @@
 import pytest
 
 from hierlearn.pipeline import train
-from hierlearn.training.progress import Progress, mean, progress_bar
+from hierlearn.training.progress import Overall, Progress, mean, progress_bar
 from training.datasets import plan, problem
 
 RECORD = {"epoch": 2, "loss": [0.5, 0.7, None], "valid": {"au-prc": [0.2, 0.4, None]}}
@@ -42,3 +42,23 @@ def test_a_training_reports_its_figures(monkeypatch, capsys):
 def test_the_mean_is_over_the_models_that_run():
     assert mean([1.0, None, 2.0]) == 1.5
     Progress().epoch(RECORD)  # nobody looks
+
+
+def test_one_bar_over_several_trainings():
+    seen, totals = [], []
+
+    class Bar(Progress):
+        def step(self, done):
+            seen.append(done)
+
+        def total(self, steps):
+            totals.append(steps)
+
+    overall = Overall(Bar())
+    overall.within(1000, 5, 10)
+    overall.end(1000)
+    overall.within(4000, 1, 4)
+    overall.left(4000)
+    overall.end(4000)
+    assert seen == [500, 1000, 2000, 5000]
+    assert totals == [5000]

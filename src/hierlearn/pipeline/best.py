@@ -44,6 +44,7 @@ from hierlearn.training.blending import (
 from hierlearn.training.clock import Clock, OutOfTime
 from hierlearn.training.folds import held_out
 from hierlearn.training.prepare import Extras, Prepared, prepare, prepared_kind, split_rows
+from hierlearn.training.progress import Overall, Progress, progress_bar
 from hierlearn.training.rules import Facts
 from hierlearn.training.selection import Selection, is_larger_better, scorer, select
 from hierlearn.training.settings import Settings
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from hierlearn.training.processes import Processes
 
 SHARE = 0.6  # of a time limit, for the trainings on folds
+UNIT = 1000  # of the bar: a training on a fold
 SLASH = "/"  # between an ingredient and its answer
 LEFT_OUT = "left out"  # the metrics of the rows that were left out of training
 WORK = "blend"  # folder of what was trained so far, in that of the model
@@ -102,6 +104,7 @@ class BlendTraining:
         self.clock = Clock(self.plan.time_limit)
         self.seconds: dict[str, float] = {}  # of all folds, by ingredient
         self.work: Path | None = None  # where results are kept until the end
+        self.overall = Overall(Progress())
         self.held_out: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.foreign: list[str] = []
 
@@ -140,6 +143,18 @@ class BlendTraining:
             self.work = begin_work(out / WORK, self.identity(), resume=resume)
         if self.here.writes and self.reporting.on_prepared is not None:
             self.reporting.on_prepared(Beginning(self.label_space, self.settings, text))
+        shown = self.reporting.bar and self.here.writes
+        with progress_bar("effort best", self._units(len(found)), show=shown) as progress:
+            self.overall = Overall(progress)
+            return self._run(found)
+
+    def _units(self, parts: int) -> int:
+        """Return how many units of the bar some ingredients take, folds and all rows."""
+        per_part = len(self.held) * UNIT + seeds_of(self.plan) * UNIT // FOLD_SEEDS
+        return parts * per_part
+
+    def _run(self, found: dict[str, Ingredient]) -> Pipeline:
+        """Train ingredients, choose, train again."""
         predictions: dict[str, Tensor] = {}
         for number, (name, ingredient) in enumerate(found.items(), 1):
             self._say(f"recipe {number} of {len(found)}: {name}")
@@ -171,7 +186,9 @@ class BlendTraining:
                 parts.append(self._fold(name, ingredient, number))
             except OutOfTime:
                 self._say(f"{name}: left out, it would take too long")
+                self.overall.end((len(self.held) - number) * UNIT)
                 return {}
+            self.overall.end(UNIT)
         self.seconds[name] = time.monotonic() - begun
         return {
             f"{name}{SLASH}{answer}": torch.cat([part[answer] for part in parts])
@@ -204,8 +221,14 @@ class BlendTraining:
         terminals = [names[number] for number in self.label_space.terminals.tolist()]
         extras = Extras(weights=self.weights, terminals=terminals)
         prepared = prepare(dataset, plan, self.here.device, extras)
-        watch = self.clock.watch(budget) if budget < float("inf") else None
-        reporting = Reporting(bar=self.reporting.bar, on_step=watch)
+        watch = self.clock.watch(budget)
+        units = prepared.decision.settings.ensemble_size * UNIT // FOLD_SEEDS
+
+        def on_step(step: int, steps: int) -> None:
+            self.overall.within(units, step, steps)
+            watch(step, steps)
+
+        reporting = Reporting(bar=False, on_step=on_step)
         run(prepared, self.here, reporting=reporting)
         return prepared
 
@@ -250,6 +273,8 @@ class BlendTraining:
         """Train what has a weight on all rows, the weightiest first, as far as time allows."""
         order = sorted(by_name, key=lambda name: -sum(by_name[name].values()))
         seeds = self._seeds_in_time(order)
+        units = seeds * UNIT // FOLD_SEEDS
+        self.overall.left(len(order) * units)
         parts: list[tuple[str, Prepared]] = []
         for number, name in enumerate(order, 1):
             self._say(
@@ -261,6 +286,7 @@ class BlendTraining:
                 parts.append((name, self._train_part(name, plan, budget)))
             except OutOfTime:
                 self._say(f"{name}: left out, the time is over")
+            self.overall.end(units)
         return parts
 
     def _train_part(self, name: str, plan: Plan, budget: float) -> Prepared:

@@ -21,6 +21,11 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, completed=done)
 
+    def total(self, steps: int) -> None:
+        """Correct how many steps there are."""
+        if self._bar is not None:
+            self._bar.update(self._task, total=steps)
+
     def epoch(self, record: dict[str, Any]) -> None:
         """Show the figures of an epoch."""
         if self._bar is None:
@@ -28,6 +33,34 @@ class Progress:
         figures = {"loss": record["loss"], **record.get("valid", {})}
         shown = ", ".join(f"{name} {mean(values):.4f}" for name, values in figures.items())
         self._bar.update(self._task, figures=f"epoch {record['epoch']}: {shown}")
+
+
+class Overall:
+    """One bar over several trainings, each of which counts a number of units.
+
+    Args:
+        progress: the bar.
+
+    Attributes:
+        done: the units of the trainings that have ended.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.done = 0
+
+    def within(self, units: int, step: int, steps: int) -> None:
+        """Show that a training is at a step."""
+        self.progress.step(self.done + units * step // max(steps, 1))
+
+    def end(self, units: int) -> None:
+        """Show that a training has ended, or is not needed."""
+        self.done += units
+        self.progress.step(self.done)
+
+    def left(self, units: int) -> None:
+        """Correct how many units are left."""
+        self.progress.total(self.done + units)
 
 
 def mean(values: list[float | None]) -> float:
