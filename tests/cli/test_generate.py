@@ -127,7 +127,7 @@ def test_defaults_and_choices_are_shown():
     assert re.search(r"--patience +<int\|none>.*\[default: 10\]", shown)
     assert re.search(r"--seeds +<int>.*\[default: 10\]", shown)
     shown = CliRunner().invoke(app, ["noise", "--help"], env={"COLUMNS": "400"}).output
-    assert re.search(r"--seeds +<int>.*\[default: 5\]", shown)
+    assert re.search(r"--seeds +<int>.*\[default: 2\]", shown)
     assert "--trials" not in shown
 
 

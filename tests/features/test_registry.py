@@ -193,3 +193,12 @@ def test_parts_without_rows_or_words_are_refused():
     with pytest.raises(DataError, match=r"row 1 .* is 3 .*, not a text"):
         TextPreprocessor().fit_parts(lambda: [["a", 3]])
     assert TextPreprocessor("hashed", bits=4).fit_parts(lambda: [["a"]]).columns == 16
+
+
+def test_the_order_of_the_registry_does_not_choose(monkeypatch):
+    for name in ("text", "numeric"):
+        step = FEATURES[name]
+        monkeypatch.delitem(FEATURES, name)
+        monkeypatch.setitem(FEATURES, name, step)
+    assert type(preprocessor_for(WORDS)) is FEATURES["text"]
+    assert type(preprocessor_for(NUMBERS)) is FEATURES["numeric"]

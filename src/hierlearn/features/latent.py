@@ -42,6 +42,7 @@ class LatentPreprocessor(Preprocessor["Iterable[str]", "NDArray[np.float32]"]):
 
     name: ClassVar[str] = "latent"
     reads: ClassVar[Kind] = "texts"
+    by_default: ClassVar[bool] = False
     produces: ClassVar[Literal["numbers", "sparse"]] = "numbers"
 
     def __init__(

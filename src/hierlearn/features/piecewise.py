@@ -99,6 +99,7 @@ class PiecewiseLinearPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]
 
     name: ClassVar[str] = "piecewise-linear"
     reads: ClassVar[Kind] = "numbers"
+    by_default: ClassVar[bool] = False
     produces: ClassVar[Literal["numbers", "sparse"]] = "numbers"
 
     def __init__(self, *, bins: int = 8) -> None:

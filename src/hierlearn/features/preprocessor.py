@@ -34,11 +34,13 @@ class Preprocessor(ABC, Generic[Inputs, Outputs]):
     Attributes:
         name: the key of the class in ``FEATURES``; ``state`` stores it.
         reads: the kind of inputs it takes, as ``Dataset.kind`` names them.
+        by_default: whether it may be chosen for inputs that it accepts where no step is named.
         produces: what ``transform`` returns: "numbers", a dense array, or "sparse", SciPy CSR rows.
     """
 
     name: ClassVar[str]
     reads: ClassVar[Kind]
+    by_default: ClassVar[bool] = True
     produces: ClassVar[Literal["numbers", "sparse"]] = "numbers"
 
     @classmethod

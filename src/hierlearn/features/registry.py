@@ -63,7 +63,7 @@ def make_preprocessor(
 
 
 def preprocessor_for(dataset: Dataset, **options: Any) -> Preprocessor[Any, Any] | None:
-    """Make the first of ``FEATURES`` that accepts a dataset; None for sparse rows, kept as is.
+    """Make the step of ``FEATURES`` for a dataset by default; None for sparse rows, kept as is.
 
     Args:
         dataset: what it is for.
@@ -79,7 +79,8 @@ def preprocessor_for(dataset: Dataset, **options: Any) -> Preprocessor[Any, Any]
             raise HierlearnError(unknown_name("option of preprocessing", option, known))
     accepting = [step for step in FEATURES.values() if step.accepts(dataset)]
     if accepting:
-        chosen, *others = accepting
+        chosen = next((step for step in accepting if step.by_default), accepting[0])
+        others = [step for step in accepting if step is not chosen]
         for option in [one for one in options if one not in chosen.options()]:
             for other in others:
                 if option in other.options():
