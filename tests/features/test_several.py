@@ -8,6 +8,7 @@ import torch
 
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import FEATURES, NumericPreprocessor, TextPreprocessor, from_state
+from hierlearn.features.latent import LatentPreprocessor
 from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
 from hierlearn.features.several import SeveralPreprocessor
 
@@ -60,7 +61,19 @@ def test_it_is_not_chosen_by_name():
     assert "several" not in FEATURES
 
 
-def test_steps_must_read_and_produce_the_same():
+def test_dense_columns_beside_sparse_ones_become_sparse():
+    texts = ["red oak", "white oak", "red maple", "white maple"] * 3
+    sparse, dense = TextPreprocessor(), LatentPreprocessor(size=2)
+    both = SeveralPreprocessor([sparse, dense]).fit(texts)
+    found = both.transform(texts)
+    assert both.produces == "sparse"
+    expected = np.concatenate(
+        [sparse.transform(texts).toarray(), dense.transform(texts)], axis=1
+    )  # fmt: skip
+    assert np.array_equal(found.toarray(), expected)
+
+
+def test_steps_must_read_the_same():
     with pytest.raises(HierlearnError, match="at least one"):
         SeveralPreprocessor([])
     with pytest.raises(HierlearnError, match="read the same, not numbers and texts"):

@@ -283,6 +283,22 @@ def test_texts():
     assert np.mean(right) > 0.5
 
 
+def test_texts_are_blended_of_sparse_and_dense_parts(monkeypatch, tmp_path):
+    weights = {"linear/main": 0.5, "neighbors/main": 0.5}
+    monkeypatch.setattr(best, "select", lambda *_, **__: best.Selection(weights, 0.5, {"a": 0.1}))
+    small = Plan(effort="best", settings={"epochs": 2, "ensemble_size": 2, "device": "cpu"})
+    dataset = texts(60)
+    pipeline = train(dataset, small, tmp_path / "model", reporting=QUIET)
+    parts = {part.name: part.network for part in pipeline.network_spec.parts}
+    assert (parts["linear"].inputs.kind, parts["neighbors"].inputs.kind) == ("sparse", "numbers")
+    sizes = [part.network.members for part in pipeline.network_spec.parts]
+    assert sizes == [None, 2], "a convex problem has one solution"
+    again = load(tmp_path / "model")
+    assert torch.equal(again.probabilities(dataset.inputs), pipeline.probabilities(dataset.inputs))
+    for found in explain(again, dataset.inputs[:3], count=1000):
+        assert 0 < sum(one.weight for one in found) <= 0.5 + 1e-5
+
+
 def test_weights_of_rows_reach_every_training(few):
     dataset = problem()
     weights = np.ones(len(dataset))

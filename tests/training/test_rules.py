@@ -10,6 +10,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.training.plan import Plan, decide
 from hierlearn.training.prepare import Extras, prepare
+from hierlearn.training.recipes import RECIPES
 from hierlearn.training.rules import Facts, linear, neighbors, quick
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
@@ -159,3 +160,18 @@ def test_settings_of_batches_ask_for_batches(chosen):
 def test_auto_looks_at_the_inputs(kind, name, why):
     decision = decide(Plan(), Labels([["a/b"]] * 9, TREE), kind)
     assert (decision.name, decision.why) == (name, why)
+
+
+def test_texts_with_several_labels_get_a_linear_model_of_every_class():
+    labels = Labels([["a/b"]] * 8 + [["a/c", "a/b"]], TREE)
+    decision = decide(Plan(), labels, "texts")
+    assert decision.name == "linear"
+    assert decision.why == "1 of 9 training rows have several labels, and inputs are texts"
+    assert (decision.recipe.loss, decision.settings.optimizer) == ("bce", "lbfgs")
+
+
+@pytest.mark.parametrize("name", ["hcl", "max", "flat"])
+@pytest.mark.parametrize(("rows", "epochs"), [(100, 100), (10_000, 100), (20_000, 51), (10**6, 4)])
+def test_networks_with_logits_train_fewer_epochs_on_more_rows(name, rows, epochs):
+    recipe = RECIPES[name].fitted_to(facts(rows))
+    assert recipe.settings["epochs"] == epochs

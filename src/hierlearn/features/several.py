@@ -26,7 +26,8 @@ class SeveralPreprocessor(Preprocessor[Any, Any]):
     """Steps that read the same inputs; their columns follow each other.
 
     Args:
-        steps: all of them produce numbers, or all of them sparse rows.
+        steps: all of them read the same kind of inputs. Where one of them produces sparse rows, the
+            columns of the others become sparse too.
     """
 
     name: ClassVar[str] = "several"
@@ -35,16 +36,15 @@ class SeveralPreprocessor(Preprocessor[Any, Any]):
     def __init__(self, steps: Sequence[Preprocessor[Any, Any]]) -> None:
         if not steps:
             raise HierlearnError("several needs at least one preprocessing step")
-        for side in ("reads", "produces"):
-            found = {getattr(step, side) for step in steps}
-            if len(found) > 1:
-                raise HierlearnError(
-                    f"steps side by side must {side.removesuffix('s')} the same, not "
-                    f"{' and '.join(sorted(found))}"
-                )
+        found = {step.reads for step in steps}
+        if len(found) > 1:
+            raise HierlearnError(
+                f"steps side by side must read the same, not {' and '.join(sorted(found))}"
+            )
         self.steps = tuple(steps)
         self.reads: Kind = steps[0].reads  # type: ignore[misc]
-        self.produces: Literal["numbers", "sparse"] = steps[0].produces  # type: ignore[misc]
+        sparse = any(step.produces == "sparse" for step in steps)
+        self.produces: Literal["numbers", "sparse"] = "sparse" if sparse else "numbers"  # type: ignore[misc]
 
     @property
     def columns(self) -> int:
@@ -74,7 +74,7 @@ class SeveralPreprocessor(Preprocessor[Any, Any]):
         if self.produces == "sparse":
             from scipy.sparse import csr_array, hstack
 
-            return csr_array(hstack(parts, format="csr"))
+            return csr_array(hstack([csr_array(part) for part in parts], format="csr"))
         return np.concatenate(parts, axis=1)
 
     def first_missing(self, inputs: Any) -> tuple[int, int] | None:

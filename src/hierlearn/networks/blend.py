@@ -105,7 +105,8 @@ class Blend(nn.Module):
         spec = self.specs[number]
         width = spec.network.inputs.width
         if isinstance(x, SparseRows):
-            return x if x.width == width else x.narrow(spec.begin, width)
+            own = x if x.width == width else x.narrow(spec.begin, width)
+            return own.dense() if spec.network.inputs.kind == "numbers" else own
         return x[..., spec.begin : spec.begin + width]
 
     def moved_to(self, label_space: LabelSpace) -> Blend:

@@ -31,6 +31,7 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics import calibration_error
 from hierlearn.metrics.measure import measure
 from hierlearn.networks.blend import BLEND
+from hierlearn.pipeline.job import Job
 from hierlearn.pipeline.parts import assemble, predict_answers, scale_rows
 from hierlearn.pipeline.reporting import Beginning, Reporting
 from hierlearn.training.blending import (
@@ -56,10 +57,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from hierlearn.datasets.dataset import Dataset
     from hierlearn.pipeline.pipeline import Pipeline
     from hierlearn.training.plan import Plan
-    from hierlearn.training.processes import Processes
 
 SHARE = 0.6  # of a time limit, for the trainings on folds
 UNIT = 1000  # of the bar: a training on a fold
@@ -69,22 +68,8 @@ WORK = "blend"  # folder of what was trained so far, in that of the model
 
 
 @dataclass
-class BlendTraining:
-    """One run: from a dataset to a blend.
-
-    Attributes:
-        dataset: all rows.
-        plan: what was asked for.
-        here: this process among all of them.
-        weights: (N,) how much each row of the dataset counts.
-        reporting: the callbacks.
-    """
-
-    dataset: Dataset
-    plan: Plan
-    here: Processes
-    weights: NDArray[np.float64] | None
-    reporting: Reporting
+class BlendTraining(Job):
+    """One run: from a dataset to a blend."""
 
     def __post_init__(self) -> None:
         check_free_choice(self.plan)
@@ -138,8 +123,9 @@ class BlendTraining:
             f"{plural(seeds_of(self.plan), 'network')} each on all {len(self.rows):,} rows, on "
             f"{self.here.device}"
         )
-        self.reporting.message(text)
-        if out is not None and self.here.writes:
+        if self.here.writes:
+            self.reporting.message(text)
+        if out is not None and self.here.world == 1:  # several processes begin again
             self.work = begin_work(out / WORK, self.identity(), resume=resume)
         if self.here.writes and self.reporting.on_prepared is not None:
             self.reporting.on_prepared(Beginning(self.label_space, self.settings, text))
@@ -173,7 +159,8 @@ class BlendTraining:
 
     def _say(self, text: str) -> None:
         left = "" if self.clock.limit is None else f" ({max(self.clock.left, 0):,.0f} s left)"
-        self.reporting.message(f"{text}{left}")
+        if self.here.writes:
+            self.reporting.message(f"{text}{left}")
 
     # ------------------------------------------------------------------ folds
 
@@ -212,15 +199,19 @@ class BlendTraining:
             write_tensors(path, found, {"format": "hierlearn.fold"})
         return found
 
-    def _train(self, plan: Plan, rows: NDArray[np.int64], budget: float) -> Prepared:
-        """Train on some of the rows; raise OutOfTime where that takes longer than the budget."""
-        from hierlearn.pipeline.train import run
-
+    def _prepare(self, plan: Plan, rows: NDArray[np.int64]) -> Prepared:
+        """Prepare a training on some of the rows, for the classes of all of them."""
         dataset = replace(self.dataset, splits={"train": self.rows[rows]})
         names = self.dataset.hierarchy.names
         terminals = [names[number] for number in self.label_space.terminals.tolist()]
         extras = Extras(weights=self.weights, terminals=terminals)
-        prepared = prepare(dataset, plan, self.here.device, extras)
+        return prepare(dataset, plan, self.here.device, extras)
+
+    def _train(self, plan: Plan, rows: NDArray[np.int64], budget: float) -> Prepared:
+        """Train on some of the rows; raise OutOfTime where that takes longer than the budget."""
+        from hierlearn.pipeline.train import run
+
+        prepared = self._prepare(plan, rows)
         watch = self.clock.watch(budget)
         units = prepared.decision.settings.ensemble_size * UNIT // FOLD_SEEDS
 
@@ -305,8 +296,7 @@ class BlendTraining:
             return prepared
         from hierlearn.training.memorize import memorize
 
-        dataset = replace(self.dataset, splits={"train": self.rows})
-        prepared = prepare(dataset, plan, self.here.device, Extras(weights=self.weights))
+        prepared = self._prepare(plan, every)
         prepared.network.load_state_dict(read_tensors(path)[0])
         prepared.network.to(self.here.device)
         memorize(prepared.network, prepared.rows)

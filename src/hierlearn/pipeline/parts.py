@@ -61,8 +61,9 @@ def assemble(
         networks.append(prepared.network)
     first = parts[0][1]
     preprocessor = steps[0] if len(steps) == 1 else SeveralPreprocessor(steps) if steps else None
-    width = preprocessor.columns if preprocessor else specs[0].network.inputs.width
-    inputs = InputSpec(specs[0].network.inputs.kind, (width,))
+    inputs = specs[0].network.inputs
+    if preprocessor is not None:
+        inputs = InputSpec(preprocessor.produces, (preprocessor.columns,))
     device, label_space = first.rows.device, first.label_space
     return Pipeline(
         label_space=label_space,

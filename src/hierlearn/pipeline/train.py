@@ -14,6 +14,7 @@ from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.build import NetworkSpec
 from hierlearn.pipeline.best import WORK, BlendTraining
 from hierlearn.pipeline.evaluate import evaluate
+from hierlearn.pipeline.job import Job
 from hierlearn.pipeline.memory_files import INDEX
 from hierlearn.pipeline.pipeline import (
     OURS,
@@ -105,22 +106,8 @@ def train(
 
 
 @dataclass
-class Single:
-    """The training of one recipe, with one network or several that differ by seed.
-
-    Attributes:
-        dataset: all rows.
-        plan: what to train.
-        here: this process among all of them.
-        weights: (N,) how much each row of the dataset counts.
-        reporting: the callbacks.
-    """
-
-    dataset: Dataset
-    plan: Plan
-    here: Processes
-    weights: NDArray[np.float64] | None
-    reporting: Reporting
+class Single(Job):
+    """The training of one recipe, with one network or several that differ by seed."""
 
     def __post_init__(self) -> None:
         extras = Extras(weights=self.weights)

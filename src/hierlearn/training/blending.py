@@ -40,11 +40,13 @@ class Ingredient:
         recipe: a name of RECIPES.
         changes: fields of a plan that differ from the recipe.
         settings: settings that differ from the recipe's.
+        one_solution: whether every seed gives the same network, so that one is enough.
     """
 
     recipe: str
     changes: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    one_solution: bool = False
 
     def plan(self, plan: Plan, ensemble_size: int, *, table: bool = False) -> Plan:
         """Return how to train it under the plan of the blend.
@@ -58,7 +60,8 @@ class Ingredient:
         if table and "preprocessing" in changes:
             numbers = changes.pop("preprocessing")
             changes["preprocessing_options"] = {**plan.preprocessing_options, "numbers": numbers}
-        settings = {**self.settings, **plan.settings, "ensemble_size": ensemble_size}
+        size = 1 if self.one_solution else ensemble_size
+        settings = {**self.settings, **plan.settings, "ensemble_size": size}
         settings.pop("patience", None)  # the held-out rows are for the weights
         return replace(
             plan,
@@ -71,9 +74,8 @@ class Ingredient:
         )
 
 
-SPARSE_ONE_PATH = {"linear": Ingredient("linear"), "neighbors": Ingredient("neighbors")}
-SPARSE_SEVERAL = {
-    "linear": Ingredient("max", {"network": "linear"}),
+SPARSE = {
+    "linear": Ingredient("linear", one_solution=True),
     "neighbors": Ingredient("neighbors"),
 }
 
@@ -97,7 +99,7 @@ def ingredients(facts: Facts) -> dict[str, Ingredient]:
     """
     if facts.kind == "numbers":
         return numbers_one_path(facts) if facts.labels.single_path else numbers_several(facts)
-    return SPARSE_ONE_PATH if facts.labels.single_path else SPARSE_SEVERAL
+    return SPARSE
 
 
 def numbers_one_path(facts: Facts) -> dict[str, Ingredient]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
-from hierlearn.training.rules import linear, neighbors, quick
+from hierlearn.training.rules import linear, neighbors, plain, quick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,7 +93,7 @@ RECIPES: dict[str, Recipe] = {
     ),
     "linear": Recipe(
         "hinge",
-        "a linear model of the classes below each parent: for texts and sparse rows, one path each",
+        "a linear model of the classes below each parent or of all classes: for texts, sparse rows",
         network="linear",
         rule=linear,
     ),
@@ -113,16 +113,19 @@ RECIPES: dict[str, Recipe] = {
             "floor": 0.3,
             "normalize": "mean",
         },
+        rule=plain,
     ),
     "max": Recipe(
         "mixed",
         "half cross entropy, half MCLoss, read by the maximum over descendants: for many labels",
         link="max",
+        rule=plain,
     ),
     "flat": Recipe(
         "bce",
         "cross entropy, read by the maximum over descendants: the baseline to beat",
         link="max",
+        rule=plain,
     ),
 }
 
@@ -157,10 +160,8 @@ def choose_recipe(
         if rows <= MEMORY_ROWS:
             return "quick", f"inputs are numbers, and {why}"
         why = f"{why}, and {rows:,} rows are many for a memory"
-    if not one_path:
-        return "max", why
     if kind == "numbers" or logits:
-        return "hcl", why
+        return ("hcl" if one_path else "max"), why
     return "linear", f"{why}, and inputs are {'texts' if kind == 'texts' else 'sparse'}"
 
 

@@ -20,6 +20,8 @@ MOST_EPOCHS = 200
 MORE_STEPS = 3200  # where that takes no more than EPOCHS
 EPOCHS = 40
 FEWEST_EPOCHS = 4  # however many rows there are
+PLAIN_STEPS = 8000  # of a network with logits, unless that takes more than PLAIN_EPOCHS
+PLAIN_EPOCHS = 100
 LINEAR_EPOCHS = 10
 LINEAR_STEPS = 240  # fewest of a linear model
 QUICK_STEPS = 800  # of a memory that is trained in seconds, for rows with one path
@@ -114,6 +116,12 @@ def quick(facts: Facts) -> Mapping[str, Any]:
         "joint": {},
         "settings": {"epochs": epochs, "learning_rate": 2e-3},
     }
+
+
+def plain(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a network with logits: the more rows, the fewer epochs."""
+    epochs = min(round(PLAIN_STEPS / facts.steps_per_epoch), PLAIN_EPOCHS)
+    return {"settings": {"epochs": max(epochs, FEWEST_EPOCHS)}}
 
 
 def linear(facts: Facts) -> Mapping[str, Any]:
