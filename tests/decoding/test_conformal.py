@@ -8,6 +8,7 @@ import torch
 from decoding.probability_cases import random_case
 from hierlearn import Hierarchy
 from hierlearn.decoding import ConformalSets
+from hierlearn.decoding.calibration import rank_of
 from hierlearn.decoding.edges import most_specific, topmost
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace, chunks
@@ -123,3 +124,20 @@ def test_arguments_that_do_not_fit(chunk, monkeypatch):
             HierlearnError, match=re.escape(f"{name} must lie in [0, 1], not {value}")
         ):
             ConformalSets(TREE, **options)
+
+
+@pytest.mark.parametrize("alpha", [5e-324, 1e-300, 1e-17, 1e-9])
+def test_tiny_levels_are_refused_at_once(alpha):
+    with pytest.raises(HierlearnError, match=r"needs at least .* calibration rows, but"):
+        rank_of(alpha, 10)
+
+
+@pytest.mark.parametrize("count", [1, 7, 99, 1000])
+def test_the_rank_is_the_largest_that_the_level_allows(count):
+    for alpha in [k / (count + 1) for k in range(1, count + 1)] + [0.29, 0.05, 0.5]:
+        ranks = [k for k in range(1, count + 1) if k / (count + 1) <= alpha]
+        if ranks:
+            assert rank_of(alpha, count) == ranks[-1]
+        else:
+            with pytest.raises(HierlearnError, match="needs at least"):
+                rank_of(alpha, count)

@@ -18,6 +18,7 @@ from hierlearn.pipeline import train
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training import Plan
 from hierlearn.training.checkpoint import Checkpoints
+from hierlearn.training.processes import Processes
 from training.datasets import assert_identical, problem, state, texts, trainer_of
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
@@ -246,3 +247,40 @@ def test_a_training_goes_on_bit_for_bit(name, make, tmp_path):
     shutil.copy(paths[0], tmp_path / "rest" / "checkpoints")
     rest = train(make(), chosen, out=tmp_path / "rest", resume=True, reporting=QUIET)
     assert_identical(state(whole.network), state(rest.network))
+
+
+@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("members", [None, 2])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_processes_draw_the_noise_of_their_rows(world, members, kind):
+    rows, common = 10, 4
+    x = rows_of(rows + common) if kind == "sparse" else torch.rand(rows + common, 30) + 1
+    options = (0.5,) if kind == "sparse" else (0.5, 0.1)
+    seeds = SEEDS[: members or 1]
+    whole = layer_of(seeds, *options, members=members)(x)
+    whole = whole.dense() if kind == "sparse" else whole
+    for rank in range(world):
+        share = Processes(rank, world, CPU).part_of_noise(rows, common)
+        layer = layer_of(seeds, *options, members=members)
+        layer.share = share
+        own = x.take(share.rows) if kind == "sparse" else x[share.rows]
+        found = layer(own)
+        found = found.dense() if kind == "sparse" else found
+        assert torch.equal(found, whole[..., share.rows, :])
+    assert Processes(0, 1, CPU).part_of_noise(rows, common) is None
+
+
+def test_entries_of_sparse_rows_are_dropped_independently():
+    dense = sparse.csr_array(torch.ones(3000, 40).numpy())
+    x = SparseRows.from_scipy(dense)
+    kept = (layer_of([7], 0.5)(x).dense() > 0).double()
+    assert kept.mean() == pytest.approx(0.5, abs=0.005)
+    by_row, by_column = kept.mean(1), kept.mean(0)
+    assert by_row.var() == pytest.approx(0.25 / 40, rel=0.1)  # of a binomial
+    assert by_column.var() == pytest.approx(0.25 / 3000, rel=0.6)
+    for one, other in ((kept[1:], kept[:-1]), (kept[:, 1:], kept[:, :-1])):
+        correlation = torch.corrcoef(torch.stack([one.reshape(-1), other.reshape(-1)]))[0, 1]
+        assert abs(float(correlation)) < 0.015
+    again = (layer_of([8], 0.5)(x).dense() > 0).double()
+    both = torch.corrcoef(torch.stack([again.reshape(-1), kept.reshape(-1)]))[0, 1]
+    assert abs(float(both)) < 0.015

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,12 @@ from training.datasets import neighbor_plan, partial_problem, plan, problem, tex
 
 SOFT = {"curriculum": "epoch", "link": "softmax", "scope": "ancestors", "normalize": "mean"}
 WEIGHTS = np.random.default_rng(0).uniform(0, 2, 60)
+
+
+def noisy(plan, **options):
+    """Return a plan with more options of its network."""
+    return replace(plan, network_options={**plan.network_options, **options})
+
 
 # 36 rows in batches of 7: shares of 4 and 3, and one row at the end that the second process lacks.
 CASES = {
@@ -77,13 +84,29 @@ CASES = {
         None,
     ),
 }
-# Dropout draws other noise in every process: to be compared among runs of two.
-NOISY = {"noise": (problem, plan("hcl", dropout=0.3, batch_size=7, epochs=4), None)}
+CASES |= {
+    "noise": (problem, plan("hcl", dropout=0.3, batch_size=7, epochs=4), None),
+    "noise, stacked": (problem, plan("hcl", dropout=0.5, batch_size=7, ensemble_size=2), None),
+    "noise of candidates": (
+        problem,
+        noisy(
+            neighbor_plan(batch_size=7, dropout=0.3, ensemble_size=2),
+            input_dropout=0.2,
+            input_noise=0.1,
+        ),
+        WEIGHTS,
+    ),
+    "noise of words": (
+        texts,
+        noisy(plan("leaf-ce", network="token-bag", batch_size=7, dropout=0.3), input_dropout=0.4),
+        None,
+    ),
+}
 
 
 def run(case, folder, **options):
     """Train a case into a folder."""
-    make, chosen, weights = {**CASES, **NOISY}[case]
+    make, chosen, weights = CASES[case]
     return train(
         make(),
         chosen,

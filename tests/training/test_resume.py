@@ -27,6 +27,7 @@ from training.datasets import (
     trainer_of,
 )
 
+NOT_OURS = "was not written by hierlearn, or by an older version"
 SOFT = {"link": "softmax", "scope": "ancestors", "curriculum": "epoch", "floor": 0.3}
 CASES = {
     "dropout": (problem, {"loss": "bce", "dropout": 0.5, "epochs": 3}),
@@ -300,9 +301,9 @@ def test_a_checkpoint_from_elsewhere_is_refused(cut):
 
     path = Checkpoints(cut / "checkpoints").paths()[-1]
     save_file({"a": torch.zeros(2)}, path)
-    assert refusal(cut) == f"FOLDER/checkpoints/{path.name} was not written by hierlearn"
+    assert refusal(cut) == f"FOLDER/checkpoints/{path.name} {NOT_OURS}"
     save_file({"a": torch.zeros(2)}, path, {"hierlearn": "[1"})
-    assert refusal(cut) == f"FOLDER/checkpoints/{path.name} was not written by hierlearn"
+    assert refusal(cut) == f"FOLDER/checkpoints/{path.name} {NOT_OURS}"
     write_tensors(path, {"a": torch.zeros(2)}, {"format": "hierlearn.model"})
     assert refusal(cut) == f"FOLDER/checkpoints/{path.name} is not a checkpoint of a training"
     write_tensors(path, {"a": torch.zeros(2)}, {"format": "hierlearn.checkpoint"})

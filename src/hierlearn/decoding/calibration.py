@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
 
+MANY_ROWS = 1e15  # below, floats hold every integer
+
+
 def rank_of(alpha: float, count: int) -> int:
     """Return k, the largest integer with k / (n + 1) <= alpha.
 
@@ -35,12 +38,17 @@ def rank_of(alpha: float, count: int) -> int:
     """
     if not 0 < alpha < 1:
         raise HierlearnError(f"alpha must lie between 0 and 1, not {alpha}")
-    needed = largest(lambda n: 1 / (n + 1) > alpha, int(1 / alpha)) + 1
-    if count < needed:
+    if 1 / (count + 1) > alpha:
+        needed = f"{1 / alpha:.3g}" if alpha * MANY_ROWS < 1 else f"{least_rows(alpha):,}"
         raise HierlearnError(
             f"alpha = {alpha} needs at least {needed} calibration rows, but there are {count}"
         )
     return largest(lambda k: k / (count + 1) <= alpha, int(alpha * (count + 1)))
+
+
+def least_rows(alpha: float) -> int:
+    """Return the smallest n with 1 / (n + 1) <= alpha."""
+    return largest(lambda n: 1 / (n + 1) > alpha, int(1 / alpha)) + 1
 
 
 def largest(holds: Callable[[int], bool], guess: int) -> int:

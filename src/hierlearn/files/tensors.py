@@ -1,7 +1,12 @@
-"""Tensors with JSON metadata as one safetensors file, written whole or not at all."""
+"""Tensors with JSON metadata as one safetensors file, written whole or not at all.
+
+The header holds a checksum of names, types, shapes, values and metadata: a file in which one bit
+has changed is refused.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +29,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     from safetensors.torch import save
 
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    data = save(stored, {"hierlearn": json.dumps(metadata, ensure_ascii=False)})
+    text = json.dumps(metadata, ensure_ascii=False)
+    data = save(stored, {"hierlearn": text, "sha256": checksum(stored, text)})
     with atomic_write(path, "wb") as file:
         file.write(data)
 
@@ -39,7 +45,9 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = dict(json.loads((file.metadata() or {})["hierlearn"]))
+            header = file.metadata() or {}
+            text, expected = header["hierlearn"], header["sha256"]
+            metadata = dict(json.loads(text))
             # Copies, since what is read is a map of the file: were the file written over, a process
             # that still used it would be killed. keys() is a method of a file, which is no mapping.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
@@ -51,6 +59,24 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise CheckpointError(
             f"{path} is damaged or truncated ({error}); use an earlier one or train again"
         ) from None
-    except (KeyError, TypeError, ValueError):  # no metadata of ours, or no JSON object in it
-        raise CheckpointError(f"{path} was not written by hierlearn") from None
+    except (KeyError, TypeError, ValueError, RecursionError):  # no metadata of ours, or no JSON
+        raise CheckpointError(
+            f"{path} was not written by hierlearn, or by an older version"
+        ) from None
+    if checksum(tensors, text) != expected:
+        raise CheckpointError(
+            f"{path} is damaged: its checksum does not match; use an earlier one or train again"
+        )
     return tensors, metadata
+
+
+def checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    """Return the SHA-256 of tensors on the CPU, with names, types and shapes, and of a text."""
+    import torch
+
+    sums = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        sums.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        sums.update(value.contiguous().reshape(-1).view(torch.uint8).numpy())
+    return sums.hexdigest()

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from hierlearn.links import HeadOutput
 from hierlearn.networks.blend import Blend
-from hierlearn.networks.layers import Dropout
+from hierlearn.networks.layers import Dropout, Share
 from hierlearn.networks.network import Network
 
 if TYPE_CHECKING:
@@ -240,20 +240,33 @@ class Noise:
         self.network = network
         self.uses_torch = not is_native(network)
         self.generators = [torch.Generator(device) for _ in range(count)]
+        self.layers = [one for one in network.modules() if isinstance(one, Dropout)]
         if not isinstance(network, LoopedEnsemble):
             set_generators(network, self.generators)
             return
         for one, generator in zip(network.networks, self.generators, strict=True):
             set_generators(one, [generator])
 
-    def seed(self, seeds: Sequence[int]) -> None:
-        """Seed the noise of the next step, one seed per member."""
+    def seed(
+        self, seeds: Sequence[int], own: Sequence[int] | None = None, share: Share | None = None
+    ) -> None:
+        """Seed the noise of the next step.
+
+        Args:
+            seeds: one per member, the same in all processes.
+            own: those of torch's generator, which knows nothing of other processes; by default
+                ``seeds``.
+            share: the rows of this process, where there are several.
+        """
+        own = seeds if own is None else own
         for generator, seed in zip(self.generators, seeds, strict=True):
             generator.manual_seed(seed)
+        for layer in self.layers:
+            layer.share = share
         if isinstance(self.network, LoopedEnsemble):
-            self.network.noise_seeds = list(seeds)
+            self.network.noise_seeds = list(own)
         elif self.uses_torch:
-            torch.manual_seed(seeds[0])
+            torch.manual_seed(own[0])
 
 
 def is_native(network: nn.Module) -> bool:

@@ -11,7 +11,7 @@ the same network as the one trained alone with its seed.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, overload
 
 import torch
@@ -77,6 +77,22 @@ class Dense(nn.Module):
         return " x ".join(map(str, self.weight.shape))
 
 
+@dataclass(frozen=True)
+class Share:
+    """The rows of a step that one of several processes computes.
+
+    Every process draws the noise of all rows and uses that of its own, so that together they train
+    as one process does.
+
+    Attributes:
+        rows: (n,) their places among all rows of the step.
+        total: how many rows the step has.
+    """
+
+    rows: Tensor
+    total: int
+
+
 class Dropout(nn.Module):
     """Dropout that draws each member's noise from a generator of its own.
 
@@ -90,6 +106,7 @@ class Dropout(nn.Module):
             raise HierlearnError(f"dropout must lie in [0, 1), not {p}")
         self.p = p
         self.generators: Sequence[torch.Generator] | None = None
+        self.share: Share | None = None
 
     @classmethod
     def stack(cls, layers: Sequence[Dropout]) -> Dropout:
@@ -102,12 +119,17 @@ class Dropout(nn.Module):
             return x
         if self.generators is None:
             return nn.functional.dropout(x, self.p)
-        members = len(x) if x.dim() == 3 else 1
-        size = x.numel() // members
+        members, rows, width = len(x) if x.dim() == 3 else 1, x.shape[-2], x.shape[-1]
+        size = (rows if self.share is None else self.share.total) * width
         bits = torch.empty(members, -(-size // 4), dtype=torch.int64, device=x.device)
         for row, generator in zip(bits, self.generators, strict=True):
             row.random_(-(2**63), None, generator=generator)
-        return x * self._scales(bits.view(torch.int16)[:, :size], x.dtype).reshape(x.shape)
+        drawn = self._own(bits.view(torch.int16)[:, :size].view(members, -1, width))
+        return x * self._scales(drawn, x.dtype).reshape(x.shape)
+
+    def _own(self, drawn: Tensor) -> Tensor:
+        """Return what was drawn for the rows of this process, of (M, total, D)."""
+        return drawn if self.share is None else drawn[:, self.share.rows]
 
     def _scales(self, bits: Tensor, dtype: torch.dtype) -> Tensor:
         """Return 0 for a fraction of int16 draws, and for the others what keeps the mean."""
@@ -119,7 +141,7 @@ class Dropout(nn.Module):
         return str(self.p)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "generators": None}  # generators do not pickle
+        return {**self.__dict__, "generators": None, "share": None}  # generators do not pickle
 
 
 class InputNoise(Dropout):
@@ -169,13 +191,15 @@ class InputNoise(Dropout):
 
     def _gaussian(self, x: Tensor) -> Tensor:
         """Return noise of the shape of x, each member's from its generator."""
-        noise = torch.empty(x.shape, dtype=x.dtype, device=x.device)
         if self.generators is None:
-            return noise.normal_(std=self.std)
-        members = noise if x.dim() == 3 else noise[None]
-        for one, generator in zip(members, self.generators, strict=True):
+            return torch.empty_like(x, memory_format=torch.contiguous_format).normal_(std=self.std)
+        members, total = len(x) if x.dim() == 3 else 1, x.shape[-2]
+        if self.share is not None:
+            total = self.share.total
+        noise = torch.empty(members, total, x.shape[-1], dtype=x.dtype, device=x.device)
+        for one, generator in zip(noise, self.generators, strict=True):
             one.normal_(std=self.std, generator=generator)
-        return noise
+        return self._own(noise).reshape(x.shape)
 
     def _drop_entries(self, x: SparseRows) -> SparseRows:
         """Return sparse rows in which a fraction of the entries is 0."""
@@ -186,16 +210,40 @@ class InputNoise(Dropout):
             x = x.take(every.expand(self.members, -1))
         if self.generators is None:
             return replace(x, values=nn.functional.dropout(x.values, self.p))
-        bits = []
-        for size, generator in zip(x.member_sizes(), self.generators, strict=True):
-            drawn = torch.empty(-(-size // 4), dtype=torch.int64, device=x.values.device)
-            drawn.random_(-(2**63), None, generator=generator)
-            bits.append(drawn.view(torch.int16)[:size])
-        return replace(x, values=x.values * self._scales(torch.cat(bits), x.values.dtype))
+        bits = mixed(self._entry_numbers(x)).bitwise_right_shift_(48).to(torch.int16)
+        return replace(x, values=x.values * self._scales(bits, x.values.dtype))
+
+    def _entry_numbers(self, x: SparseRows) -> Tensor:
+        """Return (entries,) a number of each entry by member, row and place in the row.
+
+        A number of its own, since how many entries the rows of other processes have is not known.
+        """
+        assert self.generators is not None
+        device = x.offsets.device
+        begins = torch.empty(len(self.generators), dtype=torch.int64, device=device)
+        for begin, generator in zip(begins, self.generators, strict=True):
+            begin.random_(-(2**63), None, generator=generator)
+        count = len(x) // len(begins)
+        rows = torch.arange(count, device=device) if self.share is None else self.share.rows
+        first = (begins[:, None] + (rows << 32)).reshape(-1) - x.offsets[:-1]
+        return torch.arange(len(x.values), device=device) + first.repeat_interleave(
+            x.offsets.diff(), output_size=len(x.values)
+        )
 
     def extra_repr(self) -> str:
         """Show the settings when the module is printed."""
         return f"input_dropout={self.p}, input_noise={self.std}"
+
+
+def mixed(numbers: Tensor) -> Tensor:
+    """Return int64 numbers, mixed in place so that neighbors look independent.
+
+    The last steps of SplitMix64 (Steele, Lea and Flood, 2014).
+    """
+    numbers.mul_(-0x61C8864680B583EB)
+    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
+        numbers.bitwise_xor_((numbers >> shift) & ((1 << (64 - shift)) - 1)).mul_(factor)
+    return numbers.bitwise_xor_((numbers >> 31) & ((1 << 33) - 1))
 
 
 def check_size(**sizes: int) -> None:

@@ -11,12 +11,13 @@ import queue
 import signal
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hierlearn.errors import HierlearnError
+from hierlearn.studies.orphans import end_with_parent
 from hierlearn.studies.runner import Result, Task, run_task
 
 if TYPE_CHECKING:
@@ -115,16 +116,16 @@ class StoppedError(Exception):
 def init_worker(dataset: Dataset, steps: Any, stop: Any, threads: int) -> None:
     """Prepare a process for tasks."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides
+    end_with_parent()
     torch.set_num_threads(threads)
     _worker.update(dataset=dataset, steps=steps, stop=stop)
 
 
 def run_in_worker(number: int, task: Task) -> Result:
     """Run a task, report its steps, and stop early where nobody waits for it."""
-    parent = parent_process()
 
     def on_step(step: int, of: int) -> None:
-        if _worker["stop"].is_set() or (parent is not None and not parent.is_alive()):
+        if _worker["stop"].is_set():
             raise StoppedError
         if step == of or step % max(1, of // 100) == 0:
             _worker["steps"].put((number, step, of))

@@ -36,6 +36,11 @@ class CandidateSampler:
         self.rows, self.seeds, self.apart = rows, seeds, apart
         self.count = count
 
+    @property
+    def size(self) -> int:
+        """How many candidates a step has."""
+        return min(self.count, self.rows.pool_size)
+
     def batch(
         self, index: Tensor, step: int, epoch: int, place: int
     ) -> tuple[Tensor | SparseRows, Tensor, Tensor | None, Candidates]:
@@ -69,7 +74,7 @@ class CandidateSampler:
 
         K is the same in all steps: -1 stands for the candidates that a small window lacks.
         """
-        count = min(self.count, self.rows.pool_size)
+        count = self.size
         drawn = torch.full((len(self.seeds), count), -1)
         for own, seed in zip(drawn, self.seeds, strict=True):
             pool = self.rows.pool(seed, epoch, place)

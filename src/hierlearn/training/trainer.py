@@ -211,8 +211,7 @@ class Trainer:
         rate = learning_rate(self.settings, self.step, self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        purpose = f"noise {self.processes.rank}"
-        self._noise.seed([derive(seed, purpose, self.step) for seed in self.seeds])
+        self._seed_noise(place)
         extra: dict[str, Any] = {"apart": True} if self.is_ensemble else {}
         if self.sampler is None:
             x, targets, mask = self.rows.batch(index)
@@ -241,6 +240,17 @@ class Trainer:
         self.step += 1
         if kind != "cpu" and self.step % CHECK_EVERY == 0:
             self._check_finite(epoch)
+
+    def _seed_noise(self, place: int) -> None:
+        """Seed the noise of a step: drawn for the global batch, each process uses its part."""
+        first, own = (
+            [derive(seed, f"noise {number}", self.step) for seed in self.seeds]
+            for number in (0, self.processes.rank)
+        )
+        size = self.settings.batch_size
+        count = min(size, len(self.rows) - place * size)
+        drawn = 0 if self.sampler is None else self.sampler.size
+        self._noise.seed(first, own, self.processes.part_of_noise(count, drawn))
 
     def _losses(
         self, output: Any, targets: Tensor, mask: Tensor | None, weight: Tensor | None
