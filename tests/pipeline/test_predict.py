@@ -79,8 +79,10 @@ def test_titles_are_a_column_of_their_own():
 def test_candidates_are_told_by_the_subtrees_that_hold_them():
     decoder = make_decoder(TREE, "conformal", threshold=0.35)
     found = answers(P[:2], decoder, model_of())
-    assert found["path"] == ["a/b", "a/b"]  # 0.8 for two leaves
-    assert found["stopped"] == [True, True]
+    assert found["path"] == ["a/b/c", "a/b"]  # both leaves of a/b in the second row
+    assert found["stopped"] == [False, True]
+    decoder = make_decoder(TREE, "conformal", threshold=0.35, spread=1.0)
+    assert answers(P[:1], decoder, model_of())["path"] == ["a/b"]  # 0.8 for two leaves
     inside = make_decoder(TREE, "subset", allowed=["a"], decoder="conformal", threshold=0.45)
     assert answers(P[:1], inside, model_of())["path"] == ["a/b/c"]
 
