@@ -39,7 +39,7 @@ def test_a_table_of_other_columns_is_read_by_the_hierarchy_of_the_model(trained,
     said = call(f"evaluate {trained} other.csv --label kind")
     assert "on 3 rows of other (all)" in said
     (tmp_path / "levels.csv").write_text("a,b,c,k,f\n1,2,3,animal,cat\n")
-    assert "on 1 rows" in call(f"evaluate {trained} levels.csv --levels k,f")
+    assert "on 1 row of levels" in call(f"evaluate {trained} levels.csv --levels k,f")
 
 
 def test_a_figure_that_is_not_defined_is_left_empty(trained, call, tmp_path):
@@ -91,10 +91,12 @@ def test_each_refusal_is_one_line(trained, call, tmp_path, line, message):
 def test_a_model_of_texts_asks_for_the_column_only_if_it_does_not_know_it(call, tmp_path):
     (tmp_path / "t.csv").write_text("words,y\n" + "red round,fruit/apple\nblue flat,tool\n" * 5)
     call("train t.csv --label y --text words --out model --epochs 2")
-    assert "on 10 rows of t (all)" in call("evaluate model t.csv")
+    said = call("evaluate model t.csv")
+    assert "on 10 rows of t (all)" in said
+    assert "warning: the model was trained on 10 of 10 rows, so the figures are too good" in said
     (tmp_path / "u.csv").write_text("said,y\nred,tool\n")
     assert "unknown column 'words'" in call("evaluate model u.csv", code=2)
-    assert "on 1 rows" in call("evaluate model u.csv --text said")
+    assert "on 1 row of u" in call("evaluate model u.csv --text said")
     message = call("evaluate model t.csv --features words", code=2)
     assert "the model reads texts and does not take --features; leave it out" in message
     config = json.loads((tmp_path / "model" / "config.json").read_text())

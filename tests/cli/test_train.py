@@ -46,7 +46,7 @@ def test_the_real_command_trains_and_says_so(rows):
     names = {path.name for path in (rows / "model").iterdir()}
     assert names == {
         *("model.safetensors", "hierarchy.json", "config.json", "README.md", "run.yaml"),
-        *("log.jsonl", "checkpoints", "memory.safetensors", "memory.json"),
+        *("log.jsonl", "checkpoints", "memory.safetensors", "memory.json", "rows.safetensors"),
     }
     log = [json.loads(line) for line in (rows / "model" / "log.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in log] == [1, 2, 3, 4]

@@ -15,6 +15,7 @@ from hierlearn.training.plan import Plan
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from hierlearn.datasets import Dataset
     from hierlearn.datasets.streaming import Chunk
     from hierlearn.decoding import Decoder
     from hierlearn.pipeline import Pipeline
@@ -172,7 +173,8 @@ def calibrated(
         options = {**options, "dataset_option": None, "data_dir": None, "id_column": None}
     dataset = open_labeled(model, source, options)
     check_hierarchy(model, dataset)
-    picked, _ = pick_rows(dataset, options["calibrate_rows"], "--calibrate-rows")
+    picked, which = pick_rows(dataset, options["calibrate_rows"], "--calibrate-rows", model)
+    condition = check_unseen(model, picked, source if which == "all" else f"{source} ({which})")
     with working("calibrating"):
         probabilities = model.probabilities(picked.inputs)
     targets = Labels(picked.labels, model.hierarchy).targets()
@@ -180,9 +182,33 @@ def calibrated(
     wrong = "have a label outside the answer" if made.answers == "candidates" else "are wrong"
     return made, (
         f"{summary_of(made, name)}, found on {len(picked):,} rows of {source}: at most a fraction "
-        f"{risk:.3g} of new answers {wrong}, if the rows are drawn alike and those were not used "
-        f"to train or select the model"
+        f"{risk:.3g} of new answers {wrong}, if the rows are drawn alike{condition}"
     )
+
+
+def check_unseen(model: Pipeline, rows: Dataset, name: str) -> str:
+    """Raise on calibration rows that the model was trained on; return what remains to be assumed.
+
+    Args:
+        model: the model.
+        rows: the calibration rows.
+        name: where they come from.
+    """
+    from hierlearn.cli.model_rows import seen_rows
+    from hierlearn.errors import HierlearnError, plural
+
+    found = seen_rows(model, rows, selecting=True)
+    if found is None:
+        return " and those were not used to train or select the model, which it cannot tell"
+    if not found.by_chance:
+        raise HierlearnError(
+            f"{found.known:,} of the {plural(found.rows, 'row')} of {name} were used to train or "
+            f"select the model, so they cannot guarantee any risk; calibrate on other rows, such "
+            f"as --calibrate-rows test"
+        )
+    if not found.known:
+        return ""
+    return f"; {found.known:,} of those equal a training row, as may happen by chance"
 
 
 def summary_of(decoder: Any, name: str) -> str:

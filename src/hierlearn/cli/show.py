@@ -101,27 +101,6 @@ def print_description(console: Console, description: dict[str, Any]) -> None:
     console.print(spread)
 
 
-def print_metrics(console: Console, figures: dict[str, dict[str, Any]]) -> None:
-    """Print one row per metric, one column per split; nothing where there is none."""
-    if not figures:
-        return
-    table = Table()
-    table.add_column("metric")
-    for name in figures:
-        table.add_column(name, justify="right")
-    metrics = dict.fromkeys(metric for split in figures.values() for metric in split)
-    for metric in metrics:
-        table.add_row(metric, *(figure(split.get(metric)) for split in figures.values()))
-    console.print(table)
-
-
-def figure(value: float | list[float | None] | None) -> str:
-    """Write a metric, or one of every level; nothing where it is not defined."""
-    if isinstance(value, list):
-        return " ".join(figure(one) or "-" for one in value)
-    return "" if value is None else f"{value:.4f}"
-
-
 def writes() -> bool:
     """Whether this process prints and writes: the first of those that torchrun started."""
     return int(os.environ.get("RANK", "0")) == 0
