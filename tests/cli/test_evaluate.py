@@ -6,6 +6,8 @@ import shutil
 import pytest
 
 from hierlearn.datasets import read_table
+from hierlearn.metrics import METRICS
+from hierlearn.metrics.registry import shown_metrics
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline import evaluate as measure
 
@@ -31,6 +33,34 @@ def test_metrics_and_rows_may_be_chosen(trained, call):
         "hit@1",
         "mrr",
     ]
+
+
+def shown_rows(said):
+    """The cells of the printed table, one list per metric."""
+    lines = [line for line in said.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
+
+
+def test_accuracy_leads_at_every_level_and_directions_are_shown(trained, call, tmp_path):
+    found = shown_rows(call(f"evaluate {trained} {trained.parent}/rows.csv -o figures.json"))
+    figures = json.loads((tmp_path / "figures.json").read_text())["metrics"]
+    assert found[0] == ["leaf-accuracy", "higher", f"{figures['leaf-accuracy']:.4f}"]
+    assert [row[0] for row in found[1:4]] == [f"level-accuracy {level}" for level in (1, 2, 3)]
+    assert [row[2] for row in found[1:4]] == [f"{one:.4f}" for one in figures["level-accuracy"]]
+    better = {row[0].split()[0]: row[1] for row in found}
+    assert set(better) == set(figures)
+    for name, direction in better.items():
+        wanted = {"up": "higher", "down": "lower", "none": ""}[METRICS[name].direction]
+        assert direction == wanted, name
+    assert {"higher", "lower"} <= set(better.values())
+    assert [row[0] for row in found].index("hit@1") > 3
+
+
+def test_the_keys_of_the_file_are_stable(trained, call, tmp_path):
+    call(f"evaluate {trained} {trained.parent}/rows.csv -o figures.json")
+    found = json.loads((tmp_path / "figures.json").read_text())
+    assert list(found) == ["model", "data", "rows", "count", "trained_on", "metrics"]
+    assert list(found["metrics"]) == shown_metrics()
 
 
 def test_a_table_of_other_columns_is_read_by_the_hierarchy_of_the_model(trained, call, tmp_path):

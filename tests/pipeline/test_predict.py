@@ -95,7 +95,7 @@ def test_chunks_are_answered_in_order_and_a_new_gap_is_named():
     parts = [Chunk(draw[:5], range(2, 7)), Chunk(draw[5:], range(7, 11))]
     found = [
         path
-        for part in predict_chunks(model, decoder, parts, Path("rows.csv"))
+        for part, _ in predict_chunks(model, decoder, parts, Path("rows.csv"))
         for path in part["path"]
     ]
     assert found == answers(model.probabilities(draw), decoder, model)["path"]

@@ -72,15 +72,31 @@ def by_level(
 
 
 def level_names(model: Pipeline) -> list[str]:
-    """Return the levels from the top by name: the columns of --levels, or their numbers."""
+    """Return the levels from the top as they are shown: numbers, and names where they have any."""
+    numbers = range(1, model.hierarchy.depth + 1)
+    named = named_levels(model)
+    if not named:
+        return [str(level) for level in numbers]
+    return [f"{level} ({name})" for level, name in zip(numbers, named, strict=True)]
+
+
+def named_levels(model: Pipeline) -> list[str]:
+    """Return the columns of --levels in training, if there was one per level; otherwise none."""
     from hierlearn.cli.sources import split_names
 
-    depth = model.hierarchy.depth
     named = model.config.get("columns", {}).get("levels") or []
     named = split_names(named) if isinstance(named, str) else list(named)
-    if len(named) != depth:
-        return [str(level) for level in range(1, depth + 1)]
-    return [f"{level} ({name})" for level, name in enumerate(named, 1)]
+    return named if len(named) == model.hierarchy.depth else []
+
+
+def level_columns(model: Pipeline) -> list[str]:
+    """Return how the column of every level is called in a file of answers."""
+    from hierlearn.pipeline.predict import answer_names
+
+    named = named_levels(model)
+    if named and not {*named} & {"id", *answer_names(model)}:
+        return named
+    return [f"level_{level}" for level in range(1, model.hierarchy.depth + 1)]
 
 
 def figure(value: float | None) -> str:

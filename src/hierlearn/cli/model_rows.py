@@ -74,14 +74,19 @@ def table_columns(preprocessor: Any, options: Mapping[str, Any]) -> dict[str, An
 
 def open_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> TableStream:
     """Open a table to predict on; its rows have ids where a column of them is given or known."""
+    from hierlearn.cli.sources import split_names
     from hierlearn.datasets.streaming import TableStream
 
     inputs = input_columns(model, options)
     named = options.get("id_column")
     known = model.config.get("columns", {}).get("id_column")
-    if named is None and known in header(source):
+    columns = header(source)
+    if named is None and known in columns:
         named = known
-    return TableStream(source, id_column=named, **inputs)
+    keep = columns if options.get("keep") == "all" else split_names(options.get("keep") or "")
+    if named in keep and options.get("id_column") is None:
+        named = None  # kept under its own name
+    return TableStream(source, id_column=named, keep=keep, **inputs)
 
 
 def open_labeled(model: Pipeline, source: str, options: Mapping[str, Any]) -> Dataset:
