@@ -126,21 +126,26 @@ def open_rows(chosen: Mapping[str, Any]) -> Dataset:
 
 def rows_and_classes(dataset: Dataset) -> str:
     """Describe the training data in one line."""
+    from hierlearn.errors import plural
+
     hierarchy = dataset.hierarchy
     splits = ", ".join(f"{name} {len(rows):,}" for name, rows in dataset.splits.items())
     kind = "a tree" if hierarchy.is_tree else "a DAG"
-    columns = "columns" if dataset.kind == "table" else "numbers"
-    what = "texts" if dataset.is_text else f"rows of {len(dataset.feature_names):,} {columns}"
+    what = plural(len(dataset), "text" if dataset.is_text else "row")
+    if not dataset.is_text:
+        column = "column" if dataset.kind == "table" else "number"
+        what += f" of {plural(len(dataset.feature_names), column)}"
+    classes = plural(len(hierarchy), "class", "classes")
     line = (
-        f"{dataset.name}: {len(dataset):,} {what}{f' ({splits})' if splits else ''}, "
-        f"{len(hierarchy):,} classes in {hierarchy.depth} levels, {kind}"
+        f"{dataset.name}: {what}{f' ({splits})' if splits else ''}, "
+        f"{classes} in {plural(hierarchy.depth, 'level')}, {kind}"
     )
     inputs: Any = dataset.inputs
     if not hasattr(inputs, "window"):
         return line
     largest = int(max(b - a for a, b in pairwise(inputs.source.offsets)))
     return (
-        f"{line}; streamed by row groups of up to {largest:,} rows, "
+        f"{line}; streamed by row groups of up to {plural(largest, 'row')}, "
         f"shuffled in windows of {max(inputs.window, largest):,}"
     )
 

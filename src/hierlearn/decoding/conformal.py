@@ -4,8 +4,8 @@
     v(c) = max over the terminal classes t at or below c of s(t)
     candidates = {c : v(c) >= threshold}
 
-The terminal classes are chosen by their probability alone, which gives the smallest sets that one
-threshold can give, and their ancestors come along: candidates are closed under ancestors. With a
+The terminal classes are chosen by their probability alone, as plain conformal prediction over the
+leaves does, and their ancestors come along: candidates are closed under ancestors. With a
 ``spread`` whole subtrees are chosen instead, larger sets that are made of fewer subtrees:
 
     s(t) = max over t and its ancestors a of p(a) / size(a)^spread

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hierlearn.errors import plural
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.build import NetworkSpec
 from hierlearn.pipeline.best import WORK, BlendTraining
@@ -298,7 +299,7 @@ def describe_inputs(prepared: Prepared, dataset: Dataset) -> str:
     if dataset.is_text:
         return "text"
     columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
-    return columns or f"{prepared.rows.inputs.shape[1]:,} numbers"
+    return columns or plural(prepared.rows.inputs.shape[1], "number")
 
 
 def describe_run(prepared: Prepared, dataset: Dataset, trainer: Trainer | None) -> dict[str, Any]:
