@@ -101,13 +101,13 @@ def test_rows_of_few_values_are_known_by_chance(classes):
     """Fresh rows of the same source are never refused, the training rows always are."""
     for seed in range(50):
         trained = draw(600, classes, seed)
-        fresh = draw(200, classes, seed + 1000)
-        overlap = SeenRows(trained).overlap(fresh)
-        assert overlap.known == sum(one in set(trained.tolist()) for one in fresh.tolist())
-        assert overlap.by_chance
-        assert not SeenRows(trained).overlap(trained).by_chance
-        both = np.concatenate([fresh, trained])
-        assert not SeenRows(trained).overlap(both).by_chance
+        for count in (20, 200, 3000):
+            fresh = draw(count, classes, seed + 1000)
+            overlap = SeenRows(trained).overlap(fresh)
+            assert overlap.known == sum(one in set(trained.tolist()) for one in fresh.tolist())
+            assert overlap.by_chance
+        order = np.random.default_rng(seed).permutation(600)
+        assert not SeenRows(trained).overlap(trained[order]).by_chance
 
 
 def test_rows_that_chose_the_weights_count_only_where_asked():

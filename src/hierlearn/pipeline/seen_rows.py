@@ -7,7 +7,7 @@ below the same bound are looked up.
 A row of new data may equal a training row by chance. How many do is estimated from the training
 rows (Good and Turing): with f of n of them unlike all others, a fraction 1 - f / (n + 1) of new
 rows should equal one. More than that, by a tenth of the others and three standard deviations, is no
-chance; nor is it where all training rows are there.
+chance; nor is it where they are the training rows, row by row.
 """
 
 from __future__ import annotations
@@ -105,10 +105,8 @@ class SeenRows:
         known = int(np.count_nonzero(values[place] == looked_up))
         chance = 1 - np.count_nonzero(times == 1) / (len(seen) + 1)
         usual = chance * count + 3 * np.sqrt(count * chance * (1 - chance))
-        found, again = np.unique(looked_up, return_counts=True)
-        place = np.searchsorted(found, values).clip(max=len(found) - 1)
-        has_all = bool(((found[place] == values) & (again[place] >= times)).all())
-        by_chance = known <= usual + FEW * (1 - chance) * count and not has_all
+        are_they = count == len(seen) and np.array_equal(np.sort(looked_up), seen)
+        by_chance = bool(known <= usual + FEW * (1 - chance) * count) and not are_they
         return Overlap(len(digests), round(known / count * len(digests)), by_chance)
 
     def find_held_out(self, digests: Digests) -> Ints:
