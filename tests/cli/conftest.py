@@ -50,11 +50,13 @@ def call(monkeypatch, capsys, tmp_path):
 
 @pytest.fixture
 def rows(tmp_path):
-    """rows.csv with splits, new.csv without labels and with its columns in another order."""
+    """rows.csv with splits; new.csv without labels, its columns in another order; fresh.csv."""
     lines = list(table_lines())
     (tmp_path / "rows.csv").write_text("\n".join([HEADER, *lines]) + "\n")
     new = [",".join([str(n), *reversed(line.split(",")[:3])]) for n, line in enumerate(lines)]
     (tmp_path / "new.csv").write_text("\n".join(["id,c,b,a", *new]) + "\n")
+    fresh = [line.rsplit(",", 1)[0] for line in [HEADER, *table_lines(seed=1)]]
+    (tmp_path / "fresh.csv").write_text("\n".join(fresh) + "\n")
     return tmp_path
 
 

@@ -6,6 +6,8 @@ import shutil
 import pytest
 
 from hierlearn.datasets import read_table
+from hierlearn.metrics import METRICS
+from hierlearn.metrics.registry import shown_metrics
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline import evaluate as measure
 
@@ -33,13 +35,41 @@ def test_metrics_and_rows_may_be_chosen(trained, call):
     ]
 
 
+def shown_rows(said):
+    """The cells of the printed table, one list per metric."""
+    lines = [line for line in said.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
+
+
+def test_accuracy_leads_at_every_level_and_directions_are_shown(trained, call, tmp_path):
+    found = shown_rows(call(f"evaluate {trained} {trained.parent}/rows.csv -o figures.json"))
+    figures = json.loads((tmp_path / "figures.json").read_text())["metrics"]
+    assert found[0] == ["leaf-accuracy", "higher", f"{figures['leaf-accuracy']:.4f}"]
+    assert [row[0] for row in found[1:4]] == [f"level-accuracy {level}" for level in (1, 2, 3)]
+    assert [row[2] for row in found[1:4]] == [f"{one:.4f}" for one in figures["level-accuracy"]]
+    better = {row[0].split()[0]: row[1] for row in found}
+    assert set(better) == set(figures)
+    for name, direction in better.items():
+        wanted = {"up": "higher", "down": "lower", "none": ""}[METRICS[name].direction]
+        assert direction == wanted, name
+    assert {"higher", "lower"} <= set(better.values())
+    assert [row[0] for row in found].index("hit@1") > 3
+
+
+def test_the_keys_of_the_file_are_stable(trained, call, tmp_path):
+    call(f"evaluate {trained} {trained.parent}/rows.csv -o figures.json")
+    found = json.loads((tmp_path / "figures.json").read_text())
+    assert list(found) == ["model", "data", "rows", "count", "trained_on", "metrics"]
+    assert list(found["metrics"]) == shown_metrics()
+
+
 def test_a_table_of_other_columns_is_read_by_the_hierarchy_of_the_model(trained, call, tmp_path):
     lines = ["c,b,kind,a", "1,0,pug,0", ",1,cat,2", "0,0,,1"]
     (tmp_path / "other.csv").write_text("\n".join(lines) + "\n")
     said = call(f"evaluate {trained} other.csv --label kind")
     assert "on 3 rows of other (all)" in said
     (tmp_path / "levels.csv").write_text("a,b,c,k,f\n1,2,3,animal,cat\n")
-    assert "on 1 rows" in call(f"evaluate {trained} levels.csv --levels k,f")
+    assert "on 1 row of levels" in call(f"evaluate {trained} levels.csv --levels k,f")
 
 
 def test_a_figure_that_is_not_defined_is_left_empty(trained, call, tmp_path):
@@ -91,10 +121,12 @@ def test_each_refusal_is_one_line(trained, call, tmp_path, line, message):
 def test_a_model_of_texts_asks_for_the_column_only_if_it_does_not_know_it(call, tmp_path):
     (tmp_path / "t.csv").write_text("words,y\n" + "red round,fruit/apple\nblue flat,tool\n" * 5)
     call("train t.csv --label y --text words --out model --epochs 2")
-    assert "on 10 rows of t (all)" in call("evaluate model t.csv")
+    said = call("evaluate model t.csv")
+    assert "on 10 rows of t (all)" in said
+    assert "warning: the model was trained on 10 of 10 rows, so the figures are too good" in said
     (tmp_path / "u.csv").write_text("said,y\nred,tool\n")
     assert "unknown column 'words'" in call("evaluate model u.csv", code=2)
-    assert "on 1 rows" in call("evaluate model u.csv --text said")
+    assert "on 1 row of u" in call("evaluate model u.csv --text said")
     message = call("evaluate model t.csv --features words", code=2)
     assert "the model reads texts and does not take --features; leave it out" in message
     config = json.loads((tmp_path / "model" / "config.json").read_text())

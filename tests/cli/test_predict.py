@@ -83,9 +83,10 @@ def test_sets_are_joined_as_in_training(trained, rows, call):
 
 def test_the_risk_is_kept_on_the_calibration_rows(trained, rows, call, tmp_path):
     data = trained.parent / "rows.csv"
-    line = f"predict {trained} new.csv -o out.csv --risk 0.1 --calibrate {data}"
-    said = call(f"{line} --calibrate-rows all")
-    dataset = read_table(data, label="class", split="part")
+    line = f"predict {trained} fresh.csv -o out.csv --risk 0.1"
+    said = call(f"{line} --calibrate fresh.csv")
+    assert "if the rows are drawn alike\n" in said
+    dataset = read_table(rows / "fresh.csv", label="class")
     model = Pipeline.load(trained)
     targets = model.hierarchy.encode(dataset.labels)
     threshold = risk_threshold(model.probabilities(dataset.inputs), targets, model.hierarchy, 0.1)
@@ -99,12 +100,12 @@ def test_the_risk_is_kept_on_the_calibration_rows(trained, rows, call, tmp_path)
         for path, label in zip(found, truth, strict=True)
     )
     assert wrong <= 10
-    call(f"{line} --calibrate-rows all --risk 0.02 --force")
+    call(f"{line} --calibrate fresh.csv --risk 0.02 --force")
     sure = [row["path"] for row in written(tmp_path / "out.csv")]
     assert all(
         (path + "/").startswith(one + "/") or not one for path, one in zip(found, sure, strict=True)
     )
-    said = call(f"{line} --calibrate-rows test --decoder conformal --force")
+    said = call(f"{line} --calibrate {data} --calibrate-rows test --decoder conformal --force")
     assert "at most a fraction 0.1 of new answers have a label outside the answer" in said
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -46,7 +47,7 @@ def test_the_real_command_trains_and_says_so(rows):
     names = {path.name for path in (rows / "model").iterdir()}
     assert names == {
         *("model.safetensors", "hierarchy.json", "config.json", "README.md", "run.yaml"),
-        *("log.jsonl", "checkpoints", "memory.safetensors", "memory.json"),
+        *("log.jsonl", "checkpoints", "memory.safetensors", "memory.json", "rows.safetensors"),
     }
     log = [json.loads(line) for line in (rows / "model" / "log.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in log] == [1, 2, 3, 4]
@@ -296,3 +297,20 @@ def test_numbers_in_bins_and_noise_on_inputs_from_the_command_line(rows, call):
     assert len((rows / "answers.csv").read_text().splitlines()) == 101
     refused = call(f"{BASE} --out other {bins.replace('4', '0')}", code=2)
     assert "bins must be an integer from 1 to 1000, not 0" in refused
+
+
+def test_counts_agree_with_their_nouns(call, tmp_path):
+    lines = [f"{number % 2},{'ab'[number % 2]}" for number in range(12)]
+    (tmp_path / "t.csv").write_text("\n".join(["f,y", *lines]) + "\n")
+    said = call("train t.csv --label y --out model --recipe hcl --epochs 1 --valid-fraction 0.1")
+    assert "t: 12 rows of 1 number, 2 classes in 1 level, a tree" in said
+    assert "1 epoch, 1 network on cpu" in said
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "2 classes in 1 level (a tree, 2 leaves)" in card
+    (tmp_path / "one.csv").write_text("f,y\n0,a\n")
+    said += call("evaluate model one.csv") + call("predict model one.csv -o out.csv --top 1")
+    said += call("predict model one.csv -o long.csv --top 1 --layout long")
+    assert "model on 1 row of one (all)" in said
+    assert "scores of 1 row\n" in said
+    found = re.findall(r"\b1 (?:rows|numbers|classes|levels|epochs|networks|texts)\b", said + card)
+    assert found == []

@@ -1,4 +1,4 @@
-"""Conformal sets: unions of subtrees, what spread does, and the calibrated threshold."""
+"""Conformal sets: leaf by leaf or by subtrees, closed, and the calibrated threshold."""
 
 import re
 
@@ -52,18 +52,23 @@ def test_what_spread_does():
         assert TREE.decode(decoder.sets(p)) == [names]
 
 
+@pytest.mark.parametrize("spread", [None, 0.5])
 @pytest.mark.parametrize("seed", range(30))
-def test_the_set_is_the_union_of_its_subtrees(seed):
+def test_the_leaves_of_the_set_are_those_of_its_subtrees(seed, spread):
     case = random_case(seed, dag=seed % 2 == 1)
-    decoder = ConformalSets(case.hierarchy, 0.2, 0.5)
+    decoder = ConformalSets(case.hierarchy, 0.2, spread)
     candidates, tops = decoder(case.p), decoder.representatives(case.p)
+    leaves = torch.tensor(case.hierarchy.leaves)
     below = case.hierarchy.max_down(tops.to(torch.uint8)).bool()
-    assert torch.equal(below, candidates)
-    assert torch.equal(topmost(candidates, case.hierarchy), tops)
+    assert torch.equal(below[:, leaves], candidates[:, leaves])
+    above = case.hierarchy.max_up(candidates.to(torch.uint8)).bool()
+    assert torch.equal(above, candidates)
+    if spread is None:
+        assert torch.equal(candidates[:, leaves], case.p[:, leaves] >= 0.2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("spread", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("spread", [None, 0.0, 0.3, 1.0])
 def test_calibrated_sets_cover_the_calibration_rows(dtype, spread):
     """All rows from the rank on are covered, ties with the threshold included."""
     p = probabilities(99, seed=1).to(dtype)

@@ -140,8 +140,8 @@ def test_conformal(seed):
     case = random_case(seed, dag=is_dag(seed), adds_up=seed % 3 > 0)
     h, p, rows, parents = case.hierarchy, case.p, case.rows, case.parents
     inner, terminals = some_terminals(case, seed)
-    for spread in (0.0, 0.5, 1.0):
-        value = reference.memberships(rows[0], parents, spread, terminals)[0]
+    for spread in (None, 0.0, 0.5, 1.0):
+        value = reference.conformal_values(rows[0], parents, spread, terminals)[0]
         for threshold in (0.0, 0.1, value, 1.0):  # one that ties
             decoder = ConformalSets(LabelSpace(h, inner), threshold, spread)
             options = (threshold, spread, terminals)
@@ -150,7 +150,7 @@ def test_conformal(seed):
             tops = reference.conformal_subtrees(rows, parents, *options)
             assert decoder.representatives(p).tolist() == tops
             for labels, candidates in zip(decoder.sets(p).tolist(), expected, strict=True):
-                inside = [c for c, chosen in enumerate(candidates) if chosen]
+                inside = [c for c in terminals if candidates[c]]
                 above = [set(ancestors_or_self(parents, c)) for c in inside]
                 common = set.intersection(*above) if above else set()
                 assert {c for c, chosen in enumerate(labels) if chosen} == common
@@ -259,7 +259,7 @@ def test_calibrated_thresholds(seed):
         t = risk_threshold(p, targets, h, alpha)
         assert t == reference.risk_threshold(p.tolist(), targets.tolist(), parents, alpha)
         assert Stop(h).calibrate(p, targets, alpha).threshold == t
-        for spread in (1.0, 0.5):
+        for spread in (None, 1.0, 0.5):
             found = ConformalSets(h, spread=spread).calibrate(p, targets, alpha)
             wanted = reference.conformal_threshold(
                 p.tolist(), targets.tolist(), parents, alpha, spread

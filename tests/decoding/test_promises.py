@@ -86,12 +86,35 @@ def test_the_risk_of_stop(alpha, count):
     assert_promise(found, alpha, count)
 
 
-@pytest.mark.parametrize("spread", [0.5, 1.0])
+@pytest.mark.parametrize("spread", [None, 0.5])
 @pytest.mark.parametrize(("alpha", "count"), SETTINGS)
 def test_the_coverage_of_conformal_sets(alpha, count, spread):
     decoder = ConformalSets(TREE, spread=spread)
     found = shares(count, lambda c, t: candidates_miss(decoder.calibrate(*c, alpha), t))
     assert_promise(found, alpha, count)
+
+
+def test_leaf_by_leaf_the_sets_are_the_smallest():
+    """At equal coverage: fewer leaves than by subtrees, and exactly those of plain conformal."""
+    p, targets = pool()
+    leaves = torch.tensor(TREE.leaves)
+    truth = targets[:, leaves].int().argmax(dim=1, keepdim=True)
+    order = torch.randperm(POOL, generator=torch.Generator().manual_seed(1))
+    calibration, test = order[:5000], order[5000:]
+    alpha, sizes, coverage = 0.1, {}, {}
+    for spread in (None, 0.5, 1.0):
+        found = ConformalSets(TREE, spread=spread).calibrate(
+            p[calibration], targets[calibration], alpha
+        )
+        answer = found(p[test])[:, leaves]
+        sizes[spread] = float(answer.sum(dim=1).double().mean())
+        coverage[spread] = float(answer.gather(1, truth[test]).double().mean())
+    # plain: the leaves whose p reaches the (n + 1) alpha-th smallest p of a true leaf
+    scores = p[calibration][:, leaves].gather(1, truth[calibration]).flatten().sort().values
+    plain = p[test][:, leaves] >= scores[int(alpha * 5001) - 1]
+    assert sizes[None] == float(plain.sum(dim=1).double().mean())
+    assert all(abs(one - 0.9) < 0.015 for one in coverage.values())
+    assert sizes[None] < 0.95 * sizes[1.0] < sizes[0.5]
 
 
 def test_uncalibrated_the_model_errs_more():

@@ -17,7 +17,7 @@ from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.memories import embed, embeddings_of, remembered
 from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.explain import answering_memories, explain, kneighbors
-from hierlearn.pipeline.pipeline import digest
+from hierlearn.pipeline.folder import digest
 from hierlearn.pipeline.predict import neighbor_names
 from hierlearn.pipeline.remember import build_index, forget, remap, remember
 from hierlearn.pipeline.reporting import Reporting
@@ -118,7 +118,8 @@ def test_ids_and_texts_round_trip(folder):
 def test_a_model_without_a_memory_has_no_memory_files(tmp_path):
     model = train(problem(), plan(epochs=1), reporting=QUIET)
     names = {path.name for path in model.save(tmp_path / "m").iterdir()}
-    assert names == {"model.safetensors", "hierarchy.json", "config.json", "README.md"}
+    files = {"model.safetensors", "hierarchy.json", "config.json", "README.md", "rows.safetensors"}
+    assert names == files
     model = fresh()
     model.save(tmp_path / "m", force=True)
     assert (tmp_path / "m" / "memory.json").is_file()

@@ -20,7 +20,7 @@ from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training import Plan
 from training.datasets import assert_identical, partial_problem, plan, problem, state, texts
 
-FILES = ["README.md", "config.json", "hierarchy.json", "model.safetensors"]
+FILES = ["README.md", "config.json", "hierarchy.json", "model.safetensors", "rows.safetensors"]
 KINDS = {
     "mlp": (problem, plan("hcl", dropout=0.3)),
     "linear": (partial_problem, plan("bce", network="linear")),
@@ -180,7 +180,7 @@ def test_no_folder(tmp_path):
     assert refusal(tmp_path / "nowhere") == "FOLDER is no folder with a model in it"
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "hierarchy.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "hierarchy.json", "rows.safetensors"])
 @pytest.mark.parametrize("share", [0, 0.5, 0.99])
 def test_a_truncated_file_is_named(saved, name, share):
     whole = (saved / name).read_bytes()

@@ -79,8 +79,10 @@ def test_titles_are_a_column_of_their_own():
 def test_candidates_are_told_by_the_subtrees_that_hold_them():
     decoder = make_decoder(TREE, "conformal", threshold=0.35)
     found = answers(P[:2], decoder, model_of())
-    assert found["path"] == ["a/b", "a/b"]  # 0.8 for two leaves
-    assert found["stopped"] == [True, True]
+    assert found["path"] == ["a/b/c", "a/b"]  # both leaves of a/b in the second row
+    assert found["stopped"] == [False, True]
+    decoder = make_decoder(TREE, "conformal", threshold=0.35, spread=1.0)
+    assert answers(P[:1], decoder, model_of())["path"] == ["a/b"]  # 0.8 for two leaves
     inside = make_decoder(TREE, "subset", allowed=["a"], decoder="conformal", threshold=0.45)
     assert answers(P[:1], inside, model_of())["path"] == ["a/b/c"]
 
@@ -93,7 +95,7 @@ def test_chunks_are_answered_in_order_and_a_new_gap_is_named():
     parts = [Chunk(draw[:5], range(2, 7)), Chunk(draw[5:], range(7, 11))]
     found = [
         path
-        for part in predict_chunks(model, decoder, parts, Path("rows.csv"))
+        for part, _ in predict_chunks(model, decoder, parts, Path("rows.csv"))
         for path in part["path"]
     ]
     assert found == answers(model.probabilities(draw), decoder, model)["path"]

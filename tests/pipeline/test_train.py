@@ -25,6 +25,7 @@ from training.datasets import (
 FOLDER = [
     *("README.md", "checkpoints", "config.json", "hierarchy.json", "log.jsonl"),
     "model.safetensors",
+    "rows.safetensors",
 ]
 
 QUIET = Reporting(bar=False)

@@ -140,37 +140,59 @@ def test_memberships_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("threshold", "terminals", "members", "tops"),
+    ("threshold", "spread", "terminals", "members", "tops"),
     [
-        (Fraction(31, 100), None, set(), set()),
-        (Fraction(3, 10), None, {3, 4, 5}, {3}),  # pug reaches it too, under dog
-        (Fraction(7, 30), None, {0, 2, 3, 4, 5}, {0}),
-        (Fraction(2, 10), None, {0, 1, 2, 3, 4, 5}, {0, 1}),
-        (Fraction(3, 10), [1, 2, 3, 4, 5], {5}, {5}),
-        (Fraction(2, 10), [1, 2, 3, 4, 5], {1, 3, 4, 5}, {1, 3}),
-        (0, None, {0, 1, 2, 3, 4, 5}, {0, 1}),
+        # p of the leaves plant, cat, bulldog, pug: 2, 1, 2, 3 tenths
+        (Fraction(31, 100), None, None, set(), set()),
+        (Fraction(3, 10), None, None, {0, 3, 5}, {5}),
+        (Fraction(2, 10), None, None, {0, 1, 3, 4, 5}, {1, 3}),
+        (Fraction(1, 10), None, None, {0, 1, 2, 3, 4, 5}, {0, 1}),
+        # dog ends with 6 - 2 - 3 tenths; below 2 tenths it comes as the parent of bulldog
+        (Fraction(2, 10), None, [1, 2, 3, 4, 5], {0, 1, 3, 4, 5}, {1, 3}),
+        (Fraction(3, 10), None, [1, 2, 3, 4, 5], {0, 3, 5}, {5}),
+        # by subtrees: dog holds 6 tenths in two leaves, animal 7 in three
+        (Fraction(31, 100), 1, None, set(), set()),
+        (Fraction(3, 10), 1, None, {0, 3, 4, 5}, {3}),
+        (Fraction(7, 30), 1, None, {0, 2, 3, 4, 5}, {0}),
+        (Fraction(2, 10), 1, None, {0, 1, 2, 3, 4, 5}, {0, 1}),
+        (Fraction(3, 10), 1, [1, 2, 3, 4, 5], {0, 3, 5}, {5}),
+        (Fraction(2, 10), 1, [1, 2, 3, 4, 5], {0, 1, 3, 4, 5}, {1, 3}),
+        (0, None, None, {0, 1, 2, 3, 4, 5}, {0, 1}),
     ],
 )
-def test_conformal_sets_by_hand(threshold, terminals, members, tops):
-    options = {"threshold": threshold, "terminals": terminals}
+def test_conformal_sets_by_hand(threshold, spread, terminals, members, tops):
+    options = {"threshold": threshold, "spread": spread, "terminals": terminals}
     assert chosen(*decoding.conformal([ROW], TREE, **options)) == [members]
     assert chosen(*decoding.conformal_subtrees([ROW], TREE, **options)) == [tops]
+    if spread is None and terminals is None:
+        plain = set(decoding.leaf_conformal([ROW], TREE, threshold)[0])
+        assert plain == members & {1, 2, 4, 5}
+
+
+def test_an_inner_terminal_class_alone_stands_for_itself():
+    row = tenths(9, 1, 0, 9, 1, 1)  # 7 tenths end at dog, a tenth at each of its leaves
+    options = {"threshold": Fraction(5, 10), "terminals": [1, 2, 3, 4, 5]}
+    assert chosen(*decoding.conformal([row], TREE, **options)) == [{0, 3}]
+    assert chosen(*decoding.conformal_subtrees([row], TREE, **options)) == [{3}]
 
 
 def test_conformal_sets_in_a_dag_by_hand():
-    # 1 reaches 6 tenths and takes 3 and 4 along, though 0 and 2, also above 4, do not reach it
+    # the only leaf, 4, has 2 tenths; with spread it has what 1 has
     row = tenths(3, 6, 4, 5, 2)
-    assert chosen(*decoding.conformal([row], DAG, Fraction(6, 10))) == [{1, 3, 4}]
-    assert chosen(*decoding.conformal_subtrees([row], DAG, Fraction(6, 10))) == [{1}]
-    assert chosen(*decoding.conformal_subtrees([row], DAG, Fraction(4, 10))) == [{1, 2}]
+    assert chosen(*decoding.conformal([row], DAG, Fraction(3, 10))) == [set()]
+    assert chosen(*decoding.conformal([row], DAG, Fraction(2, 10))) == [{0, 1, 2, 3, 4}]
+    assert chosen(*decoding.conformal([row], DAG, Fraction(6, 10), 1)) == [{0, 1, 2, 3, 4}]
+    assert chosen(*decoding.conformal_subtrees([row], DAG, Fraction(6, 10), 1)) == [{4}]
 
 
 def test_conformal_scores_and_threshold_by_hand():
-    scores = [
-        decoding.conformal_score(ROW, multi_hot(TREE, *labels), TREE)
-        for labels in ([5], [2], [5, 2], [0], [])
-    ]
-    assert scores == [*tenths(3), *[Fraction(7, 30)] * 3, math.inf]
+    wanted = {None: tenths(3, 1, 1, 3), 1: [*tenths(3), *[Fraction(7, 30)] * 2, *tenths(3)]}
+    for spread, expected in wanted.items():
+        scores = [
+            decoding.conformal_score(ROW, multi_hot(TREE, *labels), TREE, spread)
+            for labels in ([5], [2], [5, 2], [0], [])
+        ]
+        assert scores == [*expected, math.inf]
     flat, first = [(), ()], [True, False]
     rows = [tenths(v, 10 - v) for v in (9, 5, 7, 3)]  # the scores: 9, 5, 7 and 3 tenths
     # k / 5 <= alpha: k = 1, 1, 2, 3, 4
@@ -188,7 +210,7 @@ def test_conformal_scores_and_threshold_by_hand():
 
 def test_conformal_threshold_is_the_largest_that_misses_few_enough():
     for parents, rows, targets in calibration_sets(9):
-        for spread in (0, 1):
+        for spread in (None, 0, 1):
             scores = [
                 decoding.conformal_score(row, y, parents, spread)
                 for row, y in zip(rows, targets, strict=True)

@@ -53,8 +53,8 @@ def test_subset_by_hand():
     assert chosen(answer(ROW, [2, 4], "coherent")) == [{0, 3, 4}]
     # {0, 3, 4}: cat 2/5, bulldog 1, so 2/15 + 2/3 = 4/5; {0, 2, 3, 4}: cat 2/3, bulldog 6/7, less
     assert chosen(answer(ROW, [2, 4], "expected-f")) == [{0, 3, 4}]
-    # densities animal 1/3, cat 1/3, dog 1/3, bulldog 2/3
-    assert chosen(answer(ROW, [2, 4], "conformal", threshold=Fraction(1, 2))) == [{4}]
+    # cat 1/3, bulldog 2/3
+    assert chosen(answer(ROW, [2, 4], "conformal", threshold=Fraction(1, 2))) == [{0, 3, 4}]
     assert chosen(answer(ROW, [2, 4], "conformal", threshold=Fraction(1, 3))) == [{0, 2, 3, 4}]
 
 

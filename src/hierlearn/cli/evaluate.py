@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import option, takes
 
+if TYPE_CHECKING:
+    from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline.seen_rows import Overlap
+
 OPTIONS = [
     option("metrics", str, None, "Metrics by name: hit@1,au-prc; the usual ones if none."),
-    option("rows", str, None, "Split to evaluate on, or all; test if there is one."),
+    option("rows", str, None, "Split, all, or valid: those held out; test if there is one."),
     option("out", Path, None, "Also write the metrics to this JSON file.", "--out", "-o"),
 ]
 
@@ -26,9 +30,11 @@ def evaluate(
     """Compute the metrics of a model on labeled rows; their columns are those of its training."""
     from rich.console import Console
 
-    from hierlearn.cli.model_rows import open_labeled, pick_rows
-    from hierlearn.cli.show import print_metrics, print_plain, working
+    from hierlearn.cli.figures import print_metrics
+    from hierlearn.cli.model_rows import open_labeled, pick_rows, seen_rows
+    from hierlearn.cli.show import print_plain, working
     from hierlearn.cli.sources import split_names
+    from hierlearn.errors import plural
     from hierlearn.files import atomic_write, check_new
     from hierlearn.metrics.registry import check_metrics
     from hierlearn.pipeline import Pipeline
@@ -44,12 +50,15 @@ def evaluate(
     dataset = open_labeled(loaded, data, options)
     if rows is None and "test" in dataset.splits:
         rows = "test"
-    picked, which = pick_rows(dataset, rows)
+    picked, which = pick_rows(dataset, rows, model=loaded)
     console = Console()
     with working("evaluating"):
         found = measure(loaded, picked, names)
-    print_plain(console, f"{model} on {len(picked):,} rows of {dataset.name} ({which})")
-    print_metrics(console, {which: found})
+    overlap = seen_rows(loaded, picked)
+    print_plain(console, f"{model} on {plural(len(picked), 'row')} of {dataset.name} ({which})")
+    if overlap is not None and overlap.known:
+        print_plain(console, overlap_note(loaded, overlap, picked is dataset))
+    print_metrics(console, {which: found}, loaded, given=names is not None)
     if out is not None:
         import json
 
@@ -58,8 +67,30 @@ def evaluate(
             "data": data,
             "rows": which,
             "count": len(picked),
+            "trained_on": None if overlap is None else overlap.known,
             "metrics": found,
         }
         with atomic_write(out) as file:
             file.write(json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
         print_plain(console, f"wrote {out}")
+
+
+def overlap_note(model: Pipeline, overlap: Overlap, is_whole: bool) -> str:
+    """Say how many of the rows were trained on, and what that means.
+
+    Args:
+        model: the model.
+        overlap: how many.
+        is_whole: whether these are all rows of the data.
+    """
+    from hierlearn.errors import plural
+
+    rows = plural(overlap.rows, "row")
+    if overlap.by_chance:
+        return f"{overlap.known:,} of {rows} equal a training row, as may happen by chance"
+    held = 0 if model.seen is None else len(model.seen.held_out)
+    hint = f"; --rows valid are the {held:,} that were held out" if is_whole and held else ""
+    return (
+        f"warning: the model was trained on {overlap.known:,} of {rows}, so the figures are too "
+        f"good for new rows{hint}"
+    )

@@ -58,8 +58,9 @@ def explain(
     """
     from rich.console import Console
 
+    from hierlearn.cli.calibrate import choose_decoder
     from hierlearn.cli.memories import evidence_note, load_with_memory
-    from hierlearn.cli.predict import choose_decoder, label_sep_of, open_chunks
+    from hierlearn.cli.predict import label_sep_of, open_chunks
     from hierlearn.cli.show import print_plain, working
     from hierlearn.datasets.writing import check_ending, table_writer
     from hierlearn.files import check_new

@@ -77,7 +77,7 @@ def check_destination(folder: Path, options: Mapping[str, Any], *, needed: bool 
         needed: whether something will be written.
     """
     from hierlearn.files import check_writable
-    from hierlearn.pipeline.pipeline import FILES, check_free
+    from hierlearn.pipeline.folder import FILES, check_free
 
     out = options["out"]
     if out is not None and options["in_place"]:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from hierlearn.datasets.streaming import TableStream
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline.seen_rows import Overlap
+
+HELD_OUT = "valid"
 
 
 def is_table(source: str) -> bool:
@@ -71,14 +74,19 @@ def table_columns(preprocessor: Any, options: Mapping[str, Any]) -> dict[str, An
 
 def open_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> TableStream:
     """Open a table to predict on; its rows have ids where a column of them is given or known."""
+    from hierlearn.cli.sources import split_names
     from hierlearn.datasets.streaming import TableStream
 
     inputs = input_columns(model, options)
     named = options.get("id_column")
     known = model.config.get("columns", {}).get("id_column")
-    if named is None and known in header(source):
+    columns = header(source)
+    if named is None and known in columns:
         named = known
-    return TableStream(source, id_column=named, **inputs)
+    keep = columns if options.get("keep") == "all" else split_names(options.get("keep") or "")
+    if named in keep and options.get("id_column") is None:
+        named = None  # kept under its own name
+    return TableStream(source, id_column=named, keep=keep, **inputs)
 
 
 def open_labeled(model: Pipeline, source: str, options: Mapping[str, Any]) -> Dataset:
@@ -134,8 +142,17 @@ def header(source: str) -> list[str]:
     return list(open_table(source).columns)
 
 
-def pick_rows(dataset: Dataset, rows: str | None, option: str = "--rows") -> tuple[Dataset, str]:
-    """Return one split of a dataset and its name; without splits, all rows."""
+def pick_rows(
+    dataset: Dataset, rows: str | None, option: str = "--rows", model: Pipeline | None = None
+) -> tuple[Dataset, str]:
+    """Return one split of a dataset and its name; without splits, all rows.
+
+    Args:
+        dataset: all rows.
+        rows: the name of a split, or "all"; None where there are no splits.
+        option: where the name was given, for errors.
+        model: the model, whose held-out rows are "valid" where the dataset has no such split.
+    """
     if rows is None and not dataset.splits:
         return dataset, "all"
     if rows is None:
@@ -144,6 +161,43 @@ def pick_rows(dataset: Dataset, rows: str | None, option: str = "--rows") -> tup
         )
     if rows == "all":
         return dataset, "all"
-    if rows not in dataset.splits:
-        raise HierlearnError(unknown_name("split", rows, ["all", *dataset.splits]))
-    return dataset.split(rows), rows
+    if rows in dataset.splits:
+        return dataset.split(rows), rows
+    if rows == HELD_OUT and model is not None:
+        return held_out_rows(model, dataset), rows
+    raise HierlearnError(unknown_name("split", rows, ["all", *dataset.splits]))
+
+
+def held_out_rows(model: Pipeline, dataset: Dataset) -> Dataset:
+    """Return the rows that were held out when the model was trained."""
+    from hierlearn.errors import plural
+    from hierlearn.pipeline.row_digests import row_digests
+
+    if model.seen is None or not len(model.seen.held_out):
+        raise HierlearnError(
+            f"{dataset.name} has no split {HELD_OUT!r}, and the model remembers no rows that were "
+            f"held out in its training; train with --valid-fraction, or use --rows all"
+        )
+    found = model.seen.find_held_out(row_digests(model, dataset.inputs))
+    held = len(model.seen.held_out)
+    if len(found) < held:
+        raise HierlearnError(
+            f"{dataset.name} has {len(found):,} of the {plural(held, 'row')} that were held out in "
+            f"training; name the file that the model was trained on"
+        )
+    return dataset.take(found)
+
+
+def seen_rows(model: Pipeline, dataset: Dataset, *, selecting: bool = False) -> Overlap | None:
+    """Return how many of some rows the model has seen; None where it does not know.
+
+    Args:
+        model: the model.
+        dataset: the rows.
+        selecting: whether rows that chose the weights count as well.
+    """
+    from hierlearn.pipeline.row_digests import row_digests
+
+    if model.seen is None:
+        return None
+    return model.seen.overlap(row_digests(model, dataset.inputs), selecting=selecting)

@@ -8,31 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hierlearn.cli import shared
+from hierlearn.cli.calibrate import RISK_OPTIONS, choose_decoder
 from hierlearn.cli.generate import described, option, takes
-from hierlearn.options import parse_pairs
+from hierlearn.cli.layout import LAYOUT_OPTIONS, choose_layout, formula_note, renamed
 from hierlearn.training.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hierlearn.datasets.streaming import Chunk
-    from hierlearn.decoding import Decoder
     from hierlearn.pipeline import Pipeline
 
-RISK = "Risk control"  # a panel of --help
 OPTIONS = [
     option("out", Path, ..., "CSV, TSV or Parquet file to write.", "--out", "-o"),
     *(one for one in described(Plan, "") if one.name in ("decoder", "decoder_option")),
     option("threshold", float, None, "Threshold of the decoder, such as stop."),
-    option("risk", float, None, "Fraction of wrong answers to allow: 0.05.", panel=RISK),
-    option(
-        "calibrate",
-        str,
-        None,
-        "Labeled rows that were used neither to train nor to select the model.",
-        panel=RISK,
-    ),
-    option("calibrate_rows", str, None, "Split of --calibrate to use, or all.", panel=RISK),
+    *RISK_OPTIONS,
     option("rows", str, None, "Split of a named dataset, or all."),
     option(
         "explain", int, None, "Add columns of this many remembered rows behind an answer.", min=1
@@ -41,7 +32,7 @@ OPTIONS = [
 SOURCE = [one for one in shared.SOURCE if one.name != "hierarchy"]  # the model has its own
 
 
-@takes(*OPTIONS, shared.FORCE, shared.TRUST, shared.DEVICE, *SOURCE)
+@takes(*OPTIONS, *LAYOUT_OPTIONS, shared.FORCE, shared.TRUST, shared.DEVICE, *SOURCE)
 def predict(
     model: shared.ModelFolder,
     data: Annotated[str, typer.Argument(help=shared.DATA + " No labels are needed.")],
@@ -49,16 +40,17 @@ def predict(
 ) -> None:
     """Predict on a table of any size; columns path, class, probability, level, stopped.
 
-    Where classes have titles, the column title follows class. With a column of ids, these come
-    first; --explain adds the remembered rows behind an answer.
+    Where classes have titles, the column title follows class. Ids and the columns of --keep come
+    first; --by-level, --top, --scores and --explain add columns.
     """
     from rich.console import Console
 
     from hierlearn.cli.memories import check_memory, evidence_note
     from hierlearn.cli.show import print_plain, working
-    from hierlearn.datasets.writing import check_ending, table_writer
+    from hierlearn.datasets.writing import check_ending
     from hierlearn.files import check_new
     from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline.answer_file import answer_file
     from hierlearn.pipeline.predict import answer_names, neighbor_names, predict_chunks
     from hierlearn.training.processes import find_device
 
@@ -73,25 +65,37 @@ def predict(
     if options["explain"] is not None:
         check_memory(loaded, model)
         shown, alone = neighbor_names(loaded, options["explain"]), evidence_note(loaded)
+    layout = choose_layout(loaded, options)
     chunks, total, note = open_chunks(loaded, data, options)
     made, reason = choose_decoder(loaded, options)
-    for line in filter(None, (note, reason, alone)):
+    for line in filter(None, (note, "" if layout.long else reason, alone)):
         print_plain(console, line)
     join = label_sep_of(loaded, options)
     done = stopped = 0
     ids = ("id",) if getattr(chunks, "id_column", None) is not None else ()
+    own = () if layout.long else answer_names(loaded)
+    names = (*ids, *own, *layout.names(loaded), *shown)
+    keep = getattr(chunks, "keep", ())
     with (
-        table_writer(out, (*ids, *answer_names(loaded), *shown)) as append,
+        answer_file(out, names, keep, escape=options["escape_formulas"]) as file,
         working("predicting", total) as advance,
     ):
-        for columns in predict_chunks(
-            loaded, made, chunks, Path(data), join, neighbors=options["explain"] or 0
+        for columns, kept in predict_chunks(
+            loaded,
+            made,
+            chunks,
+            Path(data),
+            join,
+            neighbors=options["explain"] or 0,
+            layout=layout,
         ):
-            append(columns)
-            done += len(columns["path"])
-            stopped += sum(columns["stopped"])
+            file.append(columns, kept)
+            done = columns["row"][-1] if layout.long else done + len(columns["path"])
+            stopped += sum(columns.get("stopped", ()))
             advance(done)
-    print_answers(console, done, stopped)
+    print_answers(console, done, None if layout.long else stopped)
+    for line in filter(None, (renamed(keep, names), formula_note(file, options))):
+        print_plain(console, line)
     print_plain(console, f"wrote {out}")
 
 
@@ -116,85 +120,23 @@ def open_chunks(
         stream = open_stream(model, data, options)
         ignored = f"ignored columns: {quoted(stream.ignored)}" if stream.ignored else ""
         return stream, stream.rows, ignored
-    check_not_given(data, "no table", {"id_column": options["id_column"]})
+    check_not_given(data, "no table", {name: options.get(name) for name in ("id_column", "keep")})
     named = {name: options[name] for name in ("dataset_option", "data_dir")}
     picked, which = pick_rows(open_dataset(data, named), options["rows"])
     inputs: Any = picked.inputs
     return [Chunk(inputs, range(1, len(picked) + 1))], len(picked), f"{which} rows of {data}"
 
 
-def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder, str]:
-    """Return the decoder of the options, and one sentence about it."""
-    from hierlearn.decoding import DECODERS
-    from hierlearn.errors import HierlearnError
-
-    name, threshold, risk, source = (
-        options.get(one) for one in ("decoder", "threshold", "risk", "calibrate")
-    )
-    chosen = parse_pairs(options["decoder_option"] or (), "--decoder-option")
-    if threshold is not None:
-        if "threshold" in chosen:
-            raise HierlearnError("--threshold is given twice; leave it out of --decoder-option")
-        chosen["threshold"] = threshold
-    if risk is None:
-        if source is not None or options.get("calibrate_rows") is not None:
-            raise HierlearnError("--calibrate goes with --risk; say how many errors to allow")
-        made = model.make_decoder(name, **chosen)
-        return made, summary_of(made, name or model.decoder)
-    if "threshold" in chosen:
-        raise HierlearnError("--risk finds the threshold itself; leave --threshold out")
-    if source is None:
-        raise HierlearnError(
-            "--risk needs --calibrate DATA: labeled rows that were used neither to train nor to "
-            "select the model, because the guarantee rests on them"
-        )
-    able = [one for one, decoder in DECODERS.items() if hasattr(decoder, "calibrate")]
-    name = name or able[0]
-    made = model.make_decoder(name, **chosen)
-    if not hasattr(made, "calibrate"):
-        raise HierlearnError(
-            f"decoder {name} cannot be calibrated; --risk takes {' or '.join(able)}"
-        )
-    return calibrated(model, made, name, options)
-
-
-def calibrated(
-    model: Pipeline, decoder: Any, name: str, options: Mapping[str, Any]
-) -> tuple[Decoder, str]:
-    """Return the decoder whose threshold keeps the risk on new rows."""
-    from hierlearn.cli.model_rows import is_table, open_labeled, pick_rows
-    from hierlearn.cli.show import working
-    from hierlearn.hierarchy.labels import Labels
-    from hierlearn.pipeline.evaluate import check_hierarchy
-
-    source, risk = options["calibrate"], options["risk"]
-    if is_table(source):  # options of the dataset to predict on are not for it
-        options = {**options, "dataset_option": None, "data_dir": None, "id_column": None}
-    dataset = open_labeled(model, source, options)
-    check_hierarchy(model, dataset)
-    picked, _ = pick_rows(dataset, options["calibrate_rows"], "--calibrate-rows")
-    with working("calibrating"):
-        probabilities = model.probabilities(picked.inputs)
-    targets = Labels(picked.labels, model.hierarchy).targets()
-    made: Decoder = decoder.calibrate(probabilities, targets, risk)
-    wrong = "have a label outside the answer" if made.answers == "candidates" else "are wrong"
-    return made, (
-        f"{summary_of(made, name)}, found on {len(picked):,} rows of {source}: at most a fraction "
-        f"{risk:.3g} of new answers {wrong}, if the rows are drawn alike and those were not used "
-        f"to train or select the model"
-    )
-
-
-def summary_of(decoder: Any, name: str) -> str:
-    """Name a decoder and its threshold."""
-    threshold = getattr(decoder, "threshold", None)
-    return f"decoder {name}" + ("" if threshold is None else f" at threshold {threshold:.4g}")
-
-
-def print_answers(console: Any, rows: int, stopped: int) -> None:
-    """Print the table that the command ends with."""
+def print_answers(console: Any, rows: int, stopped: int | None) -> None:
+    """Print the table that the command ends with; ``stopped`` is None where nothing is decided."""
     from rich.table import Table
 
+    from hierlearn.cli.show import print_plain
+    from hierlearn.errors import plural
+
+    if stopped is None:
+        print_plain(console, f"scores of {plural(rows, 'row')}")
+        return
     table = Table()
     for column in ("rows", "stopped early", "share"):
         table.add_column(column, justify="right")

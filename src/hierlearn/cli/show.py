@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hierlearn.errors import plural
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -38,7 +40,8 @@ def print_plain(console: Console, text: str) -> None:
 def print_levels(console: Console, hierarchy: Hierarchy) -> None:
     """Print one row per level."""
     kind = "tree" if hierarchy.is_tree else "DAG"
-    table = Table(title=f"{len(hierarchy):,} classes, {kind}", title_justify="left")
+    classes = plural(len(hierarchy), "class", "classes")
+    table = Table(title=f"{classes}, {kind}", title_justify="left")
     for column in ("level", "classes", "leaves", "children: median", "most"):
         table.add_column(column, justify="right")
     fan_out = np.diff(hierarchy.structure.children[0])
@@ -72,7 +75,8 @@ def print_description(console: Console, description: dict[str, Any]) -> None:
     elif inputs["kind"] == "table":
         described = f"{inputs['columns']}; {inputs['missing_fraction']:.1%} missing"
     else:
-        described = f"{inputs['features']:,} numbers, {inputs['missing_fraction']:.1%} missing"
+        numbers = plural(inputs["features"], "number")
+        described = f"{numbers}, {inputs['missing_fraction']:.1%} missing"
     rows = {
         **{
             name: description[name]
@@ -81,8 +85,8 @@ def print_description(console: Console, description: dict[str, Any]) -> None:
         },
         "rows": f"{description['rows']:,}" + (f" ({splits})" if splits else ""),
         "inputs": described,
-        "classes": f"{hierarchy['classes']:,} in {hierarchy['levels']} levels "
-        f"({hierarchy['kind']}, {hierarchy['leaves']:,} leaves)",
+        "classes": f"{hierarchy['classes']:,} in {plural(hierarchy['levels'], 'level')} "
+        f"({hierarchy['kind']}, {plural(hierarchy['leaves'], 'leaf', 'leaves')})",
         "terminal labels per row": f"{ends['min']} to {ends['max']}, mean {ends['mean']:.2f}",
         "rows without a label": f"{labels['rows_without_label']:,}",
         "rows ending above a leaf": f"{labels['rows_ending_above_a_leaf']:,}",
@@ -99,27 +103,6 @@ def print_description(console: Console, description: dict[str, Any]) -> None:
     for level in description["rows_per_class"]:
         spread.add_row(*(number(value) for value in level.values()))
     console.print(spread)
-
-
-def print_metrics(console: Console, figures: dict[str, dict[str, Any]]) -> None:
-    """Print one row per metric, one column per split; nothing where there is none."""
-    if not figures:
-        return
-    table = Table()
-    table.add_column("metric")
-    for name in figures:
-        table.add_column(name, justify="right")
-    metrics = dict.fromkeys(metric for split in figures.values() for metric in split)
-    for metric in metrics:
-        table.add_row(metric, *(figure(split.get(metric)) for split in figures.values()))
-    console.print(table)
-
-
-def figure(value: float | list[float | None] | None) -> str:
-    """Write a metric, or one of every level; nothing where it is not defined."""
-    if isinstance(value, list):
-        return " ".join(figure(one) or "-" for one in value)
-    return "" if value is None else f"{value:.4f}"
 
 
 def writes() -> bool:

@@ -42,9 +42,10 @@ def train(
     """Train a model; also under torchrun, and on from a checkpoint with --resume."""
     from rich.console import Console
 
-    from hierlearn.cli.show import print_metrics, print_plain, writes
+    from hierlearn.cli.figures import print_metrics
+    from hierlearn.cli.show import print_plain, writes
     from hierlearn.pipeline import train as run
-    from hierlearn.pipeline.pipeline import check_free
+    from hierlearn.pipeline.folder import check_free
     from hierlearn.pipeline.reporting import Reporting
     from hierlearn.pipeline.train import was_restarted
     from hierlearn.training.log import find_tensorboard
@@ -81,7 +82,7 @@ def train(
             tensorboard=tensorboard,
         ),
     )
-    print_metrics(console, model.config["metrics"])
+    print_metrics(console, model.config["metrics"], model)
     print_plain(console, written(folder, model))
 
 
@@ -125,21 +126,26 @@ def open_rows(chosen: Mapping[str, Any]) -> Dataset:
 
 def rows_and_classes(dataset: Dataset) -> str:
     """Describe the training data in one line."""
+    from hierlearn.errors import plural
+
     hierarchy = dataset.hierarchy
     splits = ", ".join(f"{name} {len(rows):,}" for name, rows in dataset.splits.items())
     kind = "a tree" if hierarchy.is_tree else "a DAG"
-    columns = "columns" if dataset.kind == "table" else "numbers"
-    what = "texts" if dataset.is_text else f"rows of {len(dataset.feature_names):,} {columns}"
+    what = plural(len(dataset), "text" if dataset.is_text else "row")
+    if not dataset.is_text:
+        column = "column" if dataset.kind == "table" else "number"
+        what += f" of {plural(len(dataset.feature_names), column)}"
+    classes = plural(len(hierarchy), "class", "classes")
     line = (
-        f"{dataset.name}: {len(dataset):,} {what}{f' ({splits})' if splits else ''}, "
-        f"{len(hierarchy):,} classes in {hierarchy.depth} levels, {kind}"
+        f"{dataset.name}: {what}{f' ({splits})' if splits else ''}, "
+        f"{classes} in {plural(hierarchy.depth, 'level')}, {kind}"
     )
     inputs: Any = dataset.inputs
     if not hasattr(inputs, "window"):
         return line
     largest = int(max(b - a for a, b in pairwise(inputs.source.offsets)))
     return (
-        f"{line}; streamed by row groups of up to {largest:,} rows, "
+        f"{line}; streamed by row groups of up to {plural(largest, 'row')}, "
         f"shuffled in windows of {max(inputs.window, largest):,}"
     )
 
@@ -177,9 +183,11 @@ def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:
 def written(folder: Path, model: Pipeline) -> str:
     """Say where everything is, and what is missing."""
     from hierlearn.pipeline.memory_files import MEMORY_FILES
+    from hierlearn.pipeline.seen_rows import ROWS_FILE
 
     files = f"wrote {folder}: model.safetensors, hierarchy.json, config.json, README.md, run.yaml"
-    files += "".join(f", {name}" for name in MEMORY_FILES if (folder / name).is_file())
+    others = (ROWS_FILE, *MEMORY_FILES)
+    files += "".join(f", {name}" for name in others if (folder / name).is_file())
     if (folder / "log.jsonl").is_file():
         files += ", log.jsonl, checkpoints"
     if model.config["metrics"] or model.config.get("metrics_before"):

@@ -5,8 +5,8 @@ For predicting, so without labels: only the columns that a model reads become nu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from hierlearn.datasets.annotations import row_ids
 from hierlearn.datasets.readers import open_table
@@ -33,11 +33,13 @@ class Chunk:
         inputs: (n, D) float32 with NaN where a value is missing, or n texts, or a ``Table``.
         lines: the line of each row in the file, or its number from 1 in Parquet.
         ids: the id of each row; None where no column has them.
+        kept: columns of the file as they are, lists or Arrow arrays, by name.
     """
 
     inputs: NDArray[np.float32] | list[str] | Table
     lines: Sequence[int]
     ids: Sequence[str] | None = None
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
 
 class TableStream:
@@ -49,6 +51,7 @@ class TableStream:
         text: the column of texts.
         kinds: the kind of every feature column of a mixed table; None where all are numbers.
         id_column: a column that names each row.
+        keep: columns that every chunk has as they are.
         cells: how many cells a chunk may hold.
 
     Attributes:
@@ -67,6 +70,7 @@ class TableStream:
         text: str | None = None,
         kinds: Mapping[str, str] | None = None,
         id_column: str | None = None,
+        keep: Sequence[str] = (),
         cells: int = CELLS,
     ) -> None:
         if bool(features) == (text is not None):
@@ -75,12 +79,14 @@ class TableStream:
         self.kinds = kinds
         self.id_column = id_column
         self.names = (text,) if text is not None else tuple(features)
-        self.size = max(1, cells // len(self.names))
+        self.keep = tuple(keep)
+        self.size = max(1, cells // (len(self.names) + len(self.keep)))
         self.file = open_table(path)
         self.path = self.file.path
         self.rows = self.file.num_rows
         self._check_columns()
-        self._read = (*self.names, *(() if id_column is None else (id_column,)))
+        ids = () if id_column is None else (id_column,)
+        self._read = tuple(dict.fromkeys((*self.names, *ids, *self.keep)))
         self.ignored = tuple(name for name in self.file.columns if name not in self._read)
 
     def _check_columns(self) -> None:
@@ -91,7 +97,7 @@ class TableStream:
                 f"{self.path} lacks {len(missing)} of the {len(self.names)} columns: "
                 f"{quoted(missing, most=10)}; it has {quoted(self.file.columns, most=10)}"
             )
-        self.file.check_columns(missing)
+        self.file.check_columns([*missing, *self.keep])
         if self.id_column is not None:
             self.file.check_columns([self.id_column])
             if self.id_column in self.names:
@@ -114,6 +120,6 @@ class TableStream:
             found = True
             inputs = self._inputs(rows)
             ids = None if self.id_column is None else row_ids(rows, self.id_column)
-            yield Chunk(inputs, rows.lines, ids)
+            yield Chunk(inputs, rows.lines, ids, {name: rows.columns[name] for name in self.keep})
         if not found:
             raise self.file.no_rows()

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     Append = Callable[[Mapping[str, Sequence[Any]]], None]
 
-ROWS = 1 << 16  # rows of a row group
+ROWS = 1 << 16  # rows of a row group, at most
+CELLS = 1 << 22  # cells of a row group, at most
 
 
 def check_ending(path: Path) -> None:
@@ -70,18 +71,19 @@ def parquet_writer(path: Path, names: Sequence[str]) -> Iterator[Append]:
     with atomic_write(path, "wb") as file:
         waiting: list[Any] = []
         writer: Any = None
+        most = max(1, min(ROWS, CELLS // len(names)))
 
         def write() -> None:
             nonlocal writer
             table = pa.concat_tables(waiting)
             if writer is None:
                 writer = pq.ParquetWriter(file, table.schema)
-            writer.write_table(table, row_group_size=ROWS)
+            writer.write_table(table, row_group_size=most)
             waiting.clear()
 
         def append(columns: Mapping[str, Sequence[Any]]) -> None:
             waiting.append(pa.table({name: columns[name] for name in names}))
-            if sum(map(len, waiting)) >= ROWS:
+            if sum(map(len, waiting)) >= most:
                 write()
 
         yield append
@@ -100,8 +102,9 @@ WRITERS: dict[str, Callable[[Path, Sequence[str]], AbstractContextManager[Append
 
 def formatted(cells: Sequence[Any]) -> Sequence[Any]:
     """Return a column as CSV has it: booleans in lower case, floats with six digits."""
-    if not cells or not isinstance(cells[0], (bool, float)):
-        return cells
-    if isinstance(cells[0], bool):
+    first = next((cell for cell in cells if cell is not None), None)
+    if isinstance(first, bool):
         return ["true" if cell else "false" for cell in cells]
-    return [f"{cell:.6g}" for cell in cells]
+    if isinstance(first, float):
+        return ["" if cell is None else f"{cell:.6g}" for cell in cells]
+    return cells

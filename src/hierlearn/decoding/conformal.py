@@ -1,12 +1,16 @@
-"""Conformal sets: unions of subtrees that contain the truth with a guaranteed probability.
+"""Conformal sets: candidates that contain the truth with a guaranteed probability.
 
-    density(c) = p(c) / size(c)^spread,    v(c) = max over c and its ancestors a of density(a)
+    s(t) = p(t) of a leaf t; of an inner terminal class p(t) - the sum of p over its children
+    v(c) = max over the terminal classes t at or below c of s(t)
     candidates = {c : v(c) >= threshold}
 
-size(c) counts the terminal classes at or below c. The candidates are everything at or below a
-class whose density reaches the threshold: a union of subtrees. spread 1 takes the probability per
-terminal class, which makes the sets small; towards 0 larger subtrees are preferred, and a
-set is made of fewer of them.
+The terminal classes are chosen by their probability alone, as plain conformal prediction over the
+leaves does, and their ancestors come along: candidates are closed under ancestors. With a
+``spread`` whole subtrees are chosen instead, larger sets that are made of fewer subtrees:
+
+    s(t) = max over t and its ancestors a of p(a) / size(a)^spread
+
+size(a) counts the terminal classes at or below a.
 
 Split conformal prediction finds the threshold from n rows: the score of a row is the smallest v
 among its most specific labels, and the threshold the floor(alpha (n + 1))-th smallest score. If
@@ -22,7 +26,8 @@ import torch
 
 from hierlearn.decoding.calibration import check_calibration
 from hierlearn.decoding.decoder import Answers, Decoder
-from hierlearn.decoding.edges import most_specific, topmost
+from hierlearn.decoding.edges import most_specific
+from hierlearn.decoding.mass import terminal_scores
 from hierlearn.decoding.probabilities import as_tensor, check_fraction, checked_rows
 from hierlearn.errors import HierlearnError
 
@@ -34,16 +39,17 @@ if TYPE_CHECKING:
 
 
 class ConformalSets(Decoder):
-    """The classes at or below one that is dense enough; trees and DAGs.
+    """The terminal classes that are probable enough, and their ancestors; trees and DAGs.
 
-    The answer is a set of candidates: closed under descendants, not a label set. ``sets`` gives
-    the labels that it leaves no doubt of, the classes at or above all candidates; ``subtrees``
-    the classes whose subtrees it is made of.
+    The answer is a set of candidates: closed under ancestors, but not a label set. ``sets`` gives
+    the labels that it leaves no doubt of, the classes at or above all terminal candidates;
+    ``representatives`` the subtrees that it is made of.
 
     Args:
         label_space: the taxonomy and its terminal classes.
-        threshold: the smallest density; 0 makes every class a candidate. ``calibrate`` finds it.
-        spread: how strongly the size of a subtree counts against it, from 0 (not at all) to 1.
+        threshold: the smallest v; 0 makes every class a candidate. ``calibrate`` finds it.
+        spread: None chooses terminal classes one by one; a number chooses whole subtrees: how
+            strongly the size of a subtree counts against it, from 0 (not at all) to 1.
     """
 
     answers: Answers = "candidates"
@@ -52,31 +58,36 @@ class ConformalSets(Decoder):
         self,
         label_space: LabelSpace | Hierarchy,
         threshold: float = 0.0,
-        spread: float = 1.0,
+        spread: float | None = None,
     ) -> None:
         super().__init__(label_space)
         self.threshold = check_fraction("threshold", threshold)
-        self.spread = check_fraction("spread", spread)
-        counted = torch.tensor(self.label_space.is_terminal).long()
-        # In double precision, so that every device divides by the same number.
-        self.size = self.hierarchy.sum_up(counted).double() ** self.spread  # (C,)
+        self.spread = None if spread is None else check_fraction("spread", spread)
+        self.is_terminal = torch.tensor(self.label_space.is_terminal)
+        if self.spread is not None:
+            counted = self.hierarchy.sum_up(self.is_terminal.long())
+            # In double precision, so that every device divides by the same number.
+            self.size = counted.double() ** self.spread  # (C,)
 
-    def values(self, p: Tensor) -> Tensor:
-        """Return v (n, C): the largest density of a class and its ancestors."""
-        return self.hierarchy.max_down(p / self.size.to(p))
+    def scores(self, p: Tensor) -> Tensor:
+        """Return s (n, C): how probable each terminal class is, 0 for the others."""
+        if self.spread is not None:
+            found = self.hierarchy.max_down(p / self.size.to(p))
+        elif self.label_space.has_inner_terminals:
+            found = terminal_scores(p, self.label_space).clamp_min(0)
+        else:
+            found = p
+        return found.masked_fill(~self.is_terminal.to(p.device), 0)
+
+    def values(self, p: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """Return v (n, C): the largest score of the terminal classes at or below each class."""
+        scores = self.scores(p)
+        return self.hierarchy.max_up(scores if allowed is None else scores * allowed)
 
     def decide(self, p: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """Answer the classes at or below one that is dense enough."""
-        candidates = self.values(p) >= self.threshold
+        """Answer the terminal classes that are probable enough, and their ancestors."""
+        candidates = self.values(p, allowed) >= self.threshold
         return candidates if allowed is None else candidates & allowed
-
-    def representatives(self, probabilities: Probabilities) -> Tensor:
-        """Return (N, C) bool: the topmost candidates, whose subtrees make up the set."""
-
-        def decide(p: Tensor) -> Tensor:
-            return topmost(self.decide(p), self.hierarchy)
-
-        return self.over_rows(probabilities, decide)
 
     @torch.no_grad()
     def calibrate(

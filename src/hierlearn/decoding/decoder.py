@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from hierlearn.decoding.edges import common_ancestors, most_specific, topmost
+from hierlearn.decoding.edges import common_ancestors, covering_subtrees, most_specific
 from hierlearn.decoding.mass import TerminalMass
 from hierlearn.decoding.probabilities import as_tensor, checked_rows, slack_of
 from hierlearn.errors import HierlearnError
@@ -45,7 +45,8 @@ class Decoder(ABC):
         label_space: the taxonomy and its terminal classes.
         hierarchy: the taxonomy.
         answers: "class": (N,) class numbers, -1 for the root. "set": (N, C) bool, closed under
-            ancestors. "candidates": (N, C) bool, classes among which the true ones should be.
+            ancestors. "candidates": (N, C) bool, closed as well, classes among which the true ones
+            should be.
         needs_tree: whether a DAG raises an error.
         needs_distribution: whether p must add up, so that it is a distribution over where a row
             ends.
@@ -94,7 +95,7 @@ class Decoder(ABC):
         """Return the decision of each row as a label set.
 
         A class stands for itself and its ancestors, the root for the empty set, and candidates
-        for the classes at or above all of them.
+        for the classes at or above all terminal classes among them.
 
         Returns:
             (N, C) bool, closed under ancestors.
@@ -104,21 +105,25 @@ class Decoder(ABC):
         if self.answers == "set":
             return self(probabilities)
 
+        is_terminal = torch.tensor(self.label_space.is_terminal)
+
         def decide(p: Tensor) -> Tensor:
-            return common_ancestors(self.decide(p), self.hierarchy)
+            return common_ancestors(self.decide(p) & is_terminal.to(p.device), self.hierarchy)
 
         return self.over_rows(probabilities, decide)
 
     def representatives(self, probabilities: Tensor) -> Tensor:
         """Return (N, C) bool: the classes that stand for a set of each row.
 
-        Of a label set its most specific classes, of candidates the topmost ones, of a class itself.
+        Of a label set its most specific classes, of candidates the classes whose subtrees make
+        them up, of a class itself.
         """
         decided = self(probabilities)
         if self.answers == "class":
             return most_specific(ancestor_sets(self.hierarchy, decided), self.hierarchy)
-        shrink = topmost if self.answers == "candidates" else most_specific
-        return shrink(decided, self.hierarchy)
+        if self.answers == "candidates":
+            return covering_subtrees(decided, self.label_space)
+        return most_specific(decided, self.hierarchy)
 
     @abstractmethod
     def decide(self, p: Tensor, allowed: Tensor | None = None) -> Tensor:

@@ -11,7 +11,7 @@ from hierlearn.hierarchy.chunks import row_chunks
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
 
 
 def topmost(x: Tensor, hierarchy: Hierarchy) -> Tensor:
@@ -46,3 +46,26 @@ def common_ancestors(x: Tensor, hierarchy: Hierarchy) -> Tensor:
     tops = topmost(x, hierarchy).int()
     count = tops.sum(dim=1, keepdim=True)
     return (hierarchy.sum_up(tops) == count) & (count > 0)
+
+
+def covering_subtrees(x: Tensor, label_space: LabelSpace) -> Tensor:
+    """Return the classes whose subtrees make up sets that are closed under ancestors, (N, C) bool.
+
+    Of the classes with every terminal class at or below them in the set these are the topmost; a
+    single terminal class stands for itself. A most specific class of the set whose subtree is not
+    in it, which is an inner terminal class, is among them too.
+
+    Args:
+        x: (N, C) bool, closed under ancestors.
+        label_space: the taxonomy and its terminal classes.
+    """
+    hierarchy = label_space.hierarchy
+    ends = torch.tensor(label_space.is_terminal, device=x.device)
+    total = hierarchy.sum_up(ends.int())  # (C,)
+    whole = x & (hierarchy.sum_up((x & ends).int()) == total)
+    tops = topmost(whole, hierarchy)
+    single = tops & (total == 1)  # of a chain the class that is terminal
+    if (single & ~ends).any():
+        below = hierarchy.max_down(single.to(torch.uint8)).bool() & ends
+        tops = (tops & ~single) | below
+    return tops | (most_specific(x, hierarchy) & ~whole)

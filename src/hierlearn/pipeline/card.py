@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hierlearn.errors import plural
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -22,8 +24,9 @@ def model_card(hierarchy: Hierarchy, config: Mapping[str, Any]) -> str:
         "",
         f"# {config.get('name') or 'A hierlearn model'}",
         "",
-        f"Assigns rows to {len(hierarchy):,} classes in {hierarchy.depth} levels "
-        f"({'a tree' if hierarchy.is_tree else 'a DAG'}, {len(hierarchy.leaves):,} leaves).",
+        f"Assigns rows to {plural(len(hierarchy), 'class', 'classes')} in "
+        f"{plural(hierarchy.depth, 'level')} ({'a tree' if hierarchy.is_tree else 'a DAG'}, "
+        f"{plural(len(hierarchy.leaves), 'leaf', 'leaves')}).",
         "",
         "```python",
         "from hierlearn import HierarchicalClassifier",

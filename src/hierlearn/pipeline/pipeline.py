@@ -7,6 +7,7 @@ A pipeline is saved as a folder:
     config.json         what was trained and how; checksums of the other files
     memory.safetensors  the encoded training rows and their labels, of a network with a memory
     memory.json         the ids of those rows
+    rows.safetensors    digests of the training rows, and of those held out
     README.md           a model card
 
 Nothing is ever unpickled. A network factory outside of hierlearn is called only with consent
@@ -15,9 +16,7 @@ Nothing is ever unpickled. A network factory outside of hierlearn is called only
 
 from __future__ import annotations
 
-import hashlib
 import json
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,13 +38,9 @@ from hierlearn.networks import read_output
 from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.networks.network import AVERAGE
 from hierlearn.pipeline.card import model_card
-from hierlearn.pipeline.memory_files import (
-    INDEX,
-    MEMORY_FILES,
-    check_filled,
-    read_memory,
-    write_memory,
-)
+from hierlearn.pipeline.folder import FILES, FORMAT, VERSION, check_free, digest, read_config
+from hierlearn.pipeline.memory_files import check_filled, read_memory, write_memory
+from hierlearn.pipeline.seen_rows import ROWS_FILE, SeenRows
 from hierlearn.training.rows import as_rows
 
 if TYPE_CHECKING:
@@ -56,15 +51,7 @@ if TYPE_CHECKING:
     from hierlearn.networks import SparseRows
     from hierlearn.training.prepare import Prepared
 
-FORMAT = "hierlearn.model"
-VERSION = 2
 BATCH = 4096
-FILES = ("model.safetensors", "hierarchy.json", "config.json", "README.md")
-OURS = (
-    "config.json",
-    "checkpoints",
-    "log.jsonl",
-)  # by which the folder of a training is recognized
 OWN_KEYS = (  # of config.json, beside the description of the training
     *("format", "version", "fingerprint", "network", "link", "decoder", "terminals"),
     *("preprocessing", "answer", "scaling", "files"),
@@ -87,6 +74,7 @@ class Pipeline:
         config: the plan, the data and the metrics, ready for JSON.
         answer: which of several heads answers; "average" is the mean of their probabilities.
         scaling: how sure the probabilities are made; None leaves them as they are.
+        seen: which rows it was trained on; None where that is not known.
     """
 
     label_space: LabelSpace
@@ -99,6 +87,7 @@ class Pipeline:
     config: dict[str, Any] = field(default_factory=dict)
     answer: str = AVERAGE
     scaling: Scaling | None = None
+    seen: SeenRows | None = None
 
     @classmethod
     def from_prepared(cls, prepared: Prepared) -> Pipeline:
@@ -244,7 +233,10 @@ class Pipeline:
         write_tensors(folder / FILES[0], tensors, {"format": FORMAT})
         with atomic_write(folder / FILES[1]) as file:
             file.write(self.hierarchy.to_json() + "\n")
-        names = (*FILES[:2], *write_memory(folder, self.network))
+        names = [*FILES[:2], *write_memory(folder, self.network)]
+        if self.seen is not None:
+            self.seen.save(folder / ROWS_FILE)
+            names.append(ROWS_FILE)
         config |= {"files": {one: digest(folder / one) for one in names}, **self.config}
         with atomic_write(folder / FILES[2]) as file:
             file.write(json.dumps(config, indent=2, ensure_ascii=False) + "\n")
@@ -306,6 +298,7 @@ class Pipeline:
             network_spec=spec,
             answer=config.get("answer", AVERAGE),
             scaling=Scaling.from_dict(config.get("scaling")),
+            seen=SeenRows.load(folder / ROWS_FILE) if ROWS_FILE in config["files"] else None,
             config={key: value for key, value in config.items() if key not in OWN_KEYS},
         )
 
@@ -332,66 +325,6 @@ def check_plain(values: Mapping[str, Any]) -> None:
                 f"{name} cannot be written as JSON ({error}), so the model cannot be saved; use "
                 f"plain values"
             ) from None
-
-
-def check_free(folder: Path, force: bool, *, clear: bool = True) -> None:
-    """Raise on a folder that is not empty, unless it is a model to be replaced.
-
-    Args:
-        folder: where a model should go.
-        force: whether a model there may be replaced.
-        clear: also remove that model; otherwise only check.
-    """
-    if folder.is_file():
-        raise HierlearnError(f"{folder} is a file; name a folder")
-    if not folder.is_dir() or not any(folder.iterdir()):
-        return
-    if not force:
-        raise HierlearnError(
-            f"{folder} exists; pass force=True to replace the model in it, or resume=True to resume"
-        )
-    if not any((folder / name).exists() for name in OURS):
-        raise HierlearnError(f"{folder} holds no model, so it is not replaced; name another")
-    if not clear:
-        return
-    indexes = [path.name for path in folder.glob(INDEX.format(head="*", member="*"))]
-    for name in (*FILES, *MEMORY_FILES, *indexes, "run.yaml", "log.jsonl"):
-        (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """Return the configuration of a model folder whose files are complete and intact."""
-    if not folder.is_dir():
-        raise CheckpointError(f"{folder} is no folder with a model in it")
-    for name in FILES[:3]:
-        if not (folder / name).is_file():
-            raise CheckpointError(f"{folder} has no {name}: it is no model, or an unfinished one")
-    try:
-        config: dict[str, Any] = json.loads((folder / FILES[2]).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise CheckpointError(f"{folder / FILES[2]} is damaged: it is no JSON") from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise CheckpointError(f"{folder / FILES[2]} was not written by hierlearn")
-    if config.get("version") != VERSION:
-        raise CheckpointError(
-            f"{folder / FILES[2]} is of version {config.get('version')}, this hierlearn reads "
-            f"version {VERSION}; use the hierlearn that wrote it"
-        )
-    for name, expected in config["files"].items():
-        if not (folder / name).is_file():
-            raise CheckpointError(f"{folder} has no {name}; copy the whole folder again")
-        if digest(folder / name) != expected:
-            raise CheckpointError(
-                f"{folder / name} is not the file that was saved: it is truncated or of another "
-                f"model; copy the whole folder again"
-            )
-    return config
-
-
-def digest(path: Path) -> str:
-    """Return the sha256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def versions() -> dict[str, str]:

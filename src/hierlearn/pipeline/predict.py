@@ -7,7 +7,8 @@ probability  of the class
 level        of the class; 0 for the root, the answer where not even a top class is sure
 stopped      whether the answer is above the terminal classes
 
-and, where asked for, the remembered rows that an answer was taken from, the weightiest first:
+and, where asked for, what ``answer_columns`` lists, and the remembered rows that an answer was
+taken from, the weightiest first:
 
 neighbor_1_id, neighbor_1_weight, neighbor_1_labels, neighbor_1_titles, neighbor_1_text,
 neighbor_2_id, ...
@@ -17,9 +18,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from hierlearn.datasets.streaming import Chunk
 from hierlearn.errors import DataError, HierlearnError, place
 from hierlearn.hierarchy.titles import joined_titles
+from hierlearn.pipeline.answer_columns import (
+    Layout,
+    level_columns,
+    long_columns,
+    score_columns,
+    top_columns,
+)
 from hierlearn.pipeline.explain import explain, most_neighbors, rows_of
 
 if TYPE_CHECKING:
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
 
     Columns = dict[str, list[Any]]
 
+ANSWER = Layout()  # nothing beside the answer
 NAMES = ("path", "class", "probability", "level", "stopped")
 NEVER_MISSING = (
     "the value is missing, but none was in training, so the model cannot know what that means; "
@@ -50,8 +61,9 @@ def predict_chunks(
     label_sep: str = ";",
     *,
     neighbors: int = 0,
-) -> Iterator[Columns]:
-    """Yield the answers of a pipeline in batches, as columns by name.
+    layout: Layout = ANSWER,
+) -> Iterator[tuple[Columns, dict[str, Any]]]:
+    """Yield the answers of a pipeline in batches: columns by name, and kept columns of the input.
 
     Rows with ids have them as the first column.
 
@@ -62,16 +74,49 @@ def predict_chunks(
         path: their file, for errors.
         label_sep: what joins the classes of a set.
         neighbors: of how many remembered rows to add columns.
+        layout: what else is written of each row.
 
     Raises:
         DataError: naming the file, line and column of a missing value that was never missing in
             training.
     """
-    for chunk, columns in answer_chunks(pipeline, decoder, chunks, path, label_sep):
+    done = 0
+    size = layout.rows_at_once(len(pipeline.hierarchy))
+    for chunk, p in probability_chunks(pipeline, chunks, path, size):
+        if layout.long:
+            columns = long_columns(p, pipeline, layout, done + 1)
+        else:
+            columns = answers(p, decoder, pipeline, label_sep)
+            columns |= further_columns(p, decoder, pipeline, label_sep, layout)
         if neighbors:
             found = explain(pipeline, chunk.inputs, neighbors)
             columns |= neighbor_columns(found, neighbors, label_sep, pipeline.hierarchy)
-        yield columns if chunk.ids is None else {"id": list(chunk.ids), **columns}
+        kept, ids = chunk.kept, chunk.ids
+        if layout.long:
+            index = [row - done - 1 for row in columns["row"]]
+            kept = {name: taken(cells, index) for name, cells in kept.items()}
+            ids = None if ids is None else taken(ids, index)
+        yield columns if ids is None else {"id": list(ids), **columns}, dict(kept)
+        done += len(p)
+
+
+def taken(cells: Any, index: list[int]) -> Any:
+    """Return some cells of a column: a list, or an Arrow array."""
+    return cells.take(index) if hasattr(cells, "take") else [cells[place] for place in index]
+
+
+def further_columns(
+    p: Tensor, decoder: Decoder, pipeline: Pipeline, label_sep: str, layout: Layout
+) -> Columns:
+    """Return the columns beside the answers."""
+    columns: Columns = {}
+    if layout.levels:
+        columns |= level_columns(p, decoder, pipeline, layout.levels, label_sep)
+    if layout.top:
+        columns |= top_columns(p, pipeline, layout.top)
+    if layout.scores:
+        columns |= score_columns(p, pipeline.hierarchy)
+    return columns
 
 
 def explain_chunks(
@@ -93,23 +138,32 @@ def explain_chunks(
         label_sep: what joins the classes of a set.
         count: how many remembered rows at most.
     """
-    for chunk, columns in answer_chunks(pipeline, decoder, chunks, path, label_sep):
+    for chunk, p in probability_chunks(pipeline, chunks, path):
+        columns = answers(p, decoder, pipeline, label_sep)
         yield chunk, columns, explain(pipeline, chunk.inputs, count)
 
 
-def answer_chunks(
-    pipeline: Pipeline, decoder: Decoder, chunks: Iterable[Chunk], path: Path, label_sep: str
-) -> Iterator[tuple[Chunk, Columns]]:
-    """Yield rows in batches, with their answers."""
+def probability_chunks(
+    pipeline: Pipeline, chunks: Iterable[Chunk], path: Path, size: int | None = None
+) -> Iterator[tuple[Chunk, Tensor]]:
+    """Yield rows in batches, with their (n, C) probabilities.
+
+    Args:
+        pipeline: the trained pipeline.
+        chunks: the rows.
+        path: their file, for errors.
+        size: the most rows of a batch; None for as many as are predicted at once.
+    """
     for chunk in chunks:
         refuse_missing(pipeline, chunk, path)
         begin = 0
-        for p in pipeline.stream_probabilities(chunk.inputs):
-            rows = slice(begin, begin + len(p))
-            begin += len(p)
-            ids = None if chunk.ids is None else chunk.ids[rows]
-            part = Chunk(chunk.inputs[rows], chunk.lines[rows], ids)
-            yield part, answers(p, decoder, pipeline, label_sep)
+        for predicted in pipeline.stream_probabilities(chunk.inputs):
+            for p in torch.split(predicted, size or len(predicted)):
+                rows = slice(begin, begin + len(p))
+                begin += len(p)
+                ids = None if chunk.ids is None else chunk.ids[rows]
+                kept = {name: cells[rows] for name, cells in chunk.kept.items()}
+                yield Chunk(chunk.inputs[rows], chunk.lines[rows], ids, kept), p
 
 
 def answer_names(pipeline: Pipeline) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from hierlearn.networks.blend import is_blend, memories_alone, memory_shares
 from hierlearn.networks.ensemble import drop_heads, head_names
 from hierlearn.networks.memories import embeddings_of, memory_heads, set_memory
 from hierlearn.pipeline.explain import rows_of
+from hierlearn.pipeline.row_digests import row_digests
 from hierlearn.training.memorize import BATCH, encode_batches
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ def remember(
     joined = {name: torch.cat([kept[name], new[name]], dim=-2) for name in kept}
     before = pipeline.hierarchy.fingerprint
     replace_memory(pipeline, joined, rows.join(added), plan)
+    if pipeline.seen is not None:
+        pipeline.seen = pipeline.seen.with_rows(row_digests(pipeline, inputs))
     known = set(old.names)
     classes = tuple(name for name in wanted.names if name not in known)
     keep_next_id(pipeline, [*rows.ids, *names])

@@ -10,21 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hierlearn.errors import plural
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.build import NetworkSpec
 from hierlearn.pipeline.best import WORK, BlendTraining
 from hierlearn.pipeline.evaluate import evaluate
 from hierlearn.pipeline.job import Job
+from hierlearn.pipeline.folder import OURS, check_free, read_config
 from hierlearn.pipeline.memory_files import INDEX
-from hierlearn.pipeline.pipeline import (
-    OURS,
-    Pipeline,
-    check_free,
-    check_plain,
-    read_config,
-    versions,
-)
+from hierlearn.pipeline.pipeline import Pipeline, check_plain, versions
 from hierlearn.pipeline.reporting import Beginning, Reporting
+from hierlearn.pipeline.seen_rows import note_rows
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.linear_solver import LinearSolver
 from hierlearn.training.log import EpochLog
@@ -93,6 +89,8 @@ def train(
             check_free(out, force)  # the old model is removed once the new training can begin
         pipeline = job.run(out, resume=resume)
         pipeline.config |= metadata or {}
+        if here.writes:
+            note_rows(pipeline, dataset, job.rows, job.held_out)
         held = {"valid": job.held_out, "test": dataset.splits.get("test", ())}
         for name, picked in held.items():
             if here.writes and len(picked):
@@ -112,6 +110,13 @@ class Single(Job):
     def __post_init__(self) -> None:
         extras = Extras(weights=self.weights)
         self.prepared = prepare(self.dataset, self.plan, self.here.device, extras)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The numbers of the training rows."""
+        numbers = self.prepared.rows.numbers
+        assert numbers is not None  # prepare sets them
+        return numbers
 
     @property
     def held_out(self) -> NDArray[np.int64]:
@@ -281,7 +286,7 @@ def describe_inputs(prepared: Prepared, dataset: Dataset) -> str:
     if dataset.is_text:
         return "text"
     columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
-    return columns or f"{prepared.rows.inputs.shape[1]:,} numbers"
+    return columns or plural(prepared.rows.inputs.shape[1], "number")
 
 
 def describe_run(prepared: Prepared, dataset: Dataset, trainer: Trainer | None) -> dict[str, Any]:

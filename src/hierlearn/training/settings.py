@@ -52,7 +52,7 @@ class Settings:
     l2_penalty: float = setting(
         0.3, "Penalty of lbfgs on squared weights, beside the summed loss of the rows.", above=0
     )
-    epochs: int = setting(100, "Passes over the training rows, at most; recipes set their own.", at_least=1)
+    epochs: int = setting(100, "Passes over the training rows, at most.", at_least=1)
     batch_size: int = setting(128, "Rows per step, over all processes together.", at_least=1)
     learning_rate: float = setting(1e-3, "Learning rate of AdamW, at its peak.", above=0)
     weight_decay: float = setting(0.0, "Weight decay of AdamW.", at_least=0)

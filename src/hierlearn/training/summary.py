@@ -38,7 +38,7 @@ def summary(prepared: Prepared) -> str:
     return (
         f"{columns and f'columns: {columns}{chr(10)}'}"
         f"recipe {decision.name} ({decision.why}): {trained_by}, decoder "
-        f"{prepared.decoder}; {len(prepared.rows):,} training rows, "
+        f"{prepared.decoder}; {plural(len(prepared.rows), 'training row')}, "
         f"{len(prepared.valid or ()):,} for validation, {length}, "
         f"{plural(size, 'network')} on {prepared.rows.device}"
     )

@@ -22,6 +22,8 @@ from reference.decoding.conformal import (
     conformal_score,
     conformal_subtrees,
     conformal_threshold,
+    conformal_values,
+    leaf_conformal,
     memberships,
 )
 from reference.decoding.cost import COSTS, cost, expected_costs, lca_height_cost, path_cost
@@ -61,6 +63,7 @@ __all__ = [
     "conformal_score",
     "conformal_subtrees",
     "conformal_threshold",
+    "conformal_values",
     "cost",
     "deepest_above",
     "expected_costs",
@@ -75,6 +78,7 @@ __all__ = [
     "kept_classes",
     "lca_height_cost",
     "leaf",
+    "leaf_conformal",
     "memberships",
     "path_cost",
     "raw_mass",

@@ -1,0 +1,174 @@
+"""SeenRows: which rows a model was trained on, and which were held out.
+
+The rows themselves are not kept, only the digest of each, 8 bytes per row. Of more than ``MOST``
+training rows the digests below a bound are kept, a random sample of the rows: of other rows, those
+below the same bound are looked up.
+
+A row of new data may equal a training row by chance. How many do is estimated from the training
+rows (Good and Turing): with f of n of them unlike all others, a fraction 1 - f / (n + 1) of new
+rows should equal one. More than that, by a tenth of the others and three standard deviations, is no
+chance; nor is it where they are the training rows, row by row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
+from hierlearn.pipeline.row_digests import row_digests
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from hierlearn.datasets import Dataset
+    from hierlearn.pipeline.pipeline import Pipeline
+    from hierlearn.pipeline.row_digests import Digests
+
+    Ints = NDArray[np.int64]
+
+ROWS_FILE = "rows.safetensors"
+FORMAT = "hierlearn.rows"
+MOST = 1 << 23  # digests that are kept: 64 MiB
+FEW = 0.1  # of the rows that are not there by chance
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many of some rows a model has seen.
+
+    Attributes:
+        rows: how many rows there are.
+        known: how many of them equal a row that it has seen.
+        by_chance: whether so many may be expected of new rows.
+    """
+
+    rows: int
+    known: int
+    by_chance: bool
+
+
+@dataclass(frozen=True)
+class SeenRows:
+    """The digests of the rows of a training.
+
+    Attributes:
+        trained: of the training rows, ascending.
+        held_out: of the validation rows.
+        numbers: the number of each validation row in the dataset.
+        selected: whether the validation rows chose the weights, as in early stopping.
+        bound: digests of training rows at or above it are not kept; None keeps all.
+    """
+
+    trained: Digests
+    held_out: Digests = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    numbers: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    selected: bool = False
+    bound: int | None = None
+
+    def __post_init__(self) -> None:
+        trained, bound = np.sort(self.trained), self.bound
+        if len(trained) > MOST:
+            bound = int(trained[MOST])
+            trained = trained[trained < np.uint64(bound)]
+        object.__setattr__(self, "trained", trained)
+        object.__setattr__(self, "bound", bound)
+
+    def with_rows(self, digests: Digests) -> SeenRows:
+        """Return these with more training rows."""
+        return replace(self, trained=np.concatenate([self.trained, self._below(digests)]))
+
+    def _below(self, digests: Digests) -> Digests:
+        return digests if self.bound is None else digests[digests < np.uint64(self.bound)]
+
+    def overlap(self, digests: Digests, *, selecting: bool = False) -> Overlap:
+        """Return how many of some rows were trained on.
+
+        Args:
+            digests: of the rows.
+            selecting: whether rows that chose the weights count as well.
+        """
+        seen = self.trained
+        if selecting and self.selected:
+            seen = np.sort(np.concatenate([seen, self._below(self.held_out)]))
+        looked_up = self._below(digests)
+        count = len(looked_up)
+        if not count or not len(seen):
+            return Overlap(len(digests), 0, by_chance=True)
+        values, times = np.unique(seen, return_counts=True)
+        place = np.searchsorted(values, looked_up).clip(max=len(values) - 1)
+        known = int(np.count_nonzero(values[place] == looked_up))
+        chance = 1 - np.count_nonzero(times == 1) / (len(seen) + 1)
+        usual = chance * count + 3 * np.sqrt(count * chance * (1 - chance))
+        are_they = count == len(seen) and np.array_equal(np.sort(looked_up), seen)
+        by_chance = bool(known <= usual + FEW * (1 - chance) * count) and not are_they
+        return Overlap(len(digests), round(known / count * len(digests)), by_chance)
+
+    def find_held_out(self, digests: Digests) -> Ints:
+        """Return the numbers of the validation rows among some rows, ascending.
+
+        In the dataset of the training these are exactly the rows that were held out; elsewhere the
+        rows that equal them, as often as they were held out.
+        """
+        numbers = self.numbers
+        same = len(numbers) and int(numbers.max()) < len(digests)
+        if same and np.array_equal(digests[numbers], self.held_out):
+            return np.sort(numbers)
+        values, times = np.unique(self.held_out, return_counts=True)
+        if not len(values):
+            return np.zeros(0, dtype=np.int64)
+        order = np.argsort(digests, kind="stable")
+        ordered = digests[order]
+        nth = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
+        place = np.searchsorted(values, ordered).clip(max=len(values) - 1)
+        return np.sort(order[(values[place] == ordered) & (nth < times[place])])
+
+    def save(self, path: Path) -> None:
+        """Write the digests to a file."""
+        tensors = {
+            "trained": torch.from_numpy(self.trained.view(np.int64)),
+            "held_out": torch.from_numpy(self.held_out.view(np.int64)),
+            "numbers": torch.from_numpy(self.numbers),
+        }
+        metadata = {"format": FORMAT, "selected": self.selected, "bound": self.bound}
+        write_tensors(path, tensors, metadata)
+
+    @classmethod
+    def load(cls, path: Path) -> SeenRows:
+        """Read the digests of a model."""
+        tensors, metadata = read_tensors(path)
+        try:
+            trained, held_out, numbers = (
+                tensors[name].numpy() for name in ("trained", "held_out", "numbers")
+            )
+            return cls(
+                trained=trained.view(np.uint64),
+                held_out=held_out.view(np.uint64),
+                numbers=numbers,
+                selected=bool(metadata["selected"]),
+                bound=metadata["bound"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{path} does not hold the rows of a model ({error}); copy the whole folder again"
+            ) from None
+
+
+def note_rows(pipeline: Pipeline, dataset: Dataset, trained: Ints, held_out: Ints) -> None:
+    """Set which rows a pipeline was trained on.
+
+    Args:
+        pipeline: after its training.
+        dataset: all rows.
+        trained: the numbers of the training rows.
+        held_out: the numbers of the validation rows.
+    """
+    own, held = (row_digests(pipeline, dataset.take(rows).inputs) for rows in (trained, held_out))
+    chose = pipeline.config.get("training", {}).get("best_epoch") is not None
+    numbers = np.asarray(held_out, dtype=np.int64)
+    pipeline.seen = SeenRows(own, held, numbers, selected=chose and len(numbers) > 0)
