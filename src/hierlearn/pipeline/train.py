@@ -15,8 +15,8 @@ from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.build import NetworkSpec
 from hierlearn.pipeline.best import WORK, BlendTraining
 from hierlearn.pipeline.evaluate import evaluate
-from hierlearn.pipeline.job import Job
 from hierlearn.pipeline.folder import OURS, check_free, read_config
+from hierlearn.pipeline.job import Job
 from hierlearn.pipeline.memory_files import INDEX
 from hierlearn.pipeline.pipeline import Pipeline, check_plain, versions
 from hierlearn.pipeline.reporting import Beginning, Reporting
