@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from hierlearn.datasets import DATASETS, Dataset, load_dataset, read_table
     from hierlearn.decoding import DECODERS
     from hierlearn.errors import HierlearnError
-    from hierlearn.estimator import HierarchicalClassifier
+    from hierlearn.estimator import HierarchicalClassifier, scorer
     from hierlearn.features import FEATURES
-    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.hierarchy import Hierarchy, LabelSpace, join_levels
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.links import LINKS, HeadOutput
     from hierlearn.losses import LOSSES, HCLLoss
@@ -57,9 +57,11 @@ _HOMES = {
     "compare": "hierlearn.studies.compare",
     "compare_suite": "hierlearn.studies.suites",
     "evaluate": "hierlearn.pipeline",
+    "join_levels": "hierlearn.hierarchy",
     "load": "hierlearn.pipeline",
     "load_dataset": "hierlearn.datasets",
     "read_table": "hierlearn.datasets",
+    "scorer": "hierlearn.estimator",
     "train": "hierlearn.pipeline",
 }
 
@@ -90,9 +92,11 @@ __all__ = [
     "compare",
     "compare_suite",
     "evaluate",
+    "join_levels",
     "load",
     "load_dataset",
     "read_table",
+    "scorer",
     "train",
 ]
 
