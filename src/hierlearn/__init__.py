@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets import DATASETS, Dataset, load_dataset, read_table
     from hierlearn.decoding import DECODERS
     from hierlearn.errors import HierlearnError
-    from hierlearn.estimator import HierarchicalClassifier, scorer
+    from hierlearn.estimator import HierarchicalClassifier, cross_val_proba, scorer
     from hierlearn.features import FEATURES
     from hierlearn.hierarchy import Hierarchy, LabelSpace, join_levels
     from hierlearn.hierarchy.labels import Labels
@@ -56,6 +56,7 @@ _HOMES = {
     "SUITES": "hierlearn.studies.suites",
     "compare": "hierlearn.studies.compare",
     "compare_suite": "hierlearn.studies.suites",
+    "cross_val_proba": "hierlearn.estimator",
     "evaluate": "hierlearn.pipeline",
     "join_levels": "hierlearn.hierarchy",
     "load": "hierlearn.pipeline",
@@ -91,6 +92,7 @@ __all__ = [
     "Settings",
     "compare",
     "compare_suite",
+    "cross_val_proba",
     "evaluate",
     "join_levels",
     "load",

@@ -110,7 +110,7 @@ def read_scores(scores: Scores, hierarchy: Hierarchy | None, what: str = "scores
     elif holds_text(scores):
         raise HierlearnError(
             f"{what} are labels, such as {holds_text(scores)!r}, but this metric reads (N, C) "
-            f"numbers, one column per class: predict_proba gives them; metrics of labels are "
+            f"numbers first, one column per class, as predict_proba gives; metrics of labels are "
             f"hierarchical_f1, exact_match, answer_accuracy and hierarchical_cost"
         )
     return as_tensor(scores, what)
@@ -131,7 +131,11 @@ def holds_text(values: Any) -> str | None:
     """Return the first label of values that hold labels instead of numbers."""
     first = values
     for _ in range(2):
-        if not isinstance(first, str) and hasattr(first, "__iter__") and getattr(first, "ndim", 1):
+        if (
+            not isinstance(first, str)
+            and hasattr(first, "__iter__")
+            and getattr(first, "shape", None) != ()
+        ):
             first = next(iter(first), None)
     return str(first) if isinstance(first, str) else None
 
