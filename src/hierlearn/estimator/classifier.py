@@ -139,7 +139,7 @@ class HierarchicalClassifier(
         That is what metrics read. ``predict_proba`` differs from it only for flat labels without a
         hierarchy, which have scikit-learn's order there.
         """
-        found: NDArray[np.float64] = self._log_nodes(X).exp().numpy()
+        found: NDArray[np.float64] = np.exp(self._log_nodes(X).numpy())
         return found
 
     def evaluate(self, X: Any, y: Any, metrics: Sequence[str] | None = None) -> Evaluation:
@@ -154,7 +154,7 @@ class HierarchicalClassifier(
             metrics: names of METRICS, each of which must be defined for these rows; by default
                 those that are shown, None where one is not defined.
         """
-        p = self._log_nodes(X).exp()
+        p = torch.from_numpy(self.predict_node_proba(X))
         given = parse_labels(y, self.hierarchy_.sep)
         if len(given) != len(p):
             raise DataError(f"inputs have {len(p)} rows but labels have {len(given)}")

@@ -258,6 +258,6 @@ def check_version(path: Path, config: Mapping[str, Any]) -> None:
     if config.get("version") != VERSION:
         raise StudyError(
             f"{path} has version {config.get('version')} of the study format, and this hierlearn "
-            f"reads version {VERSION}; run the study again in another folder, or pass force=True to "
-            f"replace it"
+            f"reads version {VERSION}; run the study again in another folder, or pass force=True "
+            f"to replace it"
         )
