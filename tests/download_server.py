@@ -16,7 +16,7 @@ BODY = bytes(range(256)) * 800  # 204,800 bytes: several blocks
 SIZE = len(BODY)
 SHA256 = hashlib.sha256(BODY).hexdigest()
 HALF = SIZE // 2
-BY_HAND = "put the file by hand into a folder named by --data-dir or HIERLEARN_DATA"
+BY_HAND = "put the file by hand into a folder named by data_dir= or HIERLEARN_DATA"
 
 
 class Server(ThreadingHTTPServer):

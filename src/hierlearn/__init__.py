@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from hierlearn.datasets import DATASETS, Dataset, load_dataset, read_table
     from hierlearn.decoding import DECODERS
     from hierlearn.errors import HierlearnError
-    from hierlearn.estimator import HierarchicalClassifier
+    from hierlearn.estimator import HierarchicalClassifier, cross_val_proba, scorer
     from hierlearn.features import FEATURES
-    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.hierarchy import Hierarchy, LabelSpace, join_levels
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.links import LINKS, HeadOutput
     from hierlearn.losses import LOSSES, HCLLoss
@@ -56,10 +56,13 @@ _HOMES = {
     "SUITES": "hierlearn.studies.suites",
     "compare": "hierlearn.studies.compare",
     "compare_suite": "hierlearn.studies.suites",
+    "cross_val_proba": "hierlearn.estimator",
     "evaluate": "hierlearn.pipeline",
+    "join_levels": "hierlearn.hierarchy",
     "load": "hierlearn.pipeline",
     "load_dataset": "hierlearn.datasets",
     "read_table": "hierlearn.datasets",
+    "scorer": "hierlearn.estimator",
     "train": "hierlearn.pipeline",
 }
 
@@ -89,10 +92,13 @@ __all__ = [
     "Settings",
     "compare",
     "compare_suite",
+    "cross_val_proba",
     "evaluate",
+    "join_levels",
     "load",
     "load_dataset",
     "read_table",
+    "scorer",
     "train",
 ]
 

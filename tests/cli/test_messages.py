@@ -1,5 +1,9 @@
 """A command-line user reads options, a Python user arguments; counts have their plural."""
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 import typer
 
@@ -85,12 +89,57 @@ def test_the_estimator_names_its_own_parameter():
         ("train", "threshold must be a number", "threshold must be a number"),
         ("predict", "threshold must be a number", "--threshold must be a number"),
         ("predict", "choose the columns with features=", "choose the columns with --features"),
+        ("train", "resume with resume=True", "resume with --resume"),
+        ("train", "batch_size.csv exists; pass force=True", "batch_size.csv exists; pass --force"),
+        (
+            "inspect",
+            "name the folder with data_dir= or HIERLEARN_DATA",
+            "name the folder with --data-dir or HIERLEARN_DATA",
+        ),
         ("data", "pass trust=True", "pass trust=True"),
     ],
 )
 def test_what_is_translated(command, message, shown):
     found = find_command(typer.main.get_command(app), ["--debug", *command.split(), "rows.csv"])
     assert in_option_names(message, option_names(found)) == shown
+
+
+SRC = Path(__file__).parents[2] / "src" / "hierlearn"
+OPTION = re.compile(r"(?<![\w(-])--[a-z][a-z-]+")
+OF_OTHER_TOOLS = ("packages.py", "suite_page.py")  # options of pip and npm, names in CSS
+
+
+def messages(tree):
+    """Every string of a module but docstrings, an f-string as one."""
+    inside = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            inside.add(node.value)
+        if isinstance(node, ast.JoinedStr):
+            parts = [part for part in ast.walk(node) if isinstance(part, ast.Constant)]
+            inside.update(parts)
+            yield "".join(str(part.value) for part in parts)
+        elif isinstance(node, ast.Constant) and node not in inside and isinstance(node.value, str):
+            yield node.value
+
+
+def test_the_library_names_arguments_not_options():
+    """A message may name an option only beside its argument, where it is another command's."""
+    for path in sorted(SRC.rglob("*.py")):
+        if path.relative_to(SRC).parts[0] == "cli" or path.name in OF_OTHER_TOOLS:
+            continue
+        for text in messages(ast.parse(path.read_text())):
+            named = OPTION.search(text)
+            assert named is None or "in Python" in text, f"{path.name}: {text}"
+
+
+def test_a_file_that_exists_is_told_in_python(tmp_path):
+    from hierlearn.files import WriteError, check_new
+
+    old = tmp_path / "old.csv"
+    old.write_text("")
+    with pytest.raises(WriteError, match=r"old\.csv exists; pass force=True to replace it$"):
+        check_new(old, force=False)
 
 
 def test_an_option_of_a_loss_is_not_one_of_another_command(rows, call, monkeypatch):

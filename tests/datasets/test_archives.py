@@ -134,7 +134,7 @@ def test_without_a_download_the_message_names_file_and_folders(archive, tmp_path
         obtain(archive, data_dir=tmp_path / "own", download=False)
     assert str(caught.value) == (
         f"{NAME} of tiny-rows==1.0 (pip) is in none of these folders: {tmp_path / 'own'}, {cache}; "
-        f"name the right folder with --data-dir or HIERLEARN_DATA, or allow the download with "
+        f"name the right folder with data_dir= or HIERLEARN_DATA, or allow the download with "
         f"download=True"
     )
 

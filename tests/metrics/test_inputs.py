@@ -225,8 +225,16 @@ def test_what_labels_raise():
     broken[0, 1] = None
     with pytest.raises(LabelError, match=r"row 0 of targets, one column per level: 'pug' stands"):
         hit_at_k(PROBA, broken, ANIMALS)
-    with pytest.raises(HierlearnError, match=r"scores must be numbers, not <U4 of shape \(1, 2\)"):
-        hit_at_k([["high", "low"]], TARGETS[:1])
+    for labels in (
+        [["high", "low"]],
+        ["high", "low"],
+        np.array(["high"]),
+        pd.Series(["high"], [9]),
+    ):
+        with pytest.raises(HierlearnError, match=r"scores are labels, such as 'high', but this m"):
+            hit_at_k(labels, TARGETS[:1])
+    with pytest.raises(HierlearnError, match=r"scores must be numbers, not object of shape"):
+        hit_at_k(np.array([[None, 1.0]]), TARGETS[:1])
     with pytest.raises(HierlearnError, match=r"scores must be \(N, C\), one column per class"):
         hit_at_k([[0.1, 0.2], [0.3]], TARGETS)
     with pytest.raises(HierlearnError, match="targets must be numbers or labels, not object of sh"):
@@ -262,3 +270,42 @@ def test_reading_an_output_keeps_its_graph_for_the_loss():
         hit_at_k(output, TRUTH, ANIMALS)
     output.log_p.sum().backward()
     assert logits.grad is not None
+
+
+# ---------------------------------------------------------------------- what predict gives
+
+NUMBERED = Hierarchy.from_paths(["1", "2", "3"])  # the class numbers are 0, 1, 2
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series])
+def test_integers_that_name_another_class_raise(kind):
+    """predict gives 1 for the class named "1", whose number is 0: never read as a number."""
+    message = "1 could be the class number 1.* or the class named '1'; give names as text"
+    calls = (
+        lambda: metrics.hierarchical_f1(kind([1, 1]), ["1", "1"], NUMBERED),
+        lambda: metrics.answer_accuracy(kind([1, 1]), ["1", "1"], NUMBERED),
+        lambda: metrics.mean_level(kind([1, 1]), NUMBERED),
+        lambda: hit_at_k(np.eye(3)[:2], kind([1, 1]), NUMBERED),
+    )
+    for call in calls:
+        with pytest.raises(LabelError, match=message):
+            call()
+    numbers = torch.tensor([1, 1])  # a tensor holds class numbers
+    assert metrics.answer_accuracy(numbers, ["2", "2"], NUMBERED) == 1
+
+
+def test_probabilities_where_sets_are_read_name_the_threshold():
+    with pytest.raises(HierlearnError, match=r"answers are 0 or 1; for probabilities pass thresho"):
+        metrics.hierarchical_f1(PROBA, TRUTH, ANIMALS)
+
+
+def test_columns_of_a_frame_are_put_in_order():
+    p = np.random.default_rng(0).random((4, len(ANIMALS)))
+    order = np.random.default_rng(1).permutation(len(ANIMALS))
+    frame = pd.DataFrame(p[:, order], columns=[ANIMALS.names[c] for c in order])
+    for metric in (hit_at_k, metrics.leaf_accuracy, METRICS["mrr"]):
+        assert_same(metric(frame, TRUTH, ANIMALS), metric(p, TRUTH, ANIMALS))
+    expected = metrics.measure(p, TRUTH, ANIMALS, ["hit@1", "terminal-accuracy"])
+    assert metrics.measure(frame, TRUTH, ANIMALS, ["hit@1", "terminal-accuracy"]) == expected
+    numbered = pd.DataFrame(p)
+    assert_same(hit_at_k(numbered, TRUTH, ANIMALS), hit_at_k(p, TRUTH, ANIMALS))

@@ -16,7 +16,7 @@ from training.datasets import environment, read_records, state
 
 LOST = re.compile(
     r"process 0 (lost the connection to another one in epoch 3|was terminated, as torchrun does "
-    r"when another one is lost); resume from the last checkpoint with --resume"
+    r"when another one is lost); resume from the last checkpoint (with resume=True|\(--resume, or )"
 )
 
 

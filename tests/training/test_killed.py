@@ -87,7 +87,8 @@ def test_a_file_that_does_not_fit_leaves_the_checkpoint_before_it(nursed):
     assert told["ends"] == [2]
     assert told["said"] == (
         f"cannot write step-000000000008.safetensors into {folder / 'checkpoints'}: File too "
-        f"large; step-000000000006.safetensors is intact; free disk space and resume with --resume"
+        f"large; step-000000000006.safetensors is intact; free disk space and resume with "
+        f"resume=True"
     )
     assert told["left"] == ["step-000000000005.safetensors", "step-000000000006.safetensors"]
     assert told["last"] == 0
@@ -98,7 +99,7 @@ def test_a_process_that_is_told_to_stop_says_what_to_do(nursed):
     assert told["ends"] == [TERMINATED]
     assert told["said"] == (
         "process 1 was terminated, as torchrun does when another one is lost; resume from the last "
-        "checkpoint with --resume\n"
+        "checkpoint (--resume, or resume=True in Python)\n"
     )
 
 
@@ -129,7 +130,7 @@ def test_a_disk_that_is_really_full(tiny_disk, tmp_path):
     assert str(caught.value) == (
         f"cannot write step-{5 * len(paths) + 5:012d}.safetensors into "
         f"{tiny_disk / 'm' / 'checkpoints'}: No space left on device; {paths[-1].name} is intact; "
-        f"free disk space and resume with --resume"
+        f"free disk space and resume with resume=True"
     )
     assert not list(tiny_disk.rglob("*.part"))
     for path in paths[:-1]:
@@ -146,7 +147,7 @@ def test_the_first_checkpoint_does_not_fit(tmp_path):
         train(problem(), plan("hcl"), out=tmp_path / "m", reporting=QUIET)
     assert str(caught.value) == (
         f"cannot write step-000000000005.safetensors into {tmp_path / 'm' / 'checkpoints'}: File "
-        f"too large; free disk space and resume with --resume"
+        f"too large; free disk space and resume with resume=True"
     )
     train(problem(), plan("hcl"), out=tmp_path / "m", resume=True, reporting=QUIET)
     assert Pipeline.load(tmp_path / "m").config["training"]["steps"] == 15

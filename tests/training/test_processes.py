@@ -68,7 +68,8 @@ def test_a_loss_is_told_from_other_errors_and_worded():
     assert isinstance(error, LostProcessError)
     assert str(error) == (
         "process 1 lost the connection to another one in epoch 3; resume from the last checkpoint "
-        "with --resume ([/x/gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer)"
+        "with resume=True ([/x/gloo/transport/tcp/pair.cc:537] Read error: Connection reset by "
+        "peer)"
     )
 
 

@@ -186,7 +186,8 @@ def worded(error: Exception, words: Sequence[str]) -> str:
         words: the command line.
     """
     message = str(error).replace("\n", " ")
-    if isinstance(error, (ConfigError, OSError)):
+    foreign = isinstance(error, OSError) and not isinstance(error, HierlearnError)
+    if foreign or isinstance(error, ConfigError):
         return message
     command = find_command(typer.main.get_command(app), words)
     return in_option_names(message, option_names(command))

@@ -62,7 +62,7 @@ def in_option_names(message: str, options: Mapping[str, str]) -> str:
     message = re.sub(rf"(?<!['\w.-])(?P<name>{known})=(?![\w'\"\[{{(])", write, message)
     message = re.sub(rf"^(?P<name>{known})(?= (?:{VERBS})\b)", write, message)
     if named:
-        message = re.sub(rf"(?<!['\w./-])(?P<name>{named})(?!['\w=])", write, message)
+        message = re.sub(rf"(?<!['\w./-])(?P<name>{named})(?!['\w=]|[.]\w)", write, message)
     return message + made + rest
 
 

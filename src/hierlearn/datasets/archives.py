@@ -105,7 +105,7 @@ def obtain(
         looked = ", ".join(str(folder) for folder in (*folders.values(), cache_dir()))
         raise DataError(
             f"{archive.name} of {archive.described} is in none of these folders: {looked}; name "
-            f"the right folder with --data-dir or HIERLEARN_DATA, or allow the download with "
+            f"the right folder with data_dir= or HIERLEARN_DATA, or allow the download with "
             f"download=True"
         )
     if archive.fetched_by == "http":

@@ -197,7 +197,7 @@ def load_clus(
         missing = quoted(file.name for file in clus_set.files.values())
         raise DataError(
             f"{name} needs the files {missing}, and none of these folders holds all of them "
-            f"undamaged: {looked}; name the right folder with --data-dir or HIERLEARN_DATA, or "
+            f"undamaged: {looked}; name the right folder with data_dir= or HIERLEARN_DATA, or "
             f"allow the download with download=True"
         )
     return _join(clus_set, paths)

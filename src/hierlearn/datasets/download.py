@@ -49,7 +49,7 @@ _PAUSE = 0.5  # seconds before the first retry; doubled before each further one
 _PASSING = {408, 429, 500, 502, 503, 504}  # answers that another attempt may change
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-BY_HAND = "put the file by hand into a folder named by --data-dir or HIERLEARN_DATA"
+BY_HAND = "put the file by hand into a folder named by data_dir= or HIERLEARN_DATA"
 
 
 class _Broken(Exception):  # noqa: N818  a signal for the retry loop, which words the error

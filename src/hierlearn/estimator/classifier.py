@@ -37,11 +37,12 @@ from hierlearn.estimator.parameters import (
     storable,
     with_parameters,
 )
-from hierlearn.estimator.score import answers_and_truth, exact_fraction, pooled_f1
+from hierlearn.estimator.score import answers_and_truth, evaluate, exact_fraction, pooled_f1
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.pipeline.pipeline import Pipeline
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import ArrayLike, NDArray
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
     from hierlearn.decoding import Decoder
     from hierlearn.estimator.incremental import IncrementalState
+    from hierlearn.metrics.evaluation import Evaluation
 
 
 @with_parameters
@@ -127,8 +129,36 @@ class HierarchicalClassifier(
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """Return (N, C) the logarithms of the probabilities, accurate where those are tiny."""
-        found: NDArray[np.float64] = self._log_nodes(X).numpy()[:, self._class_ids]
+        logs = self._log_nodes(X).numpy()
+        found: NDArray[np.float64] = np.ascontiguousarray(logs[:, self._class_ids])
         return found
+
+    def predict_node_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return (N, C) the probability of every class, columns as in ``hierarchy_.names``.
+
+        That is what metrics read. ``predict_proba`` differs from it only for flat labels without a
+        hierarchy, which have scikit-learn's order there.
+        """
+        found: NDArray[np.float64] = np.exp(self._log_nodes(X).numpy())
+        return found
+
+    def evaluate(self, X: Any, y: Any, metrics: Sequence[str] | None = None) -> Evaluation:
+        """Return metrics of the probabilities by name: a dict that prints as a table.
+
+        Leaf accuracy and the accuracy of every level come first. A label that an inferred hierarchy
+        lacks counts as missed.
+
+        Args:
+            X: the rows.
+            y: their labels, as ``fit`` takes them.
+            metrics: names of METRICS, each of which must be defined for these rows; by default
+                those that are shown, None where one is not defined.
+        """
+        p = torch.from_numpy(self.predict_node_proba(X))
+        given = parse_labels(y, self.hierarchy_.sep)
+        if len(given) != len(p):
+            raise DataError(f"inputs have {len(p)} rows but labels have {len(given)}")
+        return evaluate(p, given, self._label_format, self.pipeline_.label_space, metrics)
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return how often ``predict`` is right: 1 at best.

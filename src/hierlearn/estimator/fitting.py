@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hierlearn.errors import HierlearnError
+from hierlearn.estimator.class_weight import weigh_rows
+from hierlearn.estimator.encoded_labels import check_not_encoded
 from hierlearn.estimator.incremental import IncrementalState
-from hierlearn.estimator.inputs import check_hierarchy, check_own_network, gather
+from hierlearn.estimator.inputs import (
+    check_hierarchy,
+    check_own_network,
+    check_same_length,
+    gather,
+    parse_weights,
+)
 from hierlearn.estimator.label_format import LabelFormat, ParsedLabels, parse_labels
 from hierlearn.estimator.parameters import make_plan
 from hierlearn.hierarchy.labels import Labels
@@ -56,8 +64,10 @@ class FittingMixin:
     """The methods of a classifier that train it."""
 
     if TYPE_CHECKING:
+        class_weight: Any
         device: Any
         ensemble_size: Any
+        hierarchy: Hierarchy | None
         hierarchy_: Hierarchy
         history_: list[dict[str, Any]]
         network: Any
@@ -92,7 +102,7 @@ class FittingMixin:
                 Columns of a frame may be numbers, categories, texts, dates and booleans.
             y: the labels: one path per row, a list of paths per row, an (N, L) table with one
                 column per level, or plain values of a flat problem; see docs/estimator.md.
-            hierarchy: the taxonomy; by default that of the labels' paths.
+            hierarchy: the taxonomy, instead of the parameter; by default that of the labels' paths.
             sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
         """
         first = self._read_first(X, y, hierarchy, None, sample_weight)
@@ -123,20 +133,34 @@ class FittingMixin:
         **changes: Any,
     ) -> FirstRows:
         """Read the first rows, and what to train on them."""
+        hierarchy = self.hierarchy if hierarchy is None else hierarchy
         check_hierarchy(hierarchy)
         plan = make_plan({**self.get_params(deep=False), **changes})
         inputs = self._read_inputs(X, reset=True)
         sep = self.sep if hierarchy is None else hierarchy.sep
         given = parse_labels(y, sep)
+        if given.are_numbers and given.shape == "one":
+            check_not_encoded(sep, hierarchy_given=hierarchy is not None)
         form = LabelFormat.from_labels(given, hierarchy, sep, listing)
         columns = getattr(self, "feature_names_in_", ())
-        dataset, weights = gather(inputs, form.names(given), form.hierarchy, sample_weight, columns)
+        names = form.names(given)
+        row_weights = self._row_weights(inputs, names, form, sample_weight)
+        dataset, weights = gather(inputs, names, form.hierarchy, row_weights, columns)
         network = None
         if isinstance(self.network, torch.nn.Module):
             check_own_network(self.ensemble_size or 1, dataset)
             network = copy.deepcopy(self.network)
         listed = () if listing is None else list(chain(*form.names(listing)))
         return FirstRows(plan, dataset, form, Extras(weights, network, listed))
+
+    def _row_weights(
+        self, inputs: Any, names: Any, form: LabelFormat, sample_weight: ArrayLike | None
+    ) -> ArrayLike | None:
+        """Return the weights of rows times those of their classes."""
+        if self.class_weight is None:
+            return sample_weight
+        check_same_length(inputs, names)
+        return weigh_rows(self.class_weight, names, form, parse_weights(sample_weight, len(names)))
 
     def _prepare(self, here: Processes, first: FirstRows) -> Prepared:
         """Prepare what is trained on the first rows."""
@@ -182,6 +206,11 @@ class FittingMixin:
             train: with a memory, also train one pass over the new rows, of several classes since
                 they are each other's neighbors; earlier rows keep their embeddings.
         """
+        if self.class_weight == "balanced":
+            raise HierlearnError(
+                "class_weight='balanced' needs all rows at once; for partial_fit give a mapping "
+                "from classes to weights"
+            )
         listing = None
         if classes is not None:
             listing = parse_labels(list(classes) if isinstance(classes, set) else classes, self.sep)
@@ -214,7 +243,9 @@ class FittingMixin:
     def _train_pass(self, X: Any, given: ParsedLabels, sample_weight: ArrayLike | None) -> Self:
         """Train one pass over rows; where there is a memory, its last rows are these."""
         names = self._label_format.names(given)
-        rows, weights = gather(self._read_inputs(X), names, self.hierarchy_, sample_weight)
+        inputs = self._read_inputs(X)
+        row_weights = self._row_weights(inputs, names, self._label_format, sample_weight)
+        rows, weights = gather(inputs, names, self.hierarchy_, row_weights)
         policy = self.unlabeled_descendants
         labels = Labels(rows.labels, self.hierarchy_, unlabeled_descendants=policy)
         state = self._incremental or IncrementalState.from_pipeline(self.pipeline_)

@@ -6,6 +6,7 @@ A field that is added to Settings is a parameter: None there, which leaves it to
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +19,7 @@ from hierlearn.training.plan import Plan
 from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from hierlearn.training.fields import Setting
 
@@ -34,6 +35,14 @@ class Own:
         0.1, "Fraction of the rows held out for early stopping; used only with patience."
     )
     sep: str = setting("/", "Separator of the names of a path, where the hierarchy is inferred.")
+    hierarchy: Any = setting(
+        None, "The taxonomy; None infers it from the labels' paths. That of fit takes precedence."
+    )
+    class_weight: Any = setting(
+        None,
+        'How much rows count: "balanced", or a mapping from classes to weights, which hold for the '
+        "classes below, too.",
+    )
     random_state: int | None = setting(
         None, "An integer makes fit reproducible; a RandomState is drawn from."
     )
@@ -136,10 +145,16 @@ def check_parameters(names: Iterable[str], function: str) -> None:
 
 
 def storable(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON holds them; a generator of random numbers becomes None."""
+    """Return parameters as JSON holds them.
+
+    A generator of random numbers becomes None, as does the hierarchy, which has a file of its own.
+    """
     found: dict[str, Any] = {}
     for name, value in params.items():
-        found[name] = None if isinstance(value, np.random.RandomState) else as_plain(value)
+        elsewhere = name == "hierarchy" or isinstance(value, np.random.RandomState)
+        found[name] = None if elsewhere else as_plain(value)
+        if isinstance(value, Mapping):  # JSON has no other keys than strings
+            found[name] = {str(key): as_plain(one) for key, one in value.items()}
         try:
             json.dumps(found[name])
         except TypeError as error:

@@ -16,9 +16,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hierlearn.errors import DataError
+from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.metrics.evaluation import Evaluation
+from hierlearn.metrics.measure import measure
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from hierlearn.decoding import Decoder
@@ -44,6 +49,31 @@ def answers_and_truth(
     answers[:, [extended.index(name) for name in form.hierarchy.names]] = decoder.sets(p)
     several = "several" in (given.shape, form.shape) or decoder.answers != "class"
     return answers, labels, several
+
+
+def evaluate(
+    p: Tensor,
+    given: ParsedLabels,
+    form: LabelFormat,
+    space: LabelSpace,
+    metrics: Sequence[str] | None,
+) -> Evaluation:
+    """Return metrics of probabilities; a label that an inferred hierarchy lacks counts as missed.
+
+    Args:
+        p: (N, C) node probabilities.
+        given: the true labels.
+        form: the form of the training labels.
+        space: that of the training.
+        metrics: names of METRICS; by default those that are shown.
+    """
+    extended = form.extended_hierarchy(given)
+    labels = Labels(replace(form, hierarchy=extended).names(given), extended)
+    if extended is not form.hierarchy:
+        wide = p.new_zeros(len(p), len(extended))
+        wide[:, [extended.index(name) for name in form.hierarchy.names]] = p
+        p, space = wide, LabelSpace(extended, space.terminal_names)
+    return Evaluation(measure(p, labels, space, metrics))
 
 
 def exact_fraction(answers: Tensor, labels: Labels, weights: Tensor) -> float:

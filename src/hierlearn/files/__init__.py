@@ -204,7 +204,7 @@ def check_new(path: Path, force: bool, inputs: Iterable[Path | str] = ()) -> Non
         if path.exists() and Path(one).exists() and path.samefile(one):
             raise WriteError(f"{path} is an input; write to another file")
     if path.is_file() and not force:
-        raise WriteError(f"{path} exists; pass --force to replace it")
+        raise WriteError(f"{path} exists; pass force=True to replace it")
     check_writable(path)
 
 

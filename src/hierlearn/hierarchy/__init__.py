@@ -2,5 +2,6 @@
 
 from hierlearn.hierarchy.hierarchy import Hierarchy
 from hierlearn.hierarchy.label_space import LabelSpace
+from hierlearn.hierarchy.level_columns import join_levels
 
-__all__ = ["Hierarchy", "LabelSpace"]
+__all__ = ["Hierarchy", "LabelSpace", "join_levels"]

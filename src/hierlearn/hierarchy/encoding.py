@@ -46,7 +46,8 @@ class Encoding(Nodes):
 
         Args:
             rows: for each row a label, an iterable of labels or None; a label is a path, an
-                unambiguous bare name or a class number, at any level.
+                unambiguous bare name or a class number, at any level. Or a frame or an (N, L)
+                array of names, one column per level.
             sparse: return a SciPy CSR array, for when N x C does not fit.
 
         Returns:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 import numpy as np
 
 from hierlearn.errors import DataError, LabelError, unknown_name
+from hierlearn.hierarchy.level_columns import as_rows
 from hierlearn.hierarchy.names import is_missing
 from hierlearn.hierarchy.structure import expand_ranges
 
@@ -75,6 +76,7 @@ class Labels:
     Args:
         rows: for each row a label or an iterable of labels; a label is a path, an unambiguous bare
             name or a class number, at any level. A row may be empty or missing: None, "", NaN, NA.
+            Or a frame or an (N, L) array of names, one column per level.
         hierarchy: the taxonomy.
         unlabeled_descendants: how the classes below a row's most specific labels count.
 
@@ -111,6 +113,7 @@ class Labels:
                 )
             )
         if not isinstance(rows, (str, bytes)):  # look_up words what is wrong with one text
+            rows = as_rows(rows, hierarchy.sep)
             rows = (None if has_no_label(row) else row for row in rows)
         annotated = hierarchy.look_up(rows)
         closed = hierarchy.close(*annotated)

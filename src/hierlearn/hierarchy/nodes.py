@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 import numpy as np
 
 from hierlearn.errors import LabelError, did_you_mean, quoted
+from hierlearn.hierarchy.level_columns import as_rows
 from hierlearn.hierarchy.structure import frozen
 
 if TYPE_CHECKING:
@@ -180,7 +181,8 @@ class Nodes:
     def look_up(self, rows: Iterable[Label | Iterable[Label] | None]) -> tuple[Ints, Ints]:
         """Return the class numbers of each row's labels as CSR (offsets, numbers).
 
-        A row is a label, an iterable of labels, or None for no label.
+        A row is a label, an iterable of labels, or None for no label; a frame or an (N, L) array
+        of names has one column per level.
 
         Raises:
             LabelError: naming the row, counted from 0, and the label.
@@ -189,6 +191,7 @@ class Nodes:
             raise LabelError(
                 f"labels must be a list with one entry per row, not the string {rows!r}"
             )
+        rows = as_rows(rows, self.sep)
         offsets, numbers = [0], cast("list[int]", [])
         known = self._by_name
         for row, labels in enumerate(rows):

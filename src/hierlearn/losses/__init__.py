@@ -29,6 +29,7 @@ from hierlearn.losses.mcloss import MCLoss
 from hierlearn.losses.mixed import MixedLoss
 from hierlearn.losses.sample_curriculum import SampleCurriculumLoss
 from hierlearn.losses.soft_labels import SoftLabelsLoss
+from hierlearn.losses.trainer_loss import TrainerLoss
 from hierlearn.losses.variant import Variant
 
 LOSSES: dict[str, type[Loss] | Variant] = {
@@ -74,6 +75,7 @@ __all__ = [
     "RowLoss",
     "SampleCurriculumLoss",
     "SoftLabelsLoss",
+    "TrainerLoss",
     "Variant",
     "constrain",
     "functional",

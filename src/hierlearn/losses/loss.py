@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.hierarchy import Hierarchy, LabelSpace
 from hierlearn.links import HeadOutput, Link, make_link
+from hierlearn.losses.checks import ENTRIES, can_check_values, check_targets, check_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,8 +40,8 @@ class Loss(nn.Module, ABC):
         label_space: what can be predicted, or a Hierarchy; it comes first everywhere.
         link: how plain logits are read: a name of LINKS or a Link; by default the loss's own.
         reduction: "mean" over the known entries (or labeled rows), "sum" or "none".
-        validate: check the values of targets at every call; off by default, since it synchronizes
-            with the device.
+        validate: check the values of targets, which must be closed under ancestors: at the first
+            call (None), at every call (True, which synchronizes with the device), or never (False).
 
     Attributes:
         default_link: the link of plain logits where none is given.
@@ -75,7 +76,7 @@ class Loss(nn.Module, ABC):
         *,
         link: str | Link | None = None,
         reduction: Reduction = "mean",
-        validate: bool = False,
+        validate: bool | None = None,
     ) -> None:
         super().__init__()
         if reduction not in get_args(Reduction):
@@ -90,6 +91,7 @@ class Loss(nn.Module, ABC):
         self.link = make_link(self.label_space, self.default_link if link is None else link)
         self.reduction = reduction
         self.validate = validate
+        self._checked_values = False
 
     @classmethod
     def option_names(cls) -> list[str]:
@@ -123,9 +125,16 @@ class Loss(nn.Module, ABC):
         """
         read = self.read(output)
         check_targets(read, targets, mask, weight)
+        self.check_values(targets, mask)
+        return self.compute(read, targets, mask, weight)
+
+    def check_values(self, targets: Tensor, mask: Tensor | None) -> None:
+        """Raise on targets that are not closed, as often as ``validate`` says."""
         if self.validate:
             check_values(self.hierarchy, targets, mask)
-        return self.compute(read, targets, mask, weight)
+        elif self.validate is None and can_check_values(targets) and not self._checked_values:
+            check_values(self.hierarchy, targets, mask, entries=ENTRIES)
+            self._checked_values = True
 
     def read(self, output: HeadOutput | Tensor) -> HeadOutput:
         """Return the output of a head as it is, or plain logits under the loss's own link."""
@@ -333,48 +342,3 @@ def at_least(count: int | Tensor, weight: Tensor | None = None) -> int | Tensor:
     if isinstance(count, int):
         return max(count, 1)
     return count.clamp_min(1 if weight is None else SMALLEST)
-
-
-def check_targets(
-    output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
-) -> None:
-    """Raise on shapes that do not match."""
-    what = "logits" if output.logits is not None else "log-probabilities"
-    shape = tuple(output.shape)
-    if targets.shape != output.shape:
-        raise HierlearnError(f"targets {tuple(targets.shape)} must match {what} {shape}")
-    if mask is not None:
-        if mask.shape != output.shape:
-            raise HierlearnError(f"mask {tuple(mask.shape)} must match {what} {shape}")
-        if mask.dtype != torch.bool:
-            raise HierlearnError(f"mask must be bool, not {mask.dtype}")
-    if weight is not None and weight.shape != output.shape[:-1]:
-        raise HierlearnError(
-            f"weight {tuple(weight.shape)} must be {shape[:-1]}, one number per row of the "
-            f"{what} {shape}"
-        )
-
-
-def check_values(hierarchy: Hierarchy, targets: Tensor, mask: Tensor | None) -> None:
-    """Raise on targets outside [0, 1], and on known targets that exceed a known parent's."""
-    if targets.dim() == 3:
-        targets, mask = flat_rows(targets, mask)
-    values = targets.to(torch.float32)
-    known = torch.ones_like(values, dtype=torch.bool) if mask is None else mask
-    outside = known & ~((values >= 0) & (values <= 1))
-    if outside.any():
-        row, number = (int(i) for i in outside.nonzero()[0])
-        raise HierlearnError(
-            f"row {row}: the target of {hierarchy.names[number]!r} is "
-            f"{targets[row, number].item()}, outside [0, 1]"
-        )
-    child = torch.tensor(hierarchy.structure.edge_children, device=targets.device)
-    parent = torch.tensor(hierarchy.structure.parent_ids, device=targets.device)
-    open_ = (values[:, child] > values[:, parent]) & known[:, child] & known[:, parent]
-    if open_.any():
-        row, edge = (int(i) for i in open_.nonzero()[0])
-        below, above = (hierarchy.names[int(end[edge])] for end in (child, parent))
-        raise HierlearnError(
-            f"row {row}: targets are not closed: {below!r} is positive but its parent {above!r} "
-            f"is not; make targets with Hierarchy.encode"
-        )

@@ -24,6 +24,7 @@ from hierlearn.metrics.average_precision import (
 )
 from hierlearn.metrics.calibration import calibration_error
 from hierlearn.metrics.coherence import coherence_violations
+from hierlearn.metrics.evaluation import Evaluation
 from hierlearn.metrics.hier_dist import hier_dist, hierarchical_cost, mistake_severity
 from hierlearn.metrics.measure import measure, measure_rows
 from hierlearn.metrics.metric import Metric
@@ -86,6 +87,7 @@ __all__ = [
     "ClusAUPRC",
     "CoherenceViolations",
     "Coverage",
+    "Evaluation",
     "ExactMatch",
     "HierDist",
     "HierarchicalF1",

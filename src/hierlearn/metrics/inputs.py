@@ -1,11 +1,12 @@
 """What metrics read, in one place: scores, targets and decisions become checked tensors.
 
     scores     (N, C) floats, larger is more likely: a tensor, an array, nested lists, or the
-               ``HeadOutput`` of a network, whose probabilities are read
+               ``HeadOutput`` of a network, whose probabilities are read; a frame whose columns
+               are the classes, in any order
     targets    (N, C) closed multi-hot as a tensor or an array of bool or 0 and 1; or labels
     decisions  (N,) class numbers, -1 for the root; or names, None for the root
-    labels     one label, or a list of labels, per row; an (N, L) array of names, one column per
-               level; or ``Labels``. They need a label space
+    labels     one label, or a list of labels, per row; a frame or an (N, L) array of names, one
+               column per level; or ``Labels``. They need a label space
 
 A list of targets always holds labels; multi-hot targets are a tensor or an array. Where scores tie,
 the earlier class comes first.
@@ -26,12 +27,13 @@ from hierlearn.decoding.probabilities import (
     check_probabilities,
     widened,
 )
-from hierlearn.errors import HierarchyError, HierlearnError, LabelError, unknown_name
+from hierlearn.errors import HierlearnError, LabelError, unknown_name
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.chunks import row_chunks
 from hierlearn.hierarchy.labels import Labels, has_no_label
-from hierlearn.hierarchy.names import level_path
+from hierlearn.hierarchy.level_columns import as_rows, is_frame
 from hierlearn.hierarchy.structure import expand_ranges
+from hierlearn.links.output import HeadOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,7 +83,7 @@ def hierarchy_of(label_space: Space | None) -> Hierarchy | None:
 
 def as_scores(scores: Scores, hierarchy: Hierarchy | None = None) -> Tensor:
     """Return (N, C) floats of at least 32 bits; raise for other shapes and for NaN."""
-    scores = as_tensor(scores, "scores")
+    scores = read_scores(scores, hierarchy)
     if not scores.is_floating_point():
         raise HierlearnError(f"scores must be floating point, not {scores.dtype}")
     shape = tuple(scores.shape)
@@ -99,9 +101,48 @@ def as_scores(scores: Scores, hierarchy: Hierarchy | None = None) -> Tensor:
     return scores
 
 
+def read_scores(scores: Scores, hierarchy: Hierarchy | None, what: str = "scores") -> Tensor:
+    """Return scores as a tensor; the columns of a frame are put in the hierarchy's order."""
+    if isinstance(scores, (Tensor, HeadOutput)):
+        return as_tensor(scores)
+    if is_frame(scores):
+        scores = in_order(scores, hierarchy)
+    elif holds_text(scores):
+        raise HierlearnError(
+            f"{what} are labels, such as {holds_text(scores)!r}, but this metric reads (N, C) "
+            f"numbers first, one column per class, as predict_proba gives; metrics of labels are "
+            f"hierarchical_f1, exact_match, answer_accuracy and hierarchical_cost"
+        )
+    return as_tensor(scores, what)
+
+
+def in_order(frame: Any, hierarchy: Hierarchy | None) -> Any:
+    """Return a frame of scores with its columns in the hierarchy's order, where they are named."""
+    names = [str(name) for name in frame.columns]
+    if hierarchy is None or names == list(hierarchy.names):
+        return frame
+    if sorted(names) != sorted(hierarchy.names):
+        return frame  # numbered columns; their count is checked later
+    places = {name: place for place, name in enumerate(names)}
+    return frame.to_numpy()[:, [places[name] for name in hierarchy.names]]
+
+
+def holds_text(values: Any) -> str | None:
+    """Return the first label of values that hold labels instead of numbers."""
+    first = values
+    for _ in range(2):
+        if (
+            not isinstance(first, str)
+            and hasattr(first, "__iter__")
+            and getattr(first, "shape", None) != ()
+        ):
+            first = next(iter(first), None)
+    return str(first) if isinstance(first, str) else None
+
+
 def as_probabilities(probabilities: Probabilities, hierarchy: Hierarchy) -> Tensor:
     """Return (N, C) probabilities of at least 32 bits; raise for values outside [0, 1]."""
-    nodes = as_tensor(probabilities).detach()
+    nodes = read_scores(probabilities, hierarchy, "probabilities").detach()
     within = check_probabilities(nodes, hierarchy)
     p = widened(nodes)
     return p if within else p.clamp(0.0, 1.0)  # what rounding carried outside
@@ -139,9 +180,10 @@ def as_targets(
     found = first_entry(dense, lambda part: (part != 0) & (part != 1))
     if found is not None:
         row, number = found
+        remedy = "; for probabilities pass threshold=" if what == "answers" else ""
         raise HierlearnError(
             f"row {row}: the entry of {class_name(hierarchy, number)} in {what} is "
-            f"{dense[row, number].item()}, but {what} are 0 or 1"
+            f"{dense[row, number].item()}, but {what} are 0 or 1{remedy}"
         )
     return dense.bool()
 
@@ -196,8 +238,8 @@ def read_decisions(decided: Predicted, hierarchy: Hierarchy | None, what: str) -
         return decided
     rows = label_rows(decided, hierarchy, what)
     if rows is None:
-        return array_tensor(decided, what)
-    numbers = as_numbers(rows)
+        return checked_numbers(array_tensor(decided, what), hierarchy)
+    numbers = as_numbers(rows, hierarchy)
     return encoded(rows, hierarchy, what) if numbers is None else numbers
 
 
@@ -213,8 +255,11 @@ def as_classes(
     """
     if not isinstance(classes, Tensor):
         rows = label_rows(classes, hierarchy, "decisions")
-        found = array_tensor(classes, "decisions") if rows is None else as_numbers(rows)
-        classes = one_per_row(rows or [], hierarchy) if found is None else found
+        if rows is None:
+            classes = checked_numbers(array_tensor(classes, "decisions"), hierarchy)
+        else:
+            found = as_numbers(rows, hierarchy)
+            classes = one_per_row(rows, hierarchy) if found is None else found
     if classes.dim() != 1 or classes.is_floating_point() or classes.dtype == torch.bool:
         raise HierlearnError(
             f"decisions must be (N,) class numbers, not {classes.dtype} of shape "
@@ -259,23 +304,16 @@ def label_rows(values: Any, hierarchy: Hierarchy | None, what: str) -> list[Any]
     array = np.asarray(values)
     if array.dtype.kind in "fiub":
         return None
-    if array.ndim == 2:
-        sep = "/" if hierarchy is None else hierarchy.sep
-        return [row_path(row, number, sep, what) for number, row in enumerate(array.tolist())]
+    sep = "/" if hierarchy is None else hierarchy.sep
+    paths = as_rows(values if is_frame(values) else array, sep, what)
+    if isinstance(paths, list):
+        return paths
     if array.ndim != 1:
         raise HierlearnError(
             f"{what} must be numbers or labels, not {array.dtype} of shape {array.shape}"
         )
     rows: list[Any] = array.tolist()
     return [None if has_no_label(row) else row for row in rows]
-
-
-def row_path(cells: list[Any], row: int, sep: str, what: str) -> str | None:
-    """Return the path of a row with one column per level, None where all cells are missing."""
-    try:
-        return sep.join(level_path(cells, sep)) or None
-    except HierarchyError as error:
-        raise LabelError(f"row {row} of {what}, one column per level: {error}") from None
 
 
 def check_not_multi_hot(rows: Sequence[Any], hierarchy: Hierarchy | None, what: str) -> None:
@@ -302,11 +340,26 @@ def encoded(rows: list[Any], hierarchy: Hierarchy | None, what: str) -> Tensor:
     return Labels(rows, needed(hierarchy, what)).targets()
 
 
-def as_numbers(rows: list[Any]) -> Tensor | None:
+def as_numbers(rows: list[Any], hierarchy: Hierarchy | None = None) -> Tensor | None:
     """Return (N,) class numbers, -1 for None; or None where a row holds names or several labels."""
     if not all(row is None or is_integer(row) for row in rows):
         return None
-    return torch.tensor([-1 if row is None else int(row) for row in rows], dtype=torch.long)
+    numbers = torch.tensor([-1 if row is None else int(row) for row in rows], dtype=torch.long)
+    return checked_numbers(numbers, hierarchy)
+
+
+def checked_numbers(numbers: Tensor, hierarchy: Hierarchy | None) -> Tensor:
+    """Return (N,) class numbers; raise for one that is also the name of another class."""
+    if hierarchy is None or numbers.dim() != 1 or numbers.is_floating_point():
+        return numbers
+    for number in set(numbers.tolist()):
+        name = str(number)
+        if name in hierarchy and hierarchy.index(name) != number:
+            raise LabelError(
+                f"{number} could be the class number {number} or the class named {name!r}; give "
+                f"names as text, or class numbers as a tensor"
+            )
+    return numbers
 
 
 def one_per_row(rows: list[Any], hierarchy: Hierarchy | None) -> Tensor:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.decoding.mass import terminal_scores
-from hierlearn.decoding.probabilities import as_tensor
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.metrics.inputs import as_probabilities, as_targets, check_closed
+from hierlearn.metrics.inputs import as_probabilities, as_targets, check_closed, read_scores
 from hierlearn.metrics.registry import METRICS, check_metrics, find_metric, shown_metrics
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def measure_rows(
 def compute(name: str, probabilities: Scores, targets: Targets, label_space: Space) -> Tensor:
     """Return one metric of probabilities, by name; the arguments are those of ``measure``."""
     metric, space = find_metric(name), LabelSpace.of(label_space)
-    p = as_tensor(probabilities)
+    p = read_scores(probabilities, space.hierarchy, "probabilities")
     return metric(terminal_scores(p, space) if metric.of_terminals else p, targets, space)
 
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from hierlearn.decoding.probabilities import as_tensor
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.metrics.inputs import check_option, read_targets
+from hierlearn.metrics.inputs import check_option, read_scores, read_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -101,7 +100,7 @@ class Metric:
         self, scores: Scores, targets: Targets, label_space: Space, **reduction: str
     ) -> Tensor:
         space = LabelSpace.of(label_space)
-        read = as_tensor(scores, "scores")
+        read = read_scores(scores, space.hierarchy)
         truth = read_targets(targets, space.hierarchy).to(read.device)
         found = self.function(read, truth, space, **self.options, **reduction)
         return torch.as_tensor(found, dtype=torch.float64)

@@ -93,7 +93,7 @@ class Study:
                 check_version(path, before)
                 raise StudyError(
                     f"{folder} holds another study (its {', '.join(differing)} differ); name "
-                    f"another folder, or pass --force to replace it"
+                    f"another folder, or pass force=True to replace it"
                 )
             (folder / "runs.jsonl").unlink(missing_ok=True)
         elif folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
@@ -258,6 +258,6 @@ def check_version(path: Path, config: Mapping[str, Any]) -> None:
     if config.get("version") != VERSION:
         raise StudyError(
             f"{path} has version {config.get('version')} of the study format, and this hierlearn "
-            f"reads version {VERSION}; run the study again in another folder, or pass --force to "
-            f"replace it"
+            f"reads version {VERSION}; run the study again in another folder, or pass force=True "
+            f"to replace it"
         )

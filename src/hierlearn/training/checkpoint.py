@@ -63,7 +63,7 @@ class Checkpoints:
             before = f"{paths[-1].name} is intact; free" if paths else "free"
             raise WriteError(
                 f"cannot write {path.name} into {self.folder}: {error.strerror}; {before} disk "
-                f"space and resume with --resume"
+                f"space and resume with resume=True"
             ) from error
         for old in self.paths()[: -self.keep]:
             old.unlink(missing_ok=True)

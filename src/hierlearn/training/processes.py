@@ -196,7 +196,7 @@ def lost(rank: int, error: BaseException, where: str = "") -> LostProcessError:
     reason = str(error).splitlines()[0].split(". ")[0]
     return LostProcessError(
         f"process {rank} lost the connection to another one{where}; resume from the last "
-        f"checkpoint with --resume ({reason})"
+        f"checkpoint with resume=True ({reason})"
     )
 
 
@@ -233,7 +233,7 @@ def end_with_a_word(read: int, rank: int) -> None:
         if got[0] == signal.SIGTERM:
             sentence = (
                 f"process {rank} was terminated, as torchrun does when another one is lost; "
-                f"resume from the last checkpoint with --resume\n"
+                f"resume from the last checkpoint (--resume, or resume=True in Python)\n"
             )
             os.write(2, sentence.encode())
             os._exit(128 + signal.SIGTERM)

@@ -191,3 +191,28 @@ def test_bad_shapes_and_values_are_refused():
         layer(inputs, targets[:2])
     with pytest.raises(HierlearnError, match="outside"):
         layer(inputs, 2 * targets.double())
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # torch's own
+@pytest.mark.parametrize("curriculum", ["batch", "epoch", None])
+def test_torch_func_differentiates_it(curriculum):
+    """torch.func.grad against backward, and second derivatives against finite differences."""
+    hierarchy, inputs, targets, _ = problem(3, masked=False, rows=(4, 4))
+    layer = layer_of(hierarchy, curriculum=curriculum)
+    found = torch.func.grad(lambda x: layer(x, targets))(inputs)
+    expected = step(lambda x: layer(x, targets), inputs, layer, upstream=1.0)[1]
+    torch.testing.assert_close(found, expected, **CLOSE)
+    per_row = torch.func.vmap(torch.func.grad(lambda x, y: layer(x[None], y[None])))
+    assert per_row(inputs, targets).shape == inputs.shape
+    hessian = torch.func.hessian(lambda x: layer(x, targets))(inputs)
+    shift = torch.zeros_like(inputs)
+    shift[0, 0] = 1e-6
+    sides = [torch.func.grad(lambda x: layer(x, targets))(inputs + s) for s in (shift, -shift)]
+    torch.testing.assert_close(hessian[0, 0], (sides[0] - sides[1]) / 2e-6, rtol=1e-4, atol=1e-7)
+
+
+def test_what_depends_on_the_call_before_cannot_be_transformed():
+    hierarchy, inputs, targets, _ = problem(3, masked=False)
+    layer = layer_of(hierarchy, selection="previous")
+    with pytest.raises(HierlearnError, match=r"torch\.func cannot transform selection='previous'"):
+        torch.func.grad(lambda x: layer(x, targets))(inputs)

@@ -17,6 +17,7 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.links import SigmoidLink
 from hierlearn.losses.bases import BCE
+from hierlearn.losses.checks import in_transform
 from hierlearn.losses.hcl import triton
 from hierlearn.losses.hcl.compiled import level_sums
 from hierlearn.losses.hcl.cpu import manual_hcl
@@ -131,8 +132,3 @@ def may_use_kernels(loss: HCLLoss, output: HeadOutput) -> bool:
         and triton.unsupported_options(loss) is None
         and triton.unsupported_output(output, None) is None
     )
-
-
-def in_transform() -> bool:
-    """Whether a torch.func transform (grad, vmap, ...) is active, which needs plain operations."""
-    return bool(torch._C._are_functorch_transforms_active())

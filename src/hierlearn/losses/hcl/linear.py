@@ -23,11 +23,12 @@ from torch.nn.functional import linear, softplus
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.kernels import hcl as kernels
 from hierlearn.links import HeadOutput
+from hierlearn.losses.checks import check_targets, in_transform
 from hierlearn.losses.hcl import cpu
 from hierlearn.losses.hcl.backends import SUMMED, TRITON, choose_backend
 from hierlearn.losses.hcl.loss import HCLLoss
 from hierlearn.losses.hcl.triton import base_of
-from hierlearn.losses.loss import at_least, check_targets, check_values
+from hierlearn.losses.loss import at_least
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
@@ -112,8 +113,9 @@ class LinearHCLLoss(nn.Module):
             raise HierlearnError(f"inputs {tuple(inputs.shape)} must be (N, {self.features})")
         shape = torch.empty(len(inputs), len(self.hierarchy), device="meta")  # of the logits
         check_targets(HeadOutput.from_logits(shape, self.loss.link), targets, mask, None)
-        if self.loss.validate:
-            check_values(self.hierarchy, targets, mask)
+        self.loss.check_values(targets, mask)
+        if in_transform():
+            return self._transformed(inputs, targets, mask)
         learns = torch.is_grad_enabled() and any(
             one is not None and one.requires_grad for one in (inputs, self.weight, self.bias)
         )
@@ -121,6 +123,16 @@ class LinearHCLLoss(nn.Module):
         half = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         call = Call(self, targets, mask, learns, half)
         found: Tensor = _LinearHCL.apply(call, inputs, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return found
+
+    def _transformed(self, inputs: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the loss by plain operations, which torch.func transforms."""
+        if self.loss.curriculum == "batch" and self.selection != "two-pass":
+            raise HierlearnError(
+                f"torch.func cannot transform selection={self.selection!r}, which depends on the "
+                f"call before; pass selection='two-pass'"
+            )
+        found: Tensor = self.loss(self.logits(inputs), targets, mask)
         return found
 
     def known_weights(self, dtype: torch.dtype) -> Tensor | None:

@@ -23,8 +23,9 @@ from torch import Tensor
 
 from hierlearn.errors import HierlearnError, quoted, unknown_name
 from hierlearn.losses.bases import Base, make_base
+from hierlearn.losses.checks import in_transform
 from hierlearn.losses.hcl import triton
-from hierlearn.losses.hcl.backends import choose_backend, in_transform
+from hierlearn.losses.hcl.backends import choose_backend
 from hierlearn.losses.hcl.batch import Batch
 from hierlearn.losses.hcl.constraint import SCOPES
 from hierlearn.losses.hcl.curriculum import curriculum_value, select_classes
@@ -78,7 +79,7 @@ class HCLLoss(ElementwiseLoss):
         threshold: replaces C + e_h: a number, or a function of the training progress in [0, 1],
             which ``set_progress`` reports.
         reduction: "mean" over known entries, "sum" or "none".
-        validate: check the values of targets at every call.
+        validate: check the values of targets at the first call (None), every call, or never.
         fused: whether Triton kernels do the work. By default they do on a GPU where they can: link
             "sigmoid", base "bce", "bce2" or "focal", scope "levels" or None, a reduced loss
             without weights. True raises where they cannot, False forbids them.

@@ -1,0 +1,100 @@
+"""Checks of what a loss is given: shapes at every call, values of targets at the first one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from hierlearn.errors import HierlearnError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.links import HeadOutput
+
+ENTRIES = 1 << 22  # of the first batch whose values are checked
+
+
+def check_targets(
+    output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+) -> None:
+    """Raise on shapes that do not match."""
+    what = "logits" if output.logits is not None else "log-probabilities"
+    shape = tuple(output.shape)
+    if targets.shape != output.shape:
+        raise HierlearnError(wrong_targets(targets, what, shape))
+    if mask is not None:
+        if mask.shape != output.shape:
+            raise HierlearnError(f"mask {tuple(mask.shape)} must match {what} {shape}")
+        if mask.dtype != torch.bool:
+            raise HierlearnError(f"mask must be bool, not {mask.dtype}")
+    if weight is not None and weight.shape != output.shape[:-1]:
+        raise HierlearnError(
+            f"weight {tuple(weight.shape)} must be {shape[:-1]}, one number per row of the "
+            f"{what} {shape}"
+        )
+
+
+def wrong_targets(targets: Tensor, what: str, shape: tuple[int, ...]) -> str:
+    """Return what is wrong with the shape of targets; class indices get their remedy."""
+    indices = not (targets.is_floating_point() or targets.dtype == torch.bool)
+    if indices and targets.shape == shape[:-1]:
+        return (
+            f"targets {tuple(targets.shape)} are class indices, but a loss takes {shape} multi-hot "
+            f"targets, closed under ancestors; make a table once, table = hierarchy.encode(names), "
+            f"with the name of the class that each index stands for, and pass table[targets]"
+        )
+    return f"targets {tuple(targets.shape)} must match {what} {shape}"
+
+
+def can_check_values(targets: Tensor) -> bool:
+    """Whether values can be looked at: not while a graph is traced, transformed or captured."""
+    if torch.compiler.is_compiling() or in_transform() or targets.is_meta:
+        return False
+    return not (targets.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+def in_transform() -> bool:
+    """Whether a torch.func transform (grad, vmap, ...) is active, which needs plain operations."""
+    return bool(torch._C._are_functorch_transforms_active())
+
+
+def check_values(
+    hierarchy: Hierarchy, targets: Tensor, mask: Tensor | None, entries: int | None = None
+) -> None:
+    """Raise on targets outside [0, 1], and on known targets that exceed a known parent's.
+
+    Args:
+        hierarchy: the taxonomy.
+        targets: (N, C), or (M, N, C) of an ensemble.
+        mask: of the same shape, which targets are known.
+        entries: look at the first rows only, about this many entries.
+    """
+    targets = targets.detach().flatten(0, -2)
+    mask = None if mask is None else mask.flatten(0, -2)
+    if entries is not None:
+        rows = max(1, entries // max(targets.shape[1], 1))
+        targets, mask = targets[:rows], None if mask is None else mask[:rows]
+    values = targets if targets.dtype == torch.bool else targets.to(torch.float32)
+    known = torch.ones_like(values, dtype=torch.bool) if mask is None else mask
+    if targets.dtype != torch.bool:
+        outside = known & ~((values >= 0) & (values <= 1))
+        if outside.any():
+            row, number = (int(i) for i in outside.nonzero()[0])
+            raise HierlearnError(
+                f"row {row}: the target of {hierarchy.names[number]!r} is "
+                f"{targets[row, number].item()}, outside [0, 1]"
+            )
+    child = torch.tensor(hierarchy.structure.edge_children, device=targets.device)
+    parent = torch.tensor(hierarchy.structure.parent_ids, device=targets.device)
+    open_ = (values[:, child] > values[:, parent]) & known[:, child] & known[:, parent]
+    if open_.any():
+        row, edge = (int(i) for i in open_.nonzero()[0])
+        below, above = (hierarchy.names[int(end[edge])] for end in (child, parent))
+        raise HierlearnError(
+            f"row {row}: targets are not closed: {below!r} is positive but its parent {above!r} "
+            f"is not; make targets with Hierarchy.encode, or close these with "
+            f"hierarchy.max_up(targets)"
+        )
