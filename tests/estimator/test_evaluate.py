@@ -14,8 +14,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from estimator.toy_data import LEAVES, blobs, classifier, solved
-from hierlearn import Hierarchy, join_levels, metrics, scorer
+from hierlearn import Hierarchy, join_levels, load, metrics, scorer
 from hierlearn.errors import DataError, HierlearnError
+from hierlearn.pipeline.row_digests import row_digests
 
 X, GROUP = blobs(100, noise=2.0)  # some rows are missed
 Y = LEAVES[GROUP]
@@ -204,3 +205,10 @@ def test_a_hierarchy_may_be_a_parameter(tmp_path):
     assert loaded.hierarchy is None  # the model folder has it
     with pytest.raises(HierlearnError, match=r"hierarchy is 'h.txt', not a Hierarchy"):
         solved(hierarchy="h.txt").fit(X, Y)
+
+
+def test_a_saved_classifier_knows_its_rows(tmp_path):
+    X, y = blobs()
+    pipeline = load(classifier().fit(X[:30], y[:30]).save(tmp_path / "model"))
+    assert pipeline.seen.overlap(row_digests(pipeline, X[:20])).known == 20
+    assert pipeline.seen.overlap(row_digests(pipeline, X[30:])).known == 0

@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,7 +12,11 @@ TENSORS = {
     "a/weights": torch.randn(5, 3, generator=torch.Generator().manual_seed(0)),
     "half": torch.arange(6, dtype=torch.bfloat16),
     "scalar": torch.tensor(7),
+    "one": torch.ones(1).expand(1),
+    "expanded": torch.tensor([3]).expand(2, 1),
+    "turned": torch.arange(6).view(2, 3).T,
     "empty": torch.zeros(0, 4),
+    "from numpy": torch.from_numpy(np.zeros(0, dtype=np.int64)),
     "mask": torch.tensor([True, False]),
 }
 METADATA = {"format": "example", "step": 3, "names": ["é", "b"]}

@@ -27,6 +27,7 @@ from hierlearn.networks.memories import candidates_of, remembered
 from hierlearn.pipeline.best import BlendTraining
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.seen_rows import note_rows
 from hierlearn.pipeline.train import describe_run, run
 from hierlearn.training.prepare import Extras, Prepared, prepare
 from hierlearn.training.processes import Processes, processes
@@ -119,7 +120,9 @@ class FittingMixin:
             )
         reporting = Reporting(bar=bool(self.verbose), on_message=print if self.verbose else None)
         job = BlendTraining(first.dataset, first.plan, here, first.extras.weights, reporting)
-        self._set_pipeline(job.run(), first.form, None)
+        pipeline = job.run()
+        note_rows(pipeline, first.dataset, job.rows, job.held_out)
+        self._set_pipeline(pipeline, first.form, None)
         self.history_ = []
         return self
 
@@ -176,6 +179,7 @@ class FittingMixin:
         trainer = run(prepared, here, reporting=reporting)
         pipeline = Pipeline.from_prepared(prepared)
         pipeline.config |= describe_run(prepared, first.dataset, trainer)
+        note_rows(pipeline, first.dataset, prepared.trained, prepared.held_out)
         self._set_pipeline(pipeline, first.form, IncrementalState.from_training(prepared, trainer))
         self.history_ = records
         return self
@@ -250,6 +254,7 @@ class FittingMixin:
         labels = Labels(rows.labels, self.hierarchy_, unlabeled_descendants=policy)
         state = self._incremental or IncrementalState.from_pipeline(self.pipeline_)
         record = state.partial_fit(self.pipeline_, rows.inputs, labels, weights)
+        self.pipeline_.seen = None  # rows of earlier calls are gone
         self._set_pipeline(self.pipeline_, self._label_format, state)
         self.history_ = [*self.history_, {**record, "epoch": len(self.history_) + 1}]
         return self

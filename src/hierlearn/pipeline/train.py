@@ -114,9 +114,7 @@ class Single(Job):
     @property
     def rows(self) -> NDArray[np.int64]:
         """The numbers of the training rows."""
-        numbers = self.prepared.rows.numbers
-        assert numbers is not None  # prepare sets them
-        return numbers
+        return self.prepared.trained
 
     @property
     def held_out(self) -> NDArray[np.int64]:
