@@ -6,9 +6,6 @@ script they only ever become text, and the page's content security policy runs n
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -16,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import HierlearnError
 from hierlearn.files import atomic_write
 from hierlearn.reports import icicle, mistakes, plots, sections, selection
+from hierlearn.reports.assets import asset, page_script, script_policy
 from hierlearn.reports.markup import embed, safe
 from hierlearn.studies.decisions import Decisions
 from hierlearn.studies.study import Study
@@ -71,13 +69,13 @@ def page(study: Study, summary: Mapping[str, Any]) -> str:
     """Return the page's text."""
     candidates = finished(study, summary)
     truth = study.truth()
-    script = asset("script.js")
+    script = page_script("script.js")
     name = study.config["dataset"]["name"] or "own data"
     return Template(asset("template.html")).substitute(
         title=safe(f"hierlearn study: {name}"),
         name=safe(name),
         headline=sections.headline(study, summary, len(truth)),
-        policy=f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
+        policy=script_policy(script),
         style=asset("style.css"),
         table=sections.figures(summary),
         answer=sections.answer(summary),
@@ -94,11 +92,6 @@ def page(study: Study, summary: Mapping[str, Any]) -> str:
         data=embed(interactive(study, summary, truth)),
         script=script,
     )
-
-
-def asset(name: str) -> str:
-    """Return a file of this package."""
-    return files("hierlearn.reports").joinpath(name).read_text(encoding="utf-8")
 
 
 def finished(study: Study, summary: Mapping[str, Any]) -> list[Candidate]:
@@ -163,4 +156,8 @@ def interactive(study: Study, summary: Mapping[str, Any], truth: Truth) -> dict[
         "seeds": len(study.seeds),
         "candidates": found,
         "texts": mistakes.texts_of(shown, study.texts()),
+        "row": "test row",
+        "rows": mistakes.texts_of(
+            shown, study.names() or [f"row {number:,} of test" for number in range(1, len(truth) + 1)]
+        ),
     }
