@@ -42,12 +42,12 @@
     const link = button(fullName(c), () => { goTo(c); find("hierarchy").scrollIntoView(); },
       "Show it in the hierarchy");
     const line = element("tr", {}, element("th", { scope: "row" }, link, ...part("title", title(c))));
-    columns.slice(1).forEach(([name, value], at) => {
+    columns.slice(1).forEach(([, value], at) => {
       const found = value(c);
       const text = at < 2 ? number(found) : found === found ? (100 * found).toFixed(1) : "n/a";
-      const cell = element("td", { class: `number ${at < 2 ? "" : "share"}` }, text);
-      if (at >= 2 && found === found) cell.style.setProperty("--share", `${100 * found}%`);
-      line.append(cell);
+      const inside = at < 2 ? text : element("span", { class: "share" }, text);
+      if (at >= 2) inside.style.setProperty("--share", `${100 * (found || 0)}%`);
+      line.append(element("td", { class: "number" }, inside));
     });
     return line;
   }

@@ -35,11 +35,11 @@ def class_counts(outcome: Outcome) -> dict[str, list[int]]:
 def confusions(outcome: Outcome, most: int = MOST) -> list[dict[str, int]]:
     """Return the most frequent pairs of a true and a decided class.
 
-        true, decided   class numbers
-        rows            how often the pair occurs
-        of              rows of the true class that end there
-        lca             the lowest common ancestor, -1 for the root
-        height          of that ancestor: how far the decision is off
+    true, decided   class numbers
+    rows            how often the pair occurs
+    of              rows of the true class that end there
+    lca             the lowest common ancestor, -1 for the root
+    height          of that ancestor: how far the decision is off
     """
     hierarchy, decisions = outcome.space.hierarchy, outcome.decisions
     truth, decided = decisions.nearest[0], decisions.decided[0]
@@ -57,13 +57,14 @@ def confusions(outcome: Outcome, most: int = MOST) -> list[dict[str, int]]:
         "height": hierarchy.lca_heights(left, right),
     }
     return [
-        dict(zip(columns, map(int, one), strict=True)) for one in zip(*columns.values(), strict=True)
+        dict(zip(columns, map(int, one), strict=True))
+        for one in zip(*columns.values(), strict=True)
     ]
 
 
 def confusion_tables(found: list[dict[str, Any]], hierarchy: Hierarchy) -> str:
     """Return the pairs as a table, the rarer ones folded."""
-    heads = ["true", "decided", "rows", "of the true class", "meet at", "height"]
+    heads = ["true", "predicted", "rows", "of the true class", "meet at", "height"]
     rows = [
         [
             class_cell(hierarchy, one["true"]),

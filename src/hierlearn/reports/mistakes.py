@@ -67,6 +67,12 @@ def texts_of(rows: Iterable[int], texts: Sequence[str] | None) -> dict[str, str]
     return {str(row): shorten(texts[row], LONGEST) for row in sorted(set(rows))}
 
 
+def numbered(rows: int, split: str) -> list[str]:
+    """Return what to call rows that have neither id nor line: by number, from 1."""
+    of = "" if split == "all" else f" of {split}"
+    return [f"row {number:,}{of}" for number in range(1, rows + 1)]
+
+
 def evidence_of(
     worst: Iterable[Sequence[int]],
     decisions: Decisions,

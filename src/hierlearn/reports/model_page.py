@@ -114,7 +114,7 @@ def interactive(pipeline: Pipeline, found: Outcome, split: str) -> dict[str, Any
     one = icicle.of_candidate(found.truth, found.decisions)
     if found.several:  # a class is right where it is in the answer
         one = {"accuracy": recalls(counts, one["accuracy"][-1])}
-    names = row_names(found.dataset) or numbered(found.dataset, split)
+    names = row_names(found.dataset) or mistakes.numbered(len(found), split)
     evidence = evidence_of(pipeline, found, worst)
     return {
         **icicle.tree(found.space.hierarchy, found.truth),
@@ -131,12 +131,6 @@ def recalls(counts: dict[str, list[int]], root: int) -> list[int]:
     """Return the recall of every class in thousandths, and at the end what the root has."""
     pairs = zip(counts["right"], counts["rows"], strict=True)
     return [*(round(1000 * right / max(rows, 1)) for right, rows in pairs), root]
-
-
-def numbered(dataset: Dataset, split: str) -> list[str]:
-    """Return the number of each row, from 1, for rows with neither id nor line."""
-    of = "" if split == "all" else f" of {split}"
-    return [f"row {number:,}{of}" for number in range(1, len(dataset) + 1)]
 
 
 def evidence_of(
@@ -165,5 +159,3 @@ def evidence_of(
             for (_, truth, decided, *_), own in zip(worst, rows, strict=True)
         ]
     }
-
-

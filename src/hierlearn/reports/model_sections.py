@@ -145,7 +145,7 @@ def severity(found: Outcome) -> str:
 def classes_note(found: Outcome) -> str:
     """Return what the figures of the classes are about."""
     absent = int((found.targets.sum(dim=0) == 0).sum())
-    note = f"Decided by {found.answered_by}."
+    note = f"The prediction is {found.answered_by}."
     if absent:
         has = "class has" if absent == 1 else "classes have"
         note += f" {absent:,} {has} no row here, and so no recall."

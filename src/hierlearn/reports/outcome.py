@@ -121,7 +121,9 @@ def answered(pipeline: Pipeline, p: Tensor) -> tuple[Tensor, str, float | None]:
     return p, f"every class with p of at least {THRESHOLD}", THRESHOLD
 
 
-def figures(p: Tensor, targets: Tensor, space: LabelSpace, names: tuple[str, ...]) -> dict[str, Any]:
+def figures(
+    p: Tensor, targets: Tensor, space: LabelSpace, names: tuple[str, ...]
+) -> dict[str, Any]:
     """Return metrics by name, None where one is not defined for these rows."""
     found: dict[str, Any] = {}
     for name in names:

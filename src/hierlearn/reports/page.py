@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hierlearn.studies.decisions import Truth
 
 NAME = "report.html"
+LEAF, TERMINAL = "leaf-accuracy", "terminal-accuracy"
 
 
 def write_report(
@@ -62,7 +63,26 @@ def read(
             f"{study.folder} has no finished loss to report on yet; run hierlearn compare again, "
             f"which continues from there"
         )
-    return study, summarize(study) if summary is None else summary
+    return study, leaf_first(study, summarize(study) if summary is None else summary)
+
+
+def leaf_first(study: Study, summary: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a summary whose first metric is how often the best leaf is right.
+
+    That is terminal-accuracy where every label ends at a leaf: the same figure in every run, with
+    intervals and tests, shown by the name that needs no explanation. Otherwise terminal-accuracy
+    comes first by its own name.
+    """
+    names = list(summary["metrics"])
+    figures, directions = dict(summary["figures"]), dict(summary["directions"])
+    if TERMINAL in names and LEAF not in names:
+        runs = [run["test"] for run in study.runs()]
+        if all(run.get(LEAF) == run.get(TERMINAL) for run in runs):
+            figures[LEAF], directions[LEAF] = figures[TERMINAL], directions[TERMINAL]
+            names[names.index(TERMINAL)] = LEAF
+    first = [name for name in (LEAF, TERMINAL) if name in names]
+    ordered = [*first, *(name for name in names if name not in first)]
+    return {**summary, "metrics": ordered, "figures": figures, "directions": directions}
 
 
 def page(study: Study, summary: Mapping[str, Any]) -> str:
@@ -127,12 +147,14 @@ def curriculum(study: Study, candidates: list[Candidate]) -> str:
         label = candidate.title
         if label not in logs:
             continue
-        parts = plots.curriculum_plot(logs[label])
+        parts = [f'<figure class="panel">{plots.curriculum_plot(logs[label])}</figure>']
         shares = study.selected(candidate)
         if shares is not None:
-            parts += selection.selection_map(shares, study.hierarchy)
-            parts += selection.least_selected(shares, study.hierarchy)
-        panels.append(plots.panel(f"<b>{safe(label)}</b>", parts))
+            drawn = selection.selection_map(shares, study.hierarchy)
+            parts.append(f'<figure class="panel">{drawn}</figure>')
+            parts.append(selection.least_selected(shares, study.hierarchy))
+        head = f"<h3>{safe(label)}</h3>"
+        panels.append(f'<div class="course">{head}<div>{"".join(parts)}</div></div>')
     if not panels:
         return ""
     return Template(asset("curriculum.html")).substitute(panels="\n".join(panels))
@@ -157,7 +179,5 @@ def interactive(study: Study, summary: Mapping[str, Any], truth: Truth) -> dict[
         "candidates": found,
         "texts": mistakes.texts_of(shown, study.texts()),
         "row": "test row",
-        "rows": mistakes.texts_of(
-            shown, study.names() or [f"row {number:,} of test" for number in range(1, len(truth) + 1)]
-        ),
+        "rows": mistakes.texts_of(shown, study.names() or mistakes.numbered(len(truth), "test")),
     }

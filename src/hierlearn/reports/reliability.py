@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 BINS = 10
 SHOWN = 6  # levels before the fold
-SIZE = 240  # of a diagram's square, in pixels
-LEFT, TOP, FOOT = 58, 10, 36
+SIZE = 282  # of a diagram's square, in pixels
+LEFT, TOP, FOOT = 48, 10, 36
 LARGEST, SMALLEST = 9.0, 2.2  # radius of a dot
 
 
@@ -126,7 +126,8 @@ def diagram(one: Reliability) -> str:
     lines += [
         line(x(0), y(0), x(1), y(1), "reference"),
         f'<text x="{x(0.5)}" y="{foot + 31}" class="tick">sure, in %</text>',
-        f'<text transform="translate({LEFT - 40} {y(0.5)}) rotate(-90)" class="tick">right, in %</text>',
+        f'<text transform="translate({LEFT - 37} {y(0.5)}) rotate(-90)" class="tick">'
+        f"right, in %</text>",
     ]
     most = float(one.rows.max())
     for p, hits, rows in zip(one.p, one.right, one.rows, strict=True):

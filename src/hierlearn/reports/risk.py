@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
     from hierlearn.reports.outcome import Outcome
 
+THRESHOLDS = np.concatenate(  # a sure model needs them close to 1
+    [np.linspace(0, 0.99, 100), 1 - np.logspace(-2, -6, 41)[1:], [1.0]]
+).tolist()
 LIMITS = (0.01, 0.02, 0.05, 0.10, 0.20)  # risks of the table
-WIDE, TALL, LEFT, RIGHT, TOP, FOOT = 560, 300, 44, 12, 12, 40
+WIDE, TALL, LEFT, RIGHT, TOP, FOOT = 520, 290, 40, 18, 12, 42
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def leave_curve(outcome: Outcome) -> RiskCurve:
 
 def stop_curve(outcome: Outcome) -> RiskCurve:
     """Return the risk of the decoder ``Stop`` over its thresholds."""
-    found = operating_curve(outcome.p, outcome.targets, outcome.space)
+    found = operating_curve(outcome.p, outcome.targets, outcome.space, THRESHOLDS)
     answered = found.answered.numpy()
     wrong = 1 - found.accuracy.numpy()
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -106,14 +109,16 @@ def risk_plot(leave: RiskCurve, stop: RiskCurve) -> str:
     for mark, text in zip(marks, tick_texts(marks), strict=True):
         lines.append(line(LEFT, y(mark), right, y(mark), "grid"))
         lines.append(f'<text x="{LEFT - 6}" y="{y(mark) + 4:.1f}" class="value">{text}</text>')
-    for mark in (0, 25, 50, 75, 100):
-        lines.append(f'<text x="{x(mark):.1f}" y="{foot + 16}" class="tick">{mark}</text>')
-    lines.append(f'<text x="{(LEFT + right) / 2}" y="{foot + 33}" class="tick">'
-                 f"levels answered, in %</text>")
+    lines += [
+        f'<text x="{x(mark):.1f}" y="{foot + 16}" class="tick">{mark}</text>'
+        for mark in (0, 25, 50, 75, 100)
+    ]
+    lines.append(
+        f'<text x="{(LEFT + right) / 2}" y="{foot + 35}" class="tick">levels answered, in %</text>'
+    )
     for kind, curve in curves.items():
         points = " ".join(
-            f"{x(100 * depth):.1f},{y(100 * risk):.1f}"
-            for depth, risk in thinned(curve)
+            f"{x(100 * depth):.1f},{y(100 * risk):.1f}" for depth, risk in thinned(curve)
         )
         lines.append(f'<polyline points="{points}" class="{kind}"/>')
     return "\n".join([*lines, "</svg>"])
@@ -129,14 +134,19 @@ def thinned(curve: RiskCurve, most: int = 400) -> list[tuple[float, float]]:
 
 def risk_table(leave: RiskCurve, stop: RiskCurve) -> str:
     """Return what can be answered at a few risks."""
-    heads = ["wrong at most", "rows answered, or none", "levels answered, stopping", "threshold"]
+    heads = [
+        "wrong at most",
+        '<span class="key leave">rows answered</span>',
+        '<span class="key stop">levels answered</span>',
+        '<span class="key stop">threshold</span>',
+    ]
     rows = []
     for limit in LIMITS:
         one, other = leave.within(limit), stop.within(limit)
         cells = [
             "" if one is None else f"{100 * leave.answered[one]:.1f} %",
             "" if other is None else f"{100 * stop.depth[other]:.1f} %",
-            "" if other is None else f"{stop.thresholds[other]:.2f}",
+            "" if other is None else f"{stop.thresholds[other]:.4g}",
         ]
         if any(cells):
             shown = (f'<td class="number">{cell or "none"}</td>' for cell in cells)

@@ -43,6 +43,9 @@
   }
   const fullName = (c) => (c === root || data.sep === null // in a DAG a name is enough
     ? names[c] : pathTo(c).map((one) => names[one]).join(data.sep));
+  const often = new Map(); // how many classes share a name
+  for (const name of data.names) often.set(name, (often.get(name) || 0) + 1);
+  const shortName = (c) => (often.get(names[c]) > 1 ? fullName(c) : names[c]);
   const title = (c) => (data.titles && data.titles[c]) || ""; // what people call it, if known
   const titled = (c) => (title(c) ? `${fullName(c)} (${title(c)})` : fullName(c));
   const isIn = (c, above) => above === root || pathTo(c).includes(above);
@@ -206,8 +209,8 @@
     const text = figures([c]) + (inner ? ` · ${plural(below[c], "class", "classes")} below` : "");
     const parts = [element("h3", {}, fullName(c)), ...part("title", title(c), "p")];
     parts.push(element("p", {}, text));
-    if (candidate.confused) parts.push(...pairs(inner ? "Most confused" : "Its rows, decided as another class", its));
-    if (candidate.confused && c !== root) parts.push(...pairs("Rows of other classes, decided as it", others));
+    if (candidate.confused) parts.push(...pairs(inner ? "Most confused" : "Its rows, predicted as another class", its));
+    if (candidate.confused && c !== root) parts.push(...pairs("Rows of other classes, predicted as it", others));
     const kept = `Among the ${number(all.length / 3)} most frequent pairs of all.`;
     if (candidate.left_out) parts.push(element("p", {}, kept));
     find("class").replaceChildren(...parts);
@@ -216,8 +219,8 @@
     const head = element("h4", {}, heading);
     if (!list.length) return [head, element("p", {}, "none")];
     const link = (c) => element("td", {},
-      button(names[c], () => goTo(c), titled(c)), ...part("title", title(c)));
-    const heads = ["true", "decided", data.seeds > 1 ? "rows per run" : "rows"].map((one) => element("th", {}, one));
+      button(shortName(c), () => goTo(c), titled(c)), ...part("title", title(c)));
+    const heads = ["true", "predicted", data.seeds > 1 ? "rows per run" : "rows"].map((one) => element("th", {}, one));
     const table = element("table", {}, element("tr", {}, ...heads));
     for (const [truth, decided, often] of list.slice(0, MOST)) {
       const share = element("td", {}, number(often / data.seeds));
@@ -251,7 +254,7 @@
     const cell = (kind, c) => (c === undefined ? element("span", { class: kind })
       : element("span", { class: kind }, names[c], ...part("title", title(c))));
     const paths = element("div", { class: "paths" });
-    for (const side of ["true", "decided"]) paths.append(element("span", { class: "side" }, side));
+    for (const side of ["true", "predicted"]) paths.append(element("span", { class: "side" }, side));
     const left = pathTo(truth), right = pathTo(decided);
     for (let at = 0; at < Math.max(left.length, right.length); at++) {
       if (left[at] === right[at]) paths.append(cell("both", left[at]));
