@@ -41,7 +41,8 @@ def report(
         check_writable(out)
     else:
         given = [one for one in (options["data"], options["hierarchy"]) if one is not None]
-        check_new(out, options["force"], inputs=[*given, *folder.iterdir()])
+        read = [one for one in folder.iterdir() if one.name != NAME]
+        check_new(out, options["force"], inputs=[*given, *read])
     with working("reporting"):
         write = report_model if of_model else report_study
         written = write(folder, out, options)

@@ -94,9 +94,10 @@ def level_table(found: Outcome) -> str:
     ):
         if value is None:
             continue
-        size = columns.stop - columns.start
+        size, rows = columns.stop - columns.start, found.targets[:, columns].any(dim=1).sum()
         lines.append(
-            f'<tr><th scope="row">level {number}</th><td>{plural(size, "class", "classes")}</td>'
+            f'<tr><th scope="row">level {number}</th><td class="size">'
+            f"{plural(size, 'class', 'classes')}</td><td>{plural(int(rows), 'row')}</td>"
             f'<td class="bar"><i style="width:{100 * value:.1f}%"></i></td>'
             f'<td class="number">{100 * value:.1f} %</td></tr>'
         )
@@ -109,6 +110,9 @@ def level_table(found: Outcome) -> str:
 def facts(pipeline: Pipeline, found: Outcome) -> str:
     """Return a few more figures, each with what it is."""
     figures, shown = found.metrics, {}
+    leaf, terminal = (figures.get(name) for name in ("leaf-accuracy", "terminal-accuracy"))
+    if leaf is not None and terminal is not None and leaf != terminal:
+        shown["Accuracy where labels may end at inner classes"] = f"{100 * terminal:.1f} %"
     shown["Hierarchical F1"] = f"{figures['hier-f1']:.3f}"
     if figures.get("au-prc") is not None:
         shown["Area under precision and recall"] = f"{figures['au-prc']:.3f}"

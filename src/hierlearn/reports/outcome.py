@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.pipeline import Pipeline
 
-METRICS = ("leaf-accuracy", "terminal-accuracy", "level-accuracy", "lca-height", "mistake-severity")
+METRICS = ("leaf-accuracy", "terminal-accuracy", "level-accuracy", "lca-height")
 SET_METRICS = ("leaf-accuracy", "level-accuracy", "au-prc", "exact-match")
 
 
@@ -87,7 +87,7 @@ def outcome(pipeline: Pipeline, dataset: Dataset) -> Outcome:
     truth = Truth(space.hierarchy, *labels.closed)
     decisions = Decisions.read(truth, {name: values[None] for name, values in found.items()})
     predicted: Tensor = torch.from_numpy(decisions.decided[0])
-    answered_by, threshold = "the best terminal class", None
+    answered_by, threshold = "the best terminal class of each row", None
     if several:
         predicted, answered_by, threshold = answered(pipeline, p)
     answers, _ = answered_sets(predicted, targets, space, threshold)
@@ -117,8 +117,8 @@ def answered(pipeline: Pipeline, p: Tensor) -> tuple[Tensor, str, float | None]:
     """Return the sets of rows with several labels, how they are made, and a threshold if any."""
     decoder = pipeline.make_decoder()
     if decoder.answers == "set":
-        return decoder(p), f"the decoder {pipeline.decoder}", None
-    return p, f"every class with p of at least {THRESHOLD}", THRESHOLD
+        return decoder(p), f"the set that the decoder {pipeline.decoder} answers", None
+    return p, f"all classes with p of at least {THRESHOLD}", THRESHOLD
 
 
 def figures(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from hierlearn.errors import plural
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.metrics import calibration_error
 from hierlearn.metrics.choices import best_classes
@@ -98,7 +99,7 @@ def caption(one: Reliability) -> str:
     right = float(np.average(one.right, weights=one.rows))
     return (
         f"<b>level {one.level}</b> error {100 * one.error:.1f} points; {100 * sure:.1f} % sure on "
-        f"average, {100 * right:.1f} % right"
+        f"average, {100 * right:.1f} % right; {plural(int(one.rows.sum()), 'row')}"
     )
 
 
