@@ -25,7 +25,7 @@ from hierlearn.pipeline import evaluate
 from hierlearn.pipeline.explain import explain
 from hierlearn.reports import classes, reliability, risk, write_model_report
 from hierlearn.reports.model_page import model_page
-from hierlearn.reports.model_sections import wilson
+from hierlearn.reports.model_sections import first_percent, wilson
 from hierlearn.reports.outcome import outcome
 from tolerances import FLOAT64
 
@@ -129,6 +129,12 @@ def test_the_first_figures_are_those_of_evaluate(model, number_rows, found, mode
 def test_the_interval_is_wilsons(right, rows):
     told = binomtest(right, rows).proportion_ci(method="wilson")
     assert wilson(right / rows, rows) == pytest.approx((told.low, told.high), abs=1e-6)
+
+
+def test_only_all_is_100_percent():
+    shares = (1.0, 5598 / 5599, 0.9999999, 0.6744, 0.0001, 1e-9, 0.0)
+    shown = [first_percent(one) for one in shares]
+    assert shown == ["100.0", "99.98", "99.99", "67.4", "0.01", "0.01", "0.0"]
 
 
 def test_reliability_is_that_of_a_loop_over_rows(found):
@@ -264,10 +270,20 @@ def test_mistakes_of_a_memory_name_the_rows_that_misled(memory_model, number_row
         assert {row["id"].removeprefix("id ") for row in shown} <= train_ids
 
 
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_training_rows_are_warned_of(model, number_rows, split):
-    text = model_page(model, number_rows.split(split), split)
-    assert ('class="warning"' in text) == (split == "train")
+@pytest.mark.parametrize(
+    ("split", "trained_on", "said"),
+    [
+        ("train", None, "the model was probably trained on them"),
+        ("test", 3, "The model was trained on 3 of these"),
+        ("test", 0, None),
+        ("train", 0, None),
+        ("test", None, None),
+    ],
+)
+def test_training_rows_are_warned_of(model, number_rows, split, trained_on, said):
+    text = model_page(model, number_rows.split(split), split, trained_on)
+    assert ('class="warning"' in text) == (said is not None)
+    assert said is None or said in text
 
 
 def test_rows_without_a_label_are_left_out_and_counted(model, number_rows):

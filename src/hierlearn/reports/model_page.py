@@ -11,6 +11,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.datasets.dataset import row_names, shown_texts
+from hierlearn.errors import plural
 from hierlearn.files import atomic_write
 from hierlearn.networks.memories import remembered
 from hierlearn.pipeline.explain import answering_memories, explain
@@ -30,7 +31,12 @@ EVIDENCE = 3  # remembered rows behind a mistake
 
 
 def write_model_report(
-    pipeline: Pipeline, dataset: Dataset, out: Path | str, *, split: str = "all"
+    pipeline: Pipeline,
+    dataset: Dataset,
+    out: Path | str,
+    *,
+    split: str = "all",
+    trained_on: int | None = None,
 ) -> Path:
     """Write the page of a model.
 
@@ -39,17 +45,21 @@ def write_model_report(
         dataset: rows labeled by the pipeline's hierarchy, best those of no training.
         out: the file to write.
         split: which rows these are, for the page to say.
+        trained_on: how many of them the model was trained on, which the page warns of; None where
+            that is not known.
 
     Returns:
         The file.
     """
-    text = model_page(pipeline, dataset, split)
+    text = model_page(pipeline, dataset, split, trained_on)
     with atomic_write(Path(out)) as file:
         file.write(text)
     return Path(out)
 
 
-def model_page(pipeline: Pipeline, dataset: Dataset, split: str = "all") -> str:
+def model_page(
+    pipeline: Pipeline, dataset: Dataset, split: str = "all", trained_on: int | None = None
+) -> str:
     """Return the page's text; the arguments are those of ``write_model_report``."""
     found = outcome(pipeline, dataset)
     script = page_script("script.js", "classes.js")
@@ -59,7 +69,7 @@ def model_page(pipeline: Pipeline, dataset: Dataset, split: str = "all") -> str:
         title=safe(f"hierlearn model: {name}"),
         name=safe(name),
         headline=model_sections.headline(pipeline, found, split),
-        warning=model_sections.warning(training_note(pipeline, dataset, split)),
+        warning=model_sections.warning(training_note(len(dataset), split, trained_on)),
         policy=script_policy(script),
         style=asset("style.css"),
         results=model_sections.results(pipeline, found),
@@ -75,15 +85,19 @@ def model_page(pipeline: Pipeline, dataset: Dataset, split: str = "all") -> str:
     )
 
 
-def training_note(pipeline: Pipeline, dataset: Dataset, split: str) -> str | None:
-    """Return a warning where rows are known to be training rows, else None."""
-    del pipeline, dataset  # the model's record of its training rows belongs here
-    if split != "train":
-        return None
-    return (
-        'These rows are of the split "train": the model has probably seen them, so every figure '
-        "on this page is too good. Report on rows that were held out."
-    )
+def training_note(rows: int, split: str, trained_on: int | None) -> str | None:
+    """Return a warning where rows are training rows, as far as that is known, else None."""
+    if trained_on:
+        return (
+            f"The model was trained on {trained_on:,} of these {plural(rows, 'row')}, so the "
+            f"figures on this page are too good for new rows."
+        )
+    if trained_on is None and split == "train":
+        return (
+            'These rows are the split "train": the model was probably trained on them, so the '
+            "figures on this page are too good for new rows."
+        )
+    return None
 
 
 def confusions(found: Outcome) -> str:

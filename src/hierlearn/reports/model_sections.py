@@ -66,9 +66,17 @@ def first_figure(found: Outcome) -> str:
         ("leaf-accuracy", True): "leaf accuracy: the best leaf is among the row's labels",
     }.get((name, found.several), name.replace("-", " "))
     return (
-        f'<div class="big"><b>{100 * value:.1f} %</b><span>{what}</span>'
+        f'<div class="big"><b>{first_percent(value)} %</b><span>{what}</span>'
         f"<span>95 % interval {100 * low:.1f} to {100 * high:.1f}</span></div>"
     )
+
+
+def first_percent(share: float) -> str:
+    """Return a fraction in percent; 100 and 0 only where it is all, or nothing."""
+    text = f"{100 * share:.1f}"
+    if text in ("100.0", "0.0") and 0 < share < 1:
+        return f"{min(max(100 * share, 0.01), 99.99):.2f}"
+    return text
 
 
 def counted(found: Outcome, name: str) -> int:
