@@ -131,6 +131,23 @@ def test_the_interval_is_wilsons(right, rows):
     assert wilson(right / rows, rows) == pytest.approx((told.low, told.high), abs=1e-6)
 
 
+def test_labels_that_end_at_inner_classes_are_explained(model, number_rows, found):
+    """Then a prediction above the label counts as right in the bar, but not in the accuracy."""
+    test = number_rows.split("test")
+    assert "lies above the label" not in model_page(model, test)
+    inner = replace(model, label_space=LabelSpace(model.hierarchy, [model.hierarchy.names[0]]))
+    told = outcome(inner, test)
+    decided = told.decisions.decided[0]
+    closed = told.targets.numpy()[np.arange(len(told)), decided]
+    assert ((told.decisions.heights[0] == 0) == closed).all()
+    assert "lies above the label" in model_page(inner, test)
+
+
+def test_a_path_breaks_between_classes():
+    tree = Hierarchy.from_paths(["a<b/c"])
+    assert classes.class_cell(tree, 1) == "a&lt;b/<wbr>c"
+
+
 def test_only_all_is_100_percent():
     shares = (1.0, 5598 / 5599, 0.9999999, 0.6744, 0.0001, 1e-9, 0.0)
     shown = [first_percent(one) for one in shares]

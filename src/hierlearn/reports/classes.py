@@ -89,4 +89,9 @@ def class_cell(hierarchy: Hierarchy, number: int) -> str:
         return '<span class="title">the root: nothing in common</span>'
     title = hierarchy.title(number)
     shown = "" if title is None else f' <span class="title">{safe(title)}</span>'
-    return f"{safe(hierarchy.names[number])}{shown}"
+    name = safe(hierarchy.names[number])
+    if hierarchy.named_by == "path":  # a long path breaks between classes, not inside a name
+        name = f"{safe(hierarchy.sep)}<wbr>".join(
+            map(safe, hierarchy.names[number].split(hierarchy.sep))
+        )
+    return f"{name}{shown}"

@@ -151,7 +151,13 @@ def severity(found: Outcome) -> str:
         "labels": ["rows, in %"],
         "severity": {"model": (counts / counts.sum()).tolist()},
     }
-    return severity_bars(bar) + severity_legend(highest)
+    note = ""
+    if found.space.has_inner_terminals:
+        note = (
+            '<p class="legend">Here a prediction that lies above the label is right as well; the '
+            "accuracies above ask for the label itself.</p>"
+        )
+    return severity_bars(bar) + severity_legend(highest) + note
 
 
 def classes_note(found: Outcome) -> str:

@@ -215,11 +215,18 @@
     if (candidate.left_out) parts.push(element("p", {}, kept));
     find("class").replaceChildren(...parts);
   }
+  function breakable(made) { // a long path breaks between classes, not inside a name
+    if (data.sep === null) return made;
+    const steps = made.textContent.split(data.sep);
+    made.replaceChildren(...steps.flatMap((one, at) => (at + 1 < steps.length
+      ? [one + data.sep, element("wbr")] : [one])));
+    return made;
+  }
   function pairs(heading, list) {
     const head = element("h4", {}, heading);
     if (!list.length) return [head, element("p", {}, "none")];
     const link = (c) => element("td", {},
-      button(shortName(c), () => goTo(c), titled(c)), ...part("title", title(c)));
+      breakable(button(shortName(c), () => goTo(c), titled(c))), ...part("title", title(c)));
     const heads = ["true", "predicted", data.seeds > 1 ? "rows per run" : "rows"].map((one) => element("th", {}, one));
     const table = element("table", {}, element("tr", {}, ...heads));
     for (const [truth, decided, often] of list.slice(0, MOST)) {
