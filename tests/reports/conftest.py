@@ -8,10 +8,13 @@ import torch
 from hierlearn import Hierarchy
 from hierlearn.datasets import Dataset
 from hierlearn.datasets.synthetic import make_synthetic
-from hierlearn.reports import write_report
+from hierlearn.pipeline import train
+from hierlearn.reports import write_model_report, write_report
 from hierlearn.studies.candidates import Candidate, parse_candidates
 from hierlearn.studies.compare import compare
 from hierlearn.studies.protocol import Protocol
+from hierlearn.training.plan import Plan
+from reports import models
 
 HOSTILE = [
     "<script>hit()</script>|</script><script>hit()</script>",
@@ -108,3 +111,52 @@ def page(study):
 @pytest.fixture(scope="session")
 def hostile_page(hostile):
     return write_report(hostile.folder)
+
+
+@pytest.fixture(scope="session")
+def number_rows():
+    return models.numbers()
+
+
+@pytest.fixture(scope="session")
+def model(number_rows, one_thread):
+    """A model of numbers, one path per row."""
+    return models.linear(number_rows)
+
+
+@pytest.fixture(scope="session")
+def memory_model(number_rows, one_thread):
+    """A model that answers from remembered rows."""
+    return models.memory(number_rows)
+
+
+@pytest.fixture(scope="session")
+def set_rows():
+    return models.several()
+
+
+@pytest.fixture(scope="session")
+def set_model(set_rows, one_thread):
+    """A model of rows with several labels, or none."""
+    return models.linear(set_rows)
+
+
+@pytest.fixture(scope="session")
+def model_html(model, number_rows, tmp_path_factory):
+    out = tmp_path_factory.mktemp("model") / "page.html"
+    return write_model_report(model, number_rows.split("test"), out, split="test")
+
+
+@pytest.fixture(scope="session")
+def set_html(set_model, set_rows, tmp_path_factory):
+    out = tmp_path_factory.mktemp("sets") / "page.html"
+    return write_model_report(set_model, set_rows.split("test"), out, split="test")
+
+
+@pytest.fixture(scope="session")
+def hostile_model_html(one_thread, tmp_path_factory):
+    """The page of a memory of texts whose names, texts and ids would act if a page let them."""
+    texts = replace(hostile_texts(), ids=[f"<b onclick=hit()>{row}</b>" for row in range(60)])
+    out = tmp_path_factory.mktemp("hostile") / "page.html"
+    plan = Plan(recipe="neighbors", settings={"epochs": 1, "device": "cpu"})
+    return write_model_report(train(texts, plan), texts.split("test"), out, split="test")

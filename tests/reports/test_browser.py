@@ -88,7 +88,13 @@ def test_the_table_shows_the_figures_of_the_summary(tab, study):
     rows = tab.locator("table.figures tbody tr").all()
     assert len(rows) == len(told["candidates"])
     for number, row in enumerate(rows):
-        for metric, box in zip(told["metrics"], row.locator("td").all(), strict=True):
+        boxes = row.locator("td").all()
+        first = boxes[0]  # every label ends at a leaf here, so that this is one figure, not two
+        assert first.get_attribute("data-metric") == "leaf-accuracy"
+        means = study.values(study.candidates[number], "leaf-accuracy")
+        assert float(first.get_attribute("data-mean")) == pytest.approx(np.mean(means))
+        rest = [name for name in told["metrics"] if name != "terminal-accuracy"]
+        for metric, box in zip(["terminal-accuracy", *rest], boxes, strict=True):
             figure = told["figures"][metric][number]
             assert box.inner_text() == "{} ± {}".format(*cell(metric, figure))
             assert float(box.get_attribute("data-mean")) == figure["mean"]
@@ -217,7 +223,7 @@ def test_mistakes_come_worst_first_with_both_paths(tab, study):
     cards = tab.locator(".mistake")
     assert cards.count() == 8
     assert f"height {hierarchy.root_height}" in cards.first.inner_text()
-    row = int(cards.first.locator(".details").inner_text().split()[2])
+    row = int(cards.first.locator(".details").inner_text().split()[1]) - 1  # "row 7 of test"
     truth = [hierarchy.bare_names[c] for c in study.truth().targets[row].nonzero()[:, 0].tolist()]
     assert cards.first.locator(".true").all_text_contents()[: len(truth)] == truth
     assert cards.first.locator(".both").count() == 0  # wrong from the top on
@@ -279,7 +285,7 @@ def test_mistakes_of_a_memory_show_the_rows_they_were_answered_from(browser, tmp
         assert tab.locator(".evidence").count() == 0  # no empty panel
         assert not tab.locator("#memory").is_visible()
         tab.locator("#mistakes select.candidate").select_option("1")
-        assert "surest of the decision" in tab.inner_text("#memory")
+        assert "surest of the prediction" in tab.inner_text("#memory")
         cards = tab.locator(".mistake")
         caption = cards.first.locator("caption").inner_text()
         assert caption == "Answered from (the top 3 rows have 87.5 % of the weight)"

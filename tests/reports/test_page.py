@@ -15,8 +15,8 @@ from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics import METRICS
 from hierlearn.reports import sections, write_report
+from hierlearn.reports.assets import asset
 from hierlearn.reports.markup import embed, safe
-from hierlearn.reports.page import asset
 from hierlearn.studies.study import StudyError
 from hierlearn.studies.summary import summarize
 from hierlearn.studies.tables import cell, is_bold
@@ -68,7 +68,8 @@ def test_the_table_is_the_summary(study, page):
     rows = table_of(page.read_text(encoding="utf-8"))
     assert len(rows) == 3
     for number, cells in enumerate(rows.values()):
-        for metric, (text, mean, bold) in zip(told["metrics"], cells, strict=True):
+        rest = [name for name in told["metrics"] if name != "terminal-accuracy"]
+        for metric, (text, mean, bold) in zip(["terminal-accuracy", *rest], cells, strict=True):
             figure = told["figures"][metric][number]
             assert mean == figure["mean"]  # to the last digit
             assert text == "{} ± {}".format(*cell(metric, figure))
@@ -316,3 +317,58 @@ def test_a_study_of_before_there_was_evidence_is_the_same_page_without_it(memory
     candidates = data_of(write_report(old))["candidates"]
     assert len(candidates) == 2
     assert not any("evidence" in one for one in candidates)
+
+
+def heads(text):
+    return re.findall(r'<td data-metric="([^"]*)"', text)
+
+
+def test_leaf_accuracy_comes_first_and_once(study, page):
+    """Where every label ends at a leaf, leaf-accuracy and terminal-accuracy are one figure."""
+    found = heads(page.read_text(encoding="utf-8"))
+    assert found[0] == "leaf-accuracy"
+    assert "terminal-accuracy" not in found
+    means = study.values(study.candidates[0], "leaf-accuracy")
+    shown = next(iter(table_of(page.read_text(encoding="utf-8")).values()))[0][1]
+    assert shown == pytest.approx(sum(means) / len(means))
+
+
+@pytest.mark.parametrize("leaf", [0.25, None])
+def test_terminal_accuracy_comes_first_where_it_is_another_figure(tmp_path, leaf):
+    values = {"hit@1": 0.75, "terminal-accuracy": 0.5, "leaf-accuracy": leaf}
+    study = study_by_hand(
+        tmp_path / "s",
+        Hierarchy.from_paths(["a/b", "a/c"]),
+        [["b"], ["a"]],
+        {"one": [[1, 2]] * 2, "two": [[2, 2]] * 2},
+        metrics=["hit@1", "terminal-accuracy"],
+        values={"one": values, "two": values},
+    )
+    text = write_report(study.folder).read_text()
+    assert heads(text)[:2] == ["terminal-accuracy", "hit@1"]
+
+
+def test_mistakes_are_named_by_id_or_line(tmp_path):
+    tree = Hierarchy.from_paths(["a/b", "a/c"])
+    study = study_by_hand(tmp_path / "s", tree, [["b"], ["b"]], {"one": [[1, 2]]})
+    data = json.loads(Elements(write_report(study.folder).read_text()).scripts[0])
+    assert data["rows"] == {"1": "row 2 of test"}
+    (study.folder / "names.json").write_text('["line 2", "line 7"]')
+    data = json.loads(Elements(write_report(study.folder).read_text()).scripts[0])
+    assert data["rows"] == {"1": "line 7"}
+
+
+def test_a_study_of_a_memory_knows_the_ids_of_its_test_rows(memory_study, memory_page):
+    data = json.loads(Elements(memory_page.read_text(encoding="utf-8")).scripts[0])
+    assert data["rows"]
+    for row, name in data["rows"].items():
+        assert name == f"id <b onclick=hit()>{40 + int(row)}</b>"
+
+
+def test_the_curriculum_fills_its_row(page):
+    """Lines, map and table stand side by side: no panel is left empty."""
+    text = page.read_text(encoding="utf-8")
+    course = text.split('<div class="course">')[1].split("</section>")[0]
+    assert course.count('<figure class="panel">') == 2
+    assert "least selected" in course or "Every class was selected" in course
+    assert "<details" not in course

@@ -116,7 +116,15 @@ add_command(
     "index model --recall 0.999 --out indexed",
 )
 add_command(app, "export", export.export, "export model --out onnx/model.onnx")
-add_command(app, "report", report.report, "report study", "report study --png")
+add_command(
+    app,
+    "report",
+    report.report,
+    "report model --data rows.csv",
+    "report model --data rows.csv --rows valid --out page.html",
+    "report study",
+    "report study --png",
+)
 add_command(app, "rank", rank.rank, "rank study-a study-b study-c --metric hit@1")
 add_command(
     app,

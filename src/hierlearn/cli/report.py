@@ -1,43 +1,103 @@
-"""``hierlearn report``: a study as one HTML page, and its plots as files."""
+"""``hierlearn report``: a study, or a model on labeled rows, as one HTML page."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import flag, option, takes
+from hierlearn.cli.generate import dashed, flag, option, takes
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAME = "report.html"
 OPTIONS = [
-    flag("png", "Also write the plots as PNG and SVG, beside it in figures/."),
-    option("out", Path, None, "Page to write; report.html in the study if none.", "--out", "-o"),
+    option("data", str, None, "Labeled rows to report a model on: a dataset, or a file."),
+    option("rows", str, None, "Split of --data to report on, or all; test if there is one."),
+    flag("png", "Also write the plots of a study as PNG and SVG, beside it in figures/."),
+    option("out", Path, None, "Page to write; report.html in the folder if none.", "--out", "-o"),
 ]
+OF_MODELS = ("data", "rows", "trust", *(one.name for one in shared.SOURCE))  # not of studies
 
 
-@takes(*OPTIONS, shared.FORCE)
+@takes(*OPTIONS, shared.FORCE, shared.TRUST, shared.DEVICE, *shared.SOURCE)
 def report(
-    study: Annotated[Path, typer.Argument(help="Folder of a study, from hierlearn compare.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a study, or of a trained model.")],
     **options: Any,
 ) -> None:
-    """Write the page of a study: one file, no network."""
+    """Write the page of a study, or of a model on labeled rows: one file, no network."""
     from rich.console import Console
 
     from hierlearn.cli.show import print_plain, working
     from hierlearn.files import check_new, check_writable
-    from hierlearn.reports import report_pngs, write_report
-    from hierlearn.reports.page import NAME, read
 
-    out, force = options["out"], options["force"]
+    of_model = is_model(folder, options)
+    out = options["out"]
     if out is None:
-        out = study / NAME  # a report of the same study, so it may be replaced
+        out = folder / NAME  # a report of the same folder, so it may be replaced
         check_writable(out)
     else:
-        check_new(out, force)
+        given = [one for one in (options["data"], options["hierarchy"]) if one is not None]
+        read = [one for one in folder.iterdir() if one.name != NAME]
+        check_new(out, options["force"], inputs=[*given, *read])
     with working("reporting"):
-        _, summary = read(study)
-        written = [write_report(study, out, summary=summary)]
-        if options["png"]:
-            written += report_pngs(study, out.parent / "figures", summary=summary)
+        write = report_model if of_model else report_study
+        written = write(folder, out, options)
     print_plain(Console(), f"wrote {', '.join(map(str, written))}")
+
+
+def is_model(folder: Path, options: Mapping[str, Any]) -> bool:
+    """Whether a folder is a model rather than a study; raise on options of the other kind."""
+    from hierlearn.errors import HierlearnError
+
+    if (folder / "study.json").is_file():
+        wrong = [name for name in OF_MODELS if options.get(name)]
+        if wrong:
+            raise HierlearnError(
+                f"{folder} is a study, which holds its rows; leave {dashed(wrong[0])} out"
+            )
+        return False
+    if not (folder / "config.json").is_file():
+        raise HierlearnError(
+            f"{folder} is neither a study nor a model; name a folder from hierlearn compare or "
+            f"hierlearn train"
+        )
+    if options["data"] is None:
+        raise HierlearnError(
+            f"{folder} is a model; name labeled rows to report on with --data, such as --data "
+            f"rows.csv"
+        )
+    if options["png"]:
+        raise HierlearnError("--png writes the plots of a study; leave it out for a model")
+    return True
+
+
+def report_study(folder: Path, out: Path, options: Mapping[str, Any]) -> list[Path]:
+    """Write the page of a study, and its plots if asked for."""
+    from hierlearn.reports import report_pngs, write_report
+    from hierlearn.reports.page import read
+
+    _, summary = read(folder)
+    written = [write_report(folder, out, summary=summary)]
+    if options["png"]:
+        written += report_pngs(folder, out.parent / "figures", summary=summary)
+    return written
+
+
+def report_model(folder: Path, out: Path, options: Mapping[str, Any]) -> list[Path]:
+    """Write the page of a model."""
+    from hierlearn.cli.model_rows import open_labeled, pick_rows
+    from hierlearn.pipeline import Pipeline
+    from hierlearn.reports import write_model_report
+    from hierlearn.training.processes import find_device
+
+    loaded = Pipeline.load(folder, device=find_device(options["device"]), trust=options["trust"])
+    dataset = open_labeled(loaded, options["data"], options)
+    rows = options["rows"]
+    if rows is None and "test" in dataset.splits:
+        rows = "test"
+    picked, which = pick_rows(dataset, rows)
+    return [write_model_report(loaded, picked, out, split=which)]

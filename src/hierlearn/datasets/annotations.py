@@ -42,6 +42,7 @@ class Annotations:
         self._codes = array("q")  # the set of each row, in 8 bytes
         self._splits: dict[str, array[int]] = {}  # the rows of each split
         self._ids: list[str] = []
+        self._line_of = array("q")  # the line of each row
 
     def add(self, chunk: TableChunk) -> None:
         """Take in the labels, splits and ids of the next rows."""
@@ -54,6 +55,7 @@ class Annotations:
             if self.columns.levels is None
             else level_labels(chunk, self.columns.levels, self.columns.sep)
         )
+        self._line_of.extend(chunk.lines)
         for line, labels in zip(chunk.lines, parsed, strict=True):
             code = self._sets.setdefault(labels, len(self._sets))
             if code == len(self._lines):
@@ -95,6 +97,7 @@ class Annotations:
             feature_names=tuple(feature_names),
             source=f"the table {self.path.name}",
             ids=None if self.columns.id_column is None else self._ids,
+            lines=self._line_of,
         )
 
     def _infer_hierarchy(self) -> Hierarchy:

@@ -89,6 +89,7 @@ def read_arff(path: Path | str, *, sep: str = "/") -> Dataset:
         name=path.stem,
         feature_names=tuple(names),
         source=f"the Clus ARFF file {path.name}",
+        lines=numbers,
     )
 
 

@@ -42,6 +42,15 @@ def shown_texts(inputs: Any) -> list[str] | None:
     return [" | ".join(texts) for texts in zip(*columns, strict=True)]
 
 
+def row_names(dataset: Dataset) -> list[str] | None:
+    """Return what to call each row: its id, else its line; None where it has neither."""
+    if dataset.ids is not None:
+        return [f"id {one}" for one in dataset.ids]
+    if dataset.lines is not None:
+        return [f"line {one}" for one in dataset.lines]
+    return None
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Rows, their labels and the taxonomy.
@@ -59,6 +68,7 @@ class Dataset:
         feature_names: D names; empty for texts, or where the columns have no names.
         source: where the rows come from, in one sentence.
         ids: N identifiers, such as the key of each row in a database; None where there are none.
+        lines: the line of each row in its file; None where rows come from no file, or several.
     """
 
     inputs: NDArray[np.float32] | list[str] | Table
@@ -69,6 +79,7 @@ class Dataset:
     feature_names: Sequence[str] = ()
     source: str = ""
     ids: Sequence[str] | None = None
+    lines: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         inputs: Any = self.inputs
@@ -138,6 +149,7 @@ class Dataset:
             labels=[self.labels[row] for row in selected],
             splits={},
             ids=None if self.ids is None else [self.ids[row] for row in selected],
+            lines=None if self.lines is None else [self.lines[row] for row in selected],
         )
 
     def split(self, name: str) -> Dataset:

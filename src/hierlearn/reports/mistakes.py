@@ -61,10 +61,16 @@ def worst(decisions: Decisions, *, most: int = MOST) -> list[list[int]]:
 
 
 def texts_of(rows: Iterable[int], texts: Sequence[str] | None) -> dict[str, str]:
-    """Return the texts of some rows by row number, shortened."""
+    """Return the texts, or the names, of some rows by row number, shortened."""
     if texts is None:
         return {}
     return {str(row): shorten(texts[row], LONGEST) for row in sorted(set(rows))}
+
+
+def numbered(rows: int, split: str) -> list[str]:
+    """Return what to call rows that have neither id nor line: by number, from 1."""
+    of = "" if split == "all" else f" of {split}"
+    return [f"row {number:,}{of}" for number in range(1, rows + 1)]
 
 
 def evidence_of(
@@ -90,7 +96,8 @@ def evidence_of(
         seed = int(np.argmax(np.where(agree, decisions.probability[:, row], -1.0)))
         found.append(
             [
-                neighbor(stored, int(number), truth, decided, hierarchy) | {"weight": weight}
+                stored_neighbor(stored, int(number), (truth, decided), hierarchy)
+                | {"weight": weight}
                 for number, weight in zip(
                     stored.rows[seed, row],
                     np.rint(1000 * stored.weights[seed, row]).astype(int).tolist(),
@@ -102,20 +109,37 @@ def evidence_of(
     return found
 
 
-def neighbor(
-    stored: StoredEvidence, number: int, truth: int, decided: int, hierarchy: Hierarchy
+def stored_neighbor(
+    stored: StoredEvidence, number: int, pair: tuple[int, int], hierarchy: Hierarchy
 ) -> dict[str, Any]:
-    """Return what the page shows of a remembered row but its weight, see ``evidence_of``."""
+    """Return what the page shows of a remembered row of a study, see ``neighbor``."""
     labels = stored.classes[stored.offsets[number] : stored.offsets[number + 1]].tolist()
+    text = None if stored.texts is None else stored.texts[number]
+    return neighbor(stored.ids[number], text, labels, pair, hierarchy)
+
+
+def neighbor(
+    name: str,
+    text: str | None,
+    labels: Sequence[int],
+    pair: tuple[int, int],
+    hierarchy: Hierarchy,
+) -> dict[str, Any]:
+    """Return what the page shows of a remembered row but its weight, see ``evidence_of``.
+
+    Args:
+        name: its id.
+        text: what to show of it; None where inputs are not texts.
+        labels: its most specific labels.
+        pair: the true and the decided class of the row that it misled, or did not.
+        hierarchy: the taxonomy.
+    """
+    truth, decided = pair
     above = {c: {c, *hierarchy.ancestors(c)} for c in labels}
     shown = sorted(labels, key=lambda c: (decided not in above[c], truth not in above[c]))
     return {
-        "id": stored.ids[number],
-        **(
-            {}
-            if stored.texts is None
-            else {"text": shorten(stored.texts[number], LONGEST_NEIGHBOR)}
-        ),
+        "id": name,
+        **({} if text is None else {"text": shorten(text, LONGEST_NEIGHBOR)}),
         "decided": any(decided in one for one in above.values()),
         "true": any(truth in one for one in above.values()),
         "labels": shown[:MOST_LABELS],

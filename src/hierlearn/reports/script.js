@@ -1,5 +1,3 @@
-"use strict";
-(() => {
   const SVG = "http://www.w3.org/2000/svg";
   const THINNEST = 1.2, EDGE = 30, NARROWEST = 84, LETTER = 6.4; // pixels
   const PAGE = 8, MOST = 6; // mistakes per page, confused pairs per list
@@ -45,6 +43,9 @@
   }
   const fullName = (c) => (c === root || data.sep === null // in a DAG a name is enough
     ? names[c] : pathTo(c).map((one) => names[one]).join(data.sep));
+  const often = new Map(); // how many classes share a name
+  for (const name of data.names) often.set(name, (often.get(name) || 0) + 1);
+  const shortName = (c) => (often.get(names[c]) > 1 ? fullName(c) : names[c]);
   const title = (c) => (data.titles && data.titles[c]) || ""; // what people call it, if known
   const titled = (c) => (title(c) ? `${fullName(c)} (${title(c)})` : fullName(c));
   const isIn = (c, above) => above === root || pathTo(c).includes(above);
@@ -72,7 +73,7 @@
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const plural = (value, word, more) => `${number(value)} ${value === 1 ? word : more}`;
   function figures(classes) {
-    const text = plural(rows(classes), "test row", "test rows");
+    const text = plural(rows(classes), data.row, `${data.row}s`);
     return accuracy(classes) < 0 ? text : `${percent(accuracy(classes))} right, ${text}`;
   }
 
@@ -198,9 +199,9 @@
   // ------------------------------------------------------------------ the chosen class
 
   function describe(c) {
-    const its = [], others = [];
-    for (let at = 0; at < candidate.confused.length; at += 3) {
-      const pair = candidate.confused.slice(at, at + 3);
+    const its = [], others = [], all = candidate.confused || []; // none for sets of labels
+    for (let at = 0; at < all.length; at += 3) {
+      const pair = all.slice(at, at + 3);
       if (isIn(pair[0], c)) its.push(pair);
       else if (isIn(pair[1], c)) others.push(pair);
     }
@@ -208,18 +209,25 @@
     const text = figures([c]) + (inner ? ` · ${plural(below[c], "class", "classes")} below` : "");
     const parts = [element("h3", {}, fullName(c)), ...part("title", title(c), "p")];
     parts.push(element("p", {}, text));
-    parts.push(...pairs(inner ? "Most confused" : "Its rows, decided as another class", its));
-    if (c !== root) parts.push(...pairs("Rows of other classes, decided as it", others));
-    const kept = `Among the ${number(candidate.confused.length / 3)} most frequent pairs of all.`;
+    if (candidate.confused) parts.push(...pairs(inner ? "Most confused" : "Its rows, predicted as another class", its));
+    if (candidate.confused && c !== root) parts.push(...pairs("Rows of other classes, predicted as it", others));
+    const kept = `Among the ${number(all.length / 3)} most frequent pairs of all.`;
     if (candidate.left_out) parts.push(element("p", {}, kept));
     find("class").replaceChildren(...parts);
+  }
+  function breakable(made) { // a long path breaks between classes, not inside a name
+    if (data.sep === null) return made;
+    const steps = made.textContent.split(data.sep);
+    made.replaceChildren(...steps.flatMap((one, at) => (at + 1 < steps.length
+      ? [one + data.sep, element("wbr")] : [one])));
+    return made;
   }
   function pairs(heading, list) {
     const head = element("h4", {}, heading);
     if (!list.length) return [head, element("p", {}, "none")];
     const link = (c) => element("td", {},
-      button(names[c], () => goTo(c), titled(c)), ...part("title", title(c)));
-    const heads = ["true", "decided", "rows per run"].map((one) => element("th", {}, one));
+      breakable(button(shortName(c), () => goTo(c), titled(c))), ...part("title", title(c)));
+    const heads = ["true", "predicted", data.seeds > 1 ? "rows per run" : "rows"].map((one) => element("th", {}, one));
     const table = element("table", {}, element("tr", {}, ...heads));
     for (const [truth, decided, often] of list.slice(0, MOST)) {
       const share = element("td", {}, number(often / data.seeds));
@@ -245,7 +253,7 @@
     find("list").replaceChildren(...(shown.length ? shown : [element("p", {}, "No mistakes.")]));
   }
   function mistake([[row, truth, decided, height, seeds, percentage], evidence]) {
-    const text = [`test row ${row}`, `height ${height}`, `p ${(percentage / 100).toFixed(2)}`];
+    const text = [data.rows[row], `height ${height}`, `p ${(percentage / 100).toFixed(2)}`];
     if (data.seeds > 1) text.push(`${seeds} of ${data.seeds} runs agree`);
     const details = element("p", { class: "details" }, text.join(" · "));
     const card = element("article", { class: "mistake" }, details);
@@ -253,7 +261,7 @@
     const cell = (kind, c) => (c === undefined ? element("span", { class: kind })
       : element("span", { class: kind }, names[c], ...part("title", title(c))));
     const paths = element("div", { class: "paths" });
-    for (const side of ["true", "decided"]) paths.append(element("span", { class: "side" }, side));
+    for (const side of ["true", "predicted"]) paths.append(element("span", { class: "side" }, side));
     const left = pathTo(truth), right = pathTo(decided);
     for (let at = 0; at < Math.max(left.length, right.length); at++) {
       if (left[at] === right[at]) paths.append(cell("both", left[at]));
@@ -293,9 +301,12 @@
     draw();
   };
   find("color").onchange = ({ target }) => { color = target.value; draw(); };
-  find("height").onchange = () => mistakes(0);
-  find("before").onclick = () => mistakes(page - 1);
-  find("after").onclick = () => mistakes(page + 1);
+  if (find("list")) {
+    find("height").onchange = () => mistakes(0);
+    find("before").onclick = () => mistakes(page - 1);
+    find("after").onclick = () => mistakes(page + 1);
+    mistakes(0);
+  }
   find("find").onchange = ({ target }) => {
     const wanted = target.value.trim().toLowerCase();
     let found = names.findIndex((name) => name.toLowerCase() === wanted);
@@ -318,5 +329,3 @@
   new ResizeObserver(() => { // only a new width: a drawing may change nothing else
     if (plot.clientWidth !== width) { width = plot.clientWidth; draw(); }
   }).observe(plot);
-  mistakes(0);
-})();

@@ -141,8 +141,8 @@ def least_selected(shares: NDArray[np.uint8], hierarchy: Hierarchy) -> str:
             f"<td>{span}</td></tr>"
         )
     return (
-        f"<details><summary>{len(missed):,} of {shares.shape[1]:,} classes were left out at times; "
-        f'the {len(chosen)} least selected</summary><div class="wide"><table class="least"><thead>'
+        f"<div><p>{len(missed):,} of {shares.shape[1]:,} classes were left out at times; "
+        f'the {len(chosen)} least selected:</p><div class="wide"><table class="least"><thead>'
         f"<tr><th>class</th><th>level</th><th>% of batches</th><th>epochs</th></tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div></details>"
+        f"<tbody>{''.join(rows)}</tbody></table></div></div>"
     )

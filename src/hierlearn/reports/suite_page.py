@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.files import atomic_write
 from hierlearn.metrics.registry import find_metric
+from hierlearn.reports.assets import asset
 from hierlearn.reports.markup import safe, table
-from hierlearn.reports.page import NAME, asset, write_report
+from hierlearn.reports.page import NAME, write_report
 from hierlearn.reports.saving import need_matplotlib
 from hierlearn.studies.ranks import notes
 from hierlearn.studies.suites import by_reason

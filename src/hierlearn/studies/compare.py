@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.datasets.dataset import shown_texts
+from hierlearn.datasets.dataset import row_names, shown_texts
 from hierlearn.datasets.describe import describe
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
@@ -113,6 +113,7 @@ def run_candidates(
         dataset.hierarchy,
         Labels(test.labels, dataset.hierarchy),
         shown_texts(test.inputs),
+        row_names(test),
     )
     device = str(find_device(protocol.training.get("device", "auto")))
     metrics, seeds = tuple(study.config["metrics"]), tuple(study.seeds)

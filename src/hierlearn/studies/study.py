@@ -6,7 +6,8 @@
     logs/<candidate>.jsonl    the epochs of its training
     selected/<candidate>      which classes its curriculum selected, (epochs, classes), in percent
     evidence/<candidate>      the remembered rows that its answers were taken from, see evidence.py
-    hierarchy.json, truth.safetensors, texts.json   the test rows: taxonomy, labels, texts
+    hierarchy.json, truth.safetensors, texts.json, names.json
+                              the test rows: taxonomy, labels, texts, what each is called
 
 A run is in runs.jsonl only when it is complete, so that an interrupted study continues with the
 first run that is missing.
@@ -204,18 +205,32 @@ class Study:
         path = self.folder / "texts.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
+    def names(self) -> list[str] | None:
+        """Return what each test row is called, by id or line, where it has one."""
+        path = self.folder / "names.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
     # ------------------------------------------------------------------ writing
 
-    def set_data(self, hierarchy: Hierarchy, labels: Labels, texts: Sequence[str] | None) -> None:
-        """Store the labels of the test rows, their taxonomy and their texts."""
+    def set_data(
+        self,
+        hierarchy: Hierarchy,
+        labels: Labels,
+        texts: Sequence[str] | None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        """Store the labels of the test rows, their taxonomy, their texts and names."""
         with atomic_write(self.folder / "hierarchy.json") as file:
             file.write(hierarchy.to_json() + "\n")
         offsets, numbers = labels.closed
         parts = {"offsets": torch.from_numpy(offsets), "classes": torch.from_numpy(numbers)}
         write_tensors(self.folder / "truth.safetensors", parts, {"format": FORMAT})
-        if texts is not None:
-            with atomic_write(self.folder / "texts.json") as file:
-                file.write(json.dumps(list(texts), ensure_ascii=False))
+        for name, held in (("texts.json", texts), ("names.json", names)):
+            if held is not None:
+                with atomic_write(self.folder / name) as file:
+                    file.write(json.dumps(list(held), ensure_ascii=False))
+            else:
+                (self.folder / name).unlink(missing_ok=True)  # of a study that was replaced
 
     def add(self, candidate: Candidate, result: Result) -> None:
         """Add the runs of a candidate, all its seeds at once."""
@@ -236,7 +251,10 @@ class Study:
 
     def discard(self) -> None:
         """Remove what ``begin`` and ``set_data`` wrote, and the folder if nothing else is in it."""
-        for name in ("study.json", "hierarchy.json", "truth.safetensors", "texts.json"):
+        for name in (
+            *("study.json", "hierarchy.json", "truth.safetensors"),
+            *("texts.json", "names.json"),
+        ):
             (self.folder / name).unlink(missing_ok=True)
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
