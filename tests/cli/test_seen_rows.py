@@ -68,9 +68,12 @@ def test_rows_held_out_by_a_share_are_evaluated_later(rows, call):
     found = json.loads((rows / "found.json").read_text())
     assert (found["count"], found["trained_on"]) == (20, 0)
     assert found["metrics"] == stored
-    assert "--rows valid are the 20 that were held out" in call("evaluate model plain.csv")
+    assert "model on 20 rows of plain (valid)" in call("evaluate model plain.csv"), "by default"
+    said = call("evaluate model plain.csv --rows all")
+    assert "--rows valid are the 20 that were held out" in said
+    assert "on 100 rows of fresh (all)" in call("evaluate model fresh.csv")
     message = call("evaluate model fresh.csv --rows valid", code=2)
-    assert "fresh has 0 of the 20 rows that were held out in training; name the file" in message
+    assert "fresh lacks some of the 20 rows that were held out in training;" in message
 
 
 def test_a_model_without_held_out_rows_says_so(rows, call):

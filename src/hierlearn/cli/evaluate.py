@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 OPTIONS = [
     option("metrics", str, None, "Metrics by name: hit@1,au-prc; the usual ones if none."),
-    option("rows", str, None, "Split, all, or valid: those held out; test if there is one."),
+    option(
+        "rows", str, None, "Split, all, or valid: those held out; by default test, valid or all."
+    ),
     option("out", Path, None, "Also write the metrics to this JSON file.", "--out", "-o"),
 ]
 
@@ -31,7 +33,7 @@ def evaluate(
     from rich.console import Console
 
     from hierlearn.cli.figures import print_metrics
-    from hierlearn.cli.model_rows import open_labeled, pick_rows, seen_rows
+    from hierlearn.cli.model_rows import open_labeled, rows_to_evaluate, seen_rows
     from hierlearn.cli.show import print_plain, working
     from hierlearn.cli.sources import split_names
     from hierlearn.errors import plural
@@ -48,9 +50,7 @@ def evaluate(
     device = find_device(options["device"])
     loaded = Pipeline.load(model, device=device, trust=options["trust"])
     dataset = open_labeled(loaded, data, options)
-    if rows is None and "test" in dataset.splits:
-        rows = "test"
-    picked, which = pick_rows(dataset, rows, model=loaded)
+    picked, which = rows_to_evaluate(loaded, dataset, rows)
     console = Console()
     with working("evaluating"):
         found = measure(loaded, picked, names)

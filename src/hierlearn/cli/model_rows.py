@@ -168,24 +168,50 @@ def pick_rows(
     raise HierlearnError(unknown_name("split", rows, ["all", *dataset.splits]))
 
 
+def rows_to_evaluate(model: Pipeline, dataset: Dataset, rows: str | None) -> tuple[Dataset, str]:
+    """Return the rows to evaluate a model on, and their name.
+
+    Args:
+        model: the model.
+        dataset: all rows.
+        rows: the name of a split, or "all"; None for the test rows, else for those that were held
+            out when the model was trained, else for all.
+    """
+    if rows is None and "test" in dataset.splits:
+        rows = "test"
+    if rows is None and not dataset.splits:
+        found = find_held_out(model, dataset)
+        if found is not None:
+            return found, HELD_OUT
+    return pick_rows(dataset, rows, model=model)
+
+
 def held_out_rows(model: Pipeline, dataset: Dataset) -> Dataset:
     """Return the rows that were held out when the model was trained."""
     from hierlearn.errors import plural
-    from hierlearn.pipeline.row_digests import row_digests
 
     if model.seen is None or not len(model.seen.held_out):
         raise HierlearnError(
             f"{dataset.name} has no split {HELD_OUT!r}, and the model remembers no rows that were "
             f"held out in its training; train with --valid-fraction, or use --rows all"
         )
-    found = model.seen.find_held_out(row_digests(model, dataset.inputs))
-    held = len(model.seen.held_out)
-    if len(found) < held:
+    found = find_held_out(model, dataset)
+    if found is None:
         raise HierlearnError(
-            f"{dataset.name} has {len(found):,} of the {plural(held, 'row')} that were held out in "
-            f"training; name the file that the model was trained on"
+            f"{dataset.name} lacks some of the {plural(len(model.seen.held_out), 'row')} that were "
+            f"held out in training; name the file that the model was trained on"
         )
-    return dataset.take(found)
+    return found
+
+
+def find_held_out(model: Pipeline, dataset: Dataset) -> Dataset | None:
+    """Return the rows that were held out when the model was trained; None unless all are there."""
+    from hierlearn.pipeline.row_digests import row_digests
+
+    if model.seen is None or not len(model.seen.held_out):
+        return None
+    found = model.seen.find_held_out(row_digests(model, dataset.inputs))
+    return dataset.take(found) if len(found) >= len(model.seen.held_out) else None
 
 
 def seen_rows(model: Pipeline, dataset: Dataset, *, selecting: bool = False) -> Overlap | None:

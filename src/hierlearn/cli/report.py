@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 NAME = "report.html"
 OPTIONS = [
     option("data", str, None, "Labeled rows to report a model on: a dataset, or a file."),
-    option("rows", str, None, "Split of --data to report on, or all; test if there is one."),
+    option(
+        "rows",
+        str,
+        None,
+        "Split of --data, all, or valid: those held out; by default test, valid or all.",
+    ),
     flag("png", "Also write the plots of a study as PNG and SVG, beside it in figures/."),
     option("out", Path, None, "Page to write; report.html in the folder if none.", "--out", "-o"),
 ]
@@ -89,15 +94,14 @@ def report_study(folder: Path, out: Path, options: Mapping[str, Any]) -> list[Pa
 
 def report_model(folder: Path, out: Path, options: Mapping[str, Any]) -> list[Path]:
     """Write the page of a model."""
-    from hierlearn.cli.model_rows import open_labeled, pick_rows
+    from hierlearn.cli.model_rows import open_labeled, rows_to_evaluate, seen_rows
     from hierlearn.pipeline import Pipeline
     from hierlearn.reports import write_model_report
     from hierlearn.training.processes import find_device
 
     loaded = Pipeline.load(folder, device=find_device(options["device"]), trust=options["trust"])
     dataset = open_labeled(loaded, options["data"], options)
-    rows = options["rows"]
-    if rows is None and "test" in dataset.splits:
-        rows = "test"
-    picked, which = pick_rows(dataset, rows)
-    return [write_model_report(loaded, picked, out, split=which)]
+    picked, which = rows_to_evaluate(loaded, dataset, options["rows"])
+    overlap = seen_rows(loaded, picked)
+    known = None if overlap is None or overlap.by_chance else overlap.known
+    return [write_model_report(loaded, picked, out, split=which, trained_on=known)]

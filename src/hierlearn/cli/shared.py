@@ -9,6 +9,7 @@ import typer
 
 from hierlearn.cli.generate import flag, option, pairs
 
+ROWS = "Split, all, or valid (held out in training); by default test, else valid, else all."
 DATA = "Name of a dataset, or an ARFF, CSV, TSV or Parquet file."
 OWN_DATA, HOW = "Your own data", "How to train"  # panels of --help
 
