@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 OPTIONS = [
     option("metrics", str, None, "Metrics by name: hit@1,au-prc; the usual ones if none."),
-    option(
-        "rows", str, None, "Split, all, or valid: those held out; by default test, valid or all."
-    ),
+    option("rows", str, None, shared.ROWS),
     option("out", Path, None, "Also write the metrics to this JSON file.", "--out", "-o"),
 ]
 
