@@ -166,7 +166,8 @@ def write_config(folder: Path, chosen: Mapping[str, Any], beginning: Beginning) 
 
 def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return what else the model should know: its name, its license, its columns."""
-    names = [name for name in shared.COLUMN_NAMES if name != "hierarchy"]
+    of_the_file = ("hierarchy", "delimiter")
+    names = [name for name in shared.COLUMN_NAMES if name not in of_the_file]
     columns = {name: chosen[name] for name in names if name in chosen}
     return {
         **{name: chosen[name] for name in ("name", "license") if name in chosen},

@@ -116,34 +116,41 @@ def find_kind(name: str, cells: Sequence[Any]) -> FoundKind:
 def count_values(name: str, cells: Sequence[Any]) -> Counter[Any]:
     """Return how often each known value occurs; raise on what is no value, such as a list."""
     try:
-        return Counter(cell for cell in cells if not is_missing(cell))
+        counts = Counter(cells)
     except TypeError:
         odd = next(cell for cell in cells if isinstance(cell, (list, dict, set, np.ndarray)))
         raise DataError(
             f"column {name!r} holds {odd!r} ({type(odd).__name__}), not a number, string or date; "
             f"leave it out with ignore="
         ) from None
+    counts.pop("", None)
+    for value in [one for one in counts if not isinstance(one, str) and is_missing(one)]:
+        del counts[value]
+    return counts
 
 
 def is_boolean(values: Iterable[Any]) -> bool:
     """Whether values are booleans, or words for them."""
-    values = list(values)
-    if all(isinstance(value, (bool, np.bool_)) for value in values):
-        return True
-    if not all(isinstance(value, str) for value in values):
-        return False
-    words = {value.strip().lower() for value in values}
-    return any(words <= pair for pair in PAIRS)
+    words: set[Any] = set()
+    for value in values:
+        is_bool = isinstance(value, (bool, np.bool_))
+        words.add(is_bool if is_bool or not isinstance(value, str) else value.strip().lower())
+        if len(words) > 2:
+            return False
+    return words <= {True} or any(words <= pair for pair in PAIRS)
 
 
 def are_numbers(counts: Counter[Any]) -> bool:
     """Whether nearly all values are numbers; marks such as NA do not count against them."""
     numbers = others = 0
+    total = sum(counts.values())
     for value, count in counts.items():
         if is_number(value):
             numbers += count
         elif str(value).strip().lower() not in NO_NUMBERS:
             others += count
+            if others > (1 - MOST) * total + 1:  # enough of them, whatever follows
+                return False
     return numbers > 0 and numbers >= MOST * (numbers + others)
 
 
@@ -151,6 +158,8 @@ def is_number(value: Any) -> bool:
     """Whether a value is meant as a number, also where it must be written in another way."""
     if isinstance(value, (bool, np.bool_)):
         return False
+    if isinstance(value, str) and value[:1].isalpha() and value[0] not in "nNiI":
+        return False  # neither nan nor infinity
     try:
         float(value)
     except (TypeError, ValueError):
@@ -160,8 +169,14 @@ def is_number(value: Any) -> bool:
 
 def is_text(counts: Counter[Any], total: int) -> bool:
     """Whether values are texts: several words, and most of them different, or a great many."""
-    words = sum(count * len(str(value).split()) for value, count in counts.items())
-    return words >= WORDS * total and (2 * len(counts) > total or len(counts) > FEW)
+    if 2 * len(counts) <= total and len(counts) <= FEW:
+        return False
+    words = 0
+    for value, count in counts.items():
+        words += count * len(str(value).split())
+        if words >= WORDS * total:
+            return True
+    return False
 
 
 def looks_like_id(name: str, values: Iterable[Any], kind: str) -> bool:

@@ -49,6 +49,7 @@ class TableStream:
         text: the column of texts.
         kinds: the kind of every feature column of a mixed table; None where all are numbers.
         id_column: a column that names each row.
+        delimiter: what separates the cells of a CSV or TSV file; by default found.
         cells: how many cells a chunk may hold.
 
     Attributes:
@@ -67,6 +68,7 @@ class TableStream:
         text: str | None = None,
         kinds: Mapping[str, str] | None = None,
         id_column: str | None = None,
+        delimiter: str | None = None,
         cells: int = CELLS,
     ) -> None:
         if bool(features) == (text is not None):
@@ -76,7 +78,7 @@ class TableStream:
         self.id_column = id_column
         self.names = (text,) if text is not None else tuple(features)
         self.size = max(1, cells // len(self.names))
-        self.file = open_table(path)
+        self.file = open_table(path, delimiter)
         self.path = self.file.path
         self.rows = self.file.num_rows
         self._check_columns()

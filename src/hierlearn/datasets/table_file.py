@@ -123,6 +123,7 @@ class TableFile(ABC):
     """
 
     format_name: ClassVar[str]
+    takes_delimiter: ClassVar[bool] = False  # as a second argument
     path: Path
     columns: tuple[str, ...]
     num_rows: int | None = None

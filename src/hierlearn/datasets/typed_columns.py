@@ -20,7 +20,7 @@ from hierlearn.datasets.column_kinds import (
 )
 from hierlearn.datasets.dates import find_formats
 from hierlearn.datasets.table import Table
-from hierlearn.errors import DataError
+from hierlearn.errors import DataError, DataWarning
 from hierlearn.hierarchy.names import is_missing
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets.table_file import TableChunk
 
 
-class ColumnWarning(UserWarning):
+class ColumnWarning(DataWarning):
     """A column is not used, or read in a way that you may not expect."""
 
 
@@ -129,17 +129,21 @@ def type_column(
     try:
         values = chunk.number_column(name)
     except DataError:
-        cells = chunk.cells(name)
-        return find_kind(name, [cells[row] for row in rows]), None
+        return find_kind(name, training_cells(chunk, name, rows)), None
     if ID_NAME.search(name):
-        cells = chunk.cells(name)
-        return find_kind(name, [cells[row] for row in rows]), values
+        return find_kind(name, training_cells(chunk, name, rows)), values
     known = values[rows]
     known = known[~np.isnan(known)]
     if not len(known):
         return FoundKind("number", NO_VALUE), values
     constant = len(known) == len(rows) and bool(np.all(known == known[0]))
     return FoundKind("number", ONE_VALUE if constant else ""), values
+
+
+def training_cells(chunk: TableChunk, name: str, rows: NDArray[np.int64]) -> Sequence[Any]:
+    """Return the cells of a column of the training rows."""
+    cells = chunk.cells(name)
+    return cells if len(rows) == len(cells) else [cells[row] for row in rows]
 
 
 def with_format(chunk: TableChunk, name: str, kind: str, rows: NDArray[np.int64]) -> str:
