@@ -62,7 +62,7 @@ def train(
     if chosen.get("stream"):
         inputs: Any = dataset.inputs
         chosen["stream_window"] = inputs.window
-    header = [rows_and_classes(dataset)]
+    header = [rows_and_classes(dataset), *single_rows(chosen["data"], dataset)]
 
     def say(text: str) -> None:
         print_plain(console, "\n".join([*header, text]))
@@ -142,6 +142,20 @@ def rows_and_classes(dataset: Dataset) -> str:
         f"{line}; streamed by row groups of up to {largest:,} rows, "
         f"shuffled in windows of {max(inputs.window, largest):,}"
     )
+
+
+def single_rows(source: str, dataset: Dataset) -> list[str]:
+    """Say which classes of a table have one row only: a class may be misspelled."""
+    from hierlearn.cli.model_rows import is_table
+    from hierlearn.cli.show import counted
+    from hierlearn.datasets.label_checks import single_row_classes
+    from hierlearn.hierarchy.labels import Labels
+
+    if not is_table(source):
+        return []
+    single = single_row_classes(Labels(dataset.labels, dataset.hierarchy))
+    names = [dataset.hierarchy.names[number] for number in single]
+    return [f"classes with one row: {counted(names)}"] if names else []
 
 
 def write_config(folder: Path, chosen: Mapping[str, Any], beginning: Beginning) -> None:

@@ -265,7 +265,10 @@ class LabelFormat:
             for row, label in given.labels():
                 if isinstance(label, (bool, np.bool_)) or int(label) != label:
                     raise LabelError(f"row {row}: {label!r} is no class number of the hierarchy")
-            return [[int(label) for label in labels] for labels in given.rows]
+            return [
+                [self.hierarchy.names[self.hierarchy.index(int(label))] for label in labels]
+                for labels in given.rows
+            ]
         known = set(self.hierarchy.names)
         for row, label in given.labels():
             if name_of(label) not in known:

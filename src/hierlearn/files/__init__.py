@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from hierlearn.errors import DataError, DataWarning, HierlearnError, place, plural
-from hierlearn.files.delimiters import NAMES, delimiter_of, find_delimiter
+from hierlearn.files.delimiters import NAMES, delimiter_of, find_delimiter, refuse_utf16
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -51,6 +51,7 @@ def read_text(path: Path | str) -> str:
     except OSError as error:
         raise cannot_read(path, error) from None
     try:
+        refuse_utf16(path, raw)
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
@@ -67,7 +68,7 @@ def read_rows(path: Path | str) -> tuple[list[str], list[tuple[int, list[str]]]]
     """
     path = Path(path)
     text = io.StringIO(read_text(path))
-    header, rows = parse_rows(path, text, announced_delimiter(path))
+    header, rows = parse_rows(path, text, announced_delimiter(path), keep_blank=False)
     stripped = ((line, [cell.strip() for cell in row]) for line, row in rows)
     return header, [(line, row) for line, row in stripped if any(row)]
 
@@ -93,7 +94,7 @@ def announced_delimiter(path: Path, remedy: str = "") -> str:
 
 
 def stream_rows(
-    path: Path | str, delimiter: str, start: Start = START
+    path: Path | str, delimiter: str | None = None, start: Start = START
 ) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     """Read CSV or TSV one row at a time, for a file of any size.
 
@@ -102,10 +103,11 @@ def stream_rows(
 
     Args:
         path: the file.
-        delimiter: what separates cells.
+        delimiter: what separates cells; by default found.
         start: where to begin, if not at the header.
     """
     path = Path(path)
+    delimiter = delimiter or announced_delimiter(path)
     header, rows = parse_rows(path, text_lines(path, start.offset), delimiter, start)
     if not any(header):
         raise DataError(
@@ -115,9 +117,22 @@ def stream_rows(
 
 
 def parse_rows(
-    path: Path, lines: Iterable[str], delimiter: str, start: Start = START
+    path: Path,
+    lines: Iterable[str],
+    delimiter: str,
+    start: Start = START,
+    *,
+    keep_blank: bool = True,
 ) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """Return the header of CSV or TSV lines, and an iterator of (line number, row)."""
+    """Return the header of CSV or TSV lines, and an iterator of (line number, row).
+
+    Args:
+        path: the file, for errors.
+        lines: its lines.
+        delimiter: what separates cells.
+        start: where the lines begin.
+        keep_blank: whether blank lines before a row of a file of one column are rows.
+    """
     csv.field_size_limit(LONGEST_CELL)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
 
@@ -160,6 +175,8 @@ def parse_rows(
                     f"{place(path, line)}: {plural(len(row), 'cell')}, but the header has 1; "
                     f"quote the cell that holds the delimiter"
                 )
+            if not keep_blank:
+                blank.clear()
             first = first or (blank[0] if blank else 0)
             count += len(blank)
             yield from ((one, [""]) for one in blank)

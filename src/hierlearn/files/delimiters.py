@@ -56,13 +56,18 @@ def first_text(path: Path) -> tuple[str, bool]:
     """Return the beginning of a file as text, and whether that is all of it."""
     with path.open("rb") as file:
         raw = file.read(SAMPLE)
+    refuse_utf16(path, raw)
+    text = raw.decode("utf-8-sig", errors="replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n"), len(raw) < SAMPLE
+
+
+def refuse_utf16(path: Path, raw: bytes) -> None:
+    """Raise on the bytes of a text in UTF-16, by its mark or its zeros."""
     if raw.startswith(BYTE_ORDER_MARKS) or b"\0" in raw[:1024]:
         raise DataError(
             f"{path} is not UTF-8: it looks like UTF-16; convert it, for example with: "
-            f"iconv -f utf-16 -t utf-8, or save it as CSV UTF-8"
+            f"iconv -f utf-16 -t utf-8, or save it as UTF-8"
         )
-    text = raw.decode("utf-8-sig", errors="replace")
-    return text.replace("\r\n", "\n").replace("\r", "\n"), len(raw) < SAMPLE
 
 
 def fit(text: str, is_all: bool, delimiter: str) -> tuple[int, float]:
