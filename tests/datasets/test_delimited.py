@@ -160,7 +160,7 @@ def test_bytes_that_are_not_utf8_are_named(folder):
 def test_a_mixed_table_is_the_same_without_pyarrow(folder, monkeypatch):
     path = folder / "mixed.csv"
     lines = [
-        f'S{n},"blue, {n} pan {n}",{n / 7:.3f},brand{n % 3},2024-0{n % 9 + 1}-11,00{n % 4},NA,k{n % 2}'
+        f'S{n},"blue, {n} pan {n}",{n / 7:.3f},b{n % 3},2024-0{n % 9 + 1}-11,00{n % 4},NA,k{n % 2}'
         for n in range(40)
     ]
     path.write_text("sku,title,price,brand,day,code,none,class\n" + "\n".join(lines) + "\n")

@@ -77,9 +77,8 @@ def test_near_duplicates(counts, pairs):
 
 def test_near_duplicates_of_many_classes_are_found_fast():
     rng = random.Random(0)
-    names = sorted(
-        {"".join(rng.choices("abcdefghijklmnopqrstuvwxyz ", k=20)) for _ in range(50_000)}
-    )
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    names = sorted({"".join(rng.choices(letters, k=20)) for _ in range(50_000)})
     hierarchy = Hierarchy.from_paths(names)
     counts = np.random.default_rng(0).integers(1, 10, len(hierarchy))
     began = time.process_time()

@@ -25,6 +25,7 @@ from hierlearn.errors import (
     quoted,
 )
 from hierlearn.hierarchy import Hierarchy
+from hierlearn.hierarchy.guesses import warn_of_other_sep
 from hierlearn.hierarchy.names import is_missing, level_path
 
 if TYPE_CHECKING:
@@ -164,6 +165,8 @@ class Annotations:
                 f"{self.path} has no label at all, so no hierarchy can be inferred from it; "
                 f"fill in labels, or give the hierarchy"
             )
+        if self.columns.levels is None:
+            warn_of_other_sep(paths, sep)
         try:
             return Hierarchy.from_paths(paths, sep=sep)
         except HierarchyError as error:

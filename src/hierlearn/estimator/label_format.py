@@ -20,6 +20,7 @@ import numpy as np
 from hierlearn.errors import DataError, HierarchyError, LabelError
 from hierlearn.estimator.parameters import as_plain
 from hierlearn.hierarchy import Hierarchy
+from hierlearn.hierarchy.guesses import warn_of_other_sep
 from hierlearn.hierarchy.labels import has_no_label
 from hierlearn.hierarchy.names import level_path
 from hierlearn.hierarchy.titles import inherit_titles
@@ -373,8 +374,9 @@ class LabelFormat:
 
 def infer_hierarchy(labels: Iterable[Any], numbers: bool, sep: str) -> Hierarchy:
     """Build the tree of all labels: of their paths, or one top class per number."""
-    names = {name_of(label) if numbers else label for label in labels}
-    return Hierarchy.from_paths(sorted(names), sep=sep)
+    names = sorted({name_of(label) if numbers else label for label in labels})
+    warn_of_other_sep(names, sep)
+    return Hierarchy.from_paths(names, sep=sep)
 
 
 def as_objects(values: list[Any]) -> NDArray[Any]:

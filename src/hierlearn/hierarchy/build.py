@@ -16,7 +16,7 @@ from hierlearn.hierarchy.collect import (
     nodes_from_parents,
     strip_parents,
 )
-from hierlearn.hierarchy.guesses import parents_of, warn_of_other_sep
+from hierlearn.hierarchy.guesses import parents_of
 from hierlearn.hierarchy.json_format import parse_json
 from hierlearn.hierarchy.names import (
     as_text,
@@ -69,7 +69,6 @@ class Builders:
                 )
             listed[path] = entry
             nodes.add_path(parts)
-        warn_of_other_sep(listed, sep)
         return cls._finish(nodes, sep, named_by="path", joined=True)
 
     @classmethod

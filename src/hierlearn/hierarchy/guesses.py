@@ -23,7 +23,7 @@ DIRECTIONS = ("parent-to-child", "child-to-parent")
 def find_other_sep(paths: Iterable[str], sep: str) -> tuple[str, str] | None:
     """Return what seems to join the names of paths rather than ``sep``, and a path that holds it.
 
-    It is in most of the paths and in more of them than ``sep``, and paths share what comes before
+    It is in most of the paths and in twice as many as ``sep``, and paths share what comes before
     it, as those below one class do.
     """
     sample = list(islice(paths, SAMPLE))
@@ -31,10 +31,9 @@ def find_other_sep(paths: Iterable[str], sep: str) -> tuple[str, str] | None:
     for other in SEPS:
         if other in sep or sep in other:
             continue
-        holding = [
-            path for path in sample if other in path and all(map(str.strip, path.split(other)))
-        ]
-        if len(holding) < FEWEST or len(holding) < MOST * len(sample) or len(holding) <= usual:
+        split = {path: path.split(other) for path in sample if other in path}
+        holding = [path for path, parts in split.items() if all(map(str.strip, parts))]
+        if len(holding) < max(FEWEST, MOST * len(sample), 2 * usual):
             continue
         tops = {path.split(other)[0].strip() for path in holding}
         if len(tops) < len(holding):
@@ -50,7 +49,7 @@ def warn_of_other_sep(paths: Iterable[str], sep: str) -> None:
             f"labels such as {found[1]!r} look like paths joined by {found[0]!r}, but sep is "
             f"{sep!r}; to read them as paths, set sep to {found[0]!r}",
             DataWarning,
-            stacklevel=4,
+            stacklevel=2,
         )
 
 
