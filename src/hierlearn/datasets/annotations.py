@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from array import array
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from hierlearn.datasets.cells import name_labels
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.label_checks import class_counts, listed, near_duplicates, one_name_cells
+from hierlearn.datasets.table_file import first_rows
 from hierlearn.errors import (
     DataError,
     DataWarning,
@@ -72,30 +74,21 @@ class Annotations:
             self._add_splits(chunk, self.columns.split)
         if self.columns.id_column is not None:
             self._ids.extend(row_ids(chunk, self.columns.id_column))
-        keys = label_keys(chunk, self.columns)
-        distinct = first_rows(keys)
-        for key, row in distinct.items():
+        keys, codes = label_keys(chunk, self.columns)
+        for key, row in zip(keys, first_rows(codes, len(keys)).tolist(), strict=True):
             if key not in self._keys:
                 self._keys[key] = len(self._keys)
                 self._parsed.append(parse_key(key, self.columns, chunk, row))
                 self._lines.append(chunk.lines[row])
-        self._codes.extend(map(self._keys.__getitem__, keys))
+        known = np.array([self._keys[key] for key in keys], dtype=np.int64)
+        self._codes.frombytes(known[codes].tobytes())
 
     def _add_splits(self, chunk: TableChunk, name: str) -> None:
-        cells = chunk.cells(name)
-        distinct = first_rows(cells)
-        for cell, row in distinct.items():
-            if is_missing(cell):
-                raise DataError(
-                    f"{chunk.where(row, name)}: the row has no split; write the name of one, such "
-                    f"as train, valid or test"
-                )
-        numbers = {cell: number for number, cell in enumerate(distinct)}
-        found = np.fromiter(map(numbers.__getitem__, cells), np.int64, len(cells))
-        order = np.argsort(found, kind="stable") + len(self._codes)
-        ends = np.cumsum(np.bincount(found, minlength=len(numbers))).tolist()
-        begins = [0, *ends[:-1]]
-        for cell, begin, end in zip(numbers, begins, ends, strict=True):
+        cells, codes = chunk.distinct(name)
+        refuse_missing(chunk, name, "split; write the name of one, such as train, valid or test")
+        order = np.argsort(codes, kind="stable") + len(self._codes)
+        ends = np.cumsum(np.bincount(codes, minlength=len(cells))).tolist()
+        for cell, begin, end in zip(cells, [0, *ends[:-1]], ends, strict=True):
             rows = self._splits.setdefault(str(cell), array("q"))
             rows.frombytes(order[begin:end].astype(np.int64).tobytes())
         if len(self._splits) > MOST_SPLITS:
@@ -216,11 +209,13 @@ def warn(message: str) -> None:
     warnings.warn(message, DataWarning, stacklevel=2)
 
 
-def first_rows(cells: Sequence[Any]) -> dict[Any, int]:
-    """Return each distinct cell with the row at which it occurs first, in that order."""
-    last = len(cells) - 1
-    found = dict(zip(reversed(cells), range(last, -1, -1), strict=True))
-    return {cell: found[cell] for cell in dict.fromkeys(cells)}
+def refuse_missing(chunk: TableChunk, name: str, what: str) -> None:
+    """Raise on the first row that has nothing in a column, and say what it lacks."""
+    cells, codes = chunk.distinct(name)
+    rows = first_rows(codes, len(cells)).tolist()
+    for cell, row in zip(cells, rows, strict=True):
+        if is_missing(cell):
+            raise DataError(f"{chunk.where(row, name)}: the row has no {what}")
 
 
 def check_splits(names: Collection[str], path: Path, column: str) -> None:
@@ -239,26 +234,29 @@ def check_splits(names: Collection[str], path: Path, column: str) -> None:
 
 def row_ids(chunk: TableChunk, name: str) -> list[str]:
     """Return the id of each row of a chunk as text; raise on a row without one."""
-    found = chunk.cells(name)
-    for cell, row in first_rows(found).items():
-        if is_missing(cell):
-            raise DataError(
-                f"{chunk.where(row, name)}: the row has no id; write one, or leave id_column out"
-            )
-    return [str(cell) for cell in found]
+    refuse_missing(chunk, name, "id; write one, or leave id_column out")
+    return [str(cell) for cell in chunk.cells(name)]
 
 
-def label_keys(chunk: TableChunk, columns: Columns) -> list[Any]:
-    """Return what tells the labels of each row from those of others, fit for a dictionary."""
-    if columns.levels is not None:
-        return list(zip(*(chunk.cells(name) for name in columns.levels), strict=True))
-    keys: list[Any] = list(chunk.cells(str(columns.label)))
-    for row, cell in enumerate(keys):
-        if isinstance(cell, (list, tuple)):
-            keys[row] = tuple(parse_labels(cell, columns, chunk, row))
-        elif not isinstance(cell, str):
-            parse_labels([cell], columns, chunk, row)  # raises on what is no label
-    return keys
+def label_keys(chunk: TableChunk, columns: Columns) -> tuple[list[Any], NDArray[np.int64]]:
+    """Return the distinct cells of labels, fit for a dictionary, and which each row has."""
+    if columns.levels is None:
+        with suppress(TypeError):  # a column of lists
+            return chunk.distinct(str(columns.label))
+        cells = chunk.cells(str(columns.label))
+        keys = [
+            tuple(parse_labels(cell, columns, chunk, row)) if is_list(cell) else cell
+            for row, cell in enumerate(cells)
+        ]
+    else:
+        keys = list(zip(*(chunk.cells(name) for name in columns.levels), strict=True))
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return list(numbers), np.fromiter(map(numbers.__getitem__, keys), np.int64, len(keys))
+
+
+def is_list(cell: object) -> bool:
+    """Whether a cell holds a list of labels."""
+    return isinstance(cell, (list, tuple))
 
 
 def parse_key(key: Any, columns: Columns, chunk: TableChunk, row: int) -> tuple[str, ...]:

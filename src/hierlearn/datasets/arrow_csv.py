@@ -45,9 +45,34 @@ class TextChunk(ArrowChunk):
     def cells(self, name: str) -> list[Any]:
         """Return the cells of a column as stripped texts."""
         if self._last is None or self._last[0] != name:
-            column = pc.fill_null(pc.utf8_trim(self.columns[name], characters=BLANKS), "")
-            self._last = (name, column.to_numpy(zero_copy_only=False).tolist())
+            column = self.columns[name]
+            if 2 * len(pc.unique(column.slice(0, FIRST))) < min(len(column), FIRST):
+                values, codes = self.distinct(name)
+                found = np.array(values, dtype=object)[codes]
+            else:
+                column = pc.fill_null(pc.utf8_trim(column, characters=BLANKS), "")
+                found = column.to_numpy(zero_copy_only=False)
+            self._last = (name, found.tolist())
         return self._last[1]
+
+    def distinct(self, name: str) -> tuple[list[Any], NDArray[np.int64]]:
+        """Return the distinct cells of a column as they first occur, and which each row has."""
+        column = pc.fill_null(pc.utf8_trim(self.columns[name], characters=BLANKS), "")
+        found = column.combine_chunks().dictionary_encode()
+        values: list[Any] = found.dictionary.to_numpy(zero_copy_only=False).tolist()
+        return values, found.indices.to_numpy().astype(np.int64)
+
+    def column(self, name: str, kind: str) -> NDArray[Any]:
+        """Return (n,) values of one column; texts are stripped already."""
+        if kind != "text":
+            return super().column(name, kind)
+        found = np.empty(len(self), dtype=object)
+        found[:] = self.cells(name)
+        return found
+
+    def texts(self, name: str) -> list[str]:
+        """Return n texts, empty where one is missing."""
+        return list(self.cells(name))
 
     def declared_kind(self, name: str) -> None:
         """Return None: the cells must tell."""

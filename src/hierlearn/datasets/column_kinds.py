@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +39,7 @@ NO_NUMBERS = frozenset({"na", "n/a", "null", "none", "?", "-"})  # among numbers
 WRITTEN = re.compile(  # numbers that must be written in another way: 1,000 and 3,5 and $5 and 20%
     r"[-+]?[$€£]? ?(\d{1,3}([,' ]\d{3})+(\.\d+)?|\d+,\d+|\d+(\.\d+)? ?%|[$€£] ?\d+(\.\d+)?)[€%]?"
 )
+BLANK = re.compile(r"\s")
 TRUE, FALSE = ("true", "yes", "t", "y"), ("false", "no", "f", "n")
 PAIRS = tuple({yes, no} for yes, no in zip(TRUE, FALSE, strict=True))
 NO_VALUE, ONE_VALUE, LIKE_AN_ID = "has no value", "has one value", "looks like an id"
@@ -93,7 +95,17 @@ def find_kind(name: str, cells: Sequence[Any]) -> FoundKind:
         name: its name, by which ids are recognized.
         cells: those of the training rows, as Python values.
     """
-    counts = count_values(name, cells)
+    return kind_of(name, count_values(name, cells), len(cells))
+
+
+def kind_of(name: str, counts: Counter[Any], rows: int) -> FoundKind:
+    """Return the kind of a column.
+
+    Args:
+        name: its name, by which ids are recognized.
+        counts: how often each known value occurs in the training rows.
+        rows: how many training rows there are.
+    """
     total = sum(counts.values())
     if not total:
         return FoundKind("number", NO_VALUE)
@@ -106,7 +118,7 @@ def find_kind(name: str, cells: Sequence[Any]) -> FoundKind:
         found = FoundKind(f"date:{forms[0]}", also=forms[1] if len(forms) > 1 else "")
     elif is_text(counts, total):
         found = FoundKind("text")
-    if len(counts) == 1 and total == len(cells):
+    if len(counts) == 1 and total == rows:
         return replace(found, skip=ONE_VALUE)
     if total >= ID_ROWS and len(counts) == total and looks_like_id(name, counts, found.kind):
         return replace(found, skip=LIKE_AN_ID)
@@ -123,7 +135,14 @@ def count_values(name: str, cells: Sequence[Any]) -> Counter[Any]:
             f"column {name!r} holds {odd!r} ({type(odd).__name__}), not a number, string or date; "
             f"leave it out with ignore="
         ) from None
+    return without_missing(counts)
+
+
+def without_missing(counts: Counter[Any]) -> Counter[Any]:
+    """Return counts of values without those of missing ones."""
     counts.pop("", None)
+    if set(map(type, counts)) <= {str}:
+        return counts
     for value in [one for one in counts if not isinstance(one, str) and is_missing(one)]:
         del counts[value]
     return counts
@@ -172,17 +191,23 @@ def is_text(counts: Counter[Any], total: int) -> bool:
     if 2 * len(counts) <= total and len(counts) <= FEW:
         return False
     words = 0
+    if len(counts) == total:  # every value once: words can be counted for many values at a time
+        texts = map(str, counts)
+        while batch := list(islice(texts, 4096)):
+            words += len(" ".join(batch).split())
+            if words >= WORDS * total:
+                return True
+        return False
     for value, count in counts.items():
         words += count * len(str(value).split())
-        if words >= WORDS * total:
-            return True
-    return False
+    return words >= WORDS * total
 
 
 def looks_like_id(name: str, values: Iterable[Any], kind: str) -> bool:
     """Whether different values name rows: strings without blanks, or integers of such a name."""
     if kind == "category":
-        return all(len(str(value).split()) == 1 for value in values)
+        texts = list(map(str.strip, map(str, values)))
+        return all(texts) and BLANK.search("|".join(texts)) is None
     if kind != "number" or not ID_NAME.search(name):
         return False
     return all(parse_number(str(value)).is_integer() for value in values)

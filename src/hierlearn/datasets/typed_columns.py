@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from hierlearn.datasets.column_kinds import (
     check_kind,
     date_format,
     find_kind,
+    kind_of,
+    without_missing,
 )
 from hierlearn.datasets.dates import find_formats
 from hierlearn.datasets.table import Table
@@ -129,9 +132,9 @@ def type_column(
     try:
         values = chunk.number_column(name)
     except DataError:
-        return find_kind(name, training_cells(chunk, name, rows)), None
+        return find_kind_on(chunk, name, rows), None
     if ID_NAME.search(name):
-        return find_kind(name, training_cells(chunk, name, rows)), values
+        return find_kind_on(chunk, name, rows), values
     known = values[rows]
     known = known[~np.isnan(known)]
     if not len(known):
@@ -140,10 +143,17 @@ def type_column(
     return FoundKind("number", ONE_VALUE if constant else ""), values
 
 
-def training_cells(chunk: TableChunk, name: str, rows: NDArray[np.int64]) -> Sequence[Any]:
-    """Return the cells of a column of the training rows."""
-    cells = chunk.cells(name)
-    return cells if len(rows) == len(cells) else [cells[row] for row in rows]
+def find_kind_on(chunk: TableChunk, name: str, rows: NDArray[np.int64]) -> FoundKind:
+    """Return the kind of a column, by its cells of the training rows."""
+    try:
+        values, codes = chunk.distinct(name)
+    except TypeError:
+        return find_kind(name, chunk.cells(name))  # raises on lists
+    counts = np.bincount(codes[rows], minlength=len(values)).tolist()
+    known = dict(zip(values, counts, strict=True))
+    if min(counts) == 0:
+        known = {value: count for value, count in known.items() if count}
+    return kind_of(name, without_missing(Counter(known)), len(rows))
 
 
 def with_format(chunk: TableChunk, name: str, kind: str, rows: NDArray[np.int64]) -> str:
