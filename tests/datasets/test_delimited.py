@@ -190,7 +190,7 @@ def test_an_empty_cell_of_the_only_column_is_a_row(folder, text):
 def test_a_blank_line_of_the_only_column_is_a_row_if_another_follows(folder):
     path = folder / "blank.csv"
     path.write_text("text\na\n\n  \nd\n\n  \n")
-    message = r"blank\.csv: 2 blank lines \(the first is line 3\) are read as empty cells, since"
+    message = r"blank\.csv: 2 blank lines \(the first is line 3\) read as empty cells, since"
     with pytest.warns(DataWarning, match=message):
         (chunk,) = TableStream(path, text="text")
     assert chunk.inputs == ["a", "", "", "d"]

@@ -107,7 +107,9 @@ def test_a_given_taxonomy_means_what_it_says(tmp_path):
 def test_many_are_named_by_their_first_three(tmp_path):
     names = ["bengal", "persian", "siamese", "burmese"]
     path = table(tmp_path, [*(names * 5), *(f"{name}x" for name in names)])
-    with pytest.warns(DataWarning, match="4 labels may be misspelled: .* and 1 more; correct"):
+    with pytest.warns(
+        DataWarning, match="4 labels may be misspelled: .* and 1 more; correct the t"
+    ):
         read_table(path, label="class")
 
 
@@ -125,8 +127,8 @@ def test_classes_with_one_row():
 def test_a_name_that_holds_the_separator_is_named(tmp_path):
     path = table(tmp_path, ["Grain", "Oils; fats", "Oils; fats", "Nuts; seeds", "Nuts; seeds"])
     message = (
-        r"line 3, column 'class': 'Oils; fats' is split at ';' into 'Oils', 'fats', which no other "
-        r"cell has \(and 1 more such cells\); set label_sep=None if every cell holds one label"
+        r"line 3, column 'class': 'Oils; fats' looks like one name \(like 1 other cell\), but "
+        r"is split at ';' into 'Oils', 'fats'; set label_sep=None if every cell holds one label"
     )
     with pytest.warns(DataWarning, match=message):
         data = read_table(path, label="class")

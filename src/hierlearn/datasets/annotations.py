@@ -190,17 +190,17 @@ class Annotations:
             cells = one_name_cells(split, counts, hierarchy.sep)
             if cells:
                 line = self._lines[self._keys[cells[0]]]
-                more = f" (and {len(cells) - 1:,} more such cells)" if len(cells) > 1 else ""
+                more = f" (like {plural(len(cells) - 1, 'other cell')})" if len(cells) > 1 else ""
                 warn(
-                    f"{place(self.path, line, self.columns.label)}: {cells[0]!r} is split at "
-                    f"{self.columns.label_sep!r} into {quoted(split[cells[0]])}, which no other "
-                    f"cell has{more}; set label_sep=None if every cell holds one label"
+                    f"{place(self.path, line, self.columns.label)}: {cells[0]!r} looks like one "
+                    f"name{more}, but is split at {self.columns.label_sep!r} into "
+                    f"{quoted(split[cells[0]])}; set label_sep=None if every cell holds one label"
                 )
         found = near_duplicates(hierarchy, class_counts(named, rows, hierarchy))
         if found:
             warn(
                 f"{self.path}: {plural(len(found), 'label')} may be misspelled: "
-                f"{listed(found, most=3)}; correct them, or ignore this"
+                f"{listed(found, most=3)}; correct the table if so"
             )
 
 

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from hierlearn.datasets.delimited import DelimitedFile
     from hierlearn.datasets.table_file import TableChunk
 
-BLOCK = 1 << 24  # bytes that are read at a time
+BLOCK = 1 << 28  # bytes that are read at a time
 SMALL_BLOCK = 1 << 20  # the same where memory must not grow with the file
 LONGEST = 1 << 28  # bytes of a row; longer ones are left to the csv module
+ARROW_BLOCK = 1 << 22  # bytes that a thread of pyarrow parses at a time
 FIRST = 1000  # cells that are tried before a column is taken for numbers
 ROWS = 1 << 16  # rows of a chunk that the csv module parses
 QUOTE, LINE_FEED = ord('"'), ord("\n")
@@ -149,7 +150,8 @@ def table_parts(
         if table.num_rows:
             yield table, shifted(ends, lines)
         offset += len(block)
-        lines += block.count(b"\n")
+        if offset < size_of(file):
+            lines += block.count(b"\n")
 
 
 def shifted(lines: Sequence[int], by: int) -> Sequence[int]:
@@ -162,10 +164,12 @@ def shifted(lines: Sequence[int], by: int) -> Sequence[int]:
 def blocks(file: DelimitedFile, size: int) -> Iterator[bytes | None]:
     """Yield blocks of about a size that end with a row; None where the csv module must go on."""
     rest = b""
+    left = size_of(file)
     with file.path.open("rb") as source:
         while more := source.read(size):
             block = rest + more
-            end = last_row_end(block)
+            left -= len(more)
+            end = last_row_end(block) if left > 0 else len(block)
             if end:
                 yield block[:end]
             rest = block[end:]
@@ -174,6 +178,11 @@ def blocks(file: DelimitedFile, size: int) -> Iterator[bytes | None]:
                 return
     if rest:
         yield rest
+
+
+def size_of(file: DelimitedFile) -> int:
+    """Return how many bytes a file has."""
+    return file.path.stat().st_size
 
 
 def last_row_end(block: bytes) -> int:
@@ -213,7 +222,7 @@ def parse_block(
         table = pyarrow.csv.read_csv(
             pa.BufferReader(text),
             read_options=pyarrow.csv.ReadOptions(
-                column_names=list(file.columns), block_size=max(len(text), 1)
+                column_names=list(file.columns), block_size=ARROW_BLOCK
             ),
             parse_options=pyarrow.csv.ParseOptions(
                 delimiter=file.delimiter,
@@ -245,11 +254,12 @@ def quotes_are_plain(text: bytes, delimiter: str) -> bool:
     quotes = np.flatnonzero(values == QUOTE)
     if len(quotes) % 2:
         return False
-    ends = np.array([QUOTE, ord(delimiter), LINE_FEED], dtype=np.uint8)
+    is_end = np.zeros(256, dtype=bool)
+    is_end[[QUOTE, ord(delimiter), LINE_FEED]] = True
     opening, closing = quotes[::2], quotes[1::2]
-    before = values[opening[opening > 0] - 1]
-    after = values[closing[closing < len(values) - 1] + 1]
-    return bool(np.isin(before, ends).all() and np.isin(after, ends).all())
+    before = values[opening[int(opening[0] == 0) :] - 1]
+    after = values[closing[: len(closing) - int(closing[-1] == len(values) - 1)] + 1]
+    return bool(is_end[before].all() and is_end[after].all())
 
 
 def row_lines(text: bytes, count: int) -> Sequence[int]:
@@ -259,10 +269,11 @@ def row_lines(text: bytes, count: int) -> Sequence[int]:
         text: complete rows, with quotes that are plain.
         count: how many rows there are.
     """
-    if text.count(b"\n") + (not text.endswith(b"\n")) == count:
-        return range(1, count + 1)
     values = np.frombuffer(text, dtype=np.uint8)
-    feeds = np.flatnonzero(values == LINE_FEED)
+    is_feed = values == LINE_FEED
+    if np.count_nonzero(is_feed) + (not text.endswith(b"\n")) == count:
+        return range(1, count + 1)
+    feeds = np.flatnonzero(is_feed)
     if not text.endswith(b"\n"):
         feeds = np.append(feeds, len(text))
     quotes = np.flatnonzero(values == QUOTE)

@@ -184,8 +184,8 @@ def parse_rows(
             yield line, row
         if count:
             warnings.warn(
-                f"{path}: {plural(count, 'blank line')} (the first is line {first}) "
-                f"{'is' if count == 1 else 'are'} read as empty cells, since the file has one "
+                f"{path}: {plural(count, 'blank line')} (the first is line {first}) read as "
+                f"{'an empty cell' if count == 1 else 'empty cells'}, since the file has one "
                 f'column; write "" to make that clear',
                 DataWarning,
                 stacklevel=2,

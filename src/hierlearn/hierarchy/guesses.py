@@ -47,7 +47,7 @@ def warn_of_other_sep(paths: Iterable[str], sep: str) -> None:
     if found is not None:
         warnings.warn(
             f"labels such as {found[1]!r} look like paths joined by {found[0]!r}, but sep is "
-            f"{sep!r}; to read them as paths, set sep to {found[0]!r}",
+            f"{sep!r}; set sep= to {found[0]!r} to read them as paths",
             DataWarning,
             stacklevel=2,
         )
