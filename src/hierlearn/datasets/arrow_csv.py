@@ -41,7 +41,9 @@ BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())  # 
 class TextChunk(ArrowChunk):
     """Rows of a CSV file, whose columns are Arrow strings, null where a cell is empty."""
 
-    _last: tuple[str, list[Any]] | None = None  # the column that was asked for last, and its cells
+    # The columns that were asked for last, since a column is asked for several times in a row.
+    _last: tuple[str, list[Any]] | None = None
+    _last_distinct: tuple[str, list[Any], NDArray[np.int64]] | None = None
 
     def cells(self, name: str) -> list[Any]:
         """Return the cells of a column as stripped texts."""
@@ -51,17 +53,18 @@ class TextChunk(ArrowChunk):
                 values, codes = self.distinct(name)
                 found = np.array(values, dtype=object)[codes]
             else:
-                column = pc.fill_null(pc.utf8_trim(column, characters=BLANKS), "")
-                found = column.to_numpy(zero_copy_only=False)
-            self._last = (name, found.tolist())
+                found = pc.fill_null(column, "").to_numpy(zero_copy_only=False)
+            self._last = (name, list(map(str.strip, found.tolist())))
         return self._last[1]
 
     def distinct(self, name: str) -> tuple[list[Any], NDArray[np.int64]]:
         """Return the distinct cells of a column as they first occur, and which each row has."""
-        column = pc.fill_null(pc.utf8_trim(self.columns[name], characters=BLANKS), "")
-        found = column.combine_chunks().dictionary_encode()
-        values: list[Any] = found.dictionary.to_numpy(zero_copy_only=False).tolist()
-        return values, found.indices.to_numpy().astype(np.int64)
+        if self._last_distinct is None or self._last_distinct[0] != name:
+            column = pc.fill_null(pc.utf8_trim(self.columns[name], characters=BLANKS), "")
+            found = column.combine_chunks().dictionary_encode()
+            values: list[Any] = found.dictionary.to_numpy(zero_copy_only=False).tolist()
+            self._last_distinct = (name, values, found.indices.to_numpy().astype(np.int64))
+        return self._last_distinct[1:]
 
     def column(self, name: str, kind: str) -> NDArray[Any]:
         """Return (n,) values of one column; texts are stripped already."""
