@@ -48,7 +48,7 @@ def loss_step(shape, name):
     rows, sizes = SHAPES[shape]
     h = tree(sizes)
     torch.manual_seed(0)
-    y = h.encode([[int(c)] for c in torch.randint(0, len(h), (rows,))]).float()
+    y = h.encode(torch.randint(0, len(h), (rows,)).tolist(), numbers=True).float()
     x = torch.randn(rows, len(h), requires_grad=True)
     if name == "hcl, softmax, ancestors":
         loss = HCLLoss(h, link="softmax", scope="ancestors", floor=0.3, normalize="mean")

@@ -30,6 +30,10 @@ class DownloadError(HierlearnError):
     """A file could not be fetched, or is not the file it claims to be."""
 
 
+class DataWarning(UserWarning):
+    """Data can be read, but perhaps not as it is meant."""
+
+
 def quoted(names: Iterable[object], most: int = 5) -> str:
     """Return ``'a', 'b' and 3 more``: a list short enough for one sentence."""
     shown = [repr(name) for name in names]

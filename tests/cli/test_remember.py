@@ -106,19 +106,22 @@ def test_rows_without_ids_are_numbered_and_texts_are_kept(more, call):
     assert len(set(found["ids"])) == 53
 
 
+PARTS = ["extra", "extra", "test", "test"]
+
+
 def test_a_split_and_a_hierarchy_may_be_given(more, call):
     (more / "tree.txt").write_text(
         "animal/dog/pug\nanimal/dog/lab\nanimal/cat\nplant/oak\nplant/rose\nfungus/yeast\nfungus/mold\n"
     )
-    lines = [f"{line},{part}" for line, part in zip(NEW.splitlines()[1:], "aabb", strict=True)]
+    lines = [f"{line},{part}" for line, part in zip(NEW.splitlines()[1:], PARTS, strict=True)]
     lines = [
         line.replace("animal/bird/owl", "yeast").replace("animal/bird", "mold") for line in lines
     ]
     (more / "split.csv").write_text("\n".join(["key,a,b,c,class,part", *lines]) + "\n")
     message = call("remember model split.csv --hierarchy tree.txt --out m", code=2)
-    assert "split has the splits a, b; say which with --rows" in message
-    said = call("remember model split.csv --hierarchy tree.txt --out m --rows a")
-    assert "remembered 2 rows of split.csv of the split a" in said
+    assert "split has the splits extra, test; say which with --rows" in message
+    said = call("remember model split.csv --hierarchy tree.txt --out m --rows extra")
+    assert "remembered 2 rows of split.csv of the split extra" in said
     assert "3 new classes: fungus, fungus/mold, fungus/yeast" in said
     call("predict m new.csv -o out.csv")
     assert (more / "out.csv").read_text().splitlines()[1].startswith("fungus/yeast,")

@@ -90,6 +90,8 @@ def test_describe_counts_what_is_there():
         "single_path": False,
         "rows_without_label": 1,
         "rows_ending_above_a_leaf": 1,
+        "near_duplicates": [],
+        "classes_with_one_row": ["plant", "animal/cat", "animal/dog/pug"],
         "classes_without_training_row": 1,
     }
     assert summary["rows_per_class"][1] == {

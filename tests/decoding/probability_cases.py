@@ -66,7 +66,7 @@ def random_case(seed: int, *, dag: bool = False, adds_up: bool = True, most: int
         units = [[rng.randint(0, scale) for _ in range(classes)] for _ in range(count)]
         p = torch.tensor(units, dtype=torch.float64) / scale
     labels = [[rng.randrange(classes) for _ in range(rng.randint(0, 2))] for _ in range(count)]
-    return Case(hierarchy, p, hierarchy.encode(labels))
+    return Case(hierarchy, p, hierarchy.encode(labels, numbers=True))
 
 
 def some_terminals(case: Case, seed: int) -> tuple[list[int], list[int]]:

@@ -73,7 +73,7 @@ def test_calibrated_sets_cover_the_calibration_rows(dtype, spread):
     """All rows from the rank on are covered, ties with the threshold included."""
     p = probabilities(99, seed=1).to(dtype)
     labels = torch.randint(8, (99, 2), generator=torch.Generator().manual_seed(2)).tolist()
-    targets = TREE.encode(labels)
+    targets = TREE.encode(labels, numbers=True)
     for alpha in (0.01, 0.1, 0.29):
         decoder = ConformalSets(TREE, spread=spread).calibrate(p, targets, alpha)
         ends = targets & ~has_positive_child(targets)

@@ -23,7 +23,7 @@ def wide_tree():
 def expected_f_of(sets, p, hierarchy, beta=1.0):
     """E[F] of each row's set, by the definition."""
     q = terminal_mass(p, hierarchy)
-    truths = hierarchy.encode([[c] for c in range(len(hierarchy))]).to(p)  # (C, C)
+    truths = hierarchy.encode(range(len(hierarchy)), numbers=True).to(p)  # (C, C)
     both = sets.to(p) @ truths.T
     size = sets.sum(dim=1, keepdim=True) + beta**2 * truths.sum(dim=1)
     return (q * (1 + beta**2) * both / size).sum(dim=1)

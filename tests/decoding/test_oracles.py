@@ -249,7 +249,7 @@ def test_calibrated_thresholds(seed):
     p = case.p[torch.randint(len(case.p), (40,), generator=generator)]
     p = torch.where(torch.rand(p.shape, generator=generator) < 0.2, p / 2, p)
     labels = torch.randint(len(h), (40, 2), generator=generator).tolist()
-    targets = h.encode(labels)
+    targets = h.encode(labels, numbers=True)
     expected = [
         reference.first_wrong(row, y, parents)
         for row, y in zip(p.tolist(), targets.tolist(), strict=True)

@@ -41,7 +41,7 @@ def pool():
     leaves = logits.index_select(1, link.terminals).softmax(dim=1)
     truth = link.terminals[torch.multinomial(leaves, 1, generator=generator).squeeze(1)]
     noise = 0.5 * torch.randn(logits.shape, generator=generator)
-    return link.probabilities(1.7 * logits + noise), TREE.encode(truth.tolist())
+    return link.probabilities(1.7 * logits + noise), TREE.encode(truth.tolist(), numbers=True)
 
 
 def shares(count, miss, seed=0):

@@ -55,7 +55,7 @@ def test_the_threshold_is_exact_in_every_precision(dtype):
     """At the threshold as many rows err as alpha allows; just below it, more do."""
     p = probabilities(200, seed=3).to(dtype)
     labels = torch.randint(8, (200, 1), generator=torch.Generator().manual_seed(4)).tolist()
-    targets = TREE.encode(labels)
+    targets = TREE.encode(labels, numbers=True)
 
     def errors(threshold):
         answers = Stop(TREE, threshold)(p)
@@ -90,7 +90,7 @@ def test_calibrating_leaves_the_decoder_alone():
 
 def test_rows_that_are_never_wrong_need_no_threshold():
     p = probabilities(30)
-    targets = TREE.encode([[int(c)] for c in TopDown(TREE)(p)])
+    targets = TREE.encode(TopDown(TREE)(p).tolist(), numbers=True)
     assert risk_threshold(p, targets, TREE, 0.1) == 0
     assert Stop(TREE).calibrate(p, torch.ones_like(targets), 0.1).threshold == 0
 

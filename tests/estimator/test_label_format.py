@@ -86,7 +86,7 @@ def test_nothing_to_infer_from():
 def test_numbers_of_a_hierarchy():
     h = Hierarchy.from_paths(["a/b", "c"])
     form = LabelFormat.from_labels(parse_labels([0, 2]), h, "/")
-    assert form.names(parse_labels([2.0, 1])) == [[2], [1]]
+    assert form.names(parse_labels([2.0, 1])) == [["a/b"], ["c"]]
     assert form.answer([2, 0]).tolist() == [2, 0]
     for wrong in ([True], [[1.5]]):
         with pytest.raises(LabelError, match=r"row 0: (True|1.5) is no class number"):

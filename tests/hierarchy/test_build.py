@@ -46,7 +46,7 @@ def all_ways(taxonomy):
         "parents": Hierarchy.from_parents(
             {ids[node]: [ids[p] for p in above] for node, above in enumerate(parents)}
         ),
-        "networkx": Hierarchy.from_networkx(graph),
+        "networkx": Hierarchy.from_networkx(graph, direction="parent-to-child"),
     }
     if not taxonomy.is_tree:
         return built

@@ -82,7 +82,7 @@ def test_closing_any_path_makes_a_cycle(taxonomy):
     graph.add_edge(path[-1], path[0])
     assert not nx.is_directed_acyclic_graph(graph)
     with pytest.raises(HierarchyError, match=r"^(cycle|class is its own parent): "):
-        Hierarchy.from_networkx(graph)
+        Hierarchy.from_networkx(graph, direction="parent-to-child")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from scipy.sparse import coo_array, csr_array, csr_matrix
 
 from hierlearn.errors import HierlearnError, LabelError
 from hierlearn.hierarchy import Hierarchy
+from hierlearn.hierarchy.labels import Labels
 from reference import hierarchy as reference
 from strategies import Taxonomy, labeled
 
@@ -46,8 +47,9 @@ def test_numbers_encode_like_names(drawn):
     h, numbers = letters.build()
     targets = h.encode([[letters.ids[node] for node in row] for row in rows])
     rows = [[numbers[node] for node in row] for row in rows]
-    assert torch.equal(h.encode(rows), targets)
-    assert torch.equal(h.encode([np.array(row, dtype=np.int16) for row in rows]), targets)
+    assert torch.equal(h.encode(rows, numbers=True), targets)
+    small = [np.array(row, dtype=np.int16) for row in rows]
+    assert torch.equal(h.encode(small, numbers=True), targets)
 
 
 @given(labeled())
@@ -86,12 +88,31 @@ def test_a_number_that_is_also_the_name_of_another_class_raises():
     message = "row 1: label 2 could be the class number 2 ('1/3') or the class named '2'; give"
     with pytest.raises(LabelError, match=re.escape(message)):
         h.encode([["2"], [2]])
+    assert h.decode(h.encode([[2]], numbers=True)) == [["1/3"]]
     same = Hierarchy.from_edges([(None, 0), (None, 1)])
     assert same.encode([[0], [1]]).int().tolist() == [[1, 0], [0, 1]]
 
 
+@pytest.mark.parametrize("rows", [[1, 0], np.array([1, 0]), [[1], [0]], [np.int32(1), None]])
+def test_an_integer_is_a_class_number_only_where_that_is_said(small_tree, rows):
+    """scikit-learn's LabelEncoder numbers labels in another order than a hierarchy does."""
+    message = "row 0: label 1 is an integer, and no class has that name; give names, or pass num"
+    for read in (small_tree.encode, lambda rows: Labels(rows, small_tree)):
+        with pytest.raises(LabelError, match=message):
+            read(rows)
+    assert small_tree.decode(small_tree.encode(rows, numbers=True))[0] == ["plant"]
+    assert Labels(rows, small_tree, numbers=True).annotated[1][0] == 1
+
+
+def test_an_integer_may_be_a_name():
+    years = Hierarchy.from_edges([(None, 1998), (1998, 1999)])
+    assert years.decode(years.encode([1999, [1998]])) == [["1998/1999"], ["1998"]]
+    with pytest.raises(LabelError, match=r"label 7 is an integer.* class number of 0\.\.1$"):
+        years.encode([7])
+
+
 def test_worked_examples(small_tree):
-    targets = small_tree.encode([["animal/dog/pug"], ["plant"], "cat", None, [], [0, "oak"]])
+    targets = small_tree.encode([["animal/dog/pug"], ["plant"], "cat", None, [], ["animal", "oak"]])
     assert targets.int().tolist() == [
         [1, 0, 0, 1, 0, 0, 1],
         [0, 1, 0, 0, 0, 0, 0],
@@ -117,7 +138,7 @@ def test_worked_examples(small_tree):
 
 def test_a_row_may_be_one_label(small_tree):
     rows = ["cat", np.str_("cat"), 2, np.int32(2), ("cat",), {"cat"}, iter(["cat"]), ["cat", "cat"]]
-    targets = small_tree.encode(rows)
+    targets = small_tree.encode(rows, numbers=True)
     assert torch.equal(targets, targets[:1].expand_as(targets))
     assert targets[0].nonzero().flatten().tolist() == [0, 2]
 
@@ -214,7 +235,7 @@ def test_decode_refuses_a_sparse_array_of_another_width(small_tree):
 @pytest.mark.parametrize("sparse", [False, True])
 def test_errors_name_the_row(small_tree, rows, message, sparse):
     with pytest.raises(LabelError, match=re.escape(message)):
-        small_tree.encode(rows, sparse=sparse)
+        small_tree.encode(rows, numbers=True, sparse=sparse)
 
 
 def test_a_string_is_not_a_list_of_rows(small_tree):

@@ -151,9 +151,9 @@ def test_results_are_copies(small_tree, diamond):
         expected = lcas.tolist(), heights.tolist()
         lcas[:], heights[:] = 0, 0
         assert (h.lcas(every, 0).tolist(), h.lca_heights(every, 0).tolist()) == expected
-        h.encode([0]).fill_(True)
-        h.encode([0], sparse=True).data[:] = False
-        assert h.encode([0]).sum() == 1
+        h.encode([0], numbers=True).fill_(True)
+        h.encode([0], numbers=True, sparse=True).data[:] = False
+        assert h.encode([0], numbers=True).sum() == 1
         assert Hierarchy.from_json(h.to_json()).fingerprint == before
 
 

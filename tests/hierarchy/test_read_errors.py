@@ -44,11 +44,17 @@ def test_missing_files_and_folders(tmp_path, extension):
 @pytest.mark.parametrize("extension", FORMATS)
 @pytest.mark.parametrize(
     ("raw", "line", "byte"),
-    [(b"a\nb\xe4\n", 2, "0xe4"), (b"\xff\xfea\x00", 1, "0xff"), (b"a\r\n\r\nb\x80", 3, "0x80")],
+    [(b"a\nb\xe4\n", 2, "0xe4"), (b"\xffa", 1, "0xff"), (b"a\r\n\r\nb\x80", 3, "0x80")],
 )
 def test_bytes_that_are_not_utf8(tmp_path, extension, raw, line, byte):
     message = f"h.{extension}, line {line}: byte {byte} is not UTF-8; convert the file"
     refused(tmp_path, f"h.{extension}", raw, message, DataError)
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_utf_16_is_named(tmp_path, extension):
+    message = f"h.{extension} is not UTF-8: it looks like UTF-16; convert it"
+    refused(tmp_path, f"h.{extension}", "a/b\n".encode("utf-16"), message, DataError)
 
 
 @pytest.mark.parametrize("name", ["h", "h.xml", "h.json.gz", "json"])

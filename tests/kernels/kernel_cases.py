@@ -58,7 +58,7 @@ def batch(
     if ties:
         logits = logits.round()
     numbers = torch.randint(0, len(hierarchy), (rows,), generator=generator)
-    targets = hierarchy.encode([[int(c)] for c in numbers])
+    targets = hierarchy.encode([int(c) for c in numbers], numbers=True)
     mask = torch.rand(logits.shape, generator=generator) < 0.7 if masked else None
     return logits, targets, mask
 

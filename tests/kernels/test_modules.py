@@ -75,7 +75,7 @@ dist.init_process_group("gloo", init_method=f"file://{where}/store", rank=rank, 
 h = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 g = torch.Generator().manual_seed(0)
 logits = 2 * torch.randn(6, 8, generator=g)
-targets = h.encode([[int(c)] for c in torch.randint(0, 8, (6,), generator=g)])
+targets = h.encode(torch.randint(0, 8, (6,), generator=g).tolist(), numbers=True)
 part = slice(0, 4) if rank == 0 else slice(4, 6)
 found = []
 for fused in (True, False):

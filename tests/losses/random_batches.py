@@ -63,7 +63,7 @@ def random_batch(
     rows_ = [[rng.randrange(classes) for _ in range(rng.randint(*labels))] for _ in range(count)]
     use_mask = rng.random() < 0.5 if masked is None else masked
     mask = torch.rand(count, classes, generator=generator) < 0.7 if use_mask else None
-    return Batch(hierarchy, logits, hierarchy.encode(rows_), mask)
+    return Batch(hierarchy, logits, hierarchy.encode(rows_, numbers=True), mask)
 
 
 def random_terminals(batch: Batch, seed: int) -> tuple[LabelSpace, list[int]]:

@@ -32,7 +32,7 @@ def batch(hierarchy=TREE, rows=6, seed=0, members=None):
     logits = torch.randn(shape, dtype=torch.float64, generator=generator)
     numbers = torch.randint(0, len(hierarchy), shape[:-1], generator=generator)
     rows_of_labels = [[int(c)] for c in numbers.flatten()]
-    targets = hierarchy.encode(rows_of_labels).view(shape)
+    targets = hierarchy.encode(rows_of_labels, numbers=True).view(shape)
     return logits, targets, torch.rand(shape, generator=generator) < 0.8
 
 

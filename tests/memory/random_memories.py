@@ -23,7 +23,7 @@ class Case:
         self.hierarchy = random_hierarchy(rng, dag=dag)
         classes = len(self.hierarchy)
         names = [[rng.randrange(classes) for _ in range(rng.randint(0, 2))] for _ in range(rows)]
-        self.labels = Labels(names, self.hierarchy, unlabeled_descendants=policy)
+        self.labels = Labels(names, self.hierarchy, unlabeled_descendants=policy, numbers=True)
         draw = torch.Generator().manual_seed(seed)
         options = {"generator": draw, "dtype": torch.float64}
         self.rows = torch.randn(rows, width, **options)

@@ -31,7 +31,7 @@ def step(hierarchy, name, options, *, distance="squared", members=None):
     torch.manual_seed(0)
     # Of a DAG the leaves: the mass of an inner class that ends rows is not in its probabilities.
     ends = range(len(hierarchy)) if hierarchy.is_tree else hierarchy.leaves.tolist()
-    targets = hierarchy.encode([[ends[n % len(ends)]] for n in range(40)])
+    targets = hierarchy.encode([[ends[n % len(ends)]] for n in range(40)], numbers=True)
     space = LabelSpace(hierarchy, ends)
     head = HeadSpec("neighbors", {"size": 6, "distance": distance, "learn_scale": True})
     inputs = InputSpec.numbers(4)

@@ -52,7 +52,7 @@ def build(**options):
 
 
 def rows(count=8):
-    labels = Labels([[number % 4] for number in range(count)], TREE)
+    labels = Labels([[number % 4] for number in range(count)], TREE, numbers=True)
     return Remembered(LabelSets.from_labels(labels), [str(number) for number in range(count)])
 
 
@@ -111,7 +111,7 @@ def test_candidates_of_members_and_gradients_clipped_apart(kind):
     parts = alone()
     ensemble = kind(copy.deepcopy(parts))
     x = torch.randn(2, 11, 6)
-    targets = TREE.encode([[n % 4] for n in range(8)]).expand(2, -1, -1)
+    targets = TREE.encode([[n % 4] for n in range(8)], numbers=True).expand(2, -1, -1)
     excluded = torch.rand(2, 3, 8) < 0.3
     candidates = Candidates(targets, excluded)
     outputs = ensemble(x, candidates, apart=True)

@@ -108,7 +108,7 @@ def make_steps(
     forms = {"hcl-bf16": ("hcl", {}), "hcl-plain": ("hcl", {"fused": False})}
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randint(0, len(hierarchy), (rows,), generator=generator)
-    targets = hierarchy.encode([[int(c)] for c in drawn]).to(device)
+    targets = hierarchy.encode(drawn.tolist(), numbers=True).to(device)
     numbers = targets.float()
     logits = torch.randn(rows, len(hierarchy), generator=generator).to(device)
 

@@ -80,13 +80,14 @@ def open_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> Tab
     inputs = input_columns(model, options)
     named = options.get("id_column")
     known = model.config.get("columns", {}).get("id_column")
-    columns = header(source)
+    delimiter = options.get("delimiter")
+    columns = header(source, delimiter)
     if named is None and known in columns:
         named = known
     keep = columns if options.get("keep") == "all" else split_names(options.get("keep") or "")
     if named in keep and options.get("id_column") is None:
         named = None  # kept under its own name
-    return TableStream(source, id_column=named, keep=keep, **inputs)
+    return TableStream(source, id_column=named, keep=keep, delimiter=delimiter, **inputs)
 
 
 def open_labeled(model: Pipeline, source: str, options: Mapping[str, Any]) -> Dataset:
@@ -121,7 +122,7 @@ def open_labeled_table(
         for name in ("label", "label_sep"):
             known.pop(name, None)
     for name in ("split", "id_column"):  # new rows may have neither
-        if known.get(name) not in header(source):
+        if known.get(name) not in header(source, options.get("delimiter")):
             known.pop(name, None)
     columns = {**known, **given}
     for name in ("features", "text", "ignore", "column_kind"):
@@ -135,11 +136,11 @@ def open_labeled_table(
     return open_dataset(source, {"hierarchy": hierarchy, **columns})
 
 
-def header(source: str) -> list[str]:
+def header(source: str, delimiter: str | None = None) -> list[str]:
     """Return the columns of a table."""
     from hierlearn.datasets import open_table
 
-    return list(open_table(source).columns)
+    return list(open_table(source, delimiter).columns)
 
 
 def pick_rows(

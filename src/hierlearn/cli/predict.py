@@ -102,7 +102,8 @@ def predict(
 def label_sep_of(model: Pipeline, options: Mapping[str, Any]) -> str:
     """Return what joins several labels: given, or as in training."""
     known: str = model.config.get("columns", {}).get("label_sep", ";")
-    return options.get("label_sep") or known
+    found = options.get("label_sep") or known
+    return ";" if found == "none" else found
 
 
 def open_chunks(

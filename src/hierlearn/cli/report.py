@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 NAME = "report.html"
 OPTIONS = [
     option("data", str, None, "Labeled rows to report a model on: a dataset, or a file."),
-    option(
-        "rows",
-        str,
-        None,
-        "Split of --data, all, or valid: those held out; by default test, valid or all.",
-    ),
+    option("rows", str, None, shared.ROWS),
     flag("png", "Also write the plots of a study as PNG and SVG, beside it in figures/."),
     option("out", Path, None, "Page to write; report.html in the folder if none.", "--out", "-o"),
 ]

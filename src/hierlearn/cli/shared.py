@@ -50,9 +50,20 @@ COLUMNS = [
         panel=OWN_DATA,
     ),
     option(
-        "label_sep", str, None, "Separator of several labels in a cell; ; if none.", panel=OWN_DATA
+        "label_sep",
+        str,
+        None,
+        "Separator of several labels in a cell, ; by default; none: one label per cell.",
+        panel=OWN_DATA,
     ),
-    option("sep", str, None, "Separator of the names of a path; / if none.", panel=OWN_DATA),
+    option("sep", str, None, "Separator of the names of a path, / by default.", panel=OWN_DATA),
+    option(
+        "delimiter",
+        str,
+        None,
+        "What separates the cells of a CSV file; found by default: , ; tab or |.",
+        panel=OWN_DATA,
+    ),
 ]
 SOURCE = [
     pairs("dataset_option", "Option of a named dataset, such as size=small.", panel=OWN_DATA),

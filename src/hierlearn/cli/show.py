@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hierlearn.errors import plural
+from hierlearn.errors import plural, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,6 +61,8 @@ def print_levels(console: Console, hierarchy: Hierarchy) -> None:
 
 def print_description(console: Console, description: dict[str, Any]) -> None:
     """Print what ``describe`` found."""
+    from hierlearn.datasets.label_checks import NearDuplicate, listed
+
     hierarchy, labels, inputs = (
         description["hierarchy"],
         description["labels"],
@@ -91,6 +93,11 @@ def print_description(console: Console, description: dict[str, Any]) -> None:
         "rows without a label": f"{labels['rows_without_label']:,}",
         "rows ending above a leaf": f"{labels['rows_ending_above_a_leaf']:,}",
     }
+    if labels["classes_with_one_row"]:
+        rows["classes with one row"] = counted(labels["classes_with_one_row"])
+    if labels["near_duplicates"]:
+        found = [NearDuplicate(**one) for one in labels["near_duplicates"]]
+        rows["labels that may be misspelled"] = f"{len(found):,}: {listed(found, most=10)}"
     if "classes_without_training_row" in labels:
         rows["classes without a training row"] = f"{labels['classes_without_training_row']:,}"
     table = Table(title=description["name"], title_justify="left", show_header=False)
@@ -103,6 +110,11 @@ def print_description(console: Console, description: dict[str, Any]) -> None:
     for level in description["rows_per_class"]:
         spread.add_row(*(number(value) for value in level.values()))
     console.print(spread)
+
+
+def counted(names: list[str], most: int = 3) -> str:
+    """Write how many names there are, and the first of them."""
+    return f"{len(names):,}: {quoted(names, most)}"
 
 
 def writes() -> bool:

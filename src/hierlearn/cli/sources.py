@@ -161,6 +161,8 @@ def as_arguments(columns: Mapping[str, Any]) -> dict[str, Any]:
         if name in found:
             named = found[name]
             found[name] = split_names(named) if isinstance(named, str) else list(named)
+    if found.get("label_sep") == "none":
+        found["label_sep"] = None
     kinds = found.pop("column_kind", None)
     if kinds is not None:
         if isinstance(kinds, (list, tuple)):

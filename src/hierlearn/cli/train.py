@@ -63,7 +63,7 @@ def train(
     if chosen.get("stream"):
         inputs: Any = dataset.inputs
         chosen["stream_window"] = inputs.window
-    header = [rows_and_classes(dataset)]
+    header = [rows_and_classes(dataset), *single_rows(chosen["data"], dataset)]
 
     def say(text: str) -> None:
         print_plain(console, "\n".join([*header, text]))
@@ -150,6 +150,20 @@ def rows_and_classes(dataset: Dataset) -> str:
     )
 
 
+def single_rows(source: str, dataset: Dataset) -> list[str]:
+    """Say which classes of a table have one row only: a class may be misspelled."""
+    from hierlearn.cli.model_rows import is_table
+    from hierlearn.cli.show import counted
+    from hierlearn.datasets.label_checks import single_row_classes
+    from hierlearn.hierarchy.labels import Labels
+
+    if not is_table(source):
+        return []
+    single = single_row_classes(Labels(dataset.labels, dataset.hierarchy))
+    names = [dataset.hierarchy.names[number] for number in single]
+    return [f"classes with one row: {counted(names)}"] if names else []
+
+
 def write_config(folder: Path, chosen: Mapping[str, Any], beginning: Beginning) -> None:
     """Write run.yaml: the options, and every setting that the recipe and the defaults gave.
 
@@ -172,7 +186,8 @@ def write_config(folder: Path, chosen: Mapping[str, Any], beginning: Beginning) 
 
 def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return what else the model should know: its name, its license, its columns."""
-    names = [name for name in shared.COLUMN_NAMES if name != "hierarchy"]
+    of_the_file = ("hierarchy", "delimiter")
+    names = [name for name in shared.COLUMN_NAMES if name not in of_the_file]
     columns = {name: chosen[name] for name in names if name in chosen}
     return {
         **{name: chosen[name] for name in ("name", "license") if name in chosen},

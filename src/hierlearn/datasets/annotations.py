@@ -6,19 +6,33 @@ per level (``kingdom,family,species``), empty below the last one known. A row ma
 
 from __future__ import annotations
 
+import warnings
 from array import array
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hierlearn.datasets.cells import name_labels
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.errors import DataError, HierarchyError, place
+from hierlearn.datasets.label_checks import class_counts, listed, near_duplicates, one_name_cells
+from hierlearn.datasets.table_file import first_rows
+from hierlearn.errors import (
+    DataError,
+    DataWarning,
+    HierarchyError,
+    LabelError,
+    place,
+    plural,
+    quoted,
+)
 from hierlearn.hierarchy import Hierarchy
+from hierlearn.hierarchy.guesses import warn_of_other_sep
 from hierlearn.hierarchy.names import is_missing, level_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -26,8 +40,18 @@ if TYPE_CHECKING:
     from hierlearn.datasets.table_file import TableChunk, TableFile
 
 
+SPLITS = ("train", "valid", "test")
+ALIASES = {
+    **dict.fromkeys(("train", "training", "trn"), "train"),
+    **dict.fromkeys(("valid", "validation", "val", "dev", "development"), "valid"),
+    **dict.fromkeys(("test", "testing", "tst"), "test"),
+}
+MOST_SPLITS = 20  # a column with more values is something else
+SEPS = (" > ", " | ", "::", " >> ", " -> ")  # what joins names of levels that hold a slash
+
+
 class Annotations:
-    """Collects the labels, splits and ids of a table; equal label sets are stored once.
+    """Collects the labels, splits and ids of a table; equal cells of labels are stored once.
 
     Args:
         file: the table.
@@ -37,9 +61,10 @@ class Annotations:
     def __init__(self, file: TableFile, columns: Columns) -> None:
         self.path = file.path
         self.columns = columns.with_hierarchy_read()
-        self._sets: dict[tuple[str, ...], int] = {}  # each set of labels, and its code
-        self._lines: list[int] = []  # where each set occurs first
-        self._codes = array("q")  # the set of each row, in 8 bytes
+        self._keys: dict[Any, int] = {}  # each cell of labels, or cells of levels, and its code
+        self._parsed: list[tuple[str, ...]] = []  # its labels, or the names of its levels
+        self._lines: list[int] = []  # where it occurs first
+        self._codes = array("q")  # the code of each row, in 8 bytes
         self._splits: dict[str, array[int]] = {}  # the rows of each split
         self._ids: list[str] = []
         self._line_of = array("q")  # the line of each row
@@ -50,44 +75,51 @@ class Annotations:
             self._add_splits(chunk, self.columns.split)
         if self.columns.id_column is not None:
             self._ids.extend(row_ids(chunk, self.columns.id_column))
-        parsed = (
-            joined_labels(chunk, self.columns)
-            if self.columns.levels is None
-            else level_labels(chunk, self.columns.levels, self.columns.sep)
-        )
         self._line_of.extend(chunk.lines)
-        for line, labels in zip(chunk.lines, parsed, strict=True):
-            code = self._sets.setdefault(labels, len(self._sets))
-            if code == len(self._lines):
-                self._lines.append(line)
-            self._codes.append(code)
+        keys, codes = label_keys(chunk, self.columns)
+        for key, row in zip(keys, first_rows(codes, len(keys)).tolist(), strict=True):
+            if key not in self._keys:
+                self._keys[key] = len(self._keys)
+                self._parsed.append(parse_key(key, self.columns, chunk, row))
+                self._lines.append(chunk.lines[row])
+        known = np.array([self._keys[key] for key in keys], dtype=np.int64)
+        self._codes.frombytes(known[codes].tobytes())
 
     def _add_splits(self, chunk: TableChunk, name: str) -> None:
-        cells = chunk.cells(name)
-        for row, (line, cell) in enumerate(
-            zip(chunk.lines, cells, strict=True), start=len(self._codes)
-        ):
-            if is_missing(cell):
-                raise DataError(
-                    f"{place(self.path, line, name)}: the row has no split; write the name of "
-                    f"one, such as train, valid or test"
-                )
-            self._splits.setdefault(str(cell), array("q")).append(row)
+        cells, codes = chunk.distinct(name)
+        refuse_missing(chunk, name, "split; write the name of one, such as train, valid or test")
+        order = np.argsort(codes, kind="stable") + len(self._codes)
+        ends = np.cumsum(np.bincount(codes, minlength=len(cells))).tolist()
+        for cell, begin, end in zip(cells, [0, *ends[:-1]], ends, strict=True):
+            rows = self._splits.setdefault(str(cell), array("q"))
+            rows.frombytes(order[begin:end].astype(np.int64).tobytes())
+        if len(self._splits) > MOST_SPLITS:
+            check_splits(self._splits, self.path, name)
 
     def training_rows(self) -> NDArray[np.int64]:
         """Return the rows of the split "train"; without one, those of neither valid nor test."""
         if "train" in self._splits:
             return np.array(self._splits["train"], np.int64)
-        held = [row for name in ("valid", "test") for row in self._splits.get(name, ())]
-        return np.setdiff1d(np.arange(len(self._codes)), np.array(held, np.int64))
+        kept = np.ones(len(self._codes), dtype=bool)
+        for name in ("valid", "test"):
+            kept[np.array(self._splits.get(name, ()), np.int64)] = False
+        return np.flatnonzero(kept)
 
     def dataset(self, inputs: Any, feature_names: Sequence[str] = ()) -> Dataset:
         """Return the dataset of all rows taken in."""
-        raw = [list(labels) for labels in self._sets]
+        if self.columns.split is not None:
+            check_splits(self._splits, self.path, self.columns.split)
         hierarchy = self.columns.hierarchy
+        is_given = isinstance(hierarchy, Hierarchy)
+        sep = hierarchy.sep if isinstance(hierarchy, Hierarchy) else self._choose_sep()
+        sets = self._parsed
+        if self.columns.levels is not None:
+            sets = [(sep.join(names),) if names else () for names in self._parsed]
         if not isinstance(hierarchy, Hierarchy):
-            hierarchy = self._infer_hierarchy()
-        named = name_labels(raw, hierarchy, path=self.path, lines=self._lines)
+            hierarchy = self._infer_hierarchy(sets, sep)
+        named = self._name_labels(sets, hierarchy)
+        if not is_given:
+            self._warn_of_labels(named, hierarchy)
         return Dataset(
             inputs=inputs,
             labels=[named[code] for code in self._codes],
@@ -100,72 +132,170 @@ class Annotations:
             lines=self._line_of,
         )
 
-    def _infer_hierarchy(self) -> Hierarchy:
+    def _choose_sep(self) -> str:
+        """Return what joins the names of a path: as given, or what no name of a level holds."""
+        usual = self.columns.path_sep
+        if self.columns.levels is None or self.columns.sep is not None:
+            return usual
+        names = {name for names in self._parsed for name in names}
+        holding = [name for name in names if usual in name]
+        if not holding:
+            return usual
+        chosen = next((sep for sep in SEPS if not any(sep in name for name in names)), None)
+        if chosen is None:
+            raise DataError(
+                f"{self.path}: {min(holding)!r} holds the separator {usual!r} of paths, and other "
+                f"names hold other ones; choose one with sep="
+            )
+        warn(
+            f"{self.path}: {min(holding)!r} holds a {usual!r}, so paths are joined by {chosen!r}; "
+            f"choose another with sep="
+        )
+        return chosen
+
+    def _infer_hierarchy(self, sets: Sequence[tuple[str, ...]], sep: str) -> Hierarchy:
         """Build the tree of all paths that occur as labels."""
-        paths = sorted({label for labels in self._sets for label in labels})
+        paths = sorted({label for labels in sets for label in labels})
         if not paths:
             raise DataError(
                 f"{self.path} has no label at all, so no hierarchy can be inferred from it; "
                 f"fill in labels, or give the hierarchy"
             )
+        if self.columns.levels is None:
+            warn_of_other_sep(paths, sep)
         try:
-            return Hierarchy.from_paths(paths, sep=self.columns.sep)
+            return Hierarchy.from_paths(paths, sep=sep)
         except HierarchyError as error:
             raise HierarchyError(f"{self.path}: {error}") from None
+
+    def _name_labels(
+        self, sets: Sequence[tuple[str, ...]], hierarchy: Hierarchy
+    ) -> list[list[str]]:
+        """Return each label as the name of its class."""
+        for key, labels, line in zip(self._keys, sets, self._lines, strict=True):
+            if len(labels) > 1 and isinstance(key, str):
+                whole = " ".join(key.split())
+                if whole in hierarchy:
+                    raise LabelError(
+                        f"{place(self.path, line, self.columns.label)}: {whole!r} is a class, but "
+                        f"the cell is split at {self.columns.label_sep!r}; set label_sep=None if "
+                        f"every cell holds one label"
+                    )
+        return name_labels(sets, hierarchy, path=self.path, lines=self._lines)
+
+    def _warn_of_labels(self, named: Sequence[Sequence[str]], hierarchy: Hierarchy) -> None:
+        """Point out labels of an inferred hierarchy that look like mistakes."""
+        rows = np.bincount(self._codes, minlength=len(self._keys))
+        if self.columns.label_sep is not None and self.columns.levels is None:
+            texts = {key: code for key, code in self._keys.items() if isinstance(key, str)}
+            split = {key: self._parsed[code] for key, code in texts.items()}
+            counts = {key: int(rows[code]) for key, code in texts.items()}
+            cells = one_name_cells(split, counts, hierarchy.sep)
+            if cells:
+                line = self._lines[self._keys[cells[0]]]
+                more = f" (like {plural(len(cells) - 1, 'other cell')})" if len(cells) > 1 else ""
+                warn(
+                    f"{place(self.path, line, self.columns.label)}: {cells[0]!r} looks like one "
+                    f"name{more}, but is split at {self.columns.label_sep!r} into "
+                    f"{quoted(split[cells[0]])}; set label_sep=None if every cell holds one label"
+                )
+        found = near_duplicates(hierarchy, class_counts(named, rows, hierarchy))
+        if found:
+            warn(
+                f"{self.path}: {plural(len(found), 'label')} may be misspelled: "
+                f"{listed(found, most=3)}; correct the table if so"
+            )
+
+
+def warn(message: str) -> None:
+    """Point something out to the user."""
+    warnings.warn(message, DataWarning, stacklevel=2)
+
+
+def refuse_missing(chunk: TableChunk, name: str, what: str) -> None:
+    """Raise on the first row that has nothing in a column, and say what it lacks."""
+    cells, codes = chunk.distinct(name)
+    rows = first_rows(codes, len(cells)).tolist()
+    for cell, row in zip(cells, rows, strict=True):
+        if is_missing(cell):
+            raise DataError(f"{chunk.where(row, name)}: the row has no {what}")
+
+
+def check_splits(names: Collection[str], path: Path, column: str) -> None:
+    """Raise unless the values of a column name splits."""
+    for name in names:
+        meant = ALIASES.get(name.strip().casefold())
+        if meant is not None and name != meant and meant not in names:
+            raise DataError(f"{path}, column {column!r}: write {meant!r} instead of {name!r}")
+    if not set(SPLITS) & set(names) or len(names) > MOST_SPLITS:
+        count = f"more than {MOST_SPLITS} values" if len(names) > MOST_SPLITS else "values"
+        raise DataError(
+            f"{path}: column {column!r} holds {count} such as {quoted(list(names)[:3])}, which "
+            f"name no splits; a split is called train, valid or test"
+        )
 
 
 def row_ids(chunk: TableChunk, name: str) -> list[str]:
     """Return the id of each row of a chunk as text; raise on a row without one."""
-    found = chunk.cells(name)
-    for line, cell in zip(chunk.lines, found, strict=True):
-        if is_missing(cell):
-            raise DataError(
-                f"{place(chunk.path, line, name)}: the row has no id; write one, or leave "
-                f"id_column out"
-            )
-    return [str(cell) for cell in found]
+    refuse_missing(chunk, name, "id; write one, or leave id_column out")
+    return [str(cell) for cell in chunk.cells(name)]
 
 
-def joined_labels(chunk: TableChunk, columns: Columns) -> Iterator[tuple[str, ...]]:
-    """Yield the labels of each row of a column whose cells join them, or hold lists of them.
+def label_keys(chunk: TableChunk, columns: Columns) -> tuple[list[Any], NDArray[np.int64]]:
+    """Return the distinct cells of labels, fit for a dictionary, and which each row has."""
+    if columns.levels is None:
+        with suppress(TypeError):  # a column of lists
+            return chunk.distinct(str(columns.label))
+        cells = chunk.cells(str(columns.label))
+        keys = [
+            tuple(parse_labels(cell, columns, chunk, row)) if is_list(cell) else cell
+            for row, cell in enumerate(cells)
+        ]
+    else:
+        keys = list(zip(*(chunk.cells(name) for name in columns.levels), strict=True))
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return list(numbers), np.fromiter(map(numbers.__getitem__, keys), np.int64, len(keys))
+
+
+def is_list(cell: object) -> bool:
+    """Whether a cell holds a list of labels."""
+    return isinstance(cell, (list, tuple))
+
+
+def parse_key(key: Any, columns: Columns, chunk: TableChunk, row: int) -> tuple[str, ...]:
+    """Return the labels of a cell, or the names on the path of the cells of levels.
 
     Blanks around a name mean nothing: ``a / b`` is ``a/b``.
     """
-    name = str(columns.label)
-    seen: dict[str, tuple[str, ...]] = {}  # most cells occur again and again
-    for line, cell in zip(chunk.lines, chunk.cells(name), strict=True):
-        if isinstance(cell, str):
-            if cell not in seen:
-                seen[cell] = clean_paths(cell.split(columns.label_sep), columns.sep)
-            yield seen[cell]
+    if columns.levels is not None:
+        try:
+            stripped = [cell.strip() if isinstance(cell, str) else cell for cell in key]
+            return tuple(level_path(stripped, columns.sep))
+        except HierarchyError as error:
+            raise DataError(f"{place(chunk.path, chunk.lines[row])}: {error}") from None
+    if isinstance(key, str):
+        parts = [key] if columns.label_sep is None else key.split(columns.label_sep)
+        return clean_paths(parts, columns.path_sep)
+    several = key if isinstance(key, tuple) else [key]
+    return clean_paths(parse_labels(several, columns, chunk, row), columns.path_sep)
+
+
+def parse_labels(labels: Sequence[Any], columns: Columns, chunk: TableChunk, row: int) -> list[str]:
+    """Return the labels of a list as texts, without missing ones."""
+    parts: list[str] = []
+    for one in labels:
+        if is_missing(one):
             continue
-        is_list = isinstance(cell, (list, tuple))
-        parts: list[str] = []
-        for one in cell if is_list else [cell]:
-            if is_missing(one):
-                continue
-            if isinstance(one, bool) or not isinstance(one, (str, int)):
-                where = place(chunk.path, line, name)
-                raise DataError(
-                    f"{where}: a label is text, not {one!r} ({type(one).__name__}); store the "
-                    f"labels as text"
-                )
-            parts.append(str(one))
-        yield clean_paths(parts, columns.sep)
+        if isinstance(one, bool) or not isinstance(one, (str, int)):
+            raise DataError(
+                f"{chunk.where(row, str(columns.label))}: a label is text, not {one!r} "
+                f"({type(one).__name__}); store the labels as text"
+            )
+        parts.append(str(one))
+    return parts
 
 
 def clean_paths(parts: Sequence[str], sep: str) -> tuple[str, ...]:
     """Strip the names of each path; leave out empty paths."""
     paths = (sep.join(name.strip() for name in part.split(sep)) for part in parts)
     return tuple(path for path in paths if path)
-
-
-def level_labels(chunk: TableChunk, levels: Sequence[str], sep: str) -> Iterator[tuple[str, ...]]:
-    """Yield the label of each row of a table with one column per level."""
-    cells = zip(*(chunk.cells(name) for name in levels), strict=True)
-    for line, row in zip(chunk.lines, cells, strict=True):
-        try:
-            parts = level_path(row, sep)
-        except HierarchyError as error:
-            raise DataError(f"{place(chunk.path, line)}: {error}") from None
-        yield (sep.join(parts),) if parts else ()

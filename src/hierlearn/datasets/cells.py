@@ -40,7 +40,7 @@ def numeric_column(
     """
     values = parse_plain(cells, missing)
     if values is None:
-        values = parse_any(cells, missing)
+        values = parse_until_wrong(cells, missing)
     with np.errstate(over="ignore"):  # values beyond float32 are refused below
         narrow = values.astype(np.float32)
     for row in np.flatnonzero(~np.isfinite(narrow)).tolist():
@@ -67,6 +67,19 @@ def parse_plain(cells: Sequence[Any], missing: str) -> NDArray[np.float64] | Non
         return np.array(list(map(float, cells)), dtype=np.float64)
     except (TypeError, ValueError):
         return None
+
+
+def parse_until_wrong(cells: Sequence[object], missing: str) -> NDArray[np.float64]:
+    """Parse texts and numbers up to the first that is not finite; NaN where a cell is missing."""
+    found: list[float] = []
+    for cell in cells:
+        if cell is None or cell == missing:
+            found.append(float("nan"))
+            continue
+        found.append(parse_number(str(cell)))
+        if not np.isfinite(found[-1]):
+            break
+    return np.array(found, dtype=np.float64)
 
 
 def parse_any(cells: Sequence[object], missing: str) -> NDArray[np.float64]:

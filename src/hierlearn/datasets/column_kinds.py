@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +39,7 @@ NO_NUMBERS = frozenset({"na", "n/a", "null", "none", "?", "-"})  # among numbers
 WRITTEN = re.compile(  # numbers that must be written in another way: 1,000 and 3,5 and $5 and 20%
     r"[-+]?[$€£]? ?(\d{1,3}([,' ]\d{3})+(\.\d+)?|\d+,\d+|\d+(\.\d+)? ?%|[$€£] ?\d+(\.\d+)?)[€%]?"
 )
+BLANK = re.compile(r"\s")
 TRUE, FALSE = ("true", "yes", "t", "y"), ("false", "no", "f", "n")
 PAIRS = tuple({yes, no} for yes, no in zip(TRUE, FALSE, strict=True))
 NO_VALUE, ONE_VALUE, LIKE_AN_ID = "has no value", "has one value", "looks like an id"
@@ -93,7 +95,17 @@ def find_kind(name: str, cells: Sequence[Any]) -> FoundKind:
         name: its name, by which ids are recognized.
         cells: those of the training rows, as Python values.
     """
-    counts = count_values(name, cells)
+    return kind_of(name, count_values(name, cells), len(cells))
+
+
+def kind_of(name: str, counts: Counter[Any], rows: int) -> FoundKind:
+    """Return the kind of a column.
+
+    Args:
+        name: its name, by which ids are recognized.
+        counts: how often each known value occurs in the training rows.
+        rows: how many training rows there are.
+    """
     total = sum(counts.values())
     if not total:
         return FoundKind("number", NO_VALUE)
@@ -106,7 +118,7 @@ def find_kind(name: str, cells: Sequence[Any]) -> FoundKind:
         found = FoundKind(f"date:{forms[0]}", also=forms[1] if len(forms) > 1 else "")
     elif is_text(counts, total):
         found = FoundKind("text")
-    if len(counts) == 1 and total == len(cells):
+    if len(counts) == 1 and total == rows:
         return replace(found, skip=ONE_VALUE)
     if total >= ID_ROWS and len(counts) == total and looks_like_id(name, counts, found.kind):
         return replace(found, skip=LIKE_AN_ID)
@@ -116,34 +128,48 @@ def find_kind(name: str, cells: Sequence[Any]) -> FoundKind:
 def count_values(name: str, cells: Sequence[Any]) -> Counter[Any]:
     """Return how often each known value occurs; raise on what is no value, such as a list."""
     try:
-        return Counter(cell for cell in cells if not is_missing(cell))
+        counts = Counter(cells)
     except TypeError:
         odd = next(cell for cell in cells if isinstance(cell, (list, dict, set, np.ndarray)))
         raise DataError(
             f"column {name!r} holds {odd!r} ({type(odd).__name__}), not a number, string or date; "
             f"leave it out with ignore="
         ) from None
+    return without_missing(counts)
+
+
+def without_missing(counts: Counter[Any]) -> Counter[Any]:
+    """Return counts of values without those of missing ones."""
+    counts.pop("", None)
+    if set(map(type, counts)) <= {str}:
+        return counts
+    for value in [one for one in counts if not isinstance(one, str) and is_missing(one)]:
+        del counts[value]
+    return counts
 
 
 def is_boolean(values: Iterable[Any]) -> bool:
     """Whether values are booleans, or words for them."""
-    values = list(values)
-    if all(isinstance(value, (bool, np.bool_)) for value in values):
-        return True
-    if not all(isinstance(value, str) for value in values):
-        return False
-    words = {value.strip().lower() for value in values}
-    return any(words <= pair for pair in PAIRS)
+    words: set[Any] = set()
+    for value in values:
+        is_bool = isinstance(value, (bool, np.bool_))
+        words.add(is_bool if is_bool or not isinstance(value, str) else value.strip().lower())
+        if len(words) > 2:
+            return False
+    return words <= {True} or any(words <= pair for pair in PAIRS)
 
 
 def are_numbers(counts: Counter[Any]) -> bool:
     """Whether nearly all values are numbers; marks such as NA do not count against them."""
     numbers = others = 0
+    total = sum(counts.values())
     for value, count in counts.items():
         if is_number(value):
             numbers += count
         elif str(value).strip().lower() not in NO_NUMBERS:
             others += count
+            if others > (1 - MOST) * total + 1:  # enough of them, whatever follows
+                return False
     return numbers > 0 and numbers >= MOST * (numbers + others)
 
 
@@ -151,6 +177,8 @@ def is_number(value: Any) -> bool:
     """Whether a value is meant as a number, also where it must be written in another way."""
     if isinstance(value, (bool, np.bool_)):
         return False
+    if isinstance(value, str) and value[:1].isalpha() and value[0] not in "nNiI":
+        return False  # neither nan nor infinity
     try:
         float(value)
     except (TypeError, ValueError):
@@ -160,14 +188,26 @@ def is_number(value: Any) -> bool:
 
 def is_text(counts: Counter[Any], total: int) -> bool:
     """Whether values are texts: several words, and most of them different, or a great many."""
-    words = sum(count * len(str(value).split()) for value, count in counts.items())
-    return words >= WORDS * total and (2 * len(counts) > total or len(counts) > FEW)
+    if 2 * len(counts) <= total and len(counts) <= FEW:
+        return False
+    words = 0
+    if len(counts) == total:  # every value once: words can be counted for many values at a time
+        texts = map(str, counts)
+        while batch := list(islice(texts, 4096)):
+            words += len(" ".join(batch).split())
+            if words >= WORDS * total:
+                return True
+        return False
+    for value, count in counts.items():
+        words += count * len(str(value).split())
+    return words >= WORDS * total
 
 
 def looks_like_id(name: str, values: Iterable[Any], kind: str) -> bool:
     """Whether different values name rows: strings without blanks, or integers of such a name."""
     if kind == "category":
-        return all(len(str(value).split()) == 1 for value in values)
+        texts = list(map(str.strip, map(str, values)))
+        return all(texts) and BLANK.search("|".join(texts)) is None
     if kind != "number" or not ID_NAME.search(name):
         return False
     return all(parse_number(str(value)).is_integer() for value in values)

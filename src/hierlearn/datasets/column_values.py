@@ -36,7 +36,9 @@ def parse_values(
         check_values(np.isnat(dates), cells, where, reason)
         return dates
     if base == "boolean":
-        booleans = np.array([parse_boolean(cell) for cell in cells], dtype=np.float32)
+        words = {cell: parse_boolean(cell) for cell in {c for c in cells if isinstance(c, str)}}
+        values = [words[c] if isinstance(c, str) else parse_boolean(c) for c in cells]
+        booleans = np.array(values, dtype=np.float32)
         reason = f"is neither true nor false; {remedy}"
         check_values(np.isnan(booleans), cells, where, reason)
         return booleans

@@ -30,8 +30,9 @@ class Columns:
         text: the column of texts; alone it is the only input, beside features one more of them.
         split: a column that names each row's split.
         hierarchy: the taxonomy, or a file of it; None to infer it from the labels' paths.
-        label_sep: what joins several labels in one cell.
-        sep: what joins the names of a path; a given hierarchy's own separator replaces it.
+        label_sep: what joins several labels in one cell; None where a cell holds one label.
+        sep: what joins the names of a path, / by default; a given hierarchy's own separator
+            replaces it.
         id_column: a column that names each row.
         ignore: columns that are no inputs.
         column_kinds: the kinds of columns by name, where they should not be found by rule.
@@ -43,8 +44,8 @@ class Columns:
     text: str | None = None
     split: str | None = None
     hierarchy: Hierarchy | Path | str | None = None
-    label_sep: str = ";"
-    sep: str = "/"
+    label_sep: str | None = ";"
+    sep: str | None = None
     id_column: str | None = None
     ignore: Sequence[str] | None = None
     column_kinds: Mapping[str, str] = field(default_factory=dict)
@@ -54,11 +55,11 @@ class Columns:
             raise DataError("name either the label column (label=) or the level columns (levels=)")
         self._check_roles()
         self._check_inputs()
-        checked_sep(self.sep)
+        checked_sep(self.path_sep)
         if isinstance(self.hierarchy, Hierarchy):
             object.__setattr__(self, "sep", self.hierarchy.sep)
         if self.label is not None and not isinstance(self.hierarchy, (str, Path)):
-            check_label_sep(self.label_sep, self.sep)
+            check_label_sep(self.label_sep, self.path_sep)
 
     def _check_roles(self) -> None:
         """Refuse a column with two roles: a label among the features would give itself away."""
@@ -97,6 +98,11 @@ class Columns:
                 f"column {self.text!r} is named as text and as {self.column_kinds[self.text]}; "
                 f"give it one kind"
             )
+
+    @property
+    def path_sep(self) -> str:
+        """What joins the names of a path."""
+        return "/" if self.sep is None else self.sep
 
     @property
     def takes_rest(self) -> bool:
@@ -149,11 +155,13 @@ class Columns:
         """Return these columns with the hierarchy itself where a file of it was named."""
         if not isinstance(self.hierarchy, (str, Path)):
             return self
-        return replace(self, hierarchy=Hierarchy.read(self.hierarchy, sep=self.sep))
+        return replace(self, hierarchy=Hierarchy.read(self.hierarchy, sep=self.path_sep))
 
 
-def check_label_sep(label_sep: str, sep: str) -> None:
+def check_label_sep(label_sep: str | None, sep: str) -> None:
     """Refuse what would not tell several labels from the names of one path."""
+    if label_sep is None:
+        return
     if not label_sep or label_sep in sep or sep in label_sep:
         raise DataError(
             f"label_sep {label_sep!r} joins labels and sep {sep!r} the names of a path; "

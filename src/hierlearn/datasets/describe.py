@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hierlearn.datasets.label_checks import near_duplicates, single_row_classes
 from hierlearn.hierarchy.labels import Labels
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
             "single_path": labels.single_path,
             "rows_without_label": int(np.sum(terminals == 0)),
             "rows_ending_above_a_leaf": rows_above_leaf(labels),
+            **suspicious_labels(labels),
         },
         "rows_per_class": spread_by_level(labels),
     }
@@ -50,6 +53,16 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         train = Labels([dataset.labels[row] for row in dataset.splits["train"]], hierarchy)
         summary["labels"]["classes_without_training_row"] = int(np.sum(train.counts == 0))
     return summary
+
+
+def suspicious_labels(labels: Labels) -> dict[str, Any]:
+    """Return the labels that look misspelled, and the classes with a single row."""
+    hierarchy = labels.hierarchy
+    single = single_row_classes(labels)
+    return {
+        "near_duplicates": [asdict(one) for one in near_duplicates(hierarchy, labels.counts)],
+        "classes_with_one_row": [hierarchy.names[number] for number in single],
+    }
 
 
 def describe_inputs(dataset: Dataset) -> dict[str, Any]:

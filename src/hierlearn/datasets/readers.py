@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 from hierlearn.datasets.delimited import DelimitedFile
 from hierlearn.datasets.parquet import ParquetFile
@@ -16,8 +17,12 @@ READERS: dict[str, type[TableFile]] = {
 }
 
 
-def open_table(path: Path | str) -> TableFile:
+def open_table(path: Path | str, delimiter: str | None = None) -> TableFile:
     """Open a table by its ending; only the header is read.
+
+    Args:
+        path: the file.
+        delimiter: what separates the cells of a CSV or TSV file; by default found.
 
     Raises:
         DataError: naming the known endings, or what is wrong with the file.
@@ -28,7 +33,15 @@ def open_table(path: Path | str) -> TableFile:
         raise DataError(
             f"{path}: cannot read the ending {path.suffix!r}; known: {', '.join(READERS)}"
         )
-    return reader(path)
+    if delimiter is None:
+        return reader(path)
+    if not reader.takes_delimiter:
+        raise DataError(
+            f"{path}: delimiter= goes with CSV and TSV files, not {reader.format_name}; leave it "
+            f"out"
+        )
+    made: Any = reader
+    return cast("TableFile", made(path, delimiter))
 
 
 def open_partitioned(path: Path | str) -> PartitionedTableFile:

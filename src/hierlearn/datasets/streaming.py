@@ -52,6 +52,7 @@ class TableStream:
         kinds: the kind of every feature column of a mixed table; None where all are numbers.
         id_column: a column that names each row.
         keep: columns that every chunk has as they are.
+        delimiter: what separates the cells of a CSV or TSV file; by default found.
         cells: how many cells a chunk may hold.
 
     Attributes:
@@ -71,6 +72,7 @@ class TableStream:
         kinds: Mapping[str, str] | None = None,
         id_column: str | None = None,
         keep: Sequence[str] = (),
+        delimiter: str | None = None,
         cells: int = CELLS,
     ) -> None:
         if bool(features) == (text is not None):
@@ -81,7 +83,7 @@ class TableStream:
         self.names = (text,) if text is not None else tuple(features)
         self.keep = tuple(keep)
         self.size = max(1, cells // (len(self.names) + len(self.keep)))
-        self.file = open_table(path)
+        self.file = open_table(path, delimiter)
         self.path = self.file.path
         self.rows = self.file.num_rows
         self._check_columns()

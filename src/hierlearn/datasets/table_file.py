@@ -9,6 +9,7 @@ from them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -61,6 +62,12 @@ class TableChunk:
         found: Sequence[Any] = self.columns[name]
         return found
 
+    def distinct(self, name: str) -> tuple[list[Any], NDArray[np.int64]]:
+        """Return the distinct cells of a column as they first occur, and which each row has."""
+        cells = self.cells(name)
+        numbers = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
+        return list(numbers), np.fromiter(map(numbers.__getitem__, cells), np.int64, len(cells))
+
     def numbers(self, names: Sequence[str]) -> NDArray[np.float32]:
         """Return (n, D) float32 of some columns, NaN where a value is missing."""
         found = np.empty((len(self), len(names)), dtype=np.float32)
@@ -83,6 +90,13 @@ class TableChunk:
         """Return (n,) values of one column, as a ``Table`` holds a column of that kind."""
         if kind == "number":
             return self.number_column(name)
+        if kind != "text":
+            with suppress(TypeError):  # lists cannot be told apart by a dictionary
+                values, codes = self.distinct(name)
+                first = first_rows(codes, len(values))
+                where = lambda number: self.where(int(first[number]), name)  # noqa: E731
+                found: NDArray[Any] = parse_values(values, kind, where, self.remedy)[codes]
+                return found
         return parse_values(self.cells(name), kind, lambda row: self.where(row, name), self.remedy)
 
     def table(self, kinds: Mapping[str, str]) -> Table:
@@ -110,6 +124,13 @@ class TableChunk:
         return texts
 
 
+def first_rows(codes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return the row at which each of ``count`` distinct cells occurs first."""
+    found = np.zeros(count, dtype=np.int64)
+    found[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # the last one written is the first row
+    return found
+
+
 class TableFile(ABC):
     """A table in a file. Opening it reads the header alone; nothing stays open.
 
@@ -123,6 +144,7 @@ class TableFile(ABC):
     """
 
     format_name: ClassVar[str]
+    takes_delimiter: ClassVar[bool] = False  # as a second argument
     path: Path
     columns: tuple[str, ...]
     num_rows: int | None = None

@@ -38,11 +38,12 @@ def read_table(
     text: str | None = None,
     split: str | None = None,
     hierarchy: Hierarchy | Path | str | None = None,
-    label_sep: str = ";",
-    sep: str = "/",
+    label_sep: str | None = ";",
+    sep: str | None = None,
     id_column: str | None = None,
     ignore: Sequence[str] | None = None,
     column_kinds: Mapping[str, str] | None = None,
+    delimiter: str | None = None,
 ) -> Dataset:
     """Read a CSV, TSV or Parquet file into memory.
 
@@ -58,12 +59,14 @@ def read_table(
         text: the column of texts; alone it is the only input, beside features one more of them.
         split: a column that names each row's split.
         hierarchy: the taxonomy, or a file of it; by default inferred from the labels' paths.
-        label_sep: what joins several labels in one cell.
-        sep: what joins the names of a path.
+        label_sep: what joins several labels in one cell; None where a cell holds one label.
+        sep: what joins the names of a path, by default /; names in level columns that hold a slash
+            are joined by another one.
         id_column: a column that names each row; rows may share an id.
         ignore: columns that are no inputs.
         column_kinds: the kinds of some input columns: number, category, text, boolean, date, or
             a date with its format, ``date:%d.%m.%Y``.
+        delimiter: what separates the cells of a CSV or TSV file; by default found.
 
     Raises:
         DataError: naming the file, the line and the column of what is wrong.
@@ -82,7 +85,7 @@ def read_table(
         ignore,
         column_kinds or {},
     )
-    file = open_table(path)
+    file = open_table(path, delimiter)
     names = columns.inputs_of(file)
     table = file.read([*columns.annotations, *names])
     annotations = Annotations(file, columns)

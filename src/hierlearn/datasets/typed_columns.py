@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,12 @@ from hierlearn.datasets.column_kinds import (
     check_kind,
     date_format,
     find_kind,
+    kind_of,
+    without_missing,
 )
 from hierlearn.datasets.dates import find_formats
 from hierlearn.datasets.table import Table
-from hierlearn.errors import DataError
+from hierlearn.errors import DataError, DataWarning
 from hierlearn.hierarchy.names import is_missing
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets.table_file import TableChunk
 
 
-class ColumnWarning(UserWarning):
+class ColumnWarning(DataWarning):
     """A column is not used, or read in a way that you may not expect."""
 
 
@@ -129,17 +132,28 @@ def type_column(
     try:
         values = chunk.number_column(name)
     except DataError:
-        cells = chunk.cells(name)
-        return find_kind(name, [cells[row] for row in rows]), None
+        return find_kind_on(chunk, name, rows), None
     if ID_NAME.search(name):
-        cells = chunk.cells(name)
-        return find_kind(name, [cells[row] for row in rows]), values
+        return find_kind_on(chunk, name, rows), values
     known = values[rows]
     known = known[~np.isnan(known)]
     if not len(known):
         return FoundKind("number", NO_VALUE), values
     constant = len(known) == len(rows) and bool(np.all(known == known[0]))
     return FoundKind("number", ONE_VALUE if constant else ""), values
+
+
+def find_kind_on(chunk: TableChunk, name: str, rows: NDArray[np.int64]) -> FoundKind:
+    """Return the kind of a column, by its cells of the training rows."""
+    try:
+        values, codes = chunk.distinct(name)
+    except TypeError:
+        return find_kind(name, chunk.cells(name))  # raises on lists
+    counts = np.bincount(codes[rows], minlength=len(values)).tolist()
+    known = dict(zip(values, counts, strict=True))
+    if min(counts) == 0:
+        known = {value: count for value, count in known.items() if count}
+    return kind_of(name, without_missing(Counter(known)), len(rows))
 
 
 def with_format(chunk: TableChunk, name: str, kind: str, rows: NDArray[np.int64]) -> str:

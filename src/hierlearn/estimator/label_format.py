@@ -20,6 +20,7 @@ import numpy as np
 from hierlearn.errors import DataError, HierarchyError, LabelError
 from hierlearn.estimator.parameters import as_plain
 from hierlearn.hierarchy import Hierarchy
+from hierlearn.hierarchy.guesses import warn_of_other_sep
 from hierlearn.hierarchy.labels import has_no_label
 from hierlearn.hierarchy.names import level_path
 from hierlearn.hierarchy.titles import inherit_titles
@@ -265,7 +266,10 @@ class LabelFormat:
             for row, label in given.labels():
                 if isinstance(label, (bool, np.bool_)) or int(label) != label:
                     raise LabelError(f"row {row}: {label!r} is no class number of the hierarchy")
-            return [[int(label) for label in labels] for labels in given.rows]
+            return [
+                [self.hierarchy.names[self.hierarchy.index(int(label))] for label in labels]
+                for labels in given.rows
+            ]
         known = set(self.hierarchy.names)
         for row, label in given.labels():
             if name_of(label) not in known:
@@ -370,8 +374,9 @@ class LabelFormat:
 
 def infer_hierarchy(labels: Iterable[Any], numbers: bool, sep: str) -> Hierarchy:
     """Build the tree of all labels: of their paths, or one top class per number."""
-    names = {name_of(label) if numbers else label for label in labels}
-    return Hierarchy.from_paths(sorted(names), sep=sep)
+    names = sorted({name_of(label) if numbers else label for label in labels})
+    warn_of_other_sep(names, sep)
+    return Hierarchy.from_paths(names, sep=sep)
 
 
 def as_objects(values: list[Any]) -> NDArray[Any]:

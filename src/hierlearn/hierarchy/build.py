@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from hierlearn.hierarchy.collect import (
     nodes_from_parents,
     strip_parents,
 )
+from hierlearn.hierarchy.guesses import parents_of
 from hierlearn.hierarchy.json_format import parse_json
 from hierlearn.hierarchy.names import (
     as_text,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy.hierarchy import Hierarchy
     from hierlearn.hierarchy.nodes import NamedBy
+
+    Direction = Literal["parent-to-child", "child-to-parent"]
 
 
 class Builders:
@@ -199,14 +202,24 @@ class Builders:
         sep: str = "/",
         root: str | int | None = None,
         named_by: NamedBy | None = None,
+        direction: Direction | None = None,
     ) -> Hierarchy:
-        """Build from a directed graph whose edges run from parent to child.
+        """Build from a directed graph.
 
         The node attribute ``title`` holds the title of a class, if there is any.
+
+        Args:
+            graph: of networkx.
+            sep: what joins the names of a path.
+            root: the id that stands for the implicit root, if the graph has one.
+            named_by: "path" or "id": what names a class; by default the path in a tree and the id
+                in a DAG.
+            direction: where the edges run, "parent-to-child" or "child-to-parent"; needed only if
+                the first, which is the default, would make more top classes than leaves.
         """
         if not graph.is_directed():
             raise HierarchyError("the graph is undirected; edges must run from parent to child")
-        parents = {node: list(graph.predecessors(node)) for node in graph.nodes}
+        parents = parents_of(graph, direction)
         titles = dict(graph.nodes(data="title"))
         return cls.from_parents(parents, sep=sep, root=root, named_by=named_by, titles=titles)
 

@@ -34,35 +34,47 @@ class Encoding(Nodes):
         return closed, keys % len(self)
 
     @overload
-    def encode(self, rows: Iterable[Label | Iterable[Label] | None]) -> Tensor: ...
+    def encode(
+        self, rows: Iterable[Label | Iterable[Label] | None], *, numbers: bool = False
+    ) -> Tensor: ...
     @overload
     def encode(
-        self, rows: Iterable[Label | Iterable[Label] | None], *, sparse: Literal[True]
+        self,
+        rows: Iterable[Label | Iterable[Label] | None],
+        *,
+        numbers: bool = False,
+        sparse: Literal[True],
     ) -> csr_array: ...
     def encode(
-        self, rows: Iterable[Label | Iterable[Label] | None], *, sparse: bool = False
+        self,
+        rows: Iterable[Label | Iterable[Label] | None],
+        *,
+        numbers: bool = False,
+        sparse: bool = False,
     ) -> Any:
         """Return the closed multi-hot targets of rows of labels.
 
         Args:
-            rows: for each row a label, an iterable of labels or None; a label is a path, an
-                unambiguous bare name or a class number, at any level. Or a frame or an (N, L)
-                array of names, one column per level.
+            rows: for each row a label, an iterable of labels or None; a label is a path or an
+                unambiguous bare name, at any level. Or a frame or an (N, L) array of names, one
+                column per level.
+            numbers: integers are class numbers. Otherwise an integer is a name, and raises where
+                no class has it, or where it could also be the number of another class.
             sparse: return a SciPy CSR array, for when N x C does not fit.
 
         Returns:
             (N, C) bool, closed under ancestors.
         """
-        offsets, numbers = self.close(*self.look_up(rows))
+        offsets, found = self.close(*self.look_up(rows, numbers=numbers))
         shape = (len(offsets) - 1, len(self))
         if sparse:
             from scipy.sparse import csr_array
 
-            return csr_array((np.ones(len(numbers), dtype=bool), numbers, offsets), shape=shape)
+            return csr_array((np.ones(len(found), dtype=bool), found, offsets), shape=shape)
         import torch
 
         targets = torch.zeros(shape, dtype=torch.bool)
-        flat = np.repeat(np.arange(shape[0]) * shape[1], np.diff(offsets)) + numbers
+        flat = np.repeat(np.arange(shape[0]) * shape[1], np.diff(offsets)) + found
         return targets.view(-1).index_fill_(0, torch.from_numpy(flat), True).view(shape)
 
     def decode(self, targets: Tensor | csr_array, *, terminal: bool = True) -> list[list[str]]:

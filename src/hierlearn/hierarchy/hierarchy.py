@@ -301,7 +301,7 @@ class Hierarchy(Titled, Encoding, Builders):
         """
         import networkx as nx
 
-        graph: nx.DiGraph[str] = nx.DiGraph()
+        graph: nx.DiGraph[str] = nx.DiGraph(direction="parent-to-child")
         for name, title in zip(self.names, self.titles, strict=True):
             graph.add_node(name, **({} if title is None else {"title": title}))
         child, parent = self.structure.edge_children, self.structure.parent_ids

@@ -74,11 +74,12 @@ class Labels:
     """The annotated labels of N rows against a hierarchy.
 
     Args:
-        rows: for each row a label or an iterable of labels; a label is a path, an unambiguous bare
-            name or a class number, at any level. A row may be empty or missing: None, "", NaN, NA.
-            Or a frame or an (N, L) array of names, one column per level.
+        rows: for each row a label or an iterable of labels; a label is a path or an unambiguous
+            bare name, at any level. A row may be empty or missing: None, "", NaN, NA. Or a frame
+            or an (N, L) array of names, one column per level.
         hierarchy: the taxonomy.
         unlabeled_descendants: how the classes below a row's most specific labels count.
+        numbers: whether integers are class numbers; otherwise they are names.
 
     Raises:
         LabelError: naming the row, counted from 0, and the nearest known labels.
@@ -103,6 +104,7 @@ class Labels:
         hierarchy: Hierarchy,
         *,
         unlabeled_descendants: UnlabeledDescendants = "negative",
+        numbers: bool = False,
     ) -> None:
         if unlabeled_descendants not in get_args(UnlabeledDescendants):
             raise LabelError(
@@ -115,7 +117,7 @@ class Labels:
         if not isinstance(rows, (str, bytes)):  # look_up words what is wrong with one text
             rows = as_rows(rows, hierarchy.sep)
             rows = (None if has_no_label(row) else row for row in rows)
-        annotated = hierarchy.look_up(rows)
+        annotated = hierarchy.look_up(rows, numbers=numbers)
         closed = hierarchy.close(*annotated)
         vars(self).update(
             hierarchy=hierarchy,

@@ -37,12 +37,17 @@ def as_text(name: object) -> str:
     return name
 
 
-def checked(name: object, sep: str) -> str:
-    """Return a node's bare name as text; raise if it cannot be one."""
+def checked(name: object, sep: str | None) -> str:
+    """Return a node's bare name as text; raise if it cannot be one.
+
+    Args:
+        name: the name.
+        sep: what it must not hold; None if that is not known yet.
+    """
     name = as_text(name)
     if not name.strip():
         raise HierarchyError(f"a class name must not be empty, but one is {name!r}")
-    if sep in name:
+    if sep is not None and sep in name:
         raise HierarchyError(
             f"class name {name!r} holds the separator {sep!r}; choose another with sep="
         )
@@ -78,7 +83,7 @@ def split_path(path: str, sep: str) -> list[str]:
     return parts
 
 
-def level_path(cells: Iterable[Any], sep: str) -> list[str]:
+def level_path(cells: Iterable[Any], sep: str | None) -> list[str]:
     """Return the path of a row with one cell per level; cells may be missing at the end only."""
     parts: list[str] = []
     ended = False

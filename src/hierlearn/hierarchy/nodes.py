@@ -178,11 +178,15 @@ class Nodes:
         hint = did_you_mean(label, dict.fromkeys(pool))
         raise LabelError(f"unknown label {label!r}{hint or f' (of {len(self)} classes)'}")
 
-    def look_up(self, rows: Iterable[Label | Iterable[Label] | None]) -> tuple[Ints, Ints]:
+    def look_up(
+        self, rows: Iterable[Label | Iterable[Label] | None], *, numbers: bool = False
+    ) -> tuple[Ints, Ints]:
         """Return the class numbers of each row's labels as CSR (offsets, numbers).
 
-        A row is a label, an iterable of labels, or None for no label; a frame or an (N, L) array
-        of names has one column per level.
+        Args:
+            rows: for each row a label, an iterable of labels, or None for no label; or a frame or
+                an (N, L) array of names, one column per level.
+            numbers: whether integers are class numbers; otherwise they are names.
 
         Raises:
             LabelError: naming the row, counted from 0, and the label.
@@ -192,7 +196,7 @@ class Nodes:
                 f"labels must be a list with one entry per row, not the string {rows!r}"
             )
         rows = as_rows(rows, self.sep)
-        offsets, numbers = [0], cast("list[int]", [])
+        offsets, found = [0], cast("list[int]", [])
         known = self._by_name
         for row, labels in enumerate(rows):
             try:
@@ -201,11 +205,11 @@ class Nodes:
                 elif isinstance(labels, bytes):
                     raise TypeError
                 elif isinstance(labels, (str, int, np.integer)):
-                    numbers.append(self._row_label(labels))
+                    found.append(self._row_label(labels, numbers))
                 else:
                     for label in labels:
                         number = known.get(label) if isinstance(label, str) else None
-                        numbers.append(self._row_label(label) if number is None else number)
+                        found.append(self._row_label(label, numbers) if number is None else number)
             except LabelError as error:
                 raise LabelError(f"row {row}: {error}") from None
             except TypeError:
@@ -213,20 +217,28 @@ class Nodes:
                 raise LabelError(
                     f"row {row}: labels are a name or a list of names, not {labels!r} ({kind})"
                 ) from None
-            offsets.append(len(numbers))
-        return np.asarray(offsets, dtype=np.int64), np.asarray(numbers, dtype=np.int64)
+            offsets.append(len(found))
+        return np.asarray(offsets, dtype=np.int64), np.asarray(found, dtype=np.int64)
 
-    def _row_label(self, label: Label) -> int:
-        """Return the class of a row's label; a number that is also a name raises."""
-        number = self.index(label)
-        if not isinstance(label, str):
-            other = self._find(str(label))
-            if other is not None and other != number:
-                raise LabelError(
-                    f"label {label} could be the class number {label} ({self.names[number]!r}) "
-                    f"or the class named {str(label)!r}; give names as text"
-                )
-        return number
+    def _row_label(self, label: Label, numbers: bool) -> int:
+        """Return the class of a row's label; an integer that could be two classes raises."""
+        is_integer = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
+        if numbers or not is_integer:
+            return self.index(label)
+        named = self._find(str(label))
+        in_range = 0 <= int(label) < len(self)
+        if named is None:
+            meant = f" {self.names[int(label)]!r}" if in_range else f" of 0..{len(self) - 1}"
+            raise LabelError(
+                f"label {label} is an integer, and no class has that name; give names, or pass "
+                f"numbers=True if it is the class number{meant}"
+            )
+        if in_range and named != label:
+            raise LabelError(
+                f"label {label} could be the class number {label} ({self.names[int(label)]!r}) "
+                f"or the class named {str(label)!r}; give names as text, or pass numbers=True"
+            )
+        return self.index(str(label))
 
     def _answer(self, asked: L, numbers: Ints) -> tuple[L, ...]:
         """Return classes in the form of the query: names for a name, else numbers."""

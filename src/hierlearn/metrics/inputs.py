@@ -337,7 +337,7 @@ def needed(hierarchy: Hierarchy | None, what: str) -> Hierarchy:
 
 def encoded(rows: list[Any], hierarchy: Hierarchy | None, what: str) -> Tensor:
     """Return (N, C) closed bool of rows of labels."""
-    return Labels(rows, needed(hierarchy, what)).targets()
+    return Labels(rows, needed(hierarchy, what), numbers=True).targets()
 
 
 def as_numbers(rows: list[Any], hierarchy: Hierarchy | None = None) -> Tensor | None:
@@ -365,7 +365,7 @@ def checked_numbers(numbers: Tensor, hierarchy: Hierarchy | None) -> Tensor:
 def one_per_row(rows: list[Any], hierarchy: Hierarchy | None) -> Tensor:
     """Return (N,) class numbers of rows with one label each, -1 for a row without one."""
     given = (None if has_no_label(row) else row for row in rows)
-    offsets, numbers = needed(hierarchy, "decisions").look_up(given)
+    offsets, numbers = needed(hierarchy, "decisions").look_up(given, numbers=True)
     counts = np.diff(offsets)
     if (counts > 1).any():
         row = int(np.flatnonzero(counts > 1)[0])
