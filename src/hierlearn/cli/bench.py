@@ -38,11 +38,9 @@ def bench(
     **options: Any,
 ) -> None:
     """Time a step (forward and backward) of the losses, in turn, on a batch of random rows."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from hierlearn.cli.show import print_plain, working
+    from hierlearn.cli.show import working
     from hierlearn.cli.sources import check_not_given, open_hierarchy, split_names
+    from hierlearn.terminal import Console, Table, print_plain
     from hierlearn.training.processes import find_device
 
     rows, rounds, losses = (options[name] for name in ("rows", "rounds", "losses"))
@@ -64,7 +62,7 @@ def bench(
     )
     with working("timing", total=rounds) as on_round:
         found = in_turn(steps, rounds, place, on_round)
-    table = Table(title=f"a step, median of {rounds}", title_justify="left")
+    table = Table(title=f"a step, median of {rounds}")
     table.add_column("loss")
     for column in ("milliseconds", "x bce", *(["memory / logits"] if cuda else [])):
         table.add_column(column, justify="right")

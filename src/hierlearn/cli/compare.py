@@ -18,11 +18,10 @@ from hierlearn.training.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from rich.console import Console
-
     from hierlearn.datasets import Dataset
     from hierlearn.studies.candidates import Candidate
     from hierlearn.studies.study import Study
+    from hierlearn.terminal import Console
 
 WHAT, HOW = "What to compare", shared.HOW  # panels of --help
 LOSSES = "bce,focal,hxe,soft-labels,mcloss,hcl-hier,hcl-paper,loss:hcl"
@@ -79,7 +78,7 @@ def compare(
 
     Interrupt it at any time: the same command continues with what is missing.
     """
-    from rich.console import Console
+    from hierlearn.terminal import Console
 
     console = Console()
     if options["paper"]:
@@ -88,11 +87,11 @@ def compare(
     if options["suite"] is not None:
         compare_sets(data, options, console)
         return
-    from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_dataset, split_names
     from hierlearn.errors import quoted
     from hierlearn.studies.candidates import parse_candidates
     from hierlearn.studies.splits import unseen_classes, with_test_rows
+    from hierlearn.terminal import print_plain
 
     if data is None:
         small = ["size=small", *(options["dataset_option"] or [])]
@@ -176,34 +175,16 @@ def jobs_of(options: Mapping[str, Any], candidates: int) -> int:
 
 
 @contextmanager
-def says_when_interrupted(console: Console) -> Iterator[None]:
-    """Say on Ctrl-C that what is finished is kept."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        console.print("hierlearn: interrupted; the same command continues with what is missing")
-        raise
-
-
-@contextmanager
 def bar(
     candidates: int,
 ) -> Iterator[tuple[Callable[[int, int], None], Callable[[int, int, int], None]]]:
     """Show one bar over all runs with the time left; yield the callbacks of tune and compare."""
-    from rich import progress as rich
-    from rich.console import Console
+    from hierlearn.cli.interrupts import AGAIN, advising
+    from hierlearn.terminal import Console, progress
 
     console = Console(stderr=True)
-    columns = (
-        rich.TextColumn("{task.description}"),
-        rich.BarColumn(),
-        rich.TaskProgressColumn(),
-        rich.TimeRemainingColumn(),
-    )
-    shown = rich.Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    )
-    with says_when_interrupted(console), shown:
+    shown = progress(console, "percent", "left", disable=not console.is_terminal)
+    with advising(AGAIN), shown:
         task = shown.add_task("comparing", total=float(candidates))
         shares: dict[int, float] = {}  # how much of each loss is done
 
@@ -221,9 +202,10 @@ def bar(
 
 def finish(console: Console, study: Study) -> None:
     """Write tables and the page, print the table, the verdict and the paths."""
-    from hierlearn.cli.show import print_plain, print_study
+    from hierlearn.cli.show import print_study
     from hierlearn.reports import write_report
     from hierlearn.studies.publish import publish
+    from hierlearn.terminal import print_plain
 
     summary, paths = publish(study)
     page = write_report(study.folder, summary=summary)
@@ -235,11 +217,11 @@ def finish(console: Console, study: Study) -> None:
 
 def compare_paper(options: Mapping[str, Any], console: Console) -> None:
     """Reproduce the paper's tables."""
-    from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_named
     from hierlearn.reports import write_report
     from hierlearn.studies import paper
     from hierlearn.studies.publish import publish, write_texts
+    from hierlearn.terminal import print_plain
 
     summaries = {}
     asked = make_protocol(options)
@@ -267,7 +249,7 @@ def compare_paper(options: Mapping[str, Any], console: Console) -> None:
         f"% {title}\n{paper.as_latex(summaries, number)}" for number, title in titles.items()
     )
     write_texts(options["out"], {"paper.md": shown, "paper.tex": typeset})
-    print_plain(console, shown)
+    print_plain(console, *shown.splitlines())
     print_plain(console, f"wrote paper.md, paper.tex and one study per dataset to {options['out']}")
 
 
@@ -279,9 +261,9 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
     refused["tune"] = options["tune"] != "none"
     check_not_given(f"--suite {options['suite']}", "a list of named datasets", refused)
     check_data_dir(options["data_dir"])
-    from hierlearn.cli.show import print_plain
     from hierlearn.reports import write_suite
     from hierlearn.studies.suites import SUITE_SEEDS, SuiteRun, by_reason, find_suite
+    from hierlearn.terminal import print_plain
 
     suite = find_suite(options["suite"])
     methods = suite.methods if options["losses"] == LOSSES else split_names(options["losses"])
@@ -311,14 +293,12 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
 
 def print_suite(console: Console, summary: Mapping[str, Any]) -> None:
     """Print one row per set: every method, and the best figure in print."""
-    from rich.table import Table
-    from rich.text import Text
-
     from hierlearn.metrics.registry import find_metric
     from hierlearn.studies.tables import ARROWS
+    from hierlearn.terminal import Table, Text
 
     metric = find_metric(summary["metric"])
-    table = Table(title=f"{metric.name} {ARROWS[metric.direction]}", title_justify="left")
+    table = Table(title=f"{metric.name} {ARROWS[metric.direction]}")
     table.add_column("")
     printed = any(one["best_published"] for one in summary["sets"])
     for label in [*summary["labels"], *(["best in print"] if printed else [])]:

@@ -56,16 +56,15 @@ def explain(
 
     The weights of all rows behind an answer sum to 1. With --out, one line per answer and row.
     """
-    from rich.console import Console
-
     from hierlearn.cli.calibrate import choose_decoder
     from hierlearn.cli.memories import evidence_note, load_with_memory
     from hierlearn.cli.predict import label_sep_of, open_chunks
-    from hierlearn.cli.show import print_plain, working
+    from hierlearn.cli.show import working
     from hierlearn.datasets.writing import check_ending, table_writer
     from hierlearn.files import check_new
     from hierlearn.pipeline.explain import rows_of
     from hierlearn.pipeline.predict import explain_chunks
+    from hierlearn.terminal import Console, print_plain
 
     out, count, limit = (options[name] for name in ("out", "count", "limit"))
     if out is not None:
@@ -99,7 +98,7 @@ def explain(
                 if title_of(columns, row).replace(join, ""):
                     answer += f" ({shorten(title_of(columns, row))})"
                 probability = shown_probability(columns["probability"][row])
-                print_plain(console, f"\n{which}: {answer}{probability}")
+                print_plain(console, "", f"{which}: {answer}{probability}")
                 for line in evidence_lines(found[row], join, hierarchy):
                     print_plain(console, line)
             if append is not None:
@@ -107,7 +106,7 @@ def explain(
             done += len(found)
             advance(done)
     if out is not None:
-        print_plain(console, f"\nwrote {out}, {done:,} answers with up to {count} rows each")
+        print_plain(console, "", f"wrote {out}, {done:,} answers with up to {count} rows each")
 
 
 def numbered(model: Pipeline) -> str:

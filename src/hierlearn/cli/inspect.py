@@ -30,11 +30,10 @@ def inspect(
     **options: Any,
 ) -> None:
     """Draw a taxonomy and count its classes."""
-    from rich.console import Console
-
-    from hierlearn.cli.show import print_levels, print_plain
+    from hierlearn.cli.show import print_levels
     from hierlearn.cli.sources import open_hierarchy
     from hierlearn.files import atomic_write, check_writable
+    from hierlearn.terminal import Console, print_plain
 
     depth, breadth = options["depth"] or None, options["breadth"] or None
     svg, json = options["svg"], options["json"]
@@ -42,7 +41,7 @@ def inspect(
     reading = {name: options[name] for name in ("data_dir", "form", "sep", "root", "title_column")}
     hierarchy = open_hierarchy(source, **reading)
     console = Console()
-    print_plain(console, hierarchy.draw(depth=depth, breadth=breadth))
+    print_plain(console, *hierarchy.draw(depth=depth, breadth=breadth).split("\n"))
     print_levels(console, hierarchy)
     if svg is not None:
         hierarchy.to_svg(svg, depth=depth, breadth=breadth)

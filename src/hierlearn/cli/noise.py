@@ -24,7 +24,7 @@ from hierlearn.studies.protocol import EARLY, KINDS, Noise, Protocol
 from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from hierlearn.terminal import Console
 
 WHAT = "What to compare"  # a panel of --help
 SEEDS = 2  # of each candidate in each draw, unless asked for others
@@ -64,9 +64,6 @@ def noise(
 
     Interrupt it at any time: the same command continues with what is missing.
     """
-    from rich.console import Console
-
-    from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_dataset, split_names
     from hierlearn.reports.noise_curves import noise_curves
     from hierlearn.reports.saving import need_matplotlib
@@ -80,6 +77,7 @@ def noise(
     )
     from hierlearn.studies.publish import publish_noise
     from hierlearn.studies.splits import with_test_rows
+    from hierlearn.terminal import Console, print_plain
 
     need_matplotlib()  # before hours of training
     named = None if options["losses"] is None else split_names(options["losses"])
@@ -135,9 +133,6 @@ def numbers(text: str) -> list[float]:
 
 def print_noise(console: Console, summary: dict[str, Any]) -> None:
     """Print one table per kind and metric; bold is better than the first row beyond noise."""
-    from rich.table import Table
-    from rich.text import Text
-
     from hierlearn.studies.noise_figures import (
         TITLES,
         better,
@@ -146,10 +141,11 @@ def print_noise(console: Console, summary: dict[str, Any]) -> None:
         shown,
         with_interval,
     )
+    from hierlearn.terminal import Table, Text
 
     for kind in summary["kinds"]:
         for metric in main_metrics(summary, kind):
-            table = Table(title=f"{TITLES[kind]}: {metric}", title_justify="left")
+            table = Table(title=f"{TITLES[kind]}: {metric}")
             table.add_column("")
             for rate in summary["rates"]:
                 table.add_column(percent(rate), justify="right")

@@ -43,15 +43,14 @@ def predict(
     Where classes have titles, the column title follows class. Ids and the columns of --keep come
     first; --by-level, --top, --scores and --explain add columns.
     """
-    from rich.console import Console
-
     from hierlearn.cli.memories import check_memory, evidence_note
-    from hierlearn.cli.show import print_plain, working
+    from hierlearn.cli.show import working
     from hierlearn.datasets.writing import check_ending
     from hierlearn.files import check_new
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.answer_file import answer_file
     from hierlearn.pipeline.predict import answer_names, neighbor_names, predict_chunks
+    from hierlearn.terminal import Console, print_plain
     from hierlearn.training.processes import find_device
 
     out = options["out"]
@@ -130,10 +129,8 @@ def open_chunks(
 
 def print_answers(console: Any, rows: int, stopped: int | None) -> None:
     """Print the table that the command ends with; ``stopped`` is None where nothing is decided."""
-    from rich.table import Table
-
-    from hierlearn.cli.show import print_plain
     from hierlearn.errors import plural
+    from hierlearn.terminal import Table, print_plain
 
     if stopped is None:
         print_plain(console, f"scores of {plural(rows, 'row')}")

@@ -11,7 +11,7 @@ from hierlearn.cli import shared
 from hierlearn.cli.generate import option, takes
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from hierlearn.terminal import Console
 
 
 OPTIONS = [
@@ -28,13 +28,11 @@ def rank(
     **options: Any,
 ) -> None:
     """Rank losses over datasets: Friedman's test, Nemenyi's critical difference and its plot."""
-    from rich.console import Console
-
-    from hierlearn.cli.show import print_plain
     from hierlearn.files import check_new
     from hierlearn.reports.critical_difference import critical_difference
     from hierlearn.studies.publish import publish_ranks
     from hierlearn.studies.ranks import notes, rank_studies
+    from hierlearn.terminal import Console, print_plain
 
     out = options["out"]
     check_new(out / "ranks.json", options["force"])
@@ -49,14 +47,12 @@ def rank(
 
 def print_ranks(console: Console, summary: dict[str, Any]) -> None:
     """Print one row per loss, best first: its mean rank, and its figure on each dataset."""
-    from rich.table import Table
-    from rich.text import Text
-
     from hierlearn.studies.ranks import rows
     from hierlearn.studies.tables import ARROWS
+    from hierlearn.terminal import Table, Text
 
     arrow = ARROWS[summary["direction"]]
-    table = Table(title=f"{summary['metric']} {arrow}", title_justify="left")
+    table = Table(title=f"{summary['metric']} {arrow}")
     table.add_column("")
     table.add_column("mean rank ↓", justify="right")
     for name in summary["datasets"]:

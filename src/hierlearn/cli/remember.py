@@ -31,14 +31,13 @@ def remember(
 
     A label whose path is new becomes a class below its parent. Nothing is trained.
     """
-    from rich.console import Console
-
     from hierlearn.cli.memories import check_destination, load_with_memory, write_changed
     from hierlearn.cli.model_rows import pick_rows
-    from hierlearn.cli.show import print_plain, working
+    from hierlearn.cli.show import working
     from hierlearn.errors import plural
     from hierlearn.pipeline.explain import rows_of
     from hierlearn.pipeline.remember import remember as add
+    from hierlearn.terminal import Console, print_plain
 
     check_destination(model, options)
     loaded = load_with_memory(model, options)

@@ -29,10 +29,9 @@ def report(
     **options: Any,
 ) -> None:
     """Write the page of a study, or of a model on labeled rows: one file, no network."""
-    from rich.console import Console
-
-    from hierlearn.cli.show import print_plain, working
+    from hierlearn.cli.show import working
     from hierlearn.files import check_new, check_writable
+    from hierlearn.terminal import Console, print_plain
 
     of_model = is_model(folder, options)
     out = options["out"]

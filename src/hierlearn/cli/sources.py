@@ -39,15 +39,14 @@ def check_not_given(source: str, what: str, options: Mapping[str, Any]) -> None:
 @contextmanager
 def reading(name: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show on a terminal what is read; yield a callback that shows a bar for downloads."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    from hierlearn.printable import printable
+    from hierlearn.terminal import Console, Text, progress
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    bar = Progress(*columns, TransferSpeedColumn(), console=console, transient=True)
+    bar = progress(console, "bytes", "speed")
     with ExitStack() as shown:
         if console.is_terminal:
-            shown.enter_context(console.status(f"reading {name}"))
+            shown.enter_context(console.status(Text(f"reading {name}")))
 
         def report(received: int, total: int | None) -> None:
             if not console.is_terminal:
@@ -55,7 +54,7 @@ def reading(name: str) -> Iterator[Callable[[int, int | None], None]]:
             if not bar.tasks:
                 shown.close()  # one display at a time
                 shown.enter_context(bar)
-                bar.add_task(name)
+                bar.add_task(printable(name))
             bar.update(bar.task_ids[0], completed=received, total=total)
 
         yield report

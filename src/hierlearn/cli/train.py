@@ -40,14 +40,14 @@ def train(
     data: Annotated[Optional[str], typer.Argument(help=shared.DATA)] = None, **options: Any
 ) -> None:
     """Train a model; also under torchrun, and on from a checkpoint with --resume."""
-    from rich.console import Console
-
     from hierlearn.cli.figures import print_metrics
-    from hierlearn.cli.show import print_plain, writes
+    from hierlearn.cli.interrupts import advising, resume_line
+    from hierlearn.cli.show import writes
     from hierlearn.pipeline import train as run
     from hierlearn.pipeline.folder import check_free
     from hierlearn.pipeline.reporting import Reporting
     from hierlearn.pipeline.train import was_restarted
+    from hierlearn.terminal import Console, print_plain
     from hierlearn.training.log import find_tensorboard
 
     chosen = resolve({"data": data, **options})
@@ -66,24 +66,25 @@ def train(
     header = [rows_and_classes(dataset), *single_rows(chosen["data"], dataset)]
 
     def say(text: str) -> None:
-        print_plain(console, "\n".join([*header, text]))
+        print_plain(console, *header, *text.split("\n"))
         header.clear()  # before the first message only
 
-    model = run(
-        dataset,
-        plan,
-        folder,
-        resume=resume,
-        force=force,
-        metadata=metadata(chosen),
-        reporting=Reporting(
-            on_message=say,
-            on_prepared=lambda beginning: write_config(folder, chosen, beginning),
-            tensorboard=tensorboard,
-        ),
-    )
+    with advising(lambda: resume_line(folder)):
+        model = run(
+            dataset,
+            plan,
+            folder,
+            resume=resume,
+            force=force,
+            metadata=metadata(chosen),
+            reporting=Reporting(
+                on_message=say,
+                on_prepared=lambda beginning: write_config(folder, chosen, beginning),
+                tensorboard=tensorboard,
+            ),
+        )
     print_metrics(console, model.config["metrics"], model)
-    print_plain(console, written(folder, model))
+    print_plain(console, *written(folder, model))
 
 
 def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,7 +196,7 @@ def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def written(folder: Path, model: Pipeline) -> str:
+def written(folder: Path, model: Pipeline) -> list[str]:
     """Say where everything is, and what is missing."""
     from hierlearn.pipeline.memory_files import MEMORY_FILES
     from hierlearn.pipeline.seen_rows import ROWS_FILE
@@ -206,5 +207,5 @@ def written(folder: Path, model: Pipeline) -> str:
     if (folder / "log.jsonl").is_file():
         files += ", log.jsonl, checkpoints"
     if model.config["metrics"] or model.config.get("metrics_before"):
-        return files
-    return f"no rows were held out, so there are no metrics; see --valid-fraction\n{files}"
+        return [files]
+    return ["no rows were held out, so there are no metrics; see --valid-fraction", files]
