@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional, get_args
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, get_args
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import described, flag, given, given_fields, option, takes
+from hierlearn.cli.generate import dashed, described, flag, given, given_fields, option, takes
 from hierlearn.errors import plural
 from hierlearn.studies.protocol import EARLY, Protocol, Tune
 from hierlearn.training.plan import Plan
@@ -29,9 +30,15 @@ CANDIDATES = (
     "Losses and recipes with commas, or all; the first is what the others are tested against. "
     "hcl, max, auto train as train does; loss:hcl is the loss alone; options as hxe:alpha=0.3."
 )
+TEST_SHARE = 0.2
 TEST_FRACTION = option(
-    "test_fraction", float, 0.2, "Fraction of the rows to test on, where no split is.", panel=HOW
+    "test_fraction",
+    float,
+    None,
+    f"Fraction of the rows to test on, where no split is named test; {TEST_SHARE} if none.",
+    panel=HOW,
 )
+OF_THE_PAPER = ("paper", "out", "force", "jobs", "data_dir", "seeds", "seed", "epochs", "device")
 PLAN = described(Plan, HOW, study=True)
 JOBS = option("jobs", int, None, "Losses to train at a time; one per core, or one on a GPU.", min=1)
 OPTIONS = [
@@ -78,29 +85,32 @@ def compare(
 
     Interrupt it at any time: the same command continues with what is missing.
     """
-    from hierlearn.terminal import Console
+    from hierlearn.cli.sources import check_goes_with, check_not_given, open_dataset, split_names
+    from hierlearn.terminal import Console, print_plain
 
     console = Console()
     if options["paper"]:
+        others = {name: value for name, value in options.items() if name not in OF_THE_PAPER}
+        check_not_given("--paper", "a fixed study", {"data": data, **changed(others)})
         compare_paper(options, console)
         return
     if options["suite"] is not None:
         compare_sets(data, options, console)
         return
-    from hierlearn.cli.sources import open_dataset, split_names
     from hierlearn.errors import quoted
     from hierlearn.studies.candidates import parse_candidates
-    from hierlearn.studies.splits import unseen_classes, with_test_rows
-    from hierlearn.terminal import print_plain
+    from hierlearn.studies.splits import unseen_classes
 
     if data is None:
         small = ["size=small", *(options["dataset_option"] or [])]
         data, options = "icd10cm", {**options, "dataset_option": small}
+    if options["tune"] == "none":
+        check_goes_with({"trials": options["trials"]}, "--tune")
     candidates = parse_candidates(split_names(options["losses"]))
     protocol = make_protocol(options)
     protocol.check(candidates)
     dataset = open_dataset(data, options)
-    dataset, made = with_test_rows(dataset, options["test_fraction"], protocol.seed)
+    dataset, made = set_aside(dataset, options, protocol.seed)
     print_plain(
         console,
         f"{dataset.name}: {len(dataset):,} rows, {len(dataset.hierarchy):,} classes; "
@@ -114,6 +124,26 @@ def compare(
             f"which nothing can learn: {quoted(unseen, most=3)}",
         )
     finish(console, run(dataset, candidates, protocol, options))
+
+
+def changed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options whose value is not the default."""
+    defaults = {name: one.default for name, one in inspect.signature(compare).parameters.items()}
+    return {name: value for name, value in options.items() if value not in (defaults[name], [])}
+
+
+def set_aside(dataset: Dataset, options: Mapping[str, Any], seed: int) -> tuple[Dataset, str]:
+    """Return the dataset with test rows, and what was done; raise on a fraction of no use."""
+    from hierlearn.errors import HierlearnError
+    from hierlearn.studies.splits import with_test_rows
+
+    fraction = options["test_fraction"]
+    for name, split in (("test_fraction", "test"), ("valid_fraction", "valid")):
+        if options[name] and len(dataset.splits.get(split, ())):
+            raise HierlearnError(
+                f"{dataset.name} has a split {split!r} already; leave {dashed(name)} out"
+            )
+    return with_test_rows(dataset, TEST_SHARE if fraction is None else fraction, seed)
 
 
 def make_protocol(options: Mapping[str, Any], **defaults: Any) -> Protocol:
@@ -179,12 +209,13 @@ def bar(
     candidates: int,
 ) -> Iterator[tuple[Callable[[int, int], None], Callable[[int, int, int], None]]]:
     """Show one bar over all runs with the time left; yield the callbacks of tune and compare."""
-    from hierlearn.cli.interrupts import AGAIN, advising
+    from hierlearn.cli.interrupts import AGAIN, advise
     from hierlearn.terminal import Console, progress
 
     console = Console(stderr=True)
     shown = progress(console, "percent", "left", disable=not console.is_terminal)
-    with advising(AGAIN), shown:
+    advise(AGAIN)
+    with shown:
         task = shown.add_task("comparing", total=float(candidates))
         shares: dict[int, float] = {}  # how much of each loss is done
 
@@ -259,6 +290,7 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
 
     refused = {"data": data, **{name: options[name] for name in shared.COLUMN_NAMES}}
     refused["tune"] = options["tune"] != "none"
+    refused |= {name: options[name] for name in ("trials", "test_fraction", "dataset_option")}
     check_not_given(f"--suite {options['suite']}", "a list of named datasets", refused)
     check_data_dir(options["data_dir"])
     from hierlearn.reports import write_suite

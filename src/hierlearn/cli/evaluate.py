@@ -31,7 +31,7 @@ def evaluate(
     from hierlearn.cli.figures import print_metrics
     from hierlearn.cli.model_rows import open_labeled, rows_to_evaluate, seen_rows
     from hierlearn.cli.show import working
-    from hierlearn.cli.sources import split_names
+    from hierlearn.cli.sources import check_goes_with, split_names
     from hierlearn.errors import plural
     from hierlearn.files import atomic_write, check_new
     from hierlearn.metrics.registry import check_metrics
@@ -41,7 +41,9 @@ def evaluate(
     from hierlearn.training.processes import find_device
 
     out, metrics, rows = (options[name] for name in ("out", "metrics", "rows"))
-    if out is not None:
+    if out is None:
+        check_goes_with({"force": options["force"]}, "--out")
+    else:
         check_new(out, options["force"])
     names = None if metrics is None else check_metrics(split_names(metrics))
     device = find_device(options["device"])

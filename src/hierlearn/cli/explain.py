@@ -60,6 +60,7 @@ def explain(
     from hierlearn.cli.memories import evidence_note, load_with_memory
     from hierlearn.cli.predict import label_sep_of, open_chunks
     from hierlearn.cli.show import working
+    from hierlearn.cli.sources import check_goes_with
     from hierlearn.datasets.writing import check_ending, table_writer
     from hierlearn.files import check_new
     from hierlearn.pipeline.explain import rows_of
@@ -67,7 +68,9 @@ def explain(
     from hierlearn.terminal import Console, print_plain
 
     out, count, limit = (options[name] for name in ("out", "count", "limit"))
-    if out is not None:
+    if out is None:
+        check_goes_with({"force": options["force"]}, "--out")
+    else:
         check_ending(out)
         check_new(out, options["force"], inputs=[data])
     loaded = load_with_memory(model, options)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 AGAIN = "the same command continues with what is missing"
-_said: list[str] = []  # how to go on, once it was said
+_advice: list[str | Callable[[], str]] = []  # how to go on, as the command said last
 
 
 class Terminated(BaseException):
@@ -34,6 +34,7 @@ def sigterm_raises() -> Iterator[None]:
     if not in_main or "TORCHELASTIC_RUN_ID" in os.environ:
         yield
         return
+    _advice.clear()
     before = signal.signal(signal.SIGTERM, terminate)
     try:
         yield
@@ -48,33 +49,23 @@ def terminate(number: int, frame: Any) -> None:
     raise Terminated
 
 
-@contextmanager
-def advising(advice: str | Callable[[], str]) -> Iterator[None]:
-    """Say how to go on where the block is interrupted.
+def advise(advice: str | Callable[[], str]) -> None:
+    """Set how to go on where the command is interrupted from now on.
 
     Args:
         advice: half a sentence, or what returns it.
     """
-    try:
-        yield
-    except (KeyboardInterrupt, Terminated) as error:
-        say(error, advice if isinstance(advice, str) else advice())
-        raise
-
-
-def say(error: BaseException | None, advice: str) -> None:
-    """Print the line of an interrupted command, unless it was printed already."""
-    if _said or int(os.environ.get("RANK", "0")) > 0:
-        return
-    _said.append(advice)
-    complain(f"{'terminated' if isinstance(error, Terminated) else 'interrupted'}; {advice}")
+    _advice[:] = [advice]
 
 
 def end(error: BaseException | None) -> int:
-    """Return the exit code of an interrupted command, whose line is printed by now."""
-    say(error, "nothing was written")
-    _said.clear()
-    return 128 + (signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT)
+    """Print the line of an interrupted command, and return its exit code."""
+    advice = _advice[0] if _advice else "run the same command again"
+    is_terminated = isinstance(error, Terminated)
+    if int(os.environ.get("RANK", "0")) == 0:
+        text = advice if isinstance(advice, str) else advice()
+        complain(f"{'terminated' if is_terminated else 'interrupted'}; {text}")
+    return 128 + (signal.SIGTERM if is_terminated else signal.SIGINT)
 
 
 def resume_line(folder: Path) -> str:

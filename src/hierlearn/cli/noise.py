@@ -17,6 +17,7 @@ from hierlearn.cli.compare import (
     bar,
     jobs_of,
     make_protocol,
+    set_aside,
 )
 from hierlearn.cli.generate import described, flag, option, takes
 from hierlearn.errors import plural
@@ -76,12 +77,12 @@ def noise(
         noise_study,
     )
     from hierlearn.studies.publish import publish_noise
-    from hierlearn.studies.splits import with_test_rows
     from hierlearn.terminal import Console, print_plain
 
     need_matplotlib()  # before hours of training
     named = None if options["losses"] is None else split_names(options["losses"])
-    candidates = parse_candidates(named or ["bce"])  # wrong names fail before any data
+    # Wrong names fail before any data is read.
+    candidates = parse_candidates(["bce"] if named is None else named)
     rates = check_rates(numbers(options["rates"]))
     kinds = check_kinds(split_names(options["kinds"]))
     protocol = make_protocol(options, seeds=SEEDS)
@@ -89,7 +90,7 @@ def noise(
     dataset = open_dataset(data, options)
     if named is None:
         candidates = parse_candidates(default_candidates(dataset))
-    dataset, made = with_test_rows(dataset, options["test_fraction"], protocol.seed)
+    dataset, made = set_aside(dataset, options, protocol.seed)
     draws = options["draws"]
     trainings = len(cells(kinds, rates, draws)) * len(candidates)
     console = Console()

@@ -43,6 +43,7 @@ def predict(
     Where classes have titles, the column title follows class. Ids and the columns of --keep come
     first; --by-level, --top, --scores and --explain add columns.
     """
+    from hierlearn.cli.interrupts import advise
     from hierlearn.cli.memories import check_memory, evidence_note
     from hierlearn.cli.show import working
     from hierlearn.datasets.writing import check_ending
@@ -56,6 +57,7 @@ def predict(
     out = options["out"]
     check_ending(out)
     check_new(out, options["force"], inputs=[data])
+    check_used(data, options)
     console = Console()
     device = find_device(options["device"])
     loaded = Pipeline.load(model, device=device, trust=options["trust"])
@@ -75,6 +77,7 @@ def predict(
     own = () if layout.long else answer_names(loaded)
     names = (*ids, *own, *layout.names(loaded), *shown)
     keep = getattr(chunks, "keep", ())
+    advise(f"{out} was not written; run the same command again")
     with (
         answer_file(out, names, keep, escape=options["escape_formulas"]) as file,
         working("predicting", total) as advance,
@@ -96,6 +99,23 @@ def predict(
     for line in filter(None, (renamed(keep, names), formula_note(file, options))):
         print_plain(console, line)
     print_plain(console, f"wrote {out}")
+
+
+def check_used(data: str, options: Mapping[str, Any]) -> None:
+    """Raise on options of a table that no table here needs."""
+    from hierlearn.cli.model_rows import is_table
+    from hierlearn.cli.sources import check_goes_with, check_not_given
+
+    if options["out"].suffix.lower() == ".parquet":
+        check_goes_with({"escape_formulas": options["escape_formulas"]}, "a CSV or TSV file")
+    calibrate = options["calibrate"]
+    if calibrate is not None and is_table(calibrate):
+        return  # they describe its rows
+    labels = {name: options[name] for name in ("label", "levels", "split", "sep")}
+    check_goes_with(labels, "a table in --calibrate")
+    if not is_table(data):
+        names = ("features", "text", "ignore", "column_kind", "delimiter")
+        check_not_given(data, "no table", {name: options[name] for name in names})
 
 
 def label_sep_of(model: Pipeline, options: Mapping[str, Any]) -> str:

@@ -73,16 +73,14 @@ def open_new_rows(
     Returns:
         The rows, and the hierarchy of --hierarchy if it was given.
     """
-    from hierlearn.cli.model_rows import is_table, open_labeled_table
+    from hierlearn.cli.model_rows import check_sep, is_table, open_labeled_table
     from hierlearn.cli.sources import open_dataset
     from hierlearn.hierarchy import Hierarchy
 
-    own, given = model.hierarchy.sep, options.get("sep")
-    if given is not None and given != own:
-        raise HierlearnError(f"the model joins the names of a path by {own!r}, not by {given!r}")
+    check_sep(model, options.get("sep"))
     hierarchy = None
     if options["hierarchy"] is not None:
-        hierarchy = Hierarchy.read(options["hierarchy"], sep=own)
+        hierarchy = Hierarchy.read(options["hierarchy"], sep=model.hierarchy.sep)
     rest = {name: value for name, value in options.items() if name not in ("hierarchy", "sep")}
     if is_table(source):
         return open_labeled_table(model, source, rest, hierarchy), hierarchy

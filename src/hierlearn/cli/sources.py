@@ -36,6 +36,13 @@ def check_not_given(source: str, what: str, options: Mapping[str, Any]) -> None:
         raise HierlearnError(f"{source} is {what} and does not take {names}; leave that out")
 
 
+def check_goes_with(given: Mapping[str, Any], other: str) -> None:
+    """Raise on options that only matter with another one, which was not given."""
+    wrong = [name for name, value in given.items() if value not in (None, False, (), [])]
+    if wrong:
+        raise HierlearnError(f"{dashed(wrong[0])} goes with {other}; leave it out")
+
+
 @contextmanager
 def reading(name: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show on a terminal what is read; yield a callback that shows a bar for downloads."""
@@ -194,5 +201,8 @@ def open_hierarchy(source: str, *, data_dir: Path | None = None, **options: Any)
 
 
 def split_names(text: str) -> list[str]:
-    """Split a comma-separated list of names."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    """Split a comma-separated list of names; raise on commas without a name."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if text and not names:
+        raise HierlearnError(f"{text!r} names nothing; write names with commas, such as a,b")
+    return names

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import described, flag, given, given_fields, option, takes
+from hierlearn.cli.generate import dashed, described, flag, given, given_fields, option, takes
 from hierlearn.training.plan import Plan
 from hierlearn.training.settings import RUN, Settings
 
@@ -41,8 +41,9 @@ def train(
 ) -> None:
     """Train a model; also under torchrun, and on from a checkpoint with --resume."""
     from hierlearn.cli.figures import print_metrics
-    from hierlearn.cli.interrupts import advising, resume_line
+    from hierlearn.cli.interrupts import advise, resume_line
     from hierlearn.cli.show import writes
+    from hierlearn.errors import HierlearnError
     from hierlearn.pipeline import train as run
     from hierlearn.pipeline.folder import check_free
     from hierlearn.pipeline.reporting import Reporting
@@ -60,6 +61,10 @@ def train(
     if writes() and not (resume or was_restarted(folder)):
         check_free(folder, force, clear=False)  # before the data is read, which may take long
     dataset = open_rows(chosen)
+    if chosen.get("valid_fraction") and len(dataset.splits.get("valid", ())):
+        raise HierlearnError(
+            f"{dataset.name} has a split 'valid' already; leave --valid-fraction out"
+        )
     if chosen.get("stream"):
         inputs: Any = dataset.inputs
         chosen["stream_window"] = inputs.window
@@ -69,20 +74,20 @@ def train(
         print_plain(console, *header, *text.split("\n"))
         header.clear()  # before the first message only
 
-    with advising(lambda: resume_line(folder)):
-        model = run(
-            dataset,
-            plan,
-            folder,
-            resume=resume,
-            force=force,
-            metadata=metadata(chosen),
-            reporting=Reporting(
-                on_message=say,
-                on_prepared=lambda beginning: write_config(folder, chosen, beginning),
-                tensorboard=tensorboard,
-            ),
-        )
+    advise(lambda: resume_line(folder))
+    model = run(
+        dataset,
+        plan,
+        folder,
+        resume=resume,
+        force=force,
+        metadata=metadata(chosen),
+        reporting=Reporting(
+            on_message=say,
+            on_prepared=lambda beginning: write_config(folder, chosen, beginning),
+            tensorboard=tensorboard,
+        ),
+    )
     print_metrics(console, model.config["metrics"], model)
     print_plain(console, *written(folder, model))
 
@@ -100,9 +105,24 @@ def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
         raise HierlearnError("there is nothing to train on; name a dataset or a file")
     if "out" not in chosen:
         raise HierlearnError("name the folder of the model with --out")
+    for name, value in chosen.items():
+        if isinstance(value, str) and not is_utf8(value):
+            raise HierlearnError(
+                f"{dashed(name)} {value!r} is not valid UTF-8, as the files of a model are; "
+                f"rename it"
+            )
     if isinstance(chosen.get("dataset_option"), dict):  # from a file
         chosen["dataset_option"] = [f"{k}={v}" for k, v in chosen["dataset_option"].items()]
     return chosen
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a word of the command line was UTF-8; Python keeps other bytes as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def make_plan(chosen: Mapping[str, Any]) -> Plan:

@@ -162,6 +162,12 @@ def _build_one(spec: NetworkSpec, label_space: LabelSpace) -> nn.Module:
         raise HierlearnError(
             f"network {spec.name} cannot be made with {asked or 'no options'} ({error})"
         ) from None
+    except (MemoryError, RuntimeError) as error:  # torch raises a RuntimeError
+        if not isinstance(error, MemoryError) and "memory" not in str(error):
+            raise
+        raise HierlearnError(
+            f"there is not enough memory for network {spec.name}; make it smaller"
+        ) from None
     if not isinstance(network, torch.nn.Module):
         raise HierlearnError(
             f"network {spec.name} returned {type(network).__name__}, but a factory returns an "

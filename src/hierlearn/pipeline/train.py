@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import plural
 from hierlearn.files.tensors import CheckpointError
+from hierlearn.files.uninterrupted import uninterrupted
 from hierlearn.networks.build import NetworkSpec
 from hierlearn.pipeline.best import WORK, BlendTraining
 from hierlearn.pipeline.evaluate import evaluate
@@ -163,12 +164,13 @@ def save_into(pipeline: Pipeline, out: Path) -> None:
     with tempfile.TemporaryDirectory(dir=out, prefix=".model-") as name:
         folder = pipeline.save(Path(name) / "model")
         written = {file.name for file in folder.iterdir()}
-        # The configuration comes last: a folder that has one is complete.
-        for file in sorted(folder.iterdir(), key=lambda path: path.name == "config.json"):
-            file.replace(out / file.name)
-        for index in out.glob(INDEX.format(head="*", member="*")):
-            if index.name not in written:
-                index.unlink()  # of what the memory held before; no configuration lists it now
+        with uninterrupted():
+            # The configuration comes last: a folder that has one is complete.
+            for file in sorted(folder.iterdir(), key=lambda path: path.name == "config.json"):
+                file.replace(out / file.name)
+            for index in out.glob(INDEX.format(head="*", member="*")):
+                if index.name not in written:
+                    index.unlink()  # of what the memory held before; no configuration lists it
 
 
 def run(
