@@ -87,9 +87,9 @@ def complain(text: object) -> None:
     print(f"hierlearn: {printable(text)}", file=sys.stderr)
 
 
-def show_traceback(kind: type[BaseException], error: BaseException, place: Any) -> None:
-    """Print a traceback, whose last line may quote a file: a hook of ``sys``."""
-    for line in traceback.format_exception(kind, error, place):
+def show_traceback(error: BaseException) -> None:
+    """Print the traceback of an error, which may quote a file."""
+    for line in traceback.format_exception(error):
         print(printable_lines(line), end="", file=sys.stderr)
 
 

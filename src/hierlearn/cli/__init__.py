@@ -177,7 +177,6 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal may lack some letters
     words = [word for word in sys.argv[1:] if word != "--debug"]
     warnings.showwarning = show_warning
-    sys.excepthook = show_traceback
     try:
         with sigterm_raises():
             code = app(words, standalone_mode=False)
@@ -187,10 +186,18 @@ def main() -> None:
         sys.exit(end(error))
     except (HierlearnError, OSError) as error:
         if "--debug" in sys.argv:
-            raise
+            sys.exit(crash(error))
         complain_once(worded(error, words))
         sys.exit(2)
+    except Exception as error:  # a fault of ours
+        sys.exit(crash(error))
     sys.exit(end(None) if code == INTERRUPTED else code)
+
+
+def crash(error: Exception) -> int:
+    """Print a traceback, and return the exit code of Python."""
+    show_traceback(error)
+    return 1
 
 
 def complain_once(message: str) -> None:
