@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 RISK = "Risk control"  # a panel of --help
 OPTIONS = [
     option("out", Path, ..., "CSV, TSV or Parquet file to write.", "--out", "-o"),
-    *(one for one in described(Plan, "") if one.name in ("decoder", "decoder_option")),
+    *(
+        one
+        for one in described(Plan, "", decoder="that of the model")
+        if one.name in ("decoder", "decoder_option")
+    ),
     option("threshold", float, None, "Threshold of the decoder, such as stop."),
     option("risk", float, None, "Fraction of wrong answers to allow: 0.05.", panel=RISK),
     option(

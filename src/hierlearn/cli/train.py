@@ -10,6 +10,7 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import described, flag, given, given_fields, option, takes
+from hierlearn.errors import plural
 from hierlearn.training.plan import Plan
 from hierlearn.training.settings import RUN, Settings
 
@@ -23,7 +24,15 @@ if TYPE_CHECKING:
 WHAT = "What to train"  # a panel of --help
 PER_RUN = ("config", "resume", "force", "tensorboard")  # no part of the configuration
 OPTIONS = [
-    option("out", Path, None, "Folder of the model.", "--out", "-o", panel=RUN),
+    option(
+        "out",
+        Path,
+        None,
+        "Folder of the model; needed here or in --config.",
+        "--out",
+        "-o",
+        panel=RUN,
+    ),
     option("config", Path, None, "YAML file of these options; the line wins.", panel=RUN),
     flag("resume", "Resume from the newest checkpoint in --out.", panel=RUN),
     flag("force", "Replace the model in --out.", panel=RUN),
@@ -35,11 +44,15 @@ OPTIONS = [
 ]
 
 
-@takes(*OPTIONS, *described(Plan, WHAT), *described(Settings, shared.HOW), *shared.SOURCE)
+@takes(*OPTIONS, *shared.SOURCE, *described(Plan, WHAT), *described(Settings, shared.HOW))
 def train(
     data: Annotated[Optional[str], typer.Argument(help=shared.DATA)] = None, **options: Any
 ) -> None:
-    """Train a model; also under torchrun, and on from a checkpoint with --resume."""
+    """Train a model; also under torchrun, and on from a checkpoint with --resume.
+
+    What is not given comes from a recipe, which may set other defaults than those shown under
+    "How to train"; the command prints what it chose and why.
+    """
     from rich.console import Console
 
     from hierlearn.cli.show import print_metrics, print_plain, writes
@@ -132,7 +145,7 @@ def rows_and_classes(dataset: Dataset) -> str:
     what = "texts" if dataset.is_text else f"rows of {len(dataset.feature_names):,} {columns}"
     line = (
         f"{dataset.name}: {len(dataset):,} {what}{f' ({splits})' if splits else ''}, "
-        f"{len(hierarchy):,} classes in {hierarchy.depth} levels, {kind}"
+        f"{plural(len(hierarchy), 'class', 'classes')} in {plural(hierarchy.depth, 'level')}, {kind}"
     )
     inputs: Any = dataset.inputs
     if not hasattr(inputs, "window"):
