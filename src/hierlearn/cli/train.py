@@ -145,7 +145,8 @@ def rows_and_classes(dataset: Dataset) -> str:
     what = "texts" if dataset.is_text else f"rows of {len(dataset.feature_names):,} {columns}"
     line = (
         f"{dataset.name}: {len(dataset):,} {what}{f' ({splits})' if splits else ''}, "
-        f"{plural(len(hierarchy), 'class', 'classes')} in {plural(hierarchy.depth, 'level')}, {kind}"
+        f"{plural(len(hierarchy), 'class', 'classes')} in {plural(hierarchy.depth, 'level')}, "
+        f"{kind}"
     )
     inputs: Any = dataset.inputs
     if not hasattr(inputs, "window"):

@@ -60,8 +60,8 @@ def outline(
     family = Family(hierarchy)
     numbers = family.descendants if counts is None else checked_counts(hierarchy, counts)
     kind = "tree" if hierarchy.is_tree else "DAG"
-    counts = f"{plural(len(hierarchy), 'class', 'classes')}, {plural(hierarchy.depth, 'level')}"
-    root = Line(hierarchy.root, f"{counts}, {kind}", 0)
+    size = f"{plural(len(hierarchy), 'class', 'classes')}, {plural(hierarchy.depth, 'level')}"
+    root = Line(hierarchy.root, f"{size}, {kind}", 0)
     lines: list[Line] = []
     waiting = [root]
     while waiting:  # a stack, for hierarchies deeper than Python's own
