@@ -63,7 +63,7 @@ def bin_sums(
     counts = torch.zeros_like(excess)
     for rows in row_chunks(*p.shape):
         part = p[rows].double()
-        place = (torch.bucketize(part, edges, right=True) + offset).reshape(-1)
+        place = (torch.bucketize(part.contiguous(), edges, right=True) + offset).reshape(-1)
         excess += torch.bincount(place, (part - targets[rows].double()).reshape(-1), size)
         counts += torch.bincount(place, minlength=size)
     return excess.reshape(-1, bins), counts.reshape(-1, bins)
