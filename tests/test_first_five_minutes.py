@@ -93,10 +93,10 @@ def test_the_commands_of_the_readme_run_in_order(folder):
     }
     for line in lines:
         assert type_in(line, folder)
-    answers = list(csv.DictReader((folder / "answers.csv").open()))
+    answers = list(csv.DictReader((folder / "answers.csv").read_text().splitlines()))
     assert len(answers) == 8
     assert sum(one["path"] == CLASSES[n % 4] for n, one in enumerate(answers)) >= 6
-    sure = list(csv.DictReader((folder / "sure.csv").open()))
+    sure = list(csv.DictReader((folder / "sure.csv").read_text().splitlines()))
     known = {"", *CLASSES, "animal", "animal/dog", "plant"}
     assert {one["path"] for one in sure} <= known
 
@@ -104,7 +104,7 @@ def test_the_commands_of_the_readme_run_in_order(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("line", [line for line in readme_commands() if SLOW.search(line)])
 def test_the_commands_of_the_readme_that_take_longer(line, folder):
-    type_in(line, folder)
+    type_in(line.replace("--time-limit 1800", "--time-limit 5"), folder)  # half an hour is too long
     out = re.search(r"--out (\S+)", line)[1]
     names = {path.name for path in (folder / out).iterdir()}
     assert "model.safetensors" in names or "summary.json" in names

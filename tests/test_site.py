@@ -45,10 +45,8 @@ def pages(site):
 
 def public_names():
     """Every module of hierlearn that says what is public, with its names."""
-    modules = [hierlearn]
-    for one in pkgutil.iter_modules(hierlearn.__path__, "hierlearn."):
-        if one.ispkg:
-            modules.append(importlib.import_module(one.name))
+    listed = pkgutil.iter_modules(hierlearn.__path__, "hierlearn.")
+    modules = [hierlearn, *(importlib.import_module(one.name) for one in listed if one.ispkg)]
     return {one.__name__: one.__all__ for one in modules if getattr(one, "__all__", None)}
 
 
