@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 WHAT = "What to train"  # a panel of --help
 PER_RUN = ("config", "resume", "force", "tensorboard")  # no part of the configuration
 OPTIONS = [
-    option("out", Path, None, "Folder of the model.", "--out", "-o", panel=RUN),
+    option(
+        "out",
+        Path,
+        None,
+        "Folder of the model; needed here or in --config.",
+        "--out",
+        "-o",
+        panel=RUN,
+    ),
     option("config", Path, None, "YAML file of these options; the line wins.", panel=RUN),
     flag("resume", "Resume from the newest checkpoint in --out.", panel=RUN),
     flag("force", "Replace the model in --out.", panel=RUN),
@@ -35,11 +43,15 @@ OPTIONS = [
 ]
 
 
-@takes(*OPTIONS, *described(Plan, WHAT), *described(Settings, shared.HOW), *shared.SOURCE)
+@takes(*OPTIONS, *shared.SOURCE, *described(Plan, WHAT), *described(Settings, shared.HOW))
 def train(
     data: Annotated[Optional[str], typer.Argument(help=shared.DATA)] = None, **options: Any
 ) -> None:
-    """Train a model; also under torchrun, and on from a checkpoint with --resume."""
+    """Train a model; also under torchrun, and on from a checkpoint with --resume.
+
+    What is not given comes from a recipe, which may set other defaults than those shown under
+    "How to train"; the command prints what it chose and why.
+    """
     from rich.console import Console
 
     from hierlearn.cli.figures import print_metrics
