@@ -51,11 +51,13 @@ def test_bytes_that_are_not_utf8(tmp_path, extension, raw, line, byte):
     refused(tmp_path, f"h.{extension}", raw, message, DataError)
 
 
-@pytest.mark.parametrize("name", ["h", "h.xml", "h.json.gz", "json"])
-def test_unknown_extensions(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "ending"), [("h", ""), ("h.xml", ".xml"), ("h.json.gz", ".json.gz"), ("json", "")]
+)
+def test_unknown_extensions(tmp_path, name, ending):
     message = (
-        f"the extension {(tmp_path / name).suffix!r} names no known format; "
-        "use one of .json, .csv, .tsv, .txt, .paths, .arff, .obo"
+        f"the extension {ending!r} names no known format; "
+        "use one of .json, .csv, .tsv, .txt, .paths, .arff, .obo, .obo.gz"
     )
     refused(tmp_path, name, "a/b", message)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from hierlearn.errors import DataError, HierlearnError, place, plural
+from hierlearn.files.compressed import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,10 +24,10 @@ class WriteError(HierlearnError, OSError):
 
 
 def read_text(path: Path | str) -> str:
-    """Read a UTF-8 text file with its line ends as line feeds; refuse an empty file."""
+    """Read UTF-8 text, also of a .gz, with its line ends as line feeds; refuse an empty file."""
     path = Path(path)
     try:
-        raw = path.read_bytes()
+        raw = read_bytes(path)
     except OSError as error:
         raise cannot_read(path, error) from None
     try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 import numpy as np
 
 from hierlearn.errors import LabelError, did_you_mean, quoted
+from hierlearn.hierarchy.aliases import Aliases
 from hierlearn.hierarchy.structure import frozen
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ NamedBy = Literal["path", "id"]
 MOST_COMPARED = 20_000  # names that an unknown label is compared with
 
 
-class Nodes:
+class Nodes(Aliases):
     """C named classes in level order, immutable; the part of a Hierarchy that looks up."""
 
     structure: Structure
@@ -128,11 +129,11 @@ class Nodes:
         return found
 
     def index(self, label: Label, *, exact: bool = False) -> int:
-        """Return the number of a class given by number, name or unambiguous bare name.
+        """Return the number of a class given by number, name, alias or unambiguous bare name.
 
         Args:
             label: the class.
-            exact: accept whole names only, no bare names.
+            exact: accept whole names only, no bare names and no aliases.
         """
         if isinstance(label, str):
             number = self._by_name.get(label)
@@ -165,6 +166,13 @@ class Nodes:
         if isinstance(found, list):
             paths = quoted(self.names[number] for number in found)
             raise LabelError(f"label {label!r} is ambiguous: it could be {paths}; give the path")
+        if not exact:
+            names = self.aliases.get(label, ())
+            if len(names) == 1:
+                return self._by_name[names[0]]
+            reason = self.explain_label(label)
+            if reason is not None:
+                raise LabelError(reason)
         if label in ("", self.sep, self.root):
             raise LabelError(
                 f"label {label!r} is the implicit root, which is no class; "
@@ -180,7 +188,8 @@ class Nodes:
     def look_up(self, rows: Iterable[Label | Iterable[Label] | None]) -> tuple[Ints, Ints]:
         """Return the class numbers of each row's labels as CSR (offsets, numbers).
 
-        A row is a label, an iterable of labels, or None for no label.
+        A row is a label, an iterable of labels, or None for no label. A label that was pruned is
+        replaced by its nearest ancestors, see ``resolve``.
 
         Raises:
             LabelError: naming the row, counted from 0, and the label.
@@ -198,11 +207,14 @@ class Nodes:
                 elif isinstance(labels, bytes):
                     raise TypeError
                 elif isinstance(labels, (str, int, np.integer)):
-                    numbers.append(self._row_label(labels))
+                    numbers.extend(self._row_label(labels))
                 else:
                     for label in labels:
                         number = known.get(label) if isinstance(label, str) else None
-                        numbers.append(self._row_label(label) if number is None else number)
+                        if number is None:
+                            numbers.extend(self._row_label(label))
+                        else:
+                            numbers.append(number)
             except LabelError as error:
                 raise LabelError(f"row {row}: {error}") from None
             except TypeError:
@@ -213,17 +225,18 @@ class Nodes:
             offsets.append(len(numbers))
         return np.asarray(offsets, dtype=np.int64), np.asarray(numbers, dtype=np.int64)
 
-    def _row_label(self, label: Label) -> int:
-        """Return the class of a row's label; a number that is also a name raises."""
+    def _row_label(self, label: Label) -> tuple[int, ...]:
+        """Return the classes of a row's label; a number that is also a name raises."""
+        if isinstance(label, str):
+            return self.resolve(label)
         number = self.index(label)
-        if not isinstance(label, str):
-            other = self._find(str(label))
-            if other is not None and other != number:
-                raise LabelError(
-                    f"label {label} could be the class number {label} ({self.names[number]!r}) "
-                    f"or the class named {str(label)!r}; give names as text"
-                )
-        return number
+        other = self._find(str(label))
+        if other is not None and other != number:
+            raise LabelError(
+                f"label {label} could be the class number {label} ({self.names[number]!r}) "
+                f"or the class named {str(label)!r}; give names as text"
+            )
+        return (number,)
 
     def _answer(self, asked: L, numbers: Ints) -> tuple[L, ...]:
         """Return classes in the form of the query: names for a name, else numbers."""
