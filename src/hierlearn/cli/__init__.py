@@ -12,6 +12,7 @@ import typer
 from hierlearn import __version__
 from hierlearn.cli import (
     bench,
+    cafa,
     compare,
     data,
     demo,
@@ -23,6 +24,7 @@ from hierlearn.cli import (
     inspect,
     noise,
     predict,
+    prune,
     rank,
     remap,
     remember,
@@ -115,6 +117,20 @@ add_command(
     "index model --in-place",
     "index model --recall 0.999 --out indexed",
 )
+add_command(
+    app,
+    "prune",
+    prune.prune,
+    "prune go.obo --data rows.csv --label terms --min-rows 10 --out small.json",
+    "prune go.obo --data genes.csv --id-column gene --annotations genes.gaf --out small.json",
+)
+add_command(
+    app,
+    "restrict",
+    prune.restrict,
+    "restrict go.obo --namespace biological_process --out process.json",
+    "restrict tree.csv --below animal --depth 3 --out animals.json",
+)
 add_command(app, "export", export.export, "export model --out onnx/model.onnx")
 add_command(app, "report", report.report, "report study", "report study --png")
 add_command(app, "rank", rank.rank, "rank study-a study-b study-c --metric hit@1")
@@ -126,6 +142,7 @@ add_command(
     "noise rows.csv --label class --kinds labels --draws 5",
 )
 app.add_typer(data.app, name="data")
+app.add_typer(cafa.app, name="cafa")
 
 
 def show_version(wanted: bool) -> None:

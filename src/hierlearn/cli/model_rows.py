@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline import Pipeline
 
+ANNOTATIONS = ("annotations", "evidence", "aspect", "annotation_key")
+
 
 def is_table(source: str) -> bool:
     """Whether a source is a CSV, TSV or Parquet file rather than a dataset's name or ARFF."""
@@ -112,6 +114,12 @@ def open_labeled_table(
     if "levels" in given:
         for name in ("label", "label_sep"):
             known.pop(name, None)
+    if "label" in given or "levels" in given:
+        for name in ANNOTATIONS:
+            known.pop(name, None)
+    if "annotations" in given:
+        for name in ("label", "levels", "label_sep"):
+            known.pop(name, None)
     for name in ("split", "id_column"):  # new rows may have neither
         if known.get(name) not in header(source):
             known.pop(name, None)
@@ -120,7 +128,7 @@ def open_labeled_table(
         columns.pop(name, None)
     for name, value in input_columns(model, options).items():
         columns["column_kind" if name == "kinds" else name] = value
-    if "label" not in columns and "levels" not in columns:
+    if not {"label", "levels", "annotations"} & set(columns):
         raise HierlearnError(f"{source}: name the column of labels with --label, or --levels")
     if hierarchy is None:
         return open_dataset(source, {**columns, "sep": model.hierarchy.sep})

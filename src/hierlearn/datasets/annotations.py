@@ -2,23 +2,26 @@
 
 Labels stand in one column, several joined by ``label_sep`` (``animal/dog;plant``), or in one column
 per level (``kingdom,family,species``), empty below the last one known. A row may have no label.
+Or they stand in another file and are joined by the id of each row; a row without an entry there,
+and one whose every label was skipped or pruned away, is left out, with a warning.
 """
 
 from __future__ import annotations
 
 from array import array
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.datasets.cells import name_labels
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.errors import DataError, HierarchyError, place
+from hierlearn.datasets.label_report import class_labels
+from hierlearn.errors import DataError, HierarchyError, place, quoted
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.names import is_missing, level_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,11 +52,13 @@ class Annotations:
             self._add_splits(chunk, self.columns.split)
         if self.columns.id_column is not None:
             self._ids.extend(row_ids(chunk, self.columns.id_column))
-        parsed = (
-            joined_labels(chunk, self.columns)
-            if self.columns.levels is None
-            else level_labels(chunk, self.columns.levels, self.columns.sep)
-        )
+        parsed: Iterator[tuple[str, ...]]
+        if self.columns.labels_by_id is not None:
+            parsed = labels_of_ids(self._ids[len(self._codes) :], self.columns.labels_by_id)
+        elif self.columns.levels is not None:
+            parsed = level_labels(chunk, self.columns.levels, self.columns.sep)
+        else:
+            parsed = joined_labels(chunk, self.columns)
         for line, labels in zip(chunk.lines, parsed, strict=True):
             code = self._sets.setdefault(labels, len(self._sets))
             if code == len(self._lines):
@@ -85,8 +90,19 @@ class Annotations:
         hierarchy = self.columns.hierarchy
         if not isinstance(hierarchy, Hierarchy):
             hierarchy = self._infer_hierarchy()
-        named = name_labels(raw, hierarchy, path=self.path, lines=self._lines)
-        return Dataset(
+        codes = np.array(self._codes, np.int64)
+        rows = np.bincount(codes, minlength=len(raw)).tolist()
+        named, report = class_labels(
+            raw,
+            rows,
+            hierarchy,
+            unknown=self.columns.unknown,
+            path=self.path,
+            lines=self._lines,
+        )
+        if self.columns.labels_by_id is not None:
+            self._check_joined(raw)
+        dataset = Dataset(
             inputs=inputs,
             labels=[named[code] for code in self._codes],
             hierarchy=hierarchy,
@@ -95,6 +111,24 @@ class Annotations:
             feature_names=tuple(feature_names),
             source=f"the table {self.path.name}",
             ids=None if self.columns.id_column is None else self._ids,
+            label_report=report,
+        )
+        joined = self.columns.labels_by_id is not None
+        lost = [not new and (joined or bool(old)) for old, new in zip(raw, named, strict=True)]
+        gone = np.array(lost, dtype=bool)[codes]
+        report.rows_left_out = int(gone.sum())
+        report.warn(self.path)
+        return dataset.keep(~gone) if report.rows_left_out else dataset
+
+    def _check_joined(self, raw: list[list[str]]) -> None:
+        """Raise where no row has an entry among the annotations."""
+        known = self.columns.labels_by_id or {}
+        if any(raw):
+            return
+        raise DataError(
+            f"{self.path}: none of the ids in column {self.columns.id_column!r} is annotated: the "
+            f"rows have {quoted(self._ids[:3])}, the annotations {quoted(islice(known, 3))}; join "
+            f"by another column, or read the annotations by symbol"
         )
 
     def _infer_hierarchy(self) -> Hierarchy:
@@ -121,6 +155,14 @@ def row_ids(chunk: TableChunk, name: str) -> list[str]:
                 f"id_column out"
             )
     return [str(cell) for cell in found]
+
+
+def labels_of_ids(
+    ids: Sequence[str], known: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the labels of rows by their ids; a row without an entry has none."""
+    for one in ids:
+        yield tuple(known.get(one, ()))
 
 
 def joined_labels(chunk: TableChunk, columns: Columns) -> Iterator[tuple[str, ...]]:

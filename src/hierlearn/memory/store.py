@@ -293,14 +293,14 @@ def mixture(held: Tensor, targets: Tensor, mask: Tensor | None) -> tuple[Tensor,
     if mask is None and targets.numel() >= LARGE and not torch.compiler.is_compiling():
         occurs = targets.flatten(0, -2).any(0).nonzero().squeeze(1)
         if 2 * len(occurs) <= targets.shape[-1]:
-            return sparse_mixture(held, targets, occurs)
+            return occurring_mixture(held, targets, occurs)
     has, lacks = targets, ~targets
     if mask is not None:
         has, lacks = targets & mask, lacks & mask
     return held @ has.to(held.dtype), held @ lacks.to(held.dtype)
 
 
-def sparse_mixture(held: Tensor, targets: Tensor, occurs: Tensor) -> tuple[Tensor, Tensor]:
+def occurring_mixture(held: Tensor, targets: Tensor, occurs: Tensor) -> tuple[Tensor, Tensor]:
     """Return the same where most classes of a large taxonomy occur in no set.
 
     Args:
