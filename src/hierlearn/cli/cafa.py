@@ -248,13 +248,20 @@ def print_figures(console: Any, figures: Mapping[str, Mapping[str, Any]]) -> Non
     from rich.table import Table
 
     table = Table()
-    first = next(iter(figures.values()), {})
-    table.add_column("namespace")
-    for name in first:
-        table.add_column(name.replace("_", " "), justify="right")
+    names = {"rows": "rows", "fmax": "fmax", "weighted_fmax": "weighted", "smin": "smin"}
+    if any("f1" in one for one in figures.values()):
+        names |= {"f1": "f1", "threshold": "at"}
+    else:
+        names |= {"fmax_threshold": "at"}
+    table.add_column("namespace", no_wrap=True)
+    for heading in names.values():
+        table.add_column(heading, justify="right")
     for name, one in figures.items():
-        cells = (f"{v:,}" if isinstance(v, int) else f"{v:.3f}" for v in one.values())
-        table.add_row(name, *cells)
+        values = [one.get(key) for key in names]
+        shown = (
+            "" if v is None else f"{v:,}" if isinstance(v, int) else f"{v:.3f}" for v in values
+        )
+        table.add_row(name, *shown)
     console.print(table)
 
 

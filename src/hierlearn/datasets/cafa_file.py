@@ -64,8 +64,10 @@ def cafa_writer(
                 numbers = (row >= min_score).logical_and(rounded > 0).nonzero().squeeze(1)
                 # Class numbers ascend by level, so a stable sort puts parents first.
                 order = torch.sort(rounded[numbers], descending=True, stable=True).indices
-                for number in numbers[order[:most]].tolist():
-                    lines.append(f"{gene}\t{names[number]}\t{rounded[number]:.{DIGITS}f}\n")
+                lines.extend(
+                    f"{gene}\t{names[number]}\t{rounded[number]:.{DIGITS}f}\n"
+                    for number in numbers[order[:most]].tolist()
+                )
             file.writelines(lines)
             return len(lines)
 

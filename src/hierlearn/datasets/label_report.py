@@ -106,10 +106,10 @@ class LabelReport:
 
 
 def count(found: dict[str, Found], what: str) -> str:
-    """Return ``3 old ids in 7 rows were``."""
-    rows = sum(one.rows for one in found.values())
+    """Return ``3 old ids (7 occurrences) were``."""
+    total = sum(one.occurrences for one in found.values())
     verb = "was" if len(found) == 1 else "were"
-    return f"{plural(len(found), what)} ({plural(rows, 'occurrence')} in rows) {verb}"
+    return f"{plural(len(found), what)} ({plural(total, 'occurrence')}) {verb}"
 
 
 def check_unknown(unknown: str) -> None:
@@ -186,8 +186,9 @@ def unknown_labels(skipped: dict[str, Found], path: Path) -> LabelError:
     first = next(iter(skipped.values()))
     many = ""
     if len(skipped) > 1:
-        rows = sum(one.rows for one in skipped.values())
-        many = f"; {len(skipped) - 1:,} more unknown labels, {rows:,} occurrences in all"
+        total = sum(one.occurrences for one in skipped.values())
+        more = plural(len(skipped) - 1, "more unknown label")
+        many = f"; {more}, {total:,} occurrences in all"
     end = "" if first.reason.endswith("?") and not many else ";"
     return LabelError(
         f"{place(path, first.line)}: {first.reason}{many}{end} correct "

@@ -24,10 +24,11 @@ class SparseMatmul(torch.autograd.Function):
     def forward(ctx: Any, matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
         """Return matrix @ dense."""
         ctx.pair = (matrix, transposed)
-        return torch.sparse.mm(matrix, dense)
+        found: Tensor = torch.sparse.mm(matrix, dense)
+        return found
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
         """Return the gradient of the dense matrix."""
         matrix, transposed = ctx.pair
         return None, None, SparseMatmul.apply(transposed, matrix, grad)  # type: ignore[no-untyped-call]
