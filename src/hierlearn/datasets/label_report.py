@@ -86,8 +86,11 @@ class LabelReport:
                 f"{quoted(self.skipped, most=3)}"
             )
         if self.rows_left_out:
-            rows = "row has" if self.rows_left_out == 1 else "rows have"
-            said.append(f"{self.rows_left_out:,} {rows} no label of the hierarchy and are left out")
+            rows, verb = (
+                plural(self.rows_left_out, "row"),
+                "is" if self.rows_left_out == 1 else "are",
+            )
+            said.append(f"{rows} without a label of the hierarchy {verb} left out")
         return said
 
     def warn(self, path: Path) -> None:
@@ -170,9 +173,10 @@ def stand_for(label: str, hierarchy: Hierarchy, report: LabelReport, line: int) 
     except LabelError as error:
         report.skipped[label] = Found(line, reason=str(error))
         return ()
-    if label not in hierarchy:
-        part = report.replaced if label in hierarchy.aliases else report.pruned
-        part[label] = Found(line, classes=classes)
+    if label in hierarchy.aliases:
+        report.replaced[label] = Found(line, classes=classes)
+    elif label in hierarchy.pruned or label not in hierarchy:
+        report.pruned[label] = Found(line, classes=classes)
     return classes
 
 

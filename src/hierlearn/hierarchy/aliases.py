@@ -46,7 +46,7 @@ class Aliases:
             LabelError: naming the nearest known labels.
         """
         nodes: Any = self
-        if not isinstance(label, str) or label in nodes:
+        if not isinstance(label, str) or label in nodes._by_name:
             return (nodes.index(label),)
         names = self.stand_ins(label)
         return (nodes.index(label),) if names is None else tuple(nodes.index(one) for one in names)
@@ -55,8 +55,9 @@ class Aliases:
         """Return the classes that an alias or a pruned class stands for; None for other labels."""
         if label in self.aliases:
             return self.aliases[label]
-        found = self.pruned.get(label)
-        return self._pruned_by_bare.get(label) if found is None else found
+        if label in self.pruned:
+            return self.pruned[label]
+        return None if label in self else self._pruned_by_bare.get(label)  # type: ignore[operator]
 
     @cached_property
     def _pruned_by_bare(self) -> dict[str, tuple[str, ...]]:

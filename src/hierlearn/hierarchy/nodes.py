@@ -160,7 +160,7 @@ class Nodes(Aliases):
         return None
 
     def _search(self, label: str, exact: bool) -> int:
-        found = None if exact else self._find(label)
+        found = None if exact or label in self.pruned else self._find(label)
         if isinstance(found, int):
             return found
         if isinstance(found, list):

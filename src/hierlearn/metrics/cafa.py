@@ -9,12 +9,14 @@ At a threshold t row i is answered P_i(t) = {c : p_i(c) >= t}, closed, and its t
     mi(t) = mean over rows of the sum of ic(c) over P_i(t) \ T_i     misinformation
     Smin  = min over t of sqrt(ru(t)^2 + mi(t)^2)
 
-The weighted Fmax counts every class by its information content ic. Rows without a label, among the
-classes that are evaluated, do not count. Thresholds are 0.01, 0.02, ..., 1 unless others are given.
+The weighted Fmax counts every class by its information content ic, over the rows whose truth has
+any; where no class has any, all count alike. Rows without a label, among the classes that are
+evaluated, do not count. Thresholds are 0.01, 0.02, ..., 1 unless others are given.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -204,7 +206,7 @@ class Sums:
         self.thresholds = thresholds
         self.counted = counted
         self.rows = 0
-        names = ("pr", "rc", "wpr", "wrc", "ru", "mi", "answered", "informed")
+        names = ("pr", "rc", "wpr", "wrc", "ru", "mi", "answered", "informed", "informative")
         self.totals = {name: torch.zeros_like(thresholds) for name in names}
 
     def add(self, p: Tensor, truth: Tensor, ic: Tensor) -> None:
@@ -247,6 +249,7 @@ class Sums:
             "mi": (w_answered - w_true).clamp_min(0.0),
             "answered": (answered > 0).double(),
             "informed": (w_answered > 0).double(),
+            "informative": (w_size > 0).double().expand(shape),
         }
         for name, one in values.items():
             self.totals[name] += one.sum(0)
@@ -254,12 +257,18 @@ class Sums:
     def curve(self) -> CafaCurve:
         """Return the means."""
         total = self.totals
+        precision, recall = divided(total["pr"], total["answered"]), total["rc"] / self.rows
+        plain = not bool(total["informative"].any())
+        weighted = (
+            divided(total["wpr"], total["informed"]),
+            divided(total["wrc"], total["informative"]),
+        )
         return CafaCurve(
             thresholds=self.thresholds,
-            precision=divided(total["pr"], total["answered"]),
-            recall=total["rc"] / self.rows,
-            weighted_precision=divided(total["wpr"], total["informed"]),
-            weighted_recall=total["wrc"] / self.rows,
+            precision=precision,
+            recall=recall,
+            weighted_precision=precision if plain else weighted[0],
+            weighted_recall=recall if plain else weighted[1],
             uncertainty=total["ru"] / self.rows,
             misinformation=total["mi"] / self.rows,
             coverage=total["answered"] / self.rows,
@@ -389,9 +398,9 @@ ENTRIES = (
     Metric(
         "smin",
         smin,
-        "smallest distance of remaining uncertainty and misinformation over all thresholds, in "
-        "bits",
+        "smallest distance of remaining uncertainty and misinformation over thresholds, in bits",
         direction="down",
+        limits=lambda _: (0.0, math.inf),
         takes="probabilities",
     ),
 )

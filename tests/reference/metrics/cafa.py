@@ -44,9 +44,12 @@ def at_threshold(scores, targets, parents, ic, classes, threshold):
         both = sum(ic[c] for c in found & truth)
         if held > 0:
             wpr.append(both / held)
-        wrc.append(both / true if true > 0 else 0.0)
+        if true > 0:
+            wrc.append(both / true)
         ru.append(sum(ic[c] for c in truth - found))
         mi.append(sum(ic[c] for c in found - truth))
+    if not wrc:  # no truth has information, so all classes count alike
+        wpr, wrc = pr, rc
     return [sum(x) / len(x) if x else 0.0 for x in (pr, rc, wpr, wrc, ru, mi)]
 
 
