@@ -56,7 +56,7 @@ def cafa_writer(
                     f"probabilities {tuple(probabilities.shape)} must be ({len(ids)}, "
                     f"{len(hierarchy)}): one row per id, one column per class"
                 )
-            lines = []
+            lines: list[str] = []
             for gene, row in zip(ids, probabilities.detach().cpu(), strict=True):
                 if "\t" in gene or "\n" in gene:
                     raise DataError(f"the id {gene!r} holds a tab or a line end; rename it")
