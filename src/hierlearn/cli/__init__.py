@@ -12,6 +12,7 @@ import typer
 from hierlearn import __version__
 from hierlearn.cli import (
     bench,
+    cafa,
     compare,
     data,
     demo,
@@ -23,6 +24,7 @@ from hierlearn.cli import (
     inspect,
     noise,
     predict,
+    prune,
     rank,
     remap,
     remember,
@@ -173,6 +175,22 @@ add_command(
 )
 add_command(
     app,
+    "prune",
+    prune.prune,
+    "prune go.obo --data rows.csv --label terms --min-rows 10 --out small.json",
+    "prune go.obo --data genes.csv --id-column gene --annotations genes.gaf --out small.json",
+    panel=DATA,
+)
+add_command(
+    app,
+    "restrict",
+    prune.restrict,
+    "restrict go.obo --namespace biological_process --out process.json",
+    "restrict tree.csv --below animal --depth 3 --out animals.json",
+    panel=DATA,
+)
+add_command(
+    app,
     "noise",
     noise.noise,
     "noise synthetic --losses bce,hcl --rates 0,0.2,0.4",
@@ -195,6 +213,7 @@ add_command(
     "bench icd10cm --losses hcl,hcl-hier --rows 64",
     panel=STUDIES,
 )
+app.add_typer(cafa.app, name="cafa", rich_help_panel=STUDIES)
 
 
 def show_version(wanted: bool) -> None:
