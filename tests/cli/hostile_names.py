@@ -49,6 +49,15 @@ COMMANDS = [
     ["report", FOLDER, "--data", "rows.csv", "--rows", "all"],
     ["report", f"nothing{EVIL}"],
     [
+        *["prune", "new.csv", "--data", "rows.csv", "--label", "class", "--text", f"words{EVIL}"],
+        *["--out", f"pruned{ESCAPE}.json"],
+    ],
+    ["restrict", "new.csv", "--below", f"top{EVIL}", "--out", f"part{ESCAPE}.json"],
+    ["restrict", "new.csv", "--below", f"none{EVIL}", "--out", "x.json"],
+    ["cafa", "evaluate", FOLDER, "rows.csv", "--rows", "all"],
+    ["cafa", "threshold", FOLDER, "rows.csv", "--rows", "all", "--out", f"best{ESCAPE}"],
+    ["cafa", "predict", FOLDER, "rows.csv", "--out", f"c{ESCAPE}.tsv", "--rows", "all"],
+    [
         *["compare", "rows.csv", "--label", "class", "--text", f"words{EVIL}", "--losses", "bce"],
         *["--seeds", "2", "--epochs", "1", "--out", f"study{ESCAPE}"],
     ],
