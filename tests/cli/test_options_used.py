@@ -1,0 +1,197 @@
+"""No option is ignored: given alone, each changes what a command does, or is refused.
+
+The options come from the declarations of the commands. A string that means nothing ("zzz"), or a
+number that is no default, must make a difference somewhere: in what is printed, in a file, in what
+is passed to the training, or as a refusal.
+"""
+
+import hashlib
+import shlex
+import shutil
+import sys
+
+import pytest
+import typer
+
+import hierlearn.cli as cli
+from hierlearn.errors import HierlearnError
+
+SITUATIONS = {
+    "bench": ["bench --rows 2 --rounds 1 --classes 9 --levels 2 --losses bce", "bench tree.csv"],
+    "compare": [
+        "compare rows.csv --label class --split part --losses bce",
+        "compare synthetic --losses bce",
+        "compare --paper",
+        "compare --suite texts",
+    ],
+    "data describe": ["data describe rows.csv --label class", "data describe synthetic"],
+    "evaluate": ["evaluate model rows.csv --rows test"],
+    "explain": ["explain model rows.csv", "explain texts texts.csv"],
+    "forget": ["forget model --id N1 --out smaller"],
+    "index": ["index model --out indexed"],
+    "inspect": ["inspect tree.csv"],
+    "noise": ["noise rows.csv --label class --split part --losses bce", "noise synthetic"],
+    "predict": [
+        "predict model rows.csv --out a.csv",
+        "predict model rows.csv --out a.parquet",
+        "predict model synthetic --rows test --out a.csv",
+        "predict texts texts.csv --out a.csv",
+    ],
+    "rank": [],  # takes no options of data; studies take long
+    "remap": ["remap model --hierarchy tree.csv --dry-run"],
+    "remember": ["remember model rows.csv --rows test --out bigger"],
+    "report": ["report model --data rows.csv --rows test"],
+    "train": [
+        "train rows.csv --label class --split part --out new",
+        "train synthetic --out new",
+        "train texts.csv --label class --text words --out new",
+    ],
+}
+NO_SITUATION = {"demo", "export", "data list", "data fetch", "prune", "restrict"}
+NO_SITUATION |= {"cafa evaluate", "cafa threshold", "cafa predict"}
+SAME = {  # what rightly makes no difference here, and why
+    "device": "the CPU is what auto finds",
+    "force": "nothing is replaced",
+    "trust": "nothing needs it",
+    "debug": "nothing fails",
+}
+VALUES = {
+    "device": "cpu",
+    "data_dir": "nowhere",
+    "dataset_option": "zzz=1",
+    "column_kind": "a=text",
+    "ignore": "a",
+    "depth": "1",
+    "breadth": "1",
+    "layout": "zzz",
+    "metrics": ",",
+    "losses": ",",
+    "rates": ",",
+    "kinds": ",",
+    "limit": "2",
+    "epochs": "7",
+}
+
+
+def commands(group, path=()):
+    """Yield the name and the command of every leaf of the command line."""
+    for name, one in group.commands.items():
+        if hasattr(one, "commands"):
+            yield from commands(one, (*path, name))
+        else:
+            yield " ".join((*path, name)), one
+
+
+COMMANDS = dict(commands(typer.main.get_command(cli.app)))
+CASES = [
+    pytest.param(line, option, id=f"{line.replace(' --', ' ')} {option.opts[0]}")
+    for name, lines in SITUATIONS.items()
+    for line in lines
+    for option in COMMANDS[name].params
+    if option.opts[0].startswith("-") and option.name != "help"
+]
+
+
+def value_of(option):
+    """Return the words that give an option."""
+    long = next(word for word in option.opts if word.startswith("--"))
+    if getattr(option, "is_flag", False):
+        return [long]
+    if option.name in VALUES:
+        return [long, VALUES[option.name]]
+    kind = getattr(option.type, "name", "")
+    if "int" in kind or "float" in kind or "read" in kind or "|none" in str(option.metavar):
+        return [long, "3" if "float" not in f"{kind}{option.metavar}" else "0.37"]
+    if "PAIR" in str(option.metavar) or "KEY" in str(option.metavar):
+        return [long, "zzz=1"]
+    return [long, "zzz"]
+
+
+def described(value):
+    """Return anything that is passed to a training as text."""
+    if hasattr(value, "hierarchy") and hasattr(value, "splits"):
+        inputs = value.inputs
+        text = inputs.tobytes() if hasattr(inputs, "tobytes") else repr(inputs).encode()
+        rows = hashlib.sha256(text).hexdigest()
+        return f"{rows} {value.labels} {value.hierarchy.fingerprint} {value.splits} {value.ids}"
+    if isinstance(value, (list, tuple)):
+        return str([described(one) for one in value])
+    return str(value)
+
+
+def stop(name):
+    """Return what takes the place of a training: it tells what it was asked for."""
+
+    def instead(*words, **more):
+        shown = [described(one) for one in words]
+        kept = {key: described(one) for key, one in more.items() if not callable(one)}
+        kept.pop("reporting", None)
+        digest = hashlib.sha256(repr((shown, kept)).encode()).hexdigest()
+        tensorboard = getattr(more.get("reporting"), "tensorboard", "")
+        raise HierlearnError(f"{name} asked for {digest} {tensorboard}")
+
+    return instead
+
+
+@pytest.fixture(scope="module")
+def files(with_memory, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("options") / "files"
+    shutil.copytree(with_memory, folder)
+    (folder / "tree.csv").write_text(
+        "path\nanimal/dog/pug\nanimal/dog/lab\nanimal/cat\nplant/oak\nplant/rose\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def outcome(files, monkeypatch, capsys, tmp_path):
+    """Run a line in a fresh copy of the files; return all that came of it."""
+    import hierlearn.pipeline
+    import hierlearn.studies.compare
+    import hierlearn.studies.noise
+    import hierlearn.studies.suites
+    import hierlearn.studies.tune
+
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(hierlearn.pipeline, "train", stop("train"))
+    monkeypatch.setattr(hierlearn.studies.compare, "compare", stop("compare"))
+    monkeypatch.setattr(hierlearn.studies.tune, "tune", stop("tune"))
+    monkeypatch.setattr(hierlearn.studies.noise, "noise_study", stop("noise"))
+    monkeypatch.setattr(
+        "hierlearn.cli.bench.in_turn", lambda steps, *_: dict.fromkeys(steps, (1, 1))
+    )
+
+    def run(words, place):
+        shutil.copytree(files, place)
+        monkeypatch.chdir(place)
+        monkeypatch.setattr(sys, "argv", ["hierlearn", *words])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        said = capsys.readouterr()
+        written = {
+            str(path.relative_to(place)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(place.rglob("*"))
+            if path.is_file()
+        }
+        return caught.value.code, said.out, said.err, written
+
+    return run
+
+
+def test_every_command_has_a_situation():
+    assert set(SITUATIONS) | NO_SITUATION == set(COMMANDS)
+
+
+@pytest.mark.parametrize(("line", "option"), CASES)
+def test_an_option_makes_a_difference_or_is_refused(line, option, outcome, tmp_path):
+    words = shlex.split(line)
+    if option.name in SAME:
+        pytest.skip(SAME[option.name])
+    long = next(word for word in option.opts if word.startswith("--"))
+    if long in words:
+        pytest.skip("the situation has it")
+    before = outcome(words, tmp_path / "before")
+    after = outcome([*words, *value_of(option)], tmp_path / "after")
+    assert after != before, after
+    assert "Traceback" not in after[2]
