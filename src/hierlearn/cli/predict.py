@@ -107,7 +107,7 @@ def predict(
 
 def check_used(data: str, options: Mapping[str, Any]) -> None:
     """Raise on options of a table that no table here needs."""
-    from hierlearn.cli.model_rows import is_table
+    from hierlearn.cli.model_rows import ANNOTATIONS, is_table
     from hierlearn.cli.sources import check_goes_with, check_not_given
 
     if options["out"].suffix.lower() == ".parquet":
@@ -115,7 +115,8 @@ def check_used(data: str, options: Mapping[str, Any]) -> None:
     calibrate = options["calibrate"]
     if calibrate is not None and is_table(calibrate):
         return  # they describe its rows
-    labels = {name: options[name] for name in ("label", "levels", "split", "sep")}
+    of_labels = ("label", "levels", "split", "sep", "unknown", *ANNOTATIONS)
+    labels = {name: options[name] for name in of_labels}
     check_goes_with(labels, "a table in --calibrate")
     if not is_table(data):
         names = ("features", "text", "ignore", "column_kind", "delimiter")
