@@ -90,7 +90,7 @@ def test_a_figure_that_is_not_defined_is_left_empty(trained, call, tmp_path):
         ("MODEL icd10", "unknown dataset 'icd10'; did you mean 'icd10cm'"),
         ("MODEL synthetic --dataset-option rows=30", "the rows are labeled by another hierarchy"),
         ("MODEL rows.csv --metrics hit@9", "unknown metric 'hit@9'; did you mean"),
-        ("MODEL rows.csv --metrics ,", "no metric is named; name at least one"),
+        ("MODEL rows.csv --metrics ,", "names nothing; write names with commas"),
         ("MODEL rows.csv --rows dev", "unknown split 'dev'; known: all, test, train, valid"),
         ("MODEL rows.csv --label klass", "unknown column 'klass'; did you mean 'class'"),
         ("MODEL rows.csv --text class", "the model reads numbers and does not take --text"),
