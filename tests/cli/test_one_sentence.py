@@ -17,7 +17,7 @@ REFUSALS = [
     ("evaluate MODEL rows.csv --device meta", "'meta' is no device to train on"),
     (
         f"{TRAIN} --network mlp --network-option width=100000000000",
-        "GB of memory; make it narrower",
+        "make it narrower",
     ),
     ("predict MODEL rows.csv --out a.csv --decoder cost --decoder-option cost=3", "cost must be"),
     ("evaluate MODEL rows.csv --sep |", "joins the names of a path by '/', not by '|'"),
@@ -33,7 +33,7 @@ REFUSALS = [
     ("evaluate MODEL rows.csv --force", "--force goes with --out"),
     (
         "predict MODEL rows.csv --out a.csv --label class",
-        "--label goes with a table in --calibrate",
+        "goes with a table in --calibrate",
     ),
     ("predict MODEL rows.csv --out a.parquet --escape-formulas", "goes with a CSV or TSV file"),
 ]
@@ -54,7 +54,7 @@ def test_a_device_that_is_not_there(call, rows, trained, device):
 
 
 def test_a_terminal_class_that_is_not_there():
-    with pytest.raises(HierlearnError, match="class number 99 is outside 0..2"):
+    with pytest.raises(HierlearnError, match=r"class number 99 is outside 0\.\.2"):
         LabelSpace(Hierarchy.from_paths(["a/b", "a/c"]), [99])
 
 
@@ -79,9 +79,13 @@ def test_a_training_that_diverges_is_told_as_such(call, rows, split):
     line = f"train rows.csv --label class {split} --out new --epochs 3 --loss bce --ignore part"
     line = line.replace(" --ignore part", "" if split else " --features a,b,c")
     said = call(f"{line} --learning-rate 1e30", 2, begun=True)
-    assert "became nan in epoch 1, batch 1 of 1, with BCELoss at learning rate 1e+30" in said
+    if split:
+        assert "became nan in epoch 1, batch 1 of 1, with BCELoss at learning rate 1e+30" in said
+        assert said.endswith("there is no checkpoint from before")
+    else:
+        assert "the loss became nan in epoch 2, batch 1 of 1, with BCELoss at learning rate" in said
+        assert said.endswith("the last checkpoint with finite weights is that of step 1")
     assert "lower the learning rate or set --max-grad-norm" in said
-    assert said.endswith("there is no checkpoint from before")
     assert "is NaN" not in said
 
 

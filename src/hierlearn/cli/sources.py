@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -188,6 +187,7 @@ def with_annotations(columns: dict[str, Any]) -> dict[str, Any]:
                 raise HierlearnError(f"{dashed(name)} goes with --annotations; leave it out")
         return columns
     from hierlearn.datasets import read_gaf
+    from hierlearn.terminal import complain
 
     evidence, aspects = filters["evidence"], filters["aspect"]
     found = read_gaf(
@@ -196,7 +196,7 @@ def with_annotations(columns: dict[str, Any]) -> dict[str, Any]:
         aspects=None if aspects is None else split_names(aspects),
         key=filters["annotation_key"] or "id",
     )
-    print(f"hierlearn: {found.summary()}", file=sys.stderr)
+    complain(found.summary())
     columns.pop("label_sep", None)
     return {**columns, "labels_by_id": found}
 

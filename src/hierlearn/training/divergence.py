@@ -42,7 +42,7 @@ class Moment:
         """Where to go on from."""
         if self.saved is None:
             return "there is no checkpoint from before"
-        return f"the last good checkpoint is that of step {self.saved}"
+        return f"the last checkpoint with finite weights is that of step {self.saved}"
 
 
 def diverged(what: str, value: float, moment: Moment, rows: Sequence[int]) -> NonFiniteLossError:
