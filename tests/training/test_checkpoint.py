@@ -66,7 +66,7 @@ def test_the_newest_stay(tmp_path):
 
 
 def test_what_a_killed_process_left_is_no_checkpoint_and_goes(tmp_path):
-    left = tmp_path / ".step-000000000099.safetensors.123.part"
+    left = tmp_path / stray_name("part")
     left.write_bytes(b"half a file")
     mine = tmp_path / "notes.txt"
     mine.write_text("mine")

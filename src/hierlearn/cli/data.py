@@ -63,7 +63,8 @@ def describe(
     from hierlearn.cli.sources import open_dataset
     from hierlearn.datasets import DATASETS
     from hierlearn.datasets import describe as describe_dataset
-    from hierlearn.files import atomic_write, check_writable
+    from hierlearn.files.outputs import check_writable
+    from hierlearn.files.writing import atomic_write
 
     out = options["out"]
     names = ("description.json", "hierarchy.json", "hierarchy.svg")

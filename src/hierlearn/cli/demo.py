@@ -46,7 +46,7 @@ def write_svg(path: Path, drawing: str) -> None:
     """Write a drawing without the fonts that it would load from the web."""
     import re
 
-    from hierlearn.files import atomic_write
+    from hierlearn.files.writing import atomic_write
 
     alone = re.sub(r"@font-face \{.*?\}\s*", "", drawing, flags=re.DOTALL)
     with atomic_write(path) as file:

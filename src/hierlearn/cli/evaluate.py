@@ -35,7 +35,8 @@ def evaluate(
     from hierlearn.cli.show import print_plain, working
     from hierlearn.cli.sources import split_names
     from hierlearn.errors import plural
-    from hierlearn.files import atomic_write, check_new
+    from hierlearn.files.outputs import check_output
+    from hierlearn.files.writing import atomic_write
     from hierlearn.metrics.registry import check_metrics
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline import evaluate as measure
@@ -43,7 +44,7 @@ def evaluate(
 
     out, metrics, rows = (options[name] for name in ("out", "metrics", "rows"))
     if out is not None:
-        check_new(out, options["force"])
+        check_output(out, options["force"])
     names = None if metrics is None else check_metrics(split_names(metrics))
     device = find_device(options["device"])
     loaded = Pipeline.load(model, device=device, trust=options["trust"])

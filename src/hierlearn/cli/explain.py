@@ -63,14 +63,14 @@ def explain(
     from hierlearn.cli.predict import label_sep_of, open_chunks
     from hierlearn.cli.show import print_plain, working
     from hierlearn.datasets.writing import check_ending, table_writer
-    from hierlearn.files import check_new
+    from hierlearn.files.outputs import check_output
     from hierlearn.pipeline.explain import rows_of
     from hierlearn.pipeline.predict import explain_chunks
 
     out, count, limit = (options[name] for name in ("out", "count", "limit"))
     if out is not None:
         check_ending(out)
-        check_new(out, options["force"], inputs=[data])
+        check_output(out, options["force"], inputs=[data])
     loaded = load_with_memory(model, options)
     chunks, total, note = open_chunks(loaded, data, options)
     made, reason = choose_decoder(loaded, options)

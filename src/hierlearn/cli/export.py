@@ -18,7 +18,7 @@ def export(model: shared.ModelFolder, **options: Any) -> None:
 
     from hierlearn.cli.show import print_plain, working
     from hierlearn.errors import HierlearnError
-    from hierlearn.files import check_new
+    from hierlearn.files.outputs import check_output
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.export import BESIDE
     from hierlearn.pipeline.export import export as write
@@ -29,7 +29,7 @@ def export(model: shared.ModelFolder, **options: Any) -> None:
     if out.parent.resolve() == model.resolve():
         raise HierlearnError(f"{out.parent} holds the model; export to another folder")
     for path in (out, *(out.parent / name for name in BESIDE)):
-        check_new(path, options["force"])
+        check_output(path, options["force"])
     loaded = Pipeline.load(model, trust=options["trust"])
     with working("exporting"):
         written = write(loaded, out)

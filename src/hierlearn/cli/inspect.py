@@ -34,7 +34,8 @@ def inspect(
 
     from hierlearn.cli.show import print_levels, print_plain
     from hierlearn.cli.sources import open_hierarchy
-    from hierlearn.files import atomic_write, check_writable
+    from hierlearn.files.outputs import check_writable
+    from hierlearn.files.writing import atomic_write
 
     depth, breadth = options["depth"] or None, options["breadth"] or None
     svg, json = options["svg"], options["json"]

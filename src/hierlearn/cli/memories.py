@@ -76,7 +76,7 @@ def check_destination(folder: Path, options: Mapping[str, Any], *, needed: bool 
         options: those of ``WRITING``.
         needed: whether something will be written.
     """
-    from hierlearn.files import check_writable
+    from hierlearn.files.outputs import check_writable
     from hierlearn.pipeline.folder import FILES, check_free
 
     out = options["out"]
@@ -90,7 +90,7 @@ def check_destination(folder: Path, options: Mapping[str, Any], *, needed: bool 
         if out.exists() and folder.exists() and out.samefile(folder):
             raise HierlearnError(f"{out} is the model itself; give --in-place to replace it")
         try:
-            check_free(out, options["force"], clear=False)
+            check_free(out, options["force"])
         except HierlearnError as error:
             if options["force"] or not out.is_dir():
                 raise

@@ -48,7 +48,7 @@ def predict(
     from hierlearn.cli.memories import check_memory, evidence_note
     from hierlearn.cli.show import print_plain, working
     from hierlearn.datasets.writing import check_ending
-    from hierlearn.files import check_new
+    from hierlearn.files.outputs import check_output
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.answer_file import answer_file
     from hierlearn.pipeline.predict import answer_names, neighbor_names, predict_chunks
@@ -56,7 +56,7 @@ def predict(
 
     out = options["out"]
     check_ending(out)
-    check_new(out, options["force"], inputs=[data])
+    check_output(out, options["force"], inputs=[data])
     console = Console()
     device = find_device(options["device"])
     loaded = Pipeline.load(model, device=device, trust=options["trust"])

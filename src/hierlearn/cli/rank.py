@@ -31,13 +31,13 @@ def rank(
     from rich.console import Console
 
     from hierlearn.cli.show import print_plain
-    from hierlearn.files import check_new
+    from hierlearn.files.outputs import check_output
     from hierlearn.reports.critical_difference import critical_difference
     from hierlearn.studies.publish import publish_ranks
     from hierlearn.studies.ranks import notes, rank_studies
 
     out = options["out"]
-    check_new(out / "ranks.json", options["force"])
+    check_output(out / "ranks.json", options["force"])
     summary = rank_studies(studies, options["metric"])
     written = critical_difference(summary, out) + publish_ranks(summary, out)
     console = Console()

@@ -32,7 +32,7 @@ def report(
     from rich.console import Console
 
     from hierlearn.cli.show import print_plain, working
-    from hierlearn.files import check_new, check_writable
+    from hierlearn.files.outputs import check_output, check_writable
 
     of_model = is_model(folder, options)
     out = options["out"]
@@ -42,7 +42,7 @@ def report(
     else:
         given = [one for one in (options["data"], options["hierarchy"]) if one is not None]
         read = [one for one in folder.iterdir() if one.name != NAME]
-        check_new(out, options["force"], inputs=[*given, *read])
+        check_output(out, options["force"], inputs=[*given, *read])
     with working("reporting"):
         write = report_model if of_model else report_study
         written = write(folder, out, options)

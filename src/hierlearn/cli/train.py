@@ -58,7 +58,7 @@ def train(
     console = Console(quiet=not writes())
     folder = Path(chosen["out"])
     if writes() and not (resume or was_restarted(folder)):
-        check_free(folder, force, clear=False)  # before the data is read, which may take long
+        check_free(folder, force)  # before the data is read, which may take long
     dataset = open_rows(chosen)
     if chosen.get("stream"):
         inputs: Any = dataset.inputs
@@ -171,11 +171,12 @@ def write_config(folder: Path, chosen: Mapping[str, Any], beginning: Beginning) 
     """
     from hierlearn import __version__
     from hierlearn.cli.config import to_yaml
-    from hierlearn.files import atomic_write
+    from hierlearn.files.writing import atomic_write
+    from hierlearn.pipeline.folder import training_folder
 
+    folder = training_folder(folder)
     if (folder / "run.yaml").exists():
         return
-    folder.mkdir(parents=True, exist_ok=True)
     comment = f"hierlearn {__version__}: hierlearn train --config run.yaml\n{beginning.summary}"
     values = (
         chosen if chosen.get("effort") == "best" else {**chosen, **beginning.settings.to_dict()}

@@ -32,7 +32,7 @@ from urllib.request import (
 )
 
 from hierlearn.errors import DownloadError
-from hierlearn.files import atomic_write
+from hierlearn.files.writing import atomic_write
 
 if sys.platform == "win32":
     import msvcrt

@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
-from hierlearn.files import atomic_write
+from hierlearn.files.writing import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

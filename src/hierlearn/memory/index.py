@@ -176,7 +176,9 @@ class ApproximateIndex:
 
     def save(self, path: Path | str) -> None:
         """Write the index, without the embeddings, as one safetensors file."""
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save
+
+        from hierlearn.files.writing import atomic_write
 
         facts = {
             "distance": self.distance,
@@ -185,7 +187,8 @@ class ApproximateIndex:
             "recall": self.recall,
         }
         arrays = {"index": _faiss().serialize_index(self._index), "rows": self._rows}
-        save_file(arrays, path, metadata={"index": json.dumps(facts)})
+        with atomic_write(path, "wb") as file:
+            file.write(save(arrays, {"index": json.dumps(facts)}))
 
     @classmethod
     def load(cls, path: Path | str, embeddings: Tensor) -> ApproximateIndex:

@@ -24,13 +24,14 @@ import torch
 
 from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import HierlearnError, plural
-from hierlearn.files import atomic_write
 from hierlearn.files.tensors import read_tensors, write_tensors
+from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics import calibration_error
 from hierlearn.metrics.measure import measure
 from hierlearn.networks.blend import BLEND
+from hierlearn.pipeline.folder import WORK
 from hierlearn.pipeline.job import Job
 from hierlearn.pipeline.parts import assemble, predict_answers, scale_rows
 from hierlearn.pipeline.reporting import Beginning, Reporting
@@ -64,7 +65,6 @@ SHARE = 0.6  # of a time limit, for the trainings on folds
 UNIT = 1000  # of the bar: a training on a fold
 SLASH = "/"  # between an ingredient and its answer
 LEFT_OUT = "left out"  # the metrics of the rows that were left out of training
-WORK = "blend"  # folder of what was trained so far, in that of the model
 
 
 @dataclass

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.files import atomic_write
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
+from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.memory import LabelSets, Remembered
 from hierlearn.memory.index import ApproximateIndex

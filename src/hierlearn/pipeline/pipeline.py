@@ -30,15 +30,23 @@ from hierlearn.decoding import make_decoder
 from hierlearn.decoding.scaling import Scaling
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import Preprocessor, from_state
-from hierlearn.files import atomic_write
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
+from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import Hierarchy, LabelSpace
 from hierlearn.links import link_name, make_link
 from hierlearn.networks import read_output
 from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.networks.network import AVERAGE
 from hierlearn.pipeline.card import model_card
-from hierlearn.pipeline.folder import FILES, FORMAT, VERSION, check_free, digest, read_config
+from hierlearn.pipeline.folder import (
+    FILES,
+    FORMAT,
+    VERSION,
+    check_free,
+    digest,
+    read_config,
+    replaced_model,
+)
 from hierlearn.pipeline.memory_files import check_filled, read_memory, write_memory
 from hierlearn.pipeline.seen_rows import ROWS_FILE, SeenRows
 from hierlearn.training.rows import as_rows
@@ -201,7 +209,14 @@ class Pipeline:
             force: replace a model that is there.
         """
         folder = Path(folder)
-        check_free(folder, force, clear=False)
+        check_free(folder, force)
+        self.check_savable()
+        with replaced_model(folder, keep_log=False) as hidden:
+            self.write(hidden)
+        return folder
+
+    def check_savable(self) -> None:
+        """Raise on a pipeline that cannot be saved."""
         if self.network_spec is None:
             raise HierlearnError(
                 f"a {type(self.network).__name__} that was passed in as a module cannot be saved "
@@ -209,18 +224,23 @@ class Pipeline:
                 f"its state_dict yourself"
             )
         check_filled(self.network)
+        network = self.network_spec.to_dict()
+        check_plain({"decoder_options": self.decoder_options, "network": network, **self.config})
+
+    def write(self, folder: Path) -> None:
+        """Write the files of the pipeline into an empty folder."""
+        self.check_savable()
+        assert self.network_spec is not None
         tensors = {f"network/{k}": v for k, v in self.network.state_dict().items()}
         settings = None
         if self.preprocessor is not None:
             settings, arrays = self.preprocessor.state()
             tensors |= {f"preprocessing/{k}": torch.from_numpy(v) for k, v in arrays.items()}
-        network = self.network_spec.to_dict()
-        check_plain({"decoder_options": self.decoder_options, "network": network, **self.config})
         config = {
             "format": FORMAT,
             "version": VERSION,
             "fingerprint": self.hierarchy.fingerprint,
-            "network": network,
+            "network": self.network_spec.to_dict(),
             "link": link_name(self.link),
             "decoder": {"name": self.decoder, "options": self.decoder_options},
             "terminals": self.label_space.terminals.tolist(),
@@ -228,8 +248,6 @@ class Pipeline:
             "answer": self.answer,
             "scaling": None if self.scaling is None else self.scaling.to_dict(),
         }
-        check_free(folder, force)  # an old model is removed once this one can be written
-        folder.mkdir(parents=True, exist_ok=True)
         write_tensors(folder / FILES[0], tensors, {"format": FORMAT})
         with atomic_write(folder / FILES[1]) as file:
             file.write(self.hierarchy.to_json() + "\n")
@@ -242,7 +260,6 @@ class Pipeline:
             file.write(json.dumps(config, indent=2, ensure_ascii=False) + "\n")
         with atomic_write(folder / FILES[3]) as file:
             file.write(model_card(self.hierarchy, config))
-        return folder
 
     @classmethod
     def load(

@@ -11,7 +11,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
-from hierlearn.files import atomic_write
+from hierlearn.files.writing import atomic_write
 from hierlearn.reports import icicle, mistakes, plots, sections, selection
 from hierlearn.reports.assets import asset, page_script, script_policy
 from hierlearn.reports.markup import embed, safe

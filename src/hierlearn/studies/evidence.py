@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hierlearn.files import atomic_write
 from hierlearn.files.tensors import read_tensors, write_tensors
+from hierlearn.files.writing import atomic_write, remove
 from hierlearn.memory.label_sets import take_rows
 from hierlearn.networks.memories import embed, neighbors_of, remembered
 from hierlearn.pipeline.explain import answering_memories
@@ -86,7 +86,7 @@ class StoredEvidence:
     def remove(folder: Path, name: str) -> None:
         """Remove the files of a candidate."""
         for ending in ("json", "safetensors"):
-            (folder / f"{name}.{ending}").unlink(missing_ok=True)
+            remove(folder / f"{name}.{ending}")
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.files import atomic_write
+from hierlearn.files.writing import atomic_write
 from hierlearn.studies import noise_figures, ranks
 from hierlearn.studies.noise_verdict import noise_verdict
 from hierlearn.studies.summary import summarize

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.files import atomic_write
 from hierlearn.files.json_lines import json_line, read_log
 from hierlearn.files.tensors import read_tensors, write_tensors
+from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.studies.candidates import Candidate
 from hierlearn.studies.decisions import Truth

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.files import WriteError
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
+from hierlearn.files.writing import WriteError, remove
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,9 +66,7 @@ class Checkpoints:
                 f"space and resume with resume=True"
             ) from error
         for old in self.paths()[: -self.keep]:
-            old.unlink(missing_ok=True)
-        for left in self.folder.glob(f".step-*{ENDING}.*.part"):  # of a process that was killed
-            left.unlink(missing_ok=True)
+            remove(old)
         return path
 
     def latest(self) -> Checkpoint | None:
