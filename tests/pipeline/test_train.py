@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from files.stray_files import stray_name
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import save_into
 from hierlearn.training import Plan
 from hierlearn.training.checkpoint import Checkpoints
-from files.stray_files import stray_name
 from training.datasets import (
     assert_identical,
     last_layer,

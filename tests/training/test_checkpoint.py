@@ -7,6 +7,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from files.stray_files import stray_name
 from hierlearn.training.checkpoint import (
     CheckpointError,
     Checkpoints,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hierlearn.errors import DataError, DataWarning, place, plural
+from hierlearn.files.compressed import read_bytes
 from hierlearn.files.delimiters import NAMES, delimiter_of, find_delimiter, refuse_utf16
 
 if TYPE_CHECKING:
@@ -37,10 +38,10 @@ START = Start()
 
 
 def read_text(path: Path | str) -> str:
-    """Read a UTF-8 text file with its line ends as line feeds; refuse an empty file."""
+    """Read UTF-8 text, also of a .gz, with its line ends as line feeds; refuse an empty file."""
     path = Path(path)
     try:
-        raw = path.read_bytes()
+        raw = read_bytes(path)
     except OSError as error:
         raise cannot_read(path, error) from None
     try:
