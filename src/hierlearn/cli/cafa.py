@@ -10,6 +10,7 @@ import typer
 from hierlearn.cli import shared
 from hierlearn.cli.generate import Group, add_command, option, takes
 from hierlearn.cli.memories import WRITING
+from hierlearn.cli.outputs import output
 from hierlearn.errors import HierlearnError, plural
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ Data = Annotated[str, typer.Argument(help=shared.DATA)]
     ROWS,
     option("threshold_from", str, None, "Split on whose rows the threshold is found, as valid."),
     INFORMATION,
-    option("out", Path, None, "Also write the figures to this JSON file.", "--out", "-o"),
+    output("out", "Also write the figures to this JSON file.", "--out", "-o"),
     shared.FORCE,
     shared.TRUST,
     shared.DEVICE,
@@ -58,11 +59,8 @@ def evaluate(model: shared.ModelFolder, data: Data, **options: Any) -> None:
 
     from hierlearn.cli.model_rows import pick_rows
     from hierlearn.cli.show import print_plain
-    from hierlearn.files.outputs import check_output
 
     out = options["out"]
-    if out is not None:
-        check_output(out, options["force"], inputs=[data])
     loaded, dataset = load(model, data, options)
     rows = options["rows"] or ("test" if "test" in dataset.splits else None)
     picked, which = pick_rows(dataset, rows)
@@ -135,7 +133,7 @@ def threshold(model: shared.ModelFolder, data: Data, **options: Any) -> None:
 
 
 @takes(
-    option("out", Path, ..., "File to write: gene, term and score.", "--out", "-o"),
+    output("out", "File to write: gene, term and score.", "--out", "-o", default=...),
     option("min_score", float, 0.01, "Smallest score to write.", min=0, max=1),
     option("max_terms", int, 1500, "Most terms of a gene.", min=1),
     shared.FORCE,
@@ -150,13 +148,11 @@ def predict(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     from hierlearn.cli.model_rows import is_table, open_stream
     from hierlearn.cli.show import print_plain, working
     from hierlearn.datasets.cafa_file import cafa_writer
-    from hierlearn.files.outputs import check_output
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.predict import refuse_missing
     from hierlearn.training.processes import find_device
 
     out = options["out"]
-    check_output(out, options["force"], inputs=[data])
     if not is_table(data):
         raise HierlearnError(f"{data} is no table; give a CSV, TSV or Parquet file with ids")
     device = find_device(options["device"])

@@ -10,6 +10,7 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import described, flag, given, given_fields, option, takes
+from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import plural
 from hierlearn.studies.protocol import EARLY, Protocol, Tune
 from hierlearn.training.plan import Plan
@@ -38,7 +39,7 @@ JOBS = option("jobs", int, None, "Losses to train at a time; one per core, or on
 OPTIONS = [
     option("losses", str, LOSSES, CANDIDATES, panel=WHAT),
     option("metrics", str, None, "Metrics of the table: hit@1,mrr.", panel=WHAT),
-    option("out", Path, Path("study"), "Folder of the study.", "--out", "-o"),
+    output("out", "Folder of the study.", "--out", "-o", kind=FOLDER, default=Path("study")),
     flag("force", "Replace another study in --out."),
     flag("paper", "The paper's tables on Diatoms and ImCLEF07D.", panel=WHAT),
     option(
@@ -93,10 +94,12 @@ def compare(
     from hierlearn.errors import quoted
     from hierlearn.studies.candidates import parse_candidates
     from hierlearn.studies.splits import unseen_classes, with_test_rows
+    from hierlearn.studies.study import check_folder
 
     if data is None:
         small = ["size=small", *(options["dataset_option"] or [])]
         data, options = "icd10cm", {**options, "dataset_option": small}
+    check_folder(options["out"])
     candidates = parse_candidates(split_names(options["losses"]))
     protocol = make_protocol(options)
     protocol.check(candidates)
@@ -240,7 +243,9 @@ def compare_paper(options: Mapping[str, Any], console: Console) -> None:
     from hierlearn.reports import write_report
     from hierlearn.studies import paper
     from hierlearn.studies.publish import publish, write_texts
+    from hierlearn.studies.study import check_collection
 
+    check_collection(options["out"])
     summaries = {}
     asked = make_protocol(options)
     candidates = paper.candidates()
@@ -281,8 +286,10 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
     check_data_dir(options["data_dir"])
     from hierlearn.cli.show import print_plain
     from hierlearn.reports import write_suite
+    from hierlearn.studies.study import check_collection
     from hierlearn.studies.suites import SUITE_SEEDS, SuiteRun, by_reason, find_suite
 
+    check_collection(options["out"])
     suite = find_suite(options["suite"])
     methods = suite.methods if options["losses"] == LOSSES else split_names(options["losses"])
     protocol = make_protocol(options, seeds=SUITE_SEEDS, metrics=suite.metrics)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from hierlearn.cli.outputs import FILE, FOLDER
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -19,19 +21,23 @@ LONGEST = 58  # letters of a title
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder to write to.", metavar="<path>")
+        Path, typer.Option("--out", "-o", help="Folder to write to.", metavar=FOLDER)
     ] = Path("demo"),
     svg: Annotated[
         Optional[Path],
-        typer.Option(help="Also draw what is shown, as an SVG file.", metavar="<path>"),
+        typer.Option(help="Also draw what is shown, as an SVG file.", metavar=FILE),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
     """Compare a linear SVM with hierlearn, show an answer with its evidence, and one that stops."""
     from rich.console import Console
 
     from hierlearn.cli.show import print_plain
+    from hierlearn.pipeline.folder import check_free
     from hierlearn.studies.demo import run_demo
 
+    del force  # it was looked at before
+    check_free(out / "model", force=True)  # a model is replaced, another folder is not
     plain = Console()
     found = run_demo(out, lambda text: print_plain(plain, f"... {text}"))
     console = Console(record=svg is not None, width=WIDTH if svg is not None else None)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import option, takes
+from hierlearn.cli.outputs import output
 
 if TYPE_CHECKING:
     from hierlearn.pipeline import Pipeline
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 OPTIONS = [
     option("metrics", str, None, "Metrics by name: hit@1,au-prc; the usual ones if none."),
     option("rows", str, None, shared.ROWS),
-    option("out", Path, None, "Also write the metrics to this JSON file.", "--out", "-o"),
+    output("out", "Also write the metrics to this JSON file.", "--out", "-o"),
 ]
 
 
@@ -35,7 +35,6 @@ def evaluate(
     from hierlearn.cli.show import print_plain, working
     from hierlearn.cli.sources import split_names
     from hierlearn.errors import plural
-    from hierlearn.files.outputs import check_output
     from hierlearn.files.writing import atomic_write
     from hierlearn.metrics.registry import check_metrics
     from hierlearn.pipeline import Pipeline
@@ -43,8 +42,6 @@ def evaluate(
     from hierlearn.training.processes import find_device
 
     out, metrics, rows = (options[name] for name in ("out", "metrics", "rows"))
-    if out is not None:
-        check_output(out, options["force"])
     names = None if metrics is None else check_metrics(split_names(metrics))
     device = find_device(options["device"])
     loaded = Pipeline.load(model, device=device, trust=options["trust"])

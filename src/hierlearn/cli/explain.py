@@ -10,6 +10,7 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import described, option, takes
+from hierlearn.cli.outputs import output
 from hierlearn.training.plan import Plan
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ WIDEST_TITLE = 40  # of a title behind a label
 OPTIONS = [
     option("count", int, 3, "Remembered rows of every answer, at most.", min=1),
     option("limit", int, 5, "Rows to show on the terminal.", min=1),
-    option("out", Path, None, "CSV, TSV or Parquet file for all rows.", "--out", "-o"),
+    output("out", "CSV, TSV or Parquet file for all rows.", "--out", "-o"),
     *(
         one
         for one in described(Plan, "", decoder="that of the model")
@@ -67,14 +68,12 @@ def explain(
     from hierlearn.cli.predict import label_sep_of, open_chunks
     from hierlearn.cli.show import print_plain, working
     from hierlearn.datasets.writing import check_ending, table_writer
-    from hierlearn.files.outputs import check_output
     from hierlearn.pipeline.explain import rows_of
     from hierlearn.pipeline.predict import explain_chunks
 
     out, count, limit = (options[name] for name in ("out", "count", "limit"))
     if out is not None:
         check_ending(out)
-        check_output(out, options["force"], inputs=[data])
     loaded = load_with_memory(model, options)
     chunks, total, note = open_chunks(loaded, data, options)
     made, reason = choose_decoder(loaded, options)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import option, takes
+from hierlearn.cli.generate import takes
+from hierlearn.cli.outputs import output
 
 
 @takes(
-    option("out", Path, ..., "The .onnx file to write.", "--out", "-o"), shared.FORCE, shared.TRUST
+    output("out", "The .onnx file to write.", "--out", "-o", default=...),
+    shared.FORCE,
+    shared.TRUST,
 )
 def export(model: shared.ModelFolder, **options: Any) -> None:
     """Write a model as ONNX, with hierarchy.json and preprocessing.json beside it."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.cli.generate import flag, option
+from hierlearn.cli.generate import flag
+from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import HierlearnError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from hierlearn.pipeline import Pipeline
 
 WRITING = [
-    option("out", Path, None, "Folder of the changed model.", "--out", "-o"),
+    output("out", "Folder of the changed model.", "--out", "-o", kind=FOLDER),
     flag("in_place", "Replace the files of the model itself."),
     flag("force", "Replace a model in --out."),
 ]

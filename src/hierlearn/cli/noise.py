@@ -19,6 +19,7 @@ from hierlearn.cli.compare import (
     make_protocol,
 )
 from hierlearn.cli.generate import described, flag, option, takes
+from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import plural
 from hierlearn.studies.protocol import EARLY, KINDS, Noise, Protocol
 from hierlearn.training.settings import Settings
@@ -43,7 +44,7 @@ OPTIONS = [
         min=1,
     ),
     option("noise_seed", int, 0, "Seed of the noise of the first draw.", panel=WHAT),
-    option("out", Path, Path("noise"), "Folder of the study.", "--out", "-o"),
+    output("out", "Folder of the study.", "--out", "-o", kind=FOLDER, default=Path("noise")),
     flag("force", "Replace another study in --out."),
 ]
 

@@ -9,14 +9,16 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import option, takes
+from hierlearn.cli.outputs import FOLDER, output
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
+FILES = ("ranks.json", "ranks.md", "critical-difference.png", "critical-difference.svg")
 OPTIONS = [
     option("metric", str, "au-prc", "Metric to rank by."),
-    option("out", Path, Path("ranks"), "Folder to write.", "--out", "-o"),
+    output("out", "Folder to write.", "--out", "-o", kind=FOLDER, default=Path("ranks")),
 ]
 
 
@@ -37,7 +39,8 @@ def rank(
     from hierlearn.studies.ranks import notes, rank_studies
 
     out = options["out"]
-    check_output(out / "ranks.json", options["force"])
+    for name in FILES:
+        check_output(out / name, options["force"])
     summary = rank_studies(studies, options["metric"])
     written = critical_difference(summary, out) + publish_ranks(summary, out)
     console = Console()

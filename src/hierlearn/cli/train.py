@@ -10,6 +10,7 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import described, flag, given, given_fields, option, takes
+from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import plural
 from hierlearn.training.plan import Plan
 from hierlearn.training.settings import RUN, Settings
@@ -25,13 +26,12 @@ WHAT = "What to train"  # a panel of --help
 SKIPPED = "skipped-labels.csv"
 PER_RUN = ("config", "resume", "force", "tensorboard")  # no part of the configuration
 OPTIONS = [
-    option(
+    output(
         "out",
-        Path,
-        None,
         "Folder of the model; needed here or in --config.",
         "--out",
         "-o",
+        kind=FOLDER,
         panel=RUN,
     ),
     option("config", Path, None, "YAML file of these options; the line wins.", panel=RUN),
@@ -65,7 +65,9 @@ def train(
     from rich.console import Console
 
     from hierlearn.cli.figures import print_metrics
+    from hierlearn.cli.outputs import input_names
     from hierlearn.cli.show import print_plain, writes
+    from hierlearn.files.outputs import check_output_folder
     from hierlearn.pipeline import train as run
     from hierlearn.pipeline.folder import check_free
     from hierlearn.pipeline.reporting import Reporting
@@ -79,6 +81,8 @@ def train(
         find_tensorboard()
     console = Console(quiet=not writes())
     folder = Path(chosen["out"])
+    named = [chosen.get(name) or options.get(name) for name in input_names(train)]
+    check_output_folder(folder, force, [one for one in named if one is not None])
     if writes() and not (resume or was_restarted(folder)):
         check_free(folder, force)  # before the data is read, which may take long
     dataset, note = prune_rows(open_rows(chosen), chosen.get("min_rows"))

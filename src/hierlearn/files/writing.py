@@ -8,6 +8,7 @@ write into the folder. Whether a path may be written at all is decided in ``outp
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -39,6 +40,7 @@ EXCLUSIVE = (
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
 )
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 KINDS = {
     "a FIFO": stat.S_ISFIFO,
     "a device": lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode),
@@ -277,10 +279,11 @@ def cannot_write(path: Path, error: OSError) -> WriteError:
     """Return the error of a file that cannot be written, without naming temporary files."""
     not_a_folder = isinstance(error, (FileExistsError, NotADirectoryError))
     reason = "that is no folder" if not_a_folder else error.strerror or str(error)
-    failure = WriteError(
-        f"cannot write {shortened(path.name)} into {shortened(str(path.parent), 4 * LONGEST)}: "
-        f"{reason}; name a file in a folder that you can write to"
-    )
+    remedy = "name a file in a folder that you can write to"
+    if error.errno in FULL:
+        remedy = "free disk space and try again"
+    folder = shortened(str(path.parent), 4 * LONGEST)
+    failure = WriteError(f"cannot write {shortened(path.name)} into {folder}: {reason}; {remedy}")
     failure.strerror = reason
     return failure
 

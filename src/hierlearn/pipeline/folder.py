@@ -48,6 +48,7 @@ NEXT, TRAINING = f"{HIDDEN}next", f"{HIDDEN}training"
 SWAP = "swap.json"  # in NEXT: what else belongs to the replacement
 # By which the folder of a training is recognized, and all that a training leaves in it.
 OURS = ("config.json", "checkpoints", "log.jsonl")
+TEXTS = ("run.yaml", "log.jsonl", "skipped-labels.csv")  # of a training
 FOLDERS = {  # of a training, with the names of the files in them
     "checkpoints": re.compile(r"step-\d+\.safetensors"),
     "tensorboard": re.compile(r"events\.out\.tfevents\..+"),
@@ -95,6 +96,8 @@ def is_training(folder: Path) -> bool:
         elif path.name == "run.yaml" and path.is_file():
             if not path.read_bytes().startswith(b"# hierlearn"):
                 return False
+        elif path.name == TEXTS[2] and path.is_file() and (folder / "run.yaml").is_file():
+            continue
         elif path.name == "log.jsonl" and path.is_file():
             if not is_log(path):
                 return False
@@ -149,7 +152,7 @@ def is_finished(folder: Path) -> bool:
 
 def remove_training(folder: Path) -> None:
     """Remove what a training leaves in a folder: only files that it writes."""
-    for name in ("run.yaml", "log.jsonl"):
+    for name in TEXTS:
         remove(folder / name)
     for name in FOLDERS:
         remove_folder(folder / name)
@@ -262,7 +265,7 @@ def move_training(folder: Path, rest: dict[str, Any]) -> None:
 
 def training_files(folder: Path) -> list[str]:
     """Return the files of a training in its hidden folder, without those of unfinished work."""
-    names = [name for name in ("run.yaml", "log.jsonl") if (folder / name).is_file()]
+    names = [name for name in TEXTS if (folder / name).is_file()]
     for name, own in FOLDERS.items():
         if name != WORK:
             paths = sorted((folder / name).glob("*"))
@@ -278,8 +281,7 @@ def read_swap(path: Path) -> dict[str, Any] | None:
         names = [
             name
             for name in rest["of_training"]
-            if name in ("run.yaml", "log.jsonl")
-            or (name.count("/") == 1 and name[: name.index("/") + 1] in own)
+            if name in TEXTS or (name.count("/") == 1 and name[: name.index("/") + 1] in own)
         ]
         return {"of_training": names, "keep_log": bool(rest["keep_log"])}
     except FileNotFoundError:

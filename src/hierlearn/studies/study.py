@@ -25,7 +25,7 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.files.json_lines import json_line, read_log
 from hierlearn.files.tensors import read_tensors, write_tensors
-from hierlearn.files.writing import atomic_write
+from hierlearn.files.writing import atomic_write, flush, is_empty, remove, remove_strays
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.studies.candidates import Candidate
 from hierlearn.studies.decisions import Truth
@@ -96,11 +96,11 @@ class Study:
                     f"{folder} holds another study (its {', '.join(differing)} differ); name "
                     f"another folder, or pass force=True to replace it"
                 )
-            (folder / "runs.jsonl").unlink(missing_ok=True)
-        elif folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
-            raise StudyError(f"{folder} exists and holds no study; name another folder")
+        check_folder(folder)
         with atomic_write(path) as file:
             file.write(json.dumps(wanted, indent=2, ensure_ascii=False) + "\n")
+            flush(file)  # on a full disk, the runs of the old study are still there
+            remove(folder / "runs.jsonl")
         return cls(folder, wanted)
 
     # ------------------------------------------------------------------ what it holds
@@ -230,7 +230,7 @@ class Study:
                 with atomic_write(self.folder / name) as file:
                     file.write(json.dumps(list(held), ensure_ascii=False))
             else:
-                (self.folder / name).unlink(missing_ok=True)  # of a study that was replaced
+                remove(self.folder / name)  # of a study that was replaced
 
     def add(self, candidate: Candidate, result: Result) -> None:
         """Add the runs of a candidate, all its seeds at once."""
@@ -252,12 +252,32 @@ class Study:
     def discard(self) -> None:
         """Remove what ``begin`` and ``set_data`` wrote, and the folder if nothing else is in it."""
         for name in (
-            *("study.json", "hierarchy.json", "truth.safetensors"),
-            *("texts.json", "names.json"),
+            *("hierarchy.json", "truth.safetensors", "texts.json", "names.json"),
+            "study.json",  # the last, by which the others are known
         ):
-            (self.folder / name).unlink(missing_ok=True)
+            remove(self.folder / name)
+        remove_strays(self.folder)
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
+
+
+def check_folder(folder: Path) -> None:
+    """Raise on a folder that holds other things than a study."""
+    if not (folder / "study.json").is_file() and not is_empty(folder):
+        raise StudyError(f"{folder} exists and holds no study; name another folder")
+
+
+def check_collection(folder: Path) -> None:
+    """Raise on a folder that holds other things than studies, each in a folder of its own."""
+    if not is_empty(folder) and not holds_studies(folder):
+        raise StudyError(f"{folder} exists and holds no studies; name another folder")
+
+
+def holds_studies(folder: Path) -> bool:
+    """Whether there are studies in a folder, or nothing but where they were about to begin."""
+    found = list(folder.iterdir())
+    begun = all(one.is_dir() and is_empty(one) for one in found)
+    return begun or any((one / "study.json").is_file() for one in found)
 
 
 def read_config(path: Path) -> dict[str, Any]:
