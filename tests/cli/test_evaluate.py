@@ -101,7 +101,7 @@ def test_a_figure_that_is_not_defined_is_left_empty(trained, call, tmp_path):
         ),
         ("MODEL bad.csv", "bad.csv, line 2: unknown label 'dgo'; did you mean 'dog'"),
         ("MODEL less.csv", "less.csv: unknown column 'b'"),
-        ("MODEL rows.csv -o rows.csv", "rows.csv exists; pass --force to replace it"),
+        ("MODEL rows.csv -o rows.csv", "rows.csv is an input; write to another file"),
         ("MODEL rows.csv --hierarchy other.txt", "the rows are labeled by another hierarchy"),
         ("MODEL rows.csv --device tpu9", "'tpu9' is no device; use auto, cpu or cuda"),
     ],

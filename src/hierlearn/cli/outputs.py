@@ -71,6 +71,8 @@ def inputs_in(params: Iterable[Any], values: Mapping[str, Any]) -> list[Path]:
     for one in params:
         if one.metavar in (FILE, FOLDER) or one.name == OF_REPORT:
             continue
+        if one.name == "model" and "in_place" in values:
+            continue  # these commands may replace the model, and say how
         value = values.get(one.name)
         every = value if isinstance(value, (list, tuple)) else [value]
         is_source = one.name in SOURCES

@@ -49,21 +49,20 @@ def check_output_folder(path: Path | str, force: bool, inputs: Iterable[Path | s
     """
     path = Path(path)
     check_name(path)
-    for one in map(Path, inputs):
-        if is_same(path, one):
-            what = "file" if one.is_file() else "folder"
-            raise WriteError(f"{path} is an input; write to another {what}")
-        if force and path.is_dir() and one.exists() and is_inside(one, path):
-            raise WriteError(
-                f"{one} is an input and lies in {path}, where files are replaced; move it, or "
-                f"write to another folder"
-            )
     try:
         is_file = os.path.lexists(path) and not path.is_dir()
     except OSError as error:
         raise cannot_write(path, error) from None
     if is_file:
         raise WriteError(f"{path} is a file; name a folder")
+    for one in map(Path, inputs):
+        if is_same(path, one):
+            raise WriteError(f"{path} is an input; write to another folder")
+        if force and path.is_dir() and one.exists() and is_inside(one, path):
+            raise WriteError(
+                f"{one} is an input and lies in {path}, where files are replaced; move it, or "
+                f"write to another folder"
+            )
     check_writable(path / "output")
 
 

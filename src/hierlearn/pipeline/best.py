@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,7 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics import calibration_error
 from hierlearn.metrics.measure import measure
 from hierlearn.networks.blend import BLEND
-from hierlearn.pipeline.folder import WORK
+from hierlearn.pipeline.folder import WORK, remove_folder
 from hierlearn.pipeline.job import Job
 from hierlearn.pipeline.parts import assemble, predict_answers, scale_rows
 from hierlearn.pipeline.reporting import Beginning, Reporting
@@ -390,8 +389,7 @@ def begin_work(work: Path, identity: dict[str, Any], *, resume: bool) -> Path:
     if resume and path.is_file():
         check_identity(path, json.loads(path.read_text(encoding="utf-8")), identity)
         return work
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    remove_folder(work)
     with atomic_write(path) as file:
         file.write(json.dumps(identity))
     return work

@@ -95,6 +95,8 @@ def train(
             names = NetworkSpec.from_dict(config["network"]).foreign
             trust = set(names) <= set(job.foreign)  # built already
             finished = Pipeline.load(out, device=here.device, trust=trust)
+            if here.writes:
+                remove_folder(out / WORK)
             reporting.message(f"{out} is finished already")
             return finished
         if here.writes and out is not None and not resume:
