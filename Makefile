@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test install lint types docs tests bench clean
+.PHONY: faults demo test install lint types docs tests bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hierlearn demo --out demo
@@ -31,6 +31,9 @@ tests: $(VENV)/.installed-dev docs
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_hierarchy.py
+
+faults: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/fault_matrix.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \

@@ -74,6 +74,7 @@ def noise(
     from hierlearn.studies.candidates import parse_candidates
     from hierlearn.studies.noise import (
         cells,
+        check_folder,
         check_kinds,
         check_rates,
         default_candidates,
@@ -83,6 +84,7 @@ def noise(
     from hierlearn.studies.splits import with_test_rows
 
     need_matplotlib()  # before hours of training
+    check_folder(options["out"])
     named = None if options["losses"] is None else split_names(options["losses"])
     candidates = parse_candidates(named or ["bce"])  # wrong names fail before any data
     rates = check_rates(numbers(options["rates"]))
