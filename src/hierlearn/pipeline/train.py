@@ -215,6 +215,8 @@ def run(
         if latest is not None:
             check_identity(latest.path, latest.metadata.get("run"), identity)
             trainer.resume(latest)
+            if here.writes:
+                checkpoints.prune()  # a process that was killed may have left one too many
         trainer.save = lambda step, tensors, metadata: checkpoints.save(
             step, tensors, {**metadata, "run": identity, "versions": versions()}
         )

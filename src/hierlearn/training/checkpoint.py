@@ -65,9 +65,13 @@ class Checkpoints:
                 f"cannot write {path.name} into {self.folder}: {error.strerror}; {before} disk "
                 f"space and resume with resume=True"
             ) from error
+        self.prune()
+        return path
+
+    def prune(self) -> None:
+        """Remove the oldest checkpoints beyond ``keep``."""
         for old in self.paths()[: -self.keep]:
             remove(old)
-        return path
 
     def latest(self) -> Checkpoint | None:
         """Return the newest checkpoint, or None if there is none yet.
