@@ -37,7 +37,7 @@ def test_the_matrix_notices_a_write_that_is_not_atomic(tmp_path):
         "import sys; from pathlib import Path; from faults import fault_matrix as m\n"
         "from hierlearn.files import writing\n"
         "def run(folder):\n"
-        "    path = folder / 'a.jsonl'\n"
+        "    path = folder / 'a.txt'\n"
         "    text = path.read_text() if path.exists() else ''\n"
         "    if '2' not in text:\n"
         "        writing.append_text(path, '1\\n')\n"
@@ -52,4 +52,4 @@ def test_the_matrix_notices_a_write_that_is_not_atomic(tmp_path):
         capture_output=True,
         text=True,
     )
-    assert "the next run ended otherwise: ['a.jsonl']" in done.stdout, done.stderr
+    assert "the next run ended otherwise: ['a.txt']" in done.stdout, done.stderr

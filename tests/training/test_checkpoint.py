@@ -77,6 +77,20 @@ def test_what_a_killed_process_left_is_no_checkpoint_and_goes(tmp_path):
     assert sorted(tmp_path.iterdir()) == sorted([mine, path])
 
 
+def test_one_too_many_goes_when_a_training_is_resumed(tmp_path):
+    """A process that is killed after writing and before removing leaves one more."""
+    from hierlearn.pipeline import train
+    from training.datasets import plan, problem
+
+    chosen = plan(epochs=3, keep_checkpoints=1)
+    train(problem(), plan(epochs=3, keep_checkpoints=3), out=tmp_path / "m")
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "m" / name).unlink()
+    assert len(Checkpoints(tmp_path / "m" / "checkpoints").paths()) == 3
+    train(problem(), chosen, out=tmp_path / "m", resume=True)
+    assert len(Checkpoints(tmp_path / "m" / "checkpoints").paths()) == 1
+
+
 def test_a_write_that_fails_leaves_the_one_before(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep=1)
     path = checkpoints.save(1, {"a": torch.ones(2)}, {"step": 1})

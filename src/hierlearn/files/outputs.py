@@ -12,7 +12,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hierlearn.files.writing import WriteError, cannot_write, check_name, refuse_special
+from hierlearn.files.writing import (
+    LONGEST,
+    WriteError,
+    cannot_write,
+    check_name,
+    refuse_special,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,7 +70,14 @@ def check_output_folder(path: Path | str, force: bool, inputs: Iterable[Path | s
                 f"{one} is an input and lies in {path}, where files are replaced; move it, or "
                 f"write to another folder"
             )
-    check_writable(path / "output")
+    try:
+        try_writing(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise WriteError(
+            f"cannot write into {shortened(str(path), 4 * LONGEST)}: {reason}; name a folder that "
+            f"you can write to"
+        ) from None
 
 
 def check_writable(*paths: Path | str) -> None:
@@ -71,11 +85,16 @@ def check_writable(*paths: Path | str) -> None:
     for path in map(Path, paths):
         refuse_special(path)
         try:
-            folder = next(above for above in path.absolute().parents if above.exists())
-            with tempfile.TemporaryFile(dir=folder):
-                pass
+            try_writing(path.parent)
         except OSError as error:
             raise cannot_write(path, error) from None
+
+
+def try_writing(folder: Path) -> None:
+    """Make a file without a name in a folder, or where it would be made."""
+    above = folder.absolute()
+    with tempfile.TemporaryFile(dir=next(one for one in (above, *above.parents) if one.exists())):
+        pass
 
 
 def is_same(first: Path, second: Path) -> bool:
