@@ -12,7 +12,7 @@ again, and must end as it does without faults, bit for bit, with no hidden file 
 
 The script imports torch once and forks a child for every attempt; it never trains itself.
 
-    python fault_matrix.py FOLDER [--every N] [--seed S] [JOB...]     prints the outcome as JSON
+    python fault_matrix.py FOLDER [JOB...] [--every N] [--seed S]     prints the outcome as JSON
 """
 
 from __future__ import annotations

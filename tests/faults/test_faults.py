@@ -26,7 +26,7 @@ def run_matrix(folder, *words):
 
 @pytest.mark.parametrize("job", FEW)
 def test_some_faults_leave_the_old_or_the_new(tmp_path, job):
-    found, said = run_matrix(tmp_path, "--every", str(FEW[job]), "--seed", "1", job)
+    found, said = run_matrix(tmp_path, job, "--every", str(FEW[job]), "--seed", "1")
     assert found[job]["failures"] == {}, said
     assert sum(found[job]["faults"].values()) >= 3
 

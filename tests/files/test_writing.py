@@ -272,9 +272,7 @@ def test_a_folder_that_cannot_be_written_is_noticed_first(tmp_path, monkeypatch)
         raise OSError(30, os.strerror(30))
 
     monkeypatch.setattr("tempfile.TemporaryFile", refuse)
-    with pytest.raises(
-        HierlearnError, match=r"cannot write into .*new: Read-only file sys"
-    ):
+    with pytest.raises(HierlearnError, match=r"cannot write into .*new: Read-only file sys"):
         check_output_folder(tmp_path / "new", force=False)
 
 
