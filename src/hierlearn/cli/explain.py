@@ -188,6 +188,20 @@ def shorten(text: str) -> str:
     return cut(" ".join(text.split()), WIDEST)
 
 
+def answer_columns(
+    chunk: Chunk, columns: dict[str, list[Any]], places: list[tuple[int, int]]
+) -> dict[str, list[Any]]:
+    """Return the columns of answers, once for each row and rank of what explains it."""
+    numbers = chunk.lines if chunk.ids is None else chunk.ids
+    return {
+        "row": [numbers[row] for row, _ in places],
+        "answer": [columns["path"][row] for row, _ in places],
+        "title": [title_of(columns, row) for row, _ in places],
+        "probability": [columns["probability"][row] for row, _ in places],
+        "rank": [rank for _, rank in places],
+    }
+
+
 def long_columns(
     chunk: Chunk,
     columns: dict[str, list[Any]],
@@ -199,13 +213,8 @@ def long_columns(
     from hierlearn.hierarchy.titles import joined_titles
 
     every = [(row, rank, one) for row, own in enumerate(found) for rank, one in enumerate(own, 1)]
-    numbers = chunk.lines if chunk.ids is None else chunk.ids
     return {
-        "row": [numbers[row] for row, _, _ in every],
-        "answer": [columns["path"][row] for row, _, _ in every],
-        "title": [title_of(columns, row) for row, _, _ in every],
-        "probability": [columns["probability"][row] for row, _, _ in every],
-        "rank": [rank for _, rank, _ in every],
+        **answer_columns(chunk, columns, [(row, rank) for row, rank, _ in every]),
         "weight": [one.weight for _, _, one in every],
         "id": [one.id for _, _, one in every],
         "labels": [label_sep.join(one.labels) for _, _, one in every],

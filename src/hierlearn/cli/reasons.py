@@ -86,17 +86,14 @@ def reason_lines(found: Sequence[Reason]) -> list[str]:
 
 
 def long_columns(
-    chunk: Chunk, columns: Mapping[str, list[Any]], found: Sequence[Sequence[Reason]]
+    chunk: Chunk, columns: dict[str, list[Any]], found: Sequence[Sequence[Reason]]
 ) -> dict[str, list[Any]]:
     """Return one row per answer and part, as columns by name."""
+    from hierlearn.cli.explain import answer_columns
+
     every = [(row, rank, one) for row, own in enumerate(found) for rank, one in enumerate(own, 1)]
-    numbers = chunk.lines if chunk.ids is None else chunk.ids
     return {
-        "row": [numbers[row] for row, _, _ in every],
-        "answer": [columns["path"][row] for row, _, _ in every],
-        "title": [columns["title"][row] if "title" in columns else "" for row, _, _ in every],
-        "probability": [columns["probability"][row] for row, _, _ in every],
-        "rank": [rank for _, rank, _ in every],
+        **answer_columns(chunk, columns, [(row, rank) for row, rank, _ in every]),
         "part": [one.part for _, _, one in every],
         "effect": [one.effect for _, _, one in every],
         "without": [one.without for _, _, one in every],
