@@ -108,7 +108,7 @@ def test_what_is_no_checkpoint(tmp_path):
         read_tensors(path)
     path.unlink()
     path.mkdir()
-    with pytest.raises(CheckpointError, match=r"a\.safetensors (cannot be read|is damaged)"):
+    with pytest.raises(CheckpointError, match=r"a\.safetensors is a folder, not a file"):
         read_tensors(path)
 
 

@@ -2,249 +2,43 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import tempfile
-import warnings
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from hierlearn.errors import DataError, DataWarning, HierlearnError, place, plural
-from hierlearn.files.delimiters import NAMES, delimiter_of, find_delimiter, refuse_utf16
+from hierlearn.errors import HierlearnError
+from hierlearn.files.reading import read_text
+from hierlearn.files.rows import (
+    Start,
+    announced_delimiter,
+    read_rows,
+    refuse_duplicates,
+    stream_rows,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
-LONGEST_CELL = 2**31 - 1  # the most that csv accepts everywhere; its default is too short for texts
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where reading begins in a file whose first rows were read before.
-
-    Attributes:
-        header: the columns; empty at the beginning of the file, where the header is.
-        offset: the byte at which a row begins.
-        lines: how many lines come before it.
-    """
-
-    header: Sequence[str] = ()
-    offset: int = 0
-    lines: int = 0
-
-
-START = Start()
+__all__ = [
+    "Start",
+    "WriteError",
+    "announced_delimiter",
+    "atomic_write",
+    "cannot_write",
+    "check_new",
+    "check_writable",
+    "read_rows",
+    "read_text",
+    "refuse_duplicates",
+    "stream_rows",
+    "sync_folder",
+]
 
 
 class WriteError(HierlearnError, OSError):
     """A file cannot be written at its path."""
-
-
-def read_text(path: Path | str) -> str:
-    """Read a UTF-8 text file with its line ends as line feeds; refuse an empty file."""
-    path = Path(path)
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise cannot_read(path, error) from None
-    try:
-        refuse_utf16(path, raw)
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise not_utf8(path, line, raw[error.start]) from None
-    if not text.strip():
-        raise DataError(f"{path} is empty")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def read_rows(path: Path | str) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Read a CSV or TSV file: the header, and each row with its line number.
-
-    Cells are stripped; rows whose cells are all empty are left out.
-    """
-    path = Path(path)
-    text = io.StringIO(read_text(path))
-    header, rows = parse_rows(path, text, announced_delimiter(path), keep_blank=False)
-    stripped = ((line, [cell.strip() for cell in row]) for line, row in rows)
-    return header, [(line, row) for line, row in stripped if any(row)]
-
-
-def announced_delimiter(path: Path, remedy: str = "") -> str:
-    """Return the delimiter of a file, with a warning where it is not that of its ending.
-
-    Args:
-        path: the file.
-        remedy: what to do if it is wrong.
-    """
-    try:
-        found = find_delimiter(path)
-    except OSError as error:
-        raise cannot_read(path, error) from None
-    if found != (usual := delimiter_of(path)):
-        warnings.warn(
-            f"{path}: cells are separated by {NAMES[found]}, not by {NAMES[usual]}{remedy}",
-            DataWarning,
-            stacklevel=2,
-        )
-    return found
-
-
-def stream_rows(
-    path: Path | str, delimiter: str | None = None, start: Start = START
-) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """Read CSV or TSV one row at a time, for a file of any size.
-
-    Cells are as they are written, not stripped. A row of empty cells is a row. A blank line is
-    none, except in a file of one column, where it is an empty cell if a row follows.
-
-    Args:
-        path: the file.
-        delimiter: what separates cells; by default found.
-        start: where to begin, if not at the header.
-    """
-    path = Path(path)
-    delimiter = delimiter or announced_delimiter(path)
-    header, rows = parse_rows(path, text_lines(path, start.offset), delimiter, start)
-    if not any(header):
-        raise DataError(
-            f"{path} is empty or begins with an empty line; write the column names into line 1"
-        )
-    return header, rows
-
-
-def parse_rows(
-    path: Path,
-    lines: Iterable[str],
-    delimiter: str,
-    start: Start = START,
-    *,
-    keep_blank: bool = True,
-) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """Return the header of CSV or TSV lines, and an iterator of (line number, row).
-
-    Args:
-        path: the file, for errors.
-        lines: its lines.
-        delimiter: what separates cells.
-        start: where the lines begin.
-        keep_blank: whether blank lines before a row of a file of one column are rows.
-    """
-    csv.field_size_limit(LONGEST_CELL)
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
-
-    def rows() -> Iterator[list[str]]:
-        try:
-            yield from reader
-        except csv.Error as error:
-            raise DataError(
-                f"{place(path, start.lines + reader.line_num)}: {error}; check the quotes of this "
-                f"row"
-            ) from None
-
-    cells = rows()
-    header = list(start.header) or [name.strip() for name in next(cells, [])]
-    refuse_duplicates(header, place(path, 1))
-
-    def table() -> Iterator[tuple[int, list[str]]]:
-        width = len(header)
-        for row in cells:
-            if len(row) != width:
-                if not row or (len(row) == 1 and row[0].isspace()):
-                    continue
-                raise DataError(
-                    f"{place(path, start.lines + reader.line_num)}: {plural(len(row), 'cell')}, "
-                    f"but the header has {width}; complete the row, or quote the cell that holds "
-                    f"the delimiter"
-                )
-            yield start.lines + reader.line_num, row
-
-    def column() -> Iterator[tuple[int, list[str]]]:
-        blank: list[int] = []  # lines that are rows if another row follows
-        count = first = 0
-        for row in cells:
-            line = start.lines + reader.line_num
-            if not row or (row[0].isspace() and len(row) == 1):
-                blank.append(line)
-                continue
-            if len(row) > 1:
-                raise DataError(
-                    f"{place(path, line)}: {plural(len(row), 'cell')}, but the header has 1; "
-                    f"quote the cell that holds the delimiter"
-                )
-            if not keep_blank:
-                blank.clear()
-            first = first or (blank[0] if blank else 0)
-            count += len(blank)
-            yield from ((one, [""]) for one in blank)
-            blank.clear()
-            yield line, row
-        if count:
-            warnings.warn(
-                f"{path}: {plural(count, 'blank line')} (the first is line {first}) read as "
-                f"{'an empty cell' if count == 1 else 'empty cells'}, since the file has one "
-                f'column; write "" to make that clear',
-                DataWarning,
-                stacklevel=2,
-            )
-
-    return header, column() if len(header) == 1 else table()
-
-
-def refuse_duplicates(columns: Sequence[str], where: str) -> None:
-    """Refuse two columns with the same name."""
-    if len(set(columns)) < len(columns):
-        twice = next(name for name in columns if columns.count(name) > 1)
-        raise DataError(f"{where}: two columns have the name {twice!r}; rename one of them")
-
-
-def text_lines(path: Path, offset: int = 0) -> Iterator[str]:
-    """Yield the lines of a UTF-8 text file with their ends as line feeds.
-
-    Args:
-        path: the file.
-        offset: the byte to begin at.
-    """
-    try:
-        with path.open("rb") as raw:
-            raw.seek(offset)
-            with io.TextIOWrapper(raw, encoding="utf-8" if offset else "utf-8-sig") as file:
-                yield from file
-    except UnicodeDecodeError as error:
-        raise find_not_utf8(path) from error
-    except OSError as error:
-        raise cannot_read(path, error) from None
-
-
-def find_not_utf8(path: Path) -> DataError:
-    """Return the error of the first byte that is not UTF-8, reading one line at a time."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                return not_utf8(path, number, line[error.start])
-    return DataError(f"{path} changed while it was read")
-
-
-def not_utf8(path: Path, line: int, byte: int) -> DataError:
-    """Return the error of a byte that is not UTF-8."""
-    return DataError(
-        f"{place(path, line)}: byte 0x{byte:02x} is not UTF-8; "
-        f"convert the file, for example with: iconv -f latin1 -t utf-8"
-    )
-
-
-def cannot_read(path: Path, error: OSError) -> DataError:
-    """Return the error of a file that cannot be read."""
-    if isinstance(error, FileNotFoundError):
-        return DataError(f"{path}: no such file")
-    if isinstance(error, IsADirectoryError):
-        return DataError(f"{path} is a folder, not a file")
-    return DataError(f"{path}: {error.strerror}")
 
 
 @contextmanager

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import plural
+from hierlearn.files.schema import Extra, check
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.build import NetworkSpec
 from hierlearn.pipeline.best import WORK, BlendTraining
+from hierlearn.pipeline.config_file import read_config
 from hierlearn.pipeline.evaluate import evaluate
-from hierlearn.pipeline.folder import OURS, check_free, read_config
+from hierlearn.pipeline.folder import OURS, check_free
 from hierlearn.pipeline.job import Job
 from hierlearn.pipeline.memory_files import INDEX
 from hierlearn.pipeline.pipeline import Pipeline, check_plain, versions
@@ -254,10 +256,27 @@ def run_identity(prepared: Prepared) -> dict[str, Any]:
     }
 
 
+@dataclass
+class Identity(Extra):
+    """What must be equal, as JSON."""
+
+    fingerprint: str
+    data: str
+    plan: IdentityPlan
+
+
+@dataclass
+class IdentityPlan(Extra):
+    """A plan with its settings."""
+
+    settings: dict[str, Any]
+
+
 def check_identity(path: Path, stored: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:
     """Raise on a checkpoint of another training, naming what differs."""
     if stored is None:
         raise CheckpointError(f"{path} does not name its training; train again in another folder")
+    check(path, stored, Identity, CheckpointError)
     if stored["fingerprint"] != now["fingerprint"]:
         raise CheckpointError(
             f"{path} is of another hierarchy: fingerprint {stored['fingerprint'][:12]}, this "
