@@ -34,7 +34,7 @@ DAMAGE = (  # what code raises that meets values of another type or size than it
 def guarded(
     where: Path | str,
     what: str,
-    kind: Callable[[str], HierlearnError] = DataError,
+    kind: type[HierlearnError] = DataError,
     remedy: str = "copy it again",
 ) -> Iterator[None]:
     """Turn whatever damaged content makes a block raise into one sentence that names the file.
@@ -42,12 +42,12 @@ def guarded(
     Args:
         where: the file or folder.
         what: what it is said to be: "is not the memory of this model".
-        kind: the error to raise.
+        kind: the error to raise; those of the block that are of this kind pass.
         remedy: what to do about it.
     """
     try:
         yield
-    except HierlearnError:
+    except kind:
         raise
     except DAMAGE as error:
         lines = str(error).split("\n")

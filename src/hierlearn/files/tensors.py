@@ -65,7 +65,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
     except SafetensorError as error:
         raise CheckpointError(
-            f"{path} is damaged or truncated ({str(error)[:160]}); use an earlier one or train again"
+            f"{path} is damaged or truncated ({str(error)[:160]}); use an earlier one or train "
+            f"again"
         ) from None
     except (
         KeyError,
