@@ -1,16 +1,17 @@
 # Both commands do all the set-up from a fresh clone: Python 3.10 or later and make are enough.
 #   make demo   install, then run the main job on the embedded dataset
-#   make test   install, then lint, types and the whole test suite
+#   make test   install, then lint, types, the docs site and the whole test suite
+#   make docs   install, then build the docs site into site/
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test install lint types tests bench clean
+.PHONY: demo test install lint types docs tests bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hierlearn demo --out demo
 
-test: $(VENV)/.installed-dev lint types tests
+test: $(VENV)/.installed-dev lint types docs tests
 
 install: $(VENV)/.installed
 
@@ -20,9 +21,13 @@ lint: $(VENV)/.installed-dev
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.10
 
-tests: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+tests: $(VENV)/.installed-dev docs
+	HIERLEARN_SITE=$(CURDIR)/site OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_hierarchy.py
@@ -41,4 +46,4 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo site dist

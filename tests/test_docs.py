@@ -13,6 +13,7 @@ import yaml
 
 import hierlearn
 from hierlearn.losses import LOSSES, functional
+from test_first_five_minutes import WALKED
 from test_flow import STAGES
 
 REPO = Path(__file__).parents[1]
@@ -37,7 +38,9 @@ def prose(page):
 
 
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: str(p.relative_to(REPO))
+    "page",
+    [p for p in PAGES if blocks(p, "python") and p not in {DOCS / f"{w}.md" for w in WALKED}],
+    ids=lambda p: str(p.relative_to(REPO)),
 )
 def test_python_blocks_run_in_order_and_print_what_their_comments_say(page, tmp_path):
     (tmp_path / "rows.csv").write_text(ROWS)
@@ -62,6 +65,8 @@ def test_commands_exist_with_their_options(page):
     text = "\n".join(blocks(page, "sh")).replace("\\\n", " ")
     for line in re.findall(r"^(?:.venv/bin/|torchrun .* -m )?hierlearn (.*)$", text, re.MULTILINE):
         words = shlex.split(line, comments=True)
+        if not words:  # hierlearn alone prints the guide
+            continue
         command, path = typer.main.get_command(app), []
         while hasattr(command, "commands"):
             path.append(words.pop(0))
@@ -140,7 +145,7 @@ def test_the_page_of_a_loss_says_what_the_entry_says(name):
     entry, page = LOSSES[name], DOCS / "losses" / f"{name}.md"
     text = page.read_text()
     assert text.startswith(f"# {name}: ")
-    assert re.search(r"^    \S.*=", text, re.MULTILINE), "the formula"
+    assert re.search(r"^\$\$\n.*=.*\n\$\$$", text, re.MULTILINE), "the formula"
     facts = {row[0]: row[1] for row in table_rows(text) if len(row) == 2}
     reading = "the same" if entry.reading_link is None else f"`{entry.reading_link}`"
     assert facts == {

@@ -265,11 +265,18 @@ def test_each_refusal_is_one_line(files, told, line, message):
     assert sorted(path.name for path in files.iterdir()) == before
 
 
-def test_without_a_command_the_help_is_shown():
-    for words in ([], ["data"]):
-        done = run(*words)
-        assert "Usage:" in done.stdout
-        assert done.stderr == ""
+def test_without_a_command_the_guide_is_shown():
+    done = run()
+    assert done.returncode == 0
+    assert "$ hierlearn demo" in done.stdout
+    assert done.stderr == ""
+
+
+def test_without_a_command_of_a_group_its_help_is_shown():
+    done = run("data")
+    assert done.stdout.startswith("Usage: hierlearn data")
+    assert done.returncode == 2
+    assert done.stderr == ""
 
 
 def test_version():

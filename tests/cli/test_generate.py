@@ -67,8 +67,8 @@ def test_a_new_field_arrives_everywhere(tmp_path):
     done = CliRunner().invoke(small, ["toy", "--momentum", "0.5"])
     assert done.exit_code == 0, done.output
     assert seen == {"momentum": 0.5}
-    shown = CliRunner().invoke(small, ["toy", "--help"], env={"COLUMNS": "160"}).output
-    assert re.search(r"--momentum +<float> +Momentum of the toy\. +\[default: 0\.9\]", shown)
+    shown = options_shown(CliRunner().invoke(small, ["toy", "--help"]).output)
+    assert shown["--momentum <float>"] == "Momentum of the toy. [default: 0.9]"
     (tmp_path / "run.yaml").write_text("momentum: 0.25\n")
     kinds = option_kinds(toy, without=())
     assert read_config(tmp_path / "run.yaml", kinds) == {"momentum": 0.25}
@@ -91,44 +91,137 @@ def pages(command=None, words=()):
             yield (*words, name)
 
 
-@pytest.mark.parametrize("words", list(pages()), ids=" ".join)
-def test_help_of_every_command(words):
-    done = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"})
+def find(words):
+    command = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    return command
+
+
+def options_shown(output):
+    """The options of a page with their text: a long one has its text on the next line."""
+    found, name = {}, None
+    for line in output.splitlines():
+        if match := re.match(r"  (-\S.*?)(?: {2,}(.*))?$", line):
+            name = match[1]
+            found[name] = match[2] or ""
+        elif name and line.startswith(" " * 20):
+            found[name] = f"{found[name]} {line.strip()}".strip()
+        else:
+            name = None
+    return found
+
+
+def help_of(*words, columns=80):
+    done = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": str(columns)})
     assert done.exit_code == 0, done.output
-    assert "<bool>" not in done.output
-    assert f"$ hierlearn {' '.join(words)}" in done.output
+    return done.output
 
 
-def test_the_examples_are_commands_that_parse(monkeypatch):
-    """Every example names options that its command has."""
-    for words in pages():
-        command = typer.main.get_command(app)
-        for word in words:
-            command = command.commands[word]
-        for line in re.findall(r"hierlearn (.*)", command.epilog):
-            arguments = line.split()[len(words) :]
-            command.make_context(" ".join(words), arguments)
+each_command = pytest.mark.parametrize("words", list(pages()), ids=" ".join)
+
+
+@each_command
+@pytest.mark.parametrize("columns", [80, 200])
+def test_help_fits_the_terminal(words, columns):
+    output = help_of(*words, columns=columns)
+    assert f"{' '.join(words)} [OPTIONS]" in output.splitlines()[0]
+    assert max(map(len, output.splitlines())) <= min(columns, 100)
+
+
+@each_command
+def test_every_option_has_help_and_a_default(words):
+    output, command = help_of(*words), find(words)
+    shown = options_shown(output)
+    assert "<bool>" not in output
+    options = [one for one in command.params if one.param_type_name == "option"]
+    assert len(shown) == len(options) + 1  # and --help
+    for one in options:
+        (name,) = (name for name in shown if max(one.opts, key=len) in re.split(r"[, ]", name))
+        text = shown[name]
+        assert one.help
+        assert text.startswith(one.help.split(". ")[0]), text
+        if one.is_flag and not one.secondary_opts:
+            assert "<" not in name
+            assert "default" not in text
+        elif one.multiple:
+            assert "Repeatable." in text
+        else:
+            assert re.search(r"\[(required|(at least \d+, )?default: [^]]+)\]$", text), text
+    for one in command.params:
+        if one.param_type_name == "argument":
+            assert one.help
+            assert re.search(rf"^  {one.name.upper()}", output, re.MULTILINE)
+
+
+@each_command
+def test_two_examples_that_parse(words):
+    """Every example names options that its command has, and is shown as it is typed."""
+    command, output = find(words), help_of(*words)
+    assert len(command.examples) >= 2
+    assert len(set(command.examples)) == len(command.examples)
+    shown = re.sub(r" \\\n +", " ", output)
+    for line in command.examples:
+        assert line.split()[: len(words)] == list(words)
+        command.make_context(" ".join(words), line.split()[len(words) :])
+        assert f"  $ hierlearn {line}\n" in shown
+
+
+def test_the_main_commands_come_first():
+    output = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output
+    headings = re.findall(r"^(\w[\w ]*):$", output, re.MULTILINE)
+    assert headings == ["Main commands", "Data", "A trained model", "Studies", "Options"]
+    listed = re.findall(r"^  ([a-z]+) ", output, re.MULTILINE)
+    assert listed[:6] == ["train", "evaluate", "predict", "explain", "report", "demo"]
+    assert set(listed) == set(typer.main.get_command(app).commands)
+    assert max(map(len, output.splitlines())) <= 80
+
+
+def test_the_guide_is_short_and_its_commands_exist():
+    done = CliRunner().invoke(app, [])
+    assert done.exit_code == 0
+    lines = done.output.splitlines()
+    assert len(lines) < 25
+    assert max(map(len, lines)) <= 80
+    commands = [re.split(r" {2,}", line.strip())[0] for line in lines if "$ hierlearn" in line]
+    assert [one.split()[2] for one in commands] == [
+        "demo", "data", "train", "evaluate", "predict", "explain",
+    ]  # fmt: skip
+    for line in commands:
+        words = line.split()[2:]
+        path = words[: 2 if words[0] == "data" else 1]
+        find(path).make_context(" ".join(path), words[len(path) :])
+    assert "docs" in done.output
+
+
+def test_colors_are_for_terminals_only():
+    assert "\x1b" not in help_of("train")
+    colored = CliRunner().invoke(app, ["train", "--help"], color=True).output
+    assert "\x1b[" in colored
+    plain = CliRunner().invoke(app, ["train", "--help"], color=True, env={"NO_COLOR": "1"}).output
+    assert "\x1b" not in plain
 
 
 def test_defaults_and_choices_are_shown():
-    shown = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "400"}).output
+    shown = options_shown(help_of("train"))
+    by_name = {name.split()[0]: text for name, text in shown.items()}
     for name, one in settings_of(Settings).items():
-        option = f"│ --{name.replace('_', '-')} "
-        (line,) = (text for text in shown.splitlines() if text.startswith(option))
-        assert one.description.help in line
+        text = by_name[f"--{name.replace('_', '-')}"]
+        assert one.description.help in text
         if one.default not in (None, True):
-            assert f"[default: {one.default}]" in line, line
-    assert f"One of {', '.join(LOSSES)}." in shown
-    assert "One of mlp, token-bag, linear, package.module:factory." in shown
-    assert "[cosine|linear|constant]" in shown
-    assert "level-accuracy" not in shown  # no single number, so it cannot stop a training
-    assert re.search(r"--standardize +--no-standardize", shown)
-    shown = CliRunner().invoke(app, ["compare", "--help"], env={"COLUMNS": "400"}).output
-    assert re.search(r"--patience +<int\|none>.*\[default: 10\]", shown)
-    assert re.search(r"--seeds +<int>.*\[default: 10\]", shown)
-    shown = CliRunner().invoke(app, ["noise", "--help"], env={"COLUMNS": "400"}).output
-    assert re.search(r"--seeds +<int>.*\[default: 2\]", shown)
-    assert "--trials" not in shown
+            assert f"[default: {one.default}]" in text, text
+    assert by_name["--loss"].endswith(f"One of {', '.join(LOSSES)}. [default: from the recipe]")
+    assert "One of mlp, token-bag, linear, package.module:factory." in by_name["--network"]
+    assert "--schedule [cosine|linear|constant]" in shown
+    assert "level-accuracy" not in by_name["--metric"]  # no single number: it cannot stop anything
+    assert shown["--standardize / --no-standardize"].endswith("[default: on]")
+    assert "[default: that of the model]" in options_shown(help_of("predict"))["--decoder <text>"]
+    shown = options_shown(help_of("compare"))
+    assert shown["--patience <int|none>"].endswith("[default: 10]")
+    assert shown["--seeds <int>"].endswith("[default: 10]")
+    shown = options_shown(help_of("noise"))
+    assert shown["--seeds <int>"].endswith("[default: 2]")
+    assert "--trials" not in str(shown)
 
 
 def test_the_list_of_commands_and_a_wrong_option_need_no_torch():

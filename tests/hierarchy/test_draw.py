@@ -44,7 +44,7 @@ def test_a_dag_below_first_parents(diamond):
 
 def test_a_single_class_and_a_root_of_ones_own():
     h = Hierarchy.from_edges([("everything", "a")], root="everything")
-    assert h.draw() == "everything  1 classes, 1 levels, tree\n└── a"
+    assert h.draw() == "everything  1 class, 1 level, tree\n└── a"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_folding_by_breadth(small_tree):
     )
     flat = Hierarchy.from_paths([str(n) for n in range(1500)])
     lines = flat.draw(breadth=2).split("\n")
-    assert lines == ["root  1,500 classes, 1 levels, tree", "├── 0", "├── 1", "└── …  1,498 more"]
+    assert lines == ["root  1,500 classes, 1 level, tree", "├── 0", "├── 1", "└── …  1,498 more"]
     assert flat.draw().split("\n")[-1] == "└── …  1,488 more"  # twelve by default
     assert len(flat.draw(breadth=None).split("\n")) == 1501
 

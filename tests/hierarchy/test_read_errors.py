@@ -57,11 +57,13 @@ def test_utf_16_is_named(tmp_path, extension):
     refused(tmp_path, f"h.{extension}", "a/b\n".encode("utf-16"), message, DataError)
 
 
-@pytest.mark.parametrize("name", ["h", "h.xml", "h.json.gz", "json"])
-def test_unknown_extensions(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "ending"), [("h", ""), ("h.xml", ".xml"), ("h.json.gz", ".json.gz"), ("json", "")]
+)
+def test_unknown_extensions(tmp_path, name, ending):
     message = (
-        f"the extension {(tmp_path / name).suffix!r} names no known format; "
-        "use one of .json, .csv, .tsv, .txt, .paths, .arff, .obo"
+        f"the extension {ending!r} names no known format; "
+        "use one of .json, .csv, .tsv, .txt, .paths, .arff, .obo, .obo.gz"
     )
     refused(tmp_path, name, "a/b", message)
 

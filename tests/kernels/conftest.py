@@ -26,7 +26,7 @@ def set_interpreter(patch: pytest.MonkeyPatch) -> None:
 def import_kernels() -> str | None:
     """Import Triton and the kernels; return why their tests cannot run, or None."""
     if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed: pip install hierlearn[gpu]"
+        return "Triton is not installed: pip install triton"
     with pytest.MonkeyPatch.context() as patch:
         set_interpreter(patch)
         import triton.language

@@ -16,7 +16,7 @@ from tolerances import FLOAT32
 
 HAS_FAISS = importlib.util.find_spec("faiss") is not None
 needs_faiss = pytest.mark.skipif(
-    not HAS_FAISS, reason="faiss is not installed: pip install 'hierlearn[index]'"
+    not HAS_FAISS, reason="faiss is not installed: pip install faiss-cpu"
 )
 
 

@@ -58,7 +58,8 @@ def test_the_names():
     expected |= {"hier-dist@5", "mistake-severity", "terminal-accuracy", "leaf-accuracy"}
     expected |= {"level-accuracy", "mean-level", "ap-micro", "ap-macro", "au-prc", "clus-au-prc"}
     expected |= {"coverage", "calibration-error", "hier-precision", "hier-recall", "hier-f1"}
-    assert set(METRICS) == expected | {"exact-match", "coherence-violations"}
+    expected |= {"exact-match", "coherence-violations", "fmax", "weighted-fmax", "smin"}
+    assert set(METRICS) == expected
 
 
 def sets_at_a_half(scores, hierarchy):
@@ -95,6 +96,11 @@ EXPLICIT = {  # of scores, targets and a label space, whose hierarchy is h
     "exact-match": lambda s, t, x, h: metrics.exact_match(sets_at_a_half(s, h), t, h),
     "calibration-error": lambda s, t, x, h: metrics.calibration_error(s, t, h, bins=15),
     "coherence-violations": lambda s, t, x, h: metrics.coherence_violations(s, h),
+    "fmax": lambda s, t, x, h: metrics.cafa_curve(s, t, h).f.max(),
+    "weighted-fmax": lambda s, t, x, h: metrics.cafa_curve(s, t, h).weighted_f.max(),
+    "smin": lambda s, t, x, h: metrics.cafa_curve(
+        s, t, h, information=metrics.information_content(t, h)
+    ).s.min(),
 }
 GO = Hierarchy.from_paths(["GO0003674/x/y", "GO0005575/z", "p/q/r", "p/s", "p/q/t"])
 

@@ -16,6 +16,7 @@ from hierlearn.networks import InputSpec
 from hierlearn.networks.linear import linear
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.predict import NAMES, answers, predict_chunks
+from tolerances import FLOAT32
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g"])
 P = torch.tensor(
@@ -106,3 +107,17 @@ def test_chunks_are_answered_in_order_and_a_new_gap_is_named():
         "rows.csv, line 9, column 'width': the value is missing, but none was in training, so the "
         "model cannot know what that means; fill it in"
     )
+
+
+def test_batches_of_many_classes_are_small(monkeypatch):
+    from hierlearn.datasets import make_synthetic
+    from hierlearn.pipeline import pipeline, train
+    from hierlearn.training import Plan
+
+    dataset = make_synthetic(rows=40, features=3)
+    model = train(dataset, Plan(loss="bce", settings={"epochs": 1}))
+    whole = model.probabilities(dataset.inputs)
+    monkeypatch.setattr(pipeline, "ENTRIES", 7 * len(dataset.hierarchy))
+    parts = list(model.stream_probabilities(dataset.inputs))
+    assert [len(part) for part in parts] == [7] * 5 + [5]
+    FLOAT32.assert_close(torch.cat(parts), whole)

@@ -12,6 +12,7 @@ import typer
 from hierlearn import __version__
 from hierlearn.cli import (
     bench,
+    cafa,
     compare,
     data,
     demo,
@@ -23,6 +24,7 @@ from hierlearn.cli import (
     inspect,
     noise,
     predict,
+    prune,
     rank,
     remap,
     remember,
@@ -40,31 +42,44 @@ if TYPE_CHECKING:
 # Click's error of a wrong command line; newer releases of typer have a copy of click inside.
 UsageError: Any = typer.BadParameter.__base__
 
+MAIN, DATA, MEMORY, STUDIES = "Main commands", "Data", "A trained model", "Studies"  # headings
+DOCS = "Documentation: the folder docs of the source; make docs builds the site."
+GUIDE = f"""\
+hierlearn {__version__}: classification whose labels form a taxonomy.
+
+See what it does, on rows that come with it, in about a minute:
+  $ hierlearn demo
+
+Your own table, with labels such as animal/dog/pug in a column:
+  $ hierlearn data describe rows.csv --label class        what is in it
+  $ hierlearn train rows.csv --label class --out model    prints what it chose
+  $ hierlearn evaluate model labeled.csv                  how good it is
+  $ hierlearn predict model new.csv --out answers.csv     one answer per row
+  $ hierlearn explain model new.csv                       its evidence (numbers)
+
+In Python: from hierlearn import HierarchicalClassifier
+
+All commands: hierlearn --help; the options of one: hierlearn train --help
+{DOCS}"""
+
 app = typer.Typer(
     cls=Group,
     name="hierlearn",
     help="Classification whose labels form a taxonomy.",
-    no_args_is_help=True,
+    epilog=f"Begin with hierlearn alone. {DOCS}",
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-add_command(app, "bench", bench.bench, "bench", "bench icd10cm --losses hcl,hcl-hier --rows 64")
-add_command(
-    app,
-    "compare",
-    compare.compare,
-    "compare",
-    "compare rows.csv --label class --losses bce,hxe:alpha=0.3,hcl --seeds 5",
-    "compare --suite clus --data-dir DATA --out clus",
-)
-add_command(app, "demo", demo.demo, "demo", "demo --svg demo.svg")
-add_command(app, "inspect", inspect.inspect, "inspect icd10cm", "inspect tree.csv --svg tree.svg")
 add_command(
     app,
     "train",
     train.train,
     "train rows.csv --label class --split part --out model",
+    "train notes.csv --label class --text note --out model",
     "train rows.csv --label class --out model --loss hxe --loss-option alpha=0.3 --epochs 50",
+    panel=MAIN,
 )
 add_command(
     app,
@@ -72,6 +87,7 @@ add_command(
     evaluate.evaluate,
     "evaluate model rows.csv",
     "evaluate model rows.csv --rows valid --metrics hit@1,au-prc --out metrics.json",
+    panel=MAIN,
 )
 add_command(
     app,
@@ -79,6 +95,7 @@ add_command(
     predict.predict,
     "predict model new.csv --out answers.csv",
     "predict model new.csv --out answers.csv --risk 0.05 --calibrate fresh.csv",
+    panel=MAIN,
 )
 add_command(
     app,
@@ -86,6 +103,26 @@ add_command(
     explain.explain,
     "explain model new.csv",
     "explain model new.csv --count 10 --out evidence.csv",
+    panel=MAIN,
+)
+add_command(
+    app,
+    "report",
+    report.report,
+    "report model --data rows.csv",
+    "report model --data rows.csv --rows valid --out page.html",
+    "report study --png",
+    panel=MAIN,
+)
+add_command(app, "demo", demo.demo, "demo", "demo --out mine --svg demo.svg", panel=MAIN)
+app.add_typer(data.app, name="data", rich_help_panel=DATA)
+add_command(
+    app,
+    "inspect",
+    inspect.inspect,
+    "inspect icd10cm",
+    "inspect tree.csv --svg tree.svg",
+    panel=DATA,
 )
 add_command(
     app,
@@ -93,6 +130,7 @@ add_command(
     remember.remember,
     "remember model more.csv --label class --out bigger",
     "remember model more.csv --label class --id-column id --in-place",
+    panel=MEMORY,
 )
 add_command(
     app,
@@ -100,6 +138,7 @@ add_command(
     forget.forget,
     "forget model --id 17 --id 18 --out smaller",
     "forget model --ids ids.txt --in-place",
+    panel=MEMORY,
 )
 add_command(
     app,
@@ -107,6 +146,7 @@ add_command(
     remap.remap,
     "remap model --hierarchy new.csv --map map.csv --dry-run",
     "remap model --hierarchy new.csv --map map.csv --out moved",
+    panel=MEMORY,
 )
 add_command(
     app,
@@ -114,26 +154,66 @@ add_command(
     index.index,
     "index model --in-place",
     "index model --recall 0.999 --out indexed",
+    panel=MEMORY,
 )
-add_command(app, "export", export.export, "export model --out onnx/model.onnx")
 add_command(
     app,
-    "report",
-    report.report,
-    "report model --data rows.csv",
-    "report model --data rows.csv --rows valid --out page.html",
-    "report study",
-    "report study --png",
+    "export",
+    export.export,
+    "export model --out onnx/model.onnx",
+    "export model --out onnx/model.onnx --force",
+    panel=MEMORY,
 )
-add_command(app, "rank", rank.rank, "rank study-a study-b study-c --metric hit@1")
+add_command(
+    app,
+    "compare",
+    compare.compare,
+    "compare",
+    "compare rows.csv --label class --losses bce,hxe:alpha=0.3,hcl --seeds 5",
+    "compare --suite clus --data-dir DATA --out clus",
+    panel=STUDIES,
+)
+add_command(
+    app,
+    "prune",
+    prune.prune,
+    "prune go.obo --data rows.csv --label terms --min-rows 10 --out small.json",
+    "prune go.obo --data genes.csv --id-column gene --annotations genes.gaf --out small.json",
+    panel=DATA,
+)
+add_command(
+    app,
+    "restrict",
+    prune.restrict,
+    "restrict go.obo --namespace biological_process --out process.json",
+    "restrict tree.csv --below animal --depth 3 --out animals.json",
+    panel=DATA,
+)
 add_command(
     app,
     "noise",
     noise.noise,
     "noise synthetic --losses bce,hcl --rates 0,0.2,0.4",
     "noise rows.csv --label class --kinds labels --draws 5",
+    panel=STUDIES,
 )
-app.add_typer(data.app, name="data")
+add_command(
+    app,
+    "rank",
+    rank.rank,
+    "rank study-a study-b study-c --metric hit@1",
+    "rank study-a study-b study-c --out ranks --force",
+    panel=STUDIES,
+)
+add_command(
+    app,
+    "bench",
+    bench.bench,
+    "bench",
+    "bench icd10cm --losses hcl,hcl-hier --rows 64",
+    panel=STUDIES,
+)
+app.add_typer(cafa.app, name="cafa", rich_help_panel=STUDIES)
 
 
 def show_version(wanted: bool) -> None:
@@ -145,6 +225,7 @@ def show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    ctx: typer.Context,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error; anywhere on the line.")
     ] = False,
@@ -155,6 +236,8 @@ def options(
 ) -> None:
     """Take the options that come before the command."""
     del debug, version  # main takes --debug off the line, the callback answers --version
+    if ctx.invoked_subcommand is None:
+        print(GUIDE)
 
 
 def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -204,7 +287,7 @@ def worded(error: Exception, words: Sequence[str]) -> str:
 def report_usage(error: Any) -> int:
     """Print in one line what is wrong, or the help where a command is missing."""
     if type(error).__name__ == "NoArgsIsHelpError":
-        print(error.format_message(), end="")  # empty where rich has printed the help already
+        typer.echo(error.format_message())
     else:
         message = " ".join(error.format_message().split()).rstrip(".")
         message += "" if message.endswith("?") else ";"

@@ -104,7 +104,7 @@ def fetch(
         print_plain(Console(), attribution)
 
 
-add_command(app, "list", list_datasets, "data list")
+add_command(app, "list", list_datasets, "data list", "data list --data-dir DATA")
 add_command(
     app,
     "describe",
@@ -112,4 +112,4 @@ add_command(
     "data describe icd10cm --dataset-option size=small",
     "data describe rows.csv --label class --out description",
 )
-add_command(app, "fetch", fetch, "data fetch diatoms")
+add_command(app, "fetch", fetch, "data fetch diatoms", "data fetch enron --data-dir DATA --trust")

@@ -18,9 +18,12 @@ LONGEST = 58  # letters of a title
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the model.")] = Path("demo"),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder to write to.", metavar="<path>")
+    ] = Path("demo"),
     svg: Annotated[
-        Optional[Path], typer.Option(help="Also draw what is shown, as an SVG file.")
+        Optional[Path],
+        typer.Option(help="Also draw what is shown, as an SVG file.", metavar="<path>"),
     ] = None,
 ) -> None:
     """Compare a linear SVM with hierlearn, show an answer with its evidence, and one that stops."""

@@ -38,7 +38,11 @@ OPTIONS = [
     option("count", int, 3, "Remembered rows of every answer, at most.", min=1),
     option("limit", int, 5, "Rows to show on the terminal.", min=1),
     option("out", Path, None, "CSV, TSV or Parquet file for all rows.", "--out", "-o"),
-    *(one for one in described(Plan, "") if one.name in ("decoder", "decoder_option")),
+    *(
+        one
+        for one in described(Plan, "", decoder="that of the model")
+        if one.name in ("decoder", "decoder_option")
+    ),
     option("threshold", float, None, "Threshold of the decoder, such as stop."),
     option("rows", str, None, "Split of a named dataset, or all."),
 ]

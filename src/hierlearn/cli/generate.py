@@ -8,9 +8,8 @@ registry, which are looked up only then.
 
 from __future__ import annotations
 
-import copy
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from hierlearn.cli import help as help_
 from hierlearn.options import CONSTANTS, parse_pairs
 from hierlearn.training.fields import settings_of
 
@@ -28,6 +28,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 NAMES_AS_KEYS = ("joint", "column_kind")  # options whose keys are names: soft-labels=3
 LISTS = ("dataset_option", "ignore")  # options whose words are no pairs, or read elsewhere
 PAIRS = "KEY=VALUE"  # the metavar of an option that may be repeated
+FROM_RECIPE = "from the recipe"  # the default of a name that is not given
 NONE = type("None_", (), {"__repr__": lambda _: "none"})()  # given as "none", unlike not given
 
 
@@ -47,6 +48,8 @@ def option(name: str, kind: Any, default: Any, help: str, *names: str, **more: A
         names: how it is written, where not after its name.
         more: what typer.Option takes, and ``panel``.
     """
+    if kind is not bool:
+        more.setdefault("metavar", help_.KINDS.get(kind))
     info = typer.Option(*names, help=help, rich_help_panel=more.pop("panel", None), **more)
     plain: Any = Optional[kind] if default is None else kind
     annotation: Any = Annotated[plain, info]
@@ -162,54 +165,76 @@ def given_fields(cls: type, options: Mapping[str, Any]) -> dict[str, Any]:
 # ---------------------------------------------------------------------- help
 
 
-def without_flag_types(params: Sequence[Any]) -> Sequence[Any]:
-    """Show a flag as ``--force``, not as ``--force <bool>``."""
-    for one in params:
-        if getattr(one, "is_flag", False):
-            one.metavar = ""
-    return params
-
-
 class Group(TyperGroup):
-    """A group of commands whose flags show no type."""
+    """A group of commands, listed under headings."""
 
-    def get_params(self, ctx: Any) -> Any:
-        """Return the options of the group itself."""
-        return without_flag_types(super().get_params(ctx))
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        params: Any = self.get_params(ctx)
+        rows = [(one, one.help or "") for one in params]
+        parts = [
+            help_.usage(self, ctx),
+            *help_.paragraphs(self.help or ""),
+            *help_.command_sections(self),
+            *help_.option_sections(rows),
+        ]
+        if self.epilog:
+            parts += help_.paragraphs(self.epilog)
+        formatter.write("\n\n".join(parts) + "\n")
 
 
 class Command(TyperCommand):
     """A command whose help looks up defaults and choices when it is shown."""
 
-    def get_params(self, ctx: Any) -> Any:
-        """Return the options."""
-        return without_flag_types(super().get_params(ctx))
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """The command lines below the help, without ``hierlearn``."""
+        return tuple(getattr(self.callback, "examples", ()))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
         shown = getattr(self.callback, "shown", {})
-        kept = self.params
-        self.params = [explained(one, *shown.get(one.name, (None, None))) for one in kept]
-        try:
-            super().format_help(ctx, formatter)
-        finally:
-            self.params = kept
+        params = self.get_params(ctx)
+        arguments = [one for one in params if one.param_type_name == "argument"]
+        rows = [
+            (one, explained(one, *shown.get(one.name, (None, one.default))))
+            for one in params
+            if one.param_type_name != "argument"
+        ]
+        parts = [help_.usage(self, ctx), *help_.paragraphs(self.help or "")]
+        if arguments:
+            lines = [help_.entry(*help_.argument(one)) for one in arguments]
+            parts.append("\n".join([help_.heading("Arguments"), *lines]))
+        parts += [*help_.option_sections(rows), help_.example_section(self.examples)]
+        formatter.write("\n\n".join(parts) + "\n")
 
 
-def explained(parameter: Any, one: Setting | None, default: Any) -> Any:
-    """Return a copy of an option that shows the default and the choices of its setting."""
-    parameter = copy.copy(parameter)
-    if one is None:
-        return parameter
-    if one.description.registry:
-        parameter.help = f"{parameter.help} One of {', '.join(one.choices())}."
-    if default is not None and one.kind is not dict:
-        parameter.default = default
-    return parameter
+def explained(parameter: Any, one: Setting | None, default: Any) -> str:
+    """Return the text of an option: its help, the choices of its setting, its default."""
+    parts = [parameter.help or ""]
+    if one is not None and one.description.registry:
+        parts.append(f"One of {', '.join(one.choices())}.")
+        default = FROM_RECIPE if default is None else default
+    parts.append(help_.shown_default(parameter, default))
+    return " ".join(part for part in parts if part)
 
 
-def add_command(app: typer.Typer, name: str, function: Callable[..., None], *examples: str) -> None:
-    """Add a command with examples below its help."""
-    lines = [f"[dim]$[/dim] hierlearn {example}" for example in examples]
-    epilog = "\n\n".join(["Examples:" if len(lines) > 1 else "Example:", *lines])
-    app.command(name, cls=Command, epilog=epilog)(function)
+def add_command(
+    app: typer.Typer,
+    name: str,
+    function: Callable[..., None],
+    *examples: str,
+    panel: str | None = None,
+) -> None:
+    """Add a command.
+
+    Args:
+        app: what gets it.
+        name: its name.
+        function: what it calls.
+        examples: command lines below its help, without ``hierlearn``.
+        panel: the heading that it is listed under.
+    """
+    made: Any = function
+    made.examples = examples
+    app.command(name, cls=Command, rich_help_panel=panel)(function)

@@ -19,6 +19,7 @@ OPTIONS = [
     option("sep", str, None, "Separator of the names of a path; / if none."),
     option("root", str, None, "The id that stands for the implicit root."),
     option("title_column", str, None, "Column of titles of a CSV or TSV file; title if none."),
+    option("relationships", str, None, "Lines of an OBO file to follow; is_a,part_of if none."),
 ]
 
 
@@ -32,15 +33,14 @@ def inspect(
     """Draw a taxonomy and count its classes."""
     from rich.console import Console
 
+    from hierlearn.cli.prune import open_taxonomy
     from hierlearn.cli.show import print_levels, print_plain
-    from hierlearn.cli.sources import open_hierarchy
     from hierlearn.files import atomic_write, check_writable
 
     depth, breadth = options["depth"] or None, options["breadth"] or None
     svg, json = options["svg"], options["json"]
     check_writable(*(path for path in (svg, json) if path is not None))
-    reading = {name: options[name] for name in ("data_dir", "form", "sep", "root", "title_column")}
-    hierarchy = open_hierarchy(source, **reading)
+    hierarchy = open_taxonomy(source, options)
     console = Console()
     print_plain(console, hierarchy.draw(depth=depth, breadth=breadth))
     print_levels(console, hierarchy)

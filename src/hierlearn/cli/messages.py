@@ -55,10 +55,11 @@ def in_option_names(message: str, options: Mapping[str, str]) -> str:
 
     def write(match: re.Match[str]) -> str:
         value = match.groupdict().get("value")
+        value = value and value.strip("'")
         value = "none" if value == "None" else value
         return options[match["name"]] + (f" {value}" if value and value != "True" else "")
 
-    valued = rf"(?<!['\w.-])(?P<name>{known})=(?P<value>True|None|\d[\w.]*)(?! in Python)"
+    valued = rf"(?<!['\w.-])(?P<name>{known})=(?P<value>True|None|\d[\w.]*|'[\w-]+')(?! in Python)"
     message = re.sub(valued, write, message)
     message = re.sub(rf"(?<!['\w.-])(?P<name>{known})=(?![\w'\"\[{{(])", write, message)
     message = re.sub(rf"^(?P<name>{known})(?= (?:{VERBS})\b)", write, message)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 HELD_OUT = "valid"
 
+ANNOTATIONS = ("annotations", "evidence", "aspect", "annotation_key")
+
 
 def is_table(source: str) -> bool:
     """Whether a source is a CSV, TSV or Parquet file rather than a dataset's name or ARFF."""
@@ -121,6 +123,12 @@ def open_labeled_table(
     if "levels" in given:
         for name in ("label", "label_sep"):
             known.pop(name, None)
+    if "label" in given or "levels" in given:
+        for name in ANNOTATIONS:
+            known.pop(name, None)
+    if "annotations" in given:
+        for name in ("label", "levels", "label_sep"):
+            known.pop(name, None)
     for name in ("split", "id_column"):  # new rows may have neither
         if known.get(name) not in header(source, options.get("delimiter")):
             known.pop(name, None)
@@ -129,7 +137,7 @@ def open_labeled_table(
         columns.pop(name, None)
     for name, value in input_columns(model, options).items():
         columns["column_kind" if name == "kinds" else name] = value
-    if "label" not in columns and "levels" not in columns:
+    if not {"label", "levels", "annotations"} & set(columns):
         raise HierlearnError(f"{source}: name the column of labels with --label, or --levels")
     if hierarchy is None:
         return open_dataset(source, {**columns, "sep": model.hierarchy.sep})

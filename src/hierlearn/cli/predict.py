@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 OPTIONS = [
     option("out", Path, ..., "CSV, TSV or Parquet file to write.", "--out", "-o"),
-    *(one for one in described(Plan, "") if one.name in ("decoder", "decoder_option")),
+    *(
+        one
+        for one in described(Plan, "", decoder="that of the model")
+        if one.name in ("decoder", "decoder_option")
+    ),
     option("threshold", float, None, "Threshold of the decoder, such as stop."),
     *RISK_OPTIONS,
     option("rows", str, None, "Split of a named dataset, or all."),

@@ -64,6 +64,37 @@ COLUMNS = [
         "What separates the cells of a CSV file; found by default: , ; tab or |.",
         panel=OWN_DATA,
     ),
+    option(
+        "unknown",
+        str,
+        None,
+        "What to do with labels that the taxonomy does not have; error if none.",
+        metavar="[error|skip]",
+        panel=OWN_DATA,
+    ),
+    option(
+        "annotations",
+        Path,
+        None,
+        "GAF file with the terms of each row, joined by --id-column.",
+        panel=OWN_DATA,
+    ),
+    option(
+        "evidence",
+        str,
+        None,
+        "Evidence codes of --annotations to keep: experimental, or IDA,IMP; all but ND if none.",
+        panel=OWN_DATA,
+    ),
+    option("aspect", str, None, "Aspects of --annotations to keep: P,F,C.", panel=OWN_DATA),
+    option(
+        "annotation_key",
+        str,
+        None,
+        "What --annotations are joined by: the id of a gene, or its symbol.",
+        metavar="[id|symbol]",
+        panel=OWN_DATA,
+    ),
 ]
 SOURCE = [
     pairs("dataset_option", "Option of a named dataset, such as size=small.", panel=OWN_DATA),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -168,7 +169,30 @@ def as_arguments(columns: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(kinds, (list, tuple)):
             kinds = parse_pairs(kinds, "--column-kind", as_typed=True)
         found["column_kinds"] = kinds
-    return found
+    return with_annotations(found)
+
+
+def with_annotations(columns: dict[str, Any]) -> dict[str, Any]:
+    """Replace the options of a GAF file by the labels that it holds."""
+    path = columns.pop("annotations", None)
+    filters = {name: columns.pop(name, None) for name in ("evidence", "aspect", "annotation_key")}
+    if path is None:
+        for name, value in filters.items():
+            if is_given(value):
+                raise HierlearnError(f"{dashed(name)} goes with --annotations; leave it out")
+        return columns
+    from hierlearn.datasets import read_gaf
+
+    evidence, aspects = filters["evidence"], filters["aspect"]
+    found = read_gaf(
+        path,
+        evidence=None if evidence is None else split_names(evidence),
+        aspects=None if aspects is None else split_names(aspects),
+        key=filters["annotation_key"] or "id",
+    )
+    print(f"hierlearn: {found.summary()}", file=sys.stderr)
+    columns.pop("label_sep", None)
+    return {**columns, "labels_by_id": found}
 
 
 def open_hierarchy(source: str, *, data_dir: Path | None = None, **options: Any) -> Hierarchy:

@@ -10,6 +10,7 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import described, flag, given, given_fields, option, takes
+from hierlearn.errors import plural
 from hierlearn.training.plan import Plan
 from hierlearn.training.settings import RUN, Settings
 
@@ -21,25 +22,46 @@ if TYPE_CHECKING:
     from hierlearn.pipeline.reporting import Beginning
 
 WHAT = "What to train"  # a panel of --help
+SKIPPED = "skipped-labels.csv"
 PER_RUN = ("config", "resume", "force", "tensorboard")  # no part of the configuration
 OPTIONS = [
-    option("out", Path, None, "Folder of the model.", "--out", "-o", panel=RUN),
+    option(
+        "out",
+        Path,
+        None,
+        "Folder of the model; needed here or in --config.",
+        "--out",
+        "-o",
+        panel=RUN,
+    ),
     option("config", Path, None, "YAML file of these options; the line wins.", panel=RUN),
     flag("resume", "Resume from the newest checkpoint in --out.", panel=RUN),
     flag("force", "Replace the model in --out.", panel=RUN),
     flag("tensorboard", "Also log for TensorBoard.", panel=RUN),
     option("name", str, None, "Name on the model card.", panel=RUN),
     option("license", str, None, "License on the model card.", panel=RUN),
+    option(
+        "min_rows",
+        int,
+        None,
+        "Leave out classes with fewer training rows; their rows count for the classes above.",
+        min=1,
+        panel=WHAT,
+    ),
     option("stream", bool, None, "Leave a Parquet file on disk.", "--stream", panel=RUN),
     option("stream_window", int, None, "Rows shuffled together with --stream.", min=1, panel=RUN),
 ]
 
 
-@takes(*OPTIONS, *described(Plan, WHAT), *described(Settings, shared.HOW), *shared.SOURCE)
+@takes(*OPTIONS, *shared.SOURCE, *described(Plan, WHAT), *described(Settings, shared.HOW))
 def train(
     data: Annotated[Optional[str], typer.Argument(help=shared.DATA)] = None, **options: Any
 ) -> None:
-    """Train a model; also under torchrun, and on from a checkpoint with --resume."""
+    """Train a model; also under torchrun, and on from a checkpoint with --resume.
+
+    What is not given comes from a recipe, which may set other defaults than those shown under
+    "How to train"; the command prints what it chose and why.
+    """
     from rich.console import Console
 
     from hierlearn.cli.figures import print_metrics
@@ -59,11 +81,12 @@ def train(
     folder = Path(chosen["out"])
     if writes() and not (resume or was_restarted(folder)):
         check_free(folder, force, clear=False)  # before the data is read, which may take long
-    dataset = open_rows(chosen)
+    dataset, note = prune_rows(open_rows(chosen), chosen.get("min_rows"))
     if chosen.get("stream"):
         inputs: Any = dataset.inputs
         chosen["stream_window"] = inputs.window
-    header = [rows_and_classes(dataset), *single_rows(chosen["data"], dataset)]
+    single = single_rows(chosen["data"], dataset)
+    header = [rows_and_classes(dataset), *single, *filter(None, [note])]
 
     def say(text: str) -> None:
         print_plain(console, "\n".join([*header, text]))
@@ -78,7 +101,7 @@ def train(
         metadata=metadata(chosen),
         reporting=Reporting(
             on_message=say,
-            on_prepared=lambda beginning: write_config(folder, chosen, beginning),
+            on_prepared=lambda beginning: write_config(folder, chosen, beginning, dataset),
             tensorboard=tensorboard,
         ),
     )
@@ -124,6 +147,19 @@ def open_rows(chosen: Mapping[str, Any]) -> Dataset:
     )
 
 
+def prune_rows(dataset: Dataset, min_rows: int | None) -> tuple[Dataset, str]:
+    """Return the rows without rare classes where that is asked for, and a sentence about them."""
+    from hierlearn.datasets.prune import prune, without_rows
+
+    if min_rows is None:
+        return dataset, without_rows(dataset).replace("min_rows=", "--min-rows ")
+    pruned = prune(dataset, min_rows)
+    return pruned, (
+        f"{len(dataset.hierarchy) - len(pruned.hierarchy):,} of {len(dataset.hierarchy):,} classes "
+        f"have fewer than {plural(min_rows, 'training row')} and are left out"
+    )
+
+
 def rows_and_classes(dataset: Dataset) -> str:
     """Describe the training data in one line."""
     from hierlearn.errors import plural
@@ -164,10 +200,13 @@ def single_rows(source: str, dataset: Dataset) -> list[str]:
     return [f"classes with one row: {counted(names)}"] if names else []
 
 
-def write_config(folder: Path, chosen: Mapping[str, Any], beginning: Beginning) -> None:
+def write_config(
+    folder: Path, chosen: Mapping[str, Any], beginning: Beginning, dataset: Dataset
+) -> None:
     """Write run.yaml: the options, and every setting that the recipe and the defaults gave.
 
-    A file that is there already belongs to the training that is resumed.
+    A file that is there already belongs to the training that is resumed. Labels that were skipped
+    are written to a file of their own.
     """
     from hierlearn import __version__
     from hierlearn.cli.config import to_yaml
@@ -176,6 +215,8 @@ def write_config(folder: Path, chosen: Mapping[str, Any], beginning: Beginning) 
     if (folder / "run.yaml").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
+    if dataset.label_report is not None and dataset.label_report.skipped:
+        dataset.label_report.write(folder / SKIPPED)
     comment = f"hierlearn {__version__}: hierlearn train --config run.yaml\n{beginning.summary}"
     values = (
         chosen if chosen.get("effort") == "best" else {**chosen, **beginning.settings.to_dict()}
@@ -201,7 +242,7 @@ def written(folder: Path, model: Pipeline) -> str:
     from hierlearn.pipeline.seen_rows import ROWS_FILE
 
     files = f"wrote {folder}: model.safetensors, hierarchy.json, config.json, README.md, run.yaml"
-    others = (ROWS_FILE, *MEMORY_FILES)
+    others = (ROWS_FILE, *MEMORY_FILES, SKIPPED)
     files += "".join(f", {name}" for name in others if (folder / name).is_file())
     if (folder / "log.jsonl").is_file():
         files += ", log.jsonl, checkpoints"

@@ -3,6 +3,7 @@
 from hierlearn.datasets.arff import read_arff
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.describe import describe
+from hierlearn.datasets.gaf import GeneAnnotations, read_gaf
 from hierlearn.datasets.noise import with_hierarchy_noise, with_label_noise
 from hierlearn.datasets.readers import READERS, open_table
 from hierlearn.datasets.registry import DATASETS, load_dataset
@@ -14,12 +15,14 @@ __all__ = [
     "DATASETS",
     "READERS",
     "Dataset",
+    "GeneAnnotations",
     "Table",
     "describe",
     "load_dataset",
     "make_synthetic",
     "open_table",
     "read_arff",
+    "read_gaf",
     "read_table",
     "stream_table",
     "with_hierarchy_noise",

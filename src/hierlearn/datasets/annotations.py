@@ -2,6 +2,8 @@
 
 Labels stand in one column, several joined by ``label_sep`` (``animal/dog;plant``), or in one column
 per level (``kingdom,family,species``), empty below the last one known. A row may have no label.
+Or they stand in another file and are joined by the id of each row; a row without an entry there,
+and one whose every label was skipped or pruned away, is left out, with a warning.
 """
 
 from __future__ import annotations
@@ -9,13 +11,14 @@ from __future__ import annotations
 import warnings
 from array import array
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.datasets.cells import name_labels
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.label_checks import class_counts, listed, near_duplicates, one_name_cells
+from hierlearn.datasets.label_report import LabelReport, class_labels
 from hierlearn.datasets.table_file import first_rows
 from hierlearn.errors import (
     DataError,
@@ -31,7 +34,7 @@ from hierlearn.hierarchy.guesses import warn_of_other_sep
 from hierlearn.hierarchy.names import is_missing, level_path
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -76,7 +79,10 @@ class Annotations:
         if self.columns.id_column is not None:
             self._ids.extend(row_ids(chunk, self.columns.id_column))
         self._line_of.extend(chunk.lines)
-        keys, codes = label_keys(chunk, self.columns)
+        if self.columns.labels_by_id is not None:
+            keys, codes = keys_of_ids(self._ids[len(self._codes) :], self.columns.labels_by_id)
+        else:
+            keys, codes = label_keys(chunk, self.columns)
         for key, row in zip(keys, first_rows(codes, len(keys)).tolist(), strict=True):
             if key not in self._keys:
                 self._keys[key] = len(self._keys)
@@ -117,10 +123,14 @@ class Annotations:
             sets = [(sep.join(names),) if names else () for names in self._parsed]
         if not isinstance(hierarchy, Hierarchy):
             hierarchy = self._infer_hierarchy(sets, sep)
-        named = self._name_labels(sets, hierarchy)
+        codes = np.array(self._codes, np.int64)
+        rows = np.bincount(codes, minlength=len(sets))
+        named, report = self._name_labels(sets, rows.tolist(), hierarchy)
         if not is_given:
             self._warn_of_labels(named, hierarchy)
-        return Dataset(
+        if self.columns.labels_by_id is not None:
+            self._check_joined()
+        dataset = Dataset(
             inputs=inputs,
             labels=[named[code] for code in self._codes],
             hierarchy=hierarchy,
@@ -130,6 +140,24 @@ class Annotations:
             source=f"the table {self.path.name}",
             ids=None if self.columns.id_column is None else self._ids,
             lines=self._line_of,
+            label_report=report,
+        )
+        joined = self.columns.labels_by_id is not None
+        lost = [not new and (joined or bool(old)) for old, new in zip(sets, named, strict=True)]
+        gone = np.array(lost, dtype=bool)[codes]
+        report.rows_left_out = int(gone.sum())
+        report.warn(self.path)
+        return dataset.keep(~gone) if report.rows_left_out else dataset
+
+    def _check_joined(self) -> None:
+        """Raise where no row has an entry among the annotations."""
+        known = self.columns.labels_by_id or {}
+        if any(self._parsed):
+            return
+        raise DataError(
+            f"{self.path}: none of the ids in column {self.columns.id_column!r} is annotated: the "
+            f"rows have {quoted(self._ids[:3])}, the annotations {quoted(islice(known, 3))}; join "
+            f"by another column, or read the annotations by symbol"
         )
 
     def _choose_sep(self) -> str:
@@ -169,9 +197,9 @@ class Annotations:
             raise HierarchyError(f"{self.path}: {error}") from None
 
     def _name_labels(
-        self, sets: Sequence[tuple[str, ...]], hierarchy: Hierarchy
-    ) -> list[list[str]]:
-        """Return each label as the name of its class."""
+        self, sets: Sequence[tuple[str, ...]], rows: Sequence[int], hierarchy: Hierarchy
+    ) -> tuple[list[list[str]], LabelReport]:
+        """Return each label as the names of its classes, and what became of the others."""
         for key, labels, line in zip(self._keys, sets, self._lines, strict=True):
             if len(labels) > 1 and isinstance(key, str):
                 whole = " ".join(key.split())
@@ -181,7 +209,14 @@ class Annotations:
                         f"the cell is split at {self.columns.label_sep!r}; set label_sep=None if "
                         f"every cell holds one label"
                     )
-        return name_labels(sets, hierarchy, path=self.path, lines=self._lines)
+        return class_labels(
+            sets,
+            rows,
+            hierarchy,
+            unknown=self.columns.unknown,
+            path=self.path,
+            lines=self._lines,
+        )
 
     def _warn_of_labels(self, named: Sequence[Sequence[str]], hierarchy: Hierarchy) -> None:
         """Point out labels of an inferred hierarchy that look like mistakes."""
@@ -241,6 +276,19 @@ def row_ids(chunk: TableChunk, name: str) -> list[str]:
     return [str(cell) for cell in chunk.cells(name)]
 
 
+def keys_of_ids(
+    ids: Sequence[str], known: Mapping[str, Sequence[str]]
+) -> tuple[list[Any], NDArray[np.int64]]:
+    """Return the distinct sets of labels of some ids, and which each id has; none without entry."""
+    return distinct_keys([tuple(known.get(one, ())) for one in ids])
+
+
+def distinct_keys(keys: Sequence[Any]) -> tuple[list[Any], NDArray[np.int64]]:
+    """Return the distinct values of a list, and which of them stands at each place."""
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return list(numbers), np.fromiter(map(numbers.__getitem__, keys), np.int64, len(keys))
+
+
 def label_keys(chunk: TableChunk, columns: Columns) -> tuple[list[Any], NDArray[np.int64]]:
     """Return the distinct cells of labels, fit for a dictionary, and which each row has."""
     if columns.levels is None:
@@ -253,8 +301,7 @@ def label_keys(chunk: TableChunk, columns: Columns) -> tuple[list[Any], NDArray[
         ]
     else:
         keys = list(zip(*(chunk.cells(name) for name in columns.levels), strict=True))
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    return list(numbers), np.fromiter(map(numbers.__getitem__, keys), np.int64, len(keys))
+    return distinct_keys(keys)
 
 
 def is_list(cell: object) -> bool:
@@ -267,6 +314,8 @@ def parse_key(key: Any, columns: Columns, chunk: TableChunk, row: int) -> tuple[
 
     Blanks around a name mean nothing: ``a / b`` is ``a/b``.
     """
+    if columns.labels_by_id is not None:
+        return tuple(key)
     if columns.levels is not None:
         try:
             stripped = [cell.strip() if isinstance(cell, str) else cell for cell in key]

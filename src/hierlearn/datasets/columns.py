@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hierlearn.datasets.column_kinds import check_kind
+from hierlearn.datasets.label_report import check_unknown
 from hierlearn.errors import DataError, quoted
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.names import checked_sep
@@ -14,6 +15,7 @@ from hierlearn.hierarchy.names import checked_sep
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hierlearn.datasets.label_report import Unknown
     from hierlearn.datasets.table_file import TableFile
 
 ROLES = ("label", "levels", "features", "text", "split", "id_column", "ignore")
@@ -36,6 +38,9 @@ class Columns:
         id_column: a column that names each row.
         ignore: columns that are no inputs.
         column_kinds: the kinds of columns by name, where they should not be found by rule.
+        labels_by_id: instead of columns of labels, the labels of each row by its id.
+        unknown: "error" to raise on a label that the hierarchy does not have, "skip" to leave it
+            out.
     """
 
     label: str | None = None
@@ -49,9 +54,14 @@ class Columns:
     id_column: str | None = None
     ignore: Sequence[str] | None = None
     column_kinds: Mapping[str, str] = field(default_factory=dict)
+    labels_by_id: Mapping[str, Sequence[str]] | None = None
+    unknown: Unknown = "error"
 
     def __post_init__(self) -> None:
-        if (self.label is None) == (self.levels is None):
+        check_unknown(self.unknown)
+        if self.labels_by_id is not None:
+            self._check_labels_by_id()
+        elif (self.label is None) == (self.levels is None):
             raise DataError("name either the label column (label=) or the level columns (levels=)")
         self._check_roles()
         self._check_inputs()
@@ -60,6 +70,17 @@ class Columns:
             object.__setattr__(self, "sep", self.hierarchy.sep)
         if self.label is not None and not isinstance(self.hierarchy, (str, Path)):
             check_label_sep(self.label_sep, self.path_sep)
+
+    def _check_labels_by_id(self) -> None:
+        """Refuse a second source of labels, and labels that cannot be joined."""
+        if self.label is not None or self.levels is not None:
+            raise DataError(
+                "the labels come from annotations, by id; leave out the column of labels"
+            )
+        if self.id_column is None:
+            raise DataError("annotations are joined by the id of each row; name id_column")
+        if self.hierarchy is None:
+            raise DataError("annotations need the taxonomy of their terms; give hierarchy")
 
     def _check_roles(self) -> None:
         """Refuse a column with two roles: a label among the features would give itself away."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from hierlearn.datasets.digest import digest_of
 from hierlearn.errors import DataError, unknown_name
 from hierlearn.hierarchy.labels import row_numbers
@@ -12,9 +14,9 @@ from hierlearn.hierarchy.labels import row_numbers
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
+    from hierlearn.datasets.label_report import LabelReport
     from hierlearn.datasets.table import Table
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.labels import Rows
@@ -69,6 +71,7 @@ class Dataset:
         source: where the rows come from, in one sentence.
         ids: N identifiers, such as the key of each row in a database; None where there are none.
         lines: the line of each row in its file; None where rows come from no file, or several.
+        label_report: what became of labels that are no class, where they were read from a file.
     """
 
     inputs: NDArray[np.float32] | list[str] | Table
@@ -80,6 +83,7 @@ class Dataset:
     source: str = ""
     ids: Sequence[str] | None = None
     lines: Sequence[int] | None = None
+    label_report: LabelReport | None = None
 
     def __post_init__(self) -> None:
         inputs: Any = self.inputs
@@ -151,6 +155,18 @@ class Dataset:
             ids=None if self.ids is None else [self.ids[row] for row in selected],
             lines=None if self.lines is None else [self.lines[row] for row in selected],
         )
+
+    def keep(self, rows: Rows) -> Dataset:
+        """Return the dataset of the given rows, with those splits that are left of its own.
+
+        Args:
+            rows: row numbers, a slice, or a boolean mask of all rows.
+        """
+        selected = row_numbers(rows, len(self))
+        place = np.full(len(self), -1, dtype=np.int64)
+        place[selected] = np.arange(len(selected))
+        splits = {name: place[old][place[old] >= 0] for name, old in self.splits.items()}
+        return replace(self.take(selected), splits=splits)
 
     def split(self, name: str) -> Dataset:
         """Return the rows of one split as a dataset of their own."""

@@ -93,7 +93,7 @@ def opened_parquet(path: Path) -> Iterator[Any]:
         from pyarrow import ArrowException
     except ImportError:
         raise DataError(
-            f"{path}: reading Parquet needs pyarrow; install it with: pip install 'hierlearn[data]'"
+            f"{path}: reading Parquet needs pyarrow; install it with: pip install pyarrow"
         ) from None
     if not path.is_file():
         raise DataError(f"{path}: no such file")

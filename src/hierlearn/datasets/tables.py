@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hierlearn.datasets.dataset import Dataset, Kind
+    from hierlearn.datasets.label_report import Unknown
     from hierlearn.datasets.table_file import TableChunk, TableFile
     from hierlearn.hierarchy import Hierarchy
 
@@ -44,6 +45,8 @@ def read_table(
     ignore: Sequence[str] | None = None,
     column_kinds: Mapping[str, str] | None = None,
     delimiter: str | None = None,
+    labels_by_id: Mapping[str, Sequence[str]] | None = None,
+    unknown: Unknown = "error",
 ) -> Dataset:
     """Read a CSV, TSV or Parquet file into memory.
 
@@ -67,6 +70,10 @@ def read_table(
         column_kinds: the kinds of some input columns: number, category, text, boolean, date, or
             a date with its format, ``date:%d.%m.%Y``.
         delimiter: what separates the cells of a CSV or TSV file; by default found.
+        labels_by_id: instead of columns of labels, the labels of each row by its id, such as those
+            of ``read_gaf``; rows without any are left out.
+        unknown: "error" to raise on a label that the hierarchy does not have, "skip" to leave it
+            out; see ``Dataset.label_report``.
 
     Raises:
         DataError: naming the file, the line and the column of what is wrong.
@@ -84,6 +91,8 @@ def read_table(
         id_column,
         ignore,
         column_kinds or {},
+        labels_by_id,
+        unknown,
     )
     file = open_table(path, delimiter)
     names = columns.inputs_of(file)

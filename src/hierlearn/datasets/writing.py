@@ -67,7 +67,7 @@ def parquet_writer(path: Path, names: Sequence[str]) -> Iterator[Append]:
         import pyarrow.parquet as pq
     except ImportError:
         raise DataError(
-            f"{path}: writing Parquet needs pyarrow; install it with: pip install 'hierlearn[data]'"
+            f"{path}: writing Parquet needs pyarrow; install it with: pip install pyarrow"
         ) from None
     with atomic_write(path, "wb") as file:
         waiting: list[Any] = []

@@ -90,7 +90,8 @@ class NumericPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
         """(D,) how many training values of each column were missing."""
         if self._mean is None:
             raise self._not_fitted()
-        return self._missing.copy()
+        missing: NDArray[np.int64] = self._missing.copy()
+        return missing
 
     def first_missing(self, inputs: ArrayLike) -> tuple[int, int] | None:
         """Return row and column of the first NaN in a column that had none in training."""

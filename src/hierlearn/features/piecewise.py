@@ -161,7 +161,8 @@ class PiecewiseLinearPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]
     def missing(self) -> NDArray[np.int64]:
         """(D,) how many training values of each column were missing."""
         self._check_fitted()
-        return self._missing.copy()
+        missing: NDArray[np.int64] = self._missing.copy()
+        return missing
 
     def first_missing(self, inputs: ArrayLike) -> tuple[int, int] | None:
         """Return row and column of the first NaN in a column that had none in training."""

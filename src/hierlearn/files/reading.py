@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from hierlearn.errors import DataError, HierlearnError, place, shown
+from hierlearn.files.compressed import decompress
 from hierlearn.files.delimiters import refuse_utf16
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def check_regular(path: Path | str) -> Path:
 
 
 def read_bytes(path: Path | str, most: int = LARGE) -> bytes:
-    """Return the content of a regular file.
+    """Return the content of a regular file, decompressed where its name ends in .gz.
 
     Args:
         path: the file.
@@ -101,6 +102,8 @@ def read_bytes(path: Path | str, most: int = LARGE) -> bytes:
         if size > most:
             raise DataError(f"{path} has {size:,} bytes, and at most {most:,} are read")
         try:
+            if Path(path).suffix.lower() == ".gz":
+                return decompress(Path(path), file, size, most)
             return file.read(most)
         except OSError as error:
             raise cannot_read(Path(path), error) from None
@@ -109,7 +112,7 @@ def read_bytes(path: Path | str, most: int = LARGE) -> bytes:
 
 
 def read_text(path: Path | str, most: int = LARGE) -> str:
-    """Read a UTF-8 text file with its line ends as line feeds; refuse an empty file."""
+    """Read UTF-8 text, also of a .gz, with its line ends as line feeds; refuse an empty file."""
     path = Path(path)
     raw = read_bytes(path, most)
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from hierlearn.errors import HierarchyError, quoted
+from hierlearn.errors import HierarchyError, LabelError, quoted
 from hierlearn.hierarchy.collect import (
     NodeCollector,
     add_titles,
@@ -283,7 +283,12 @@ class Builders:
             named_by=form.named_by,
             titles=form.titles,
         )
-        return hierarchy
+        if not form.beside:
+            return hierarchy
+        try:
+            return hierarchy.with_aliases(**form.beside)
+        except LabelError as error:
+            raise HierarchyError(f"the JSON of a hierarchy is damaged: {error}") from None
 
     @classmethod
     def read(
@@ -294,6 +299,7 @@ class Builders:
         sep: str = "/",
         root: str | None = None,
         title_column: str | None = None,
+        relationships: Sequence[str] | None = None,
     ) -> Hierarchy:
         """Read a hierarchy from a JSON, CSV, TSV, text, ARFF or OBO file.
 
@@ -304,10 +310,13 @@ class Builders:
             sep: what joins the names of a path.
             root: the id that stands for the implicit root, if the file has one.
             title_column: the column of titles of a CSV or TSV file, where it is not "title".
+            relationships: which lines of an OBO file lead to parents; by default is_a and part_of.
         """
         from hierlearn.hierarchy.read import read_hierarchy
 
-        return read_hierarchy(path, form=form, sep=sep, root=root, title_column=title_column)
+        of_columns = {} if title_column is None else {"title_column": title_column}
+        of_terms = {} if relationships is None else {"relationships": relationships}
+        return read_hierarchy(path, form=form, sep=sep, root=root, **of_columns, **of_terms)
 
     @classmethod
     def _finish(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, plural
 from hierlearn.files import atomic_write
 from hierlearn.hierarchy.titles import WIDEST, shorten
 
@@ -60,7 +60,8 @@ def outline(
     family = Family(hierarchy)
     numbers = family.descendants if counts is None else checked_counts(hierarchy, counts)
     kind = "tree" if hierarchy.is_tree else "DAG"
-    root = Line(hierarchy.root, f"{len(hierarchy):,} classes, {hierarchy.depth} levels, {kind}", 0)
+    size = f"{plural(len(hierarchy), 'class', 'classes')}, {plural(hierarchy.depth, 'level')}"
+    root = Line(hierarchy.root, f"{size}, {kind}", 0)
     lines: list[Line] = []
     waiting = [root]
     while waiting:  # a stack, for hierarchies deeper than Python's own

@@ -19,6 +19,7 @@ import numpy as np
 
 from hierlearn.errors import HierarchyError, HierlearnError, LabelError
 from hierlearn.hierarchy import draw, json_format
+from hierlearn.hierarchy.aliases import NO_TARGETS, pruned_targets
 from hierlearn.hierarchy.build import Builders
 from hierlearn.hierarchy.encoding import Encoding
 from hierlearn.hierarchy.lca import DagLCA, TreeLCA, lca
@@ -50,6 +51,10 @@ class Hierarchy(Titled, Encoding, Builders):
     Attributes:
         titles: what people call each class, None where there is no such title; not part of
             equality. See ``title`` and ``with_titles``.
+        namespaces: of each class, None where it has none; from OBO files.
+        aliases: other ids of classes, such as ``alt_id`` of OBO files. ``index`` takes them.
+        pruned: classes that ``restrict`` and ``prune`` removed, and the classes that their rows
+            count for. Rows of labels may name them.
 
     Example:
         >>> h = Hierarchy.from_paths(["animal/dog/pug", "animal/cat", "plant/oak"])
@@ -95,6 +100,10 @@ class Hierarchy(Titled, Encoding, Builders):
             "root": root,
             "named_by": named_by or ("path" if structure.is_tree else "id"),
             "device_cache": {},
+            "namespaces": (None,) * len(bare),
+            "aliases": NO_TARGETS,
+            "pruned": NO_TARGETS,
+            "obsolete": NO_TARGETS,
         }
         self.__dict__.update(state)
         self._check_unique_names()
@@ -235,7 +244,11 @@ class Hierarchy(Titled, Encoding, Builders):
     # ------------------------------------------------------------------ parts of it
 
     def restrict(self, classes: Iterable[Label]) -> Hierarchy:
-        """Return the sub-hierarchy of the given classes and their ancestors."""
+        """Return the sub-hierarchy of the given classes and their ancestors.
+
+        Rows may keep the labels that they have: a class that is removed stands for its nearest
+        ancestors, see ``pruned``.
+        """
         if isinstance(classes, str):
             raise LabelError(f"pass a list of classes, not the string {classes!r}")
         keep = np.array(self.closure([self.index(label) for label in classes]), dtype=np.int64)
@@ -243,7 +256,7 @@ class Hierarchy(Titled, Encoding, Builders):
         place[keep] = np.arange(len(keep))
         child, parent = self.structure.edge_children, self.structure.parent_ids
         inside = place[child] >= 0
-        return Hierarchy._assemble(
+        part = Hierarchy._assemble(
             [self.bare_names[number] for number in keep],
             place[child[inside]],
             place[parent[inside]],
@@ -252,13 +265,20 @@ class Hierarchy(Titled, Encoding, Builders):
             named_by=self.named_by,
             titles=[self.titles[number] for number in keep],
         )
+        aliases, pruned = pruned_targets(self, keep)
+        spaces = {self.names[n]: self.namespaces[n] for n in keep if self.namespaces[n] is not None}
+        return part.with_aliases(
+            aliases=aliases, pruned=pruned, obsolete=self.obsolete, namespaces=spaces
+        )
 
     def prune(self, min_count: int, counts: ArrayLike) -> Hierarchy:
         """Return the sub-hierarchy of the classes with at least ``min_count`` rows.
 
+        Rows of a class that is removed count for its nearest ancestors, as in ``restrict``.
+
         Args:
             min_count: the fewest rows a class may have.
-            counts: (C,) rows of each class, ancestors counted (``encode(...).sum(0)``).
+            counts: (C,) rows of each class, ancestors counted (``Labels(...).counts``).
         """
         counts = np.asarray(counts)
         if counts.shape != (len(self),):

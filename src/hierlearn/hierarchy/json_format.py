@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FORMAT = "hierlearn.hierarchy"
 VERSION = 1
+BESIDE = ("aliases", "pruned", "obsolete")
 
 
 class JsonForm(NamedTuple):
@@ -28,6 +29,7 @@ class JsonForm(NamedTuple):
     root: str
     named_by: NamedBy
     titles: list[str | None] | None = None  # of each class, where any has one
+    beside: dict[str, Any] = {}  # noqa: RUF012  what ``with_aliases`` takes
 
 
 def to_json(hierarchy: Titled) -> str:
@@ -41,6 +43,8 @@ def to_json(hierarchy: Titled) -> str:
         "names": hierarchy.bare_names,
         "parents": parent_lists(hierarchy.structure),
         **({"titles": hierarchy.titles} if hierarchy.has_titles else {}),
+        **{name: value for name in BESIDE if (value := getattr(hierarchy, name))},
+        **({"namespaces": hierarchy.namespaces} if hierarchy.namespace_names else {}),
     }
     return json.dumps(form, ensure_ascii=False)
 
@@ -89,7 +93,32 @@ def checked_form(form: dict[str, Any]) -> JsonForm:
             raise ValueError("names and titles do not fit")
         titles = [checked_title(one, name) for one, name in zip(titles, names, strict=True)]
     root = str(form.get("root", "root"))
-    return JsonForm(names, parents, form["sep"], root, form["named_by"], titles)
+    beside = checked_beside(form, names)
+    return JsonForm(names, parents, form["sep"], root, form["named_by"], titles, beside)
+
+
+def checked_beside(form: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return namespaces and aliases, where there are any."""
+    found: dict[str, Any] = {}
+    for key in BESIDE:
+        mapping = form.get(key, {})
+        if not isinstance(mapping, dict) or not all(map(is_texts, mapping.values())):
+            raise TypeError(f"{key} must be an object of lists of names")
+        if mapping:
+            found[key] = mapping
+    spaces = form.get("namespaces")
+    if spaces is not None:
+        if form["named_by"] != "id" or not isinstance(spaces, list) or len(spaces) != len(names):
+            raise ValueError("names and namespaces do not fit")
+        if not all(one is None or isinstance(one, str) for one in spaces):
+            raise TypeError("a namespace is text")
+        found["namespaces"] = dict(zip(names, spaces, strict=True))
+    return found
+
+
+def is_texts(value: object) -> bool:
+    """Whether a value is a list of texts."""
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def parent_number(value: object, count: int) -> int:

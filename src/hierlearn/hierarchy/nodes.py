@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 import numpy as np
 
 from hierlearn.errors import LabelError, did_you_mean, quoted
+from hierlearn.hierarchy.aliases import Aliases
 from hierlearn.hierarchy.level_columns import as_rows
 from hierlearn.hierarchy.structure import frozen
 
@@ -26,7 +27,7 @@ NamedBy = Literal["path", "id"]
 MOST_COMPARED = 20_000  # names that an unknown label is compared with
 
 
-class Nodes:
+class Nodes(Aliases):
     """C named classes in level order, immutable; the part of a Hierarchy that looks up."""
 
     structure: Structure
@@ -129,11 +130,11 @@ class Nodes:
         return found
 
     def index(self, label: Label, *, exact: bool = False) -> int:
-        """Return the number of a class given by number, name or unambiguous bare name.
+        """Return the number of a class given by number, name, alias or unambiguous bare name.
 
         Args:
             label: the class.
-            exact: accept whole names only, no bare names.
+            exact: accept whole names only, no bare names and no aliases.
         """
         if isinstance(label, str):
             number = self._by_name.get(label)
@@ -160,12 +161,19 @@ class Nodes:
         return None
 
     def _search(self, label: str, exact: bool) -> int:
-        found = None if exact else self._find(label)
+        found = None if exact or label in self.pruned else self._find(label)
         if isinstance(found, int):
             return found
         if isinstance(found, list):
             paths = quoted(self.names[number] for number in found)
             raise LabelError(f"label {label!r} is ambiguous: it could be {paths}; give the path")
+        if not exact:
+            names = self.aliases.get(label, ())
+            if len(names) == 1:
+                return self._by_name[names[0]]
+            reason = self.explain_label(label)
+            if reason is not None:
+                raise LabelError(reason)
         if label in ("", self.sep, self.root):
             raise LabelError(
                 f"label {label!r} is the implicit root, which is no class; "
@@ -185,7 +193,8 @@ class Nodes:
 
         Args:
             rows: for each row a label, an iterable of labels, or None for no label; or a frame or
-                an (N, L) array of names, one column per level.
+                an (N, L) array of names, one column per level. A label that was pruned is replaced
+                by its nearest ancestors, see ``resolve``.
             numbers: whether integers are class numbers; otherwise they are names.
 
         Raises:
@@ -205,11 +214,14 @@ class Nodes:
                 elif isinstance(labels, bytes):
                     raise TypeError
                 elif isinstance(labels, (str, int, np.integer)):
-                    found.append(self._row_label(labels, numbers))
+                    found.extend(self._row_label(labels, numbers))
                 else:
                     for label in labels:
                         number = known.get(label) if isinstance(label, str) else None
-                        found.append(self._row_label(label, numbers) if number is None else number)
+                        if number is None:
+                            found.extend(self._row_label(label, numbers))
+                        else:
+                            found.append(number)
             except LabelError as error:
                 raise LabelError(f"row {row}: {error}") from None
             except TypeError:
@@ -220,11 +232,13 @@ class Nodes:
             offsets.append(len(found))
         return np.asarray(offsets, dtype=np.int64), np.asarray(found, dtype=np.int64)
 
-    def _row_label(self, label: Label, numbers: bool) -> int:
-        """Return the class of a row's label; an integer that could be two classes raises."""
+    def _row_label(self, label: Label, numbers: bool) -> tuple[int, ...]:
+        """Return the classes of a row's label; an integer that could be two classes raises."""
+        if isinstance(label, str):
+            return self.resolve(label)
         is_integer = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
         if numbers or not is_integer:
-            return self.index(label)
+            return (self.index(label),)
         named = self._find(str(label))
         in_range = 0 <= int(label) < len(self)
         if named is None:
@@ -238,7 +252,7 @@ class Nodes:
                 f"label {label} could be the class number {label} ({self.names[int(label)]!r}) "
                 f"or the class named {str(label)!r}; give names as text, or pass numbers=True"
             )
-        return self.index(str(label))
+        return (self.index(str(label)),)
 
     def _answer(self, asked: L, numbers: Ints) -> tuple[L, ...]:
         """Return classes in the form of the query: names for a name, else numbers."""

@@ -1,4 +1,13 @@
-"""OBO files (Gene Ontology, HPO): terms with their names and their parents."""
+"""OBO files (Gene Ontology, HPO): terms with their names, namespaces, parents and other ids.
+
+| line | what becomes of it |
+|---|---|
+| id, name, namespace | the class, its title and its namespace (or default-namespace) |
+| is_a, relationship | the parents: is_a and part_of, unless ``relationships`` names others |
+| is_obsolete | the term is left out |
+| alt_id, replaced_by | labels that stand for a term: ``Hierarchy.aliases`` |
+| consider | what an error suggests instead of an obsolete term: ``Hierarchy.obsolete`` |
+"""
 
 from __future__ import annotations
 
@@ -6,17 +15,22 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hierlearn.errors import HierarchyError, place
+from hierlearn.errors import HierarchyError, place, quoted
 from hierlearn.files import read_text
 from hierlearn.hierarchy.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-PARENT = re.compile(r"(?:is_a:|relationship:\s*part_of\s)\s*(\S+)")
+    from hierlearn.hierarchy.aliases import Targets
+
+RELATIONSHIPS = ("is_a", "part_of")
 TERM = re.compile(r"^\[Term\][^\S\n]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
+DEFAULT_NAMESPACE = re.compile(r"^default-namespace:[^\S\n]*(\S+)", re.MULTILINE)
 REMARK = re.compile(r"\s!\s.*$|\s\{[^{}]*=[^{}]*\}\s*$")  # a comment, modifiers
 ESCAPE = re.compile(r"\\(.)")
+IDS = ("alt_id", "replaced_by", "consider")  # lines that hold one id
 
 
 @dataclass
@@ -24,52 +38,174 @@ class Term:
     """A term of an OBO file."""
 
     id: str = ""
+    line: int = 0
     name: str | None = None
-    parents: list[tuple[int, str]] = field(default_factory=list)  # with their lines
+    namespace: str | None = None
     is_obsolete: bool = False
+    parents: list[tuple[int, str, str]] = field(default_factory=list)  # line, relationship, id
+    alt_id: list[str] = field(default_factory=list)
+    replaced_by: list[str] = field(default_factory=list)
+    consider: list[str] = field(default_factory=list)
 
 
-def read_obo(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:  # noqa: ARG001
-    """Read the terms of an OBO file; is_a and part_of lead to the parents, names are titles."""
-    text = read_text(path)
+def read_obo(
+    path: Path,
+    form: str | None,  # noqa: ARG001
+    sep: str,
+    root: str | None,
+    relationships: Sequence[str] | None = None,
+) -> Hierarchy:
+    """Read the terms of an OBO file.
+
+    Args:
+        path: the file, which may be compressed by gzip.
+        form: there is only one.
+        sep: the separator of the hierarchy.
+        root: a term that stands for the implicit root.
+        relationships: what leads to a parent; by default is_a and part_of.
+    """
+    terms = read_terms(path, read_text(path))
+    live = {key: term for key, term in terms.items() if not term.is_obsolete}
+    followed = checked_relationships(relationships, terms.values())
+    above: dict[str, list[str]] = {}
+    for key, term in live.items():
+        parents = [(line, parent) for line, kind, parent in term.parents if kind in followed]
+        for line, parent in parents:
+            if parent not in live and parent != root:
+                raise HierarchyError(
+                    f"{place(path, line)}: term {key!r} has the unknown or obsolete "
+                    f"parent {parent!r}"
+                )
+        # A term may be both is_a and part_of the same parent: that is one edge.
+        above[key] = sorted({parent for _, parent in parents})
+    titles = {key: term.name for key, term in live.items()}
+    made = Hierarchy.from_parents(above, sep=sep, root=root, named_by="id", titles=titles)
+    classes = {key: term for key, term in live.items() if key != root}
+    aliases, obsolete = other_ids(terms, classes)
+    return made.with_aliases(
+        aliases=aliases,
+        obsolete=obsolete,
+        namespaces={key: term.namespace for key, term in classes.items()},
+    )
+
+
+def read_terms(path: Path, text: str) -> dict[str, Term]:
+    """Return all terms by id, obsolete ones too."""
+    header = text.partition("\n[")[0]
+    default = DEFAULT_NAMESPACE.search(header)
     terms: dict[str, Term] = {}
     first, scanned = 1, 0  # the line of the stanza, counted on from the one before
     for stanza in TERM.finditer(text):
         first += text.count("\n", scanned, stanza.start())
         scanned = stanza.start()
-        term = parse_term(stanza[1], first)
+        term = parse_term(stanza[1], first, path)
         if not term.id:
             raise HierarchyError(f"{place(path, first)}: a [Term] without an id")
         if term.id in terms:
             raise HierarchyError(f"{place(path, first)}: duplicate term {term.id!r}")
-        if not term.is_obsolete:
-            terms[term.id] = term
-    for term in terms.values():
-        for line_number, parent in term.parents:
-            if parent not in terms and parent != root:
-                raise HierarchyError(
-                    f"{place(path, line_number)}: term {term.id!r} has the unknown or obsolete "
-                    f"parent {parent!r}"
-                )
-    # A term may be both is_a and part_of the same parent: that is one edge.
-    above = {key: sorted({parent for _, parent in term.parents}) for key, term in terms.items()}
-    titles = {key: term.name for key, term in terms.items()}
-    return Hierarchy.from_parents(above, sep=sep, root=root, named_by="id", titles=titles)
+        if term.namespace is None and default is not None:
+            term.namespace = default[1]
+        terms[term.id] = term
+    return terms
 
 
-def parse_term(stanza: str, first: int) -> Term:
+def parse_term(stanza: str, first: int, path: Path) -> Term:
     """Return the term of a stanza whose first line is given."""
-    term = Term()
-    for offset, line in enumerate(stanza.split("\n")):
-        if line.startswith("id:"):
-            term.id = next(iter(line[3:].split()), "")  # a modifier or a comment may follow
-        elif line.startswith("name:"):
-            term.name = unescape(REMARK.sub("", line[5:]))
-        elif line.startswith("is_obsolete:"):
-            term.is_obsolete = line[12:].strip().lower().startswith("true")
-        elif match := PARENT.match(line):
-            term.parents.append((first + offset, match[1]))
+    term = Term(line=first)
+    continued = False
+    for number, line in enumerate(stanza.split("\n"), start=first):
+        tag, colon, rest = line.partition(":")
+        tag = tag.strip()
+        if not continued and not colon and tag and not tag.startswith("!"):
+            raise HierarchyError(
+                f"{place(path, number)}: {line.strip()[:60]!r} is no line of an OBO file; "
+                f"write tag: value"
+            )
+        continued = line.endswith("\\")
+        if tag == "id":
+            if term.id:
+                raise HierarchyError(f"{place(path, number)}: term {term.id!r} has a second id")
+            term.id = first_word(rest)
+        elif tag == "name":
+            term.name = unescape(REMARK.sub("", rest))
+        elif tag == "namespace":
+            term.namespace = first_word(rest) or None
+        elif tag == "is_obsolete":
+            term.is_obsolete = rest.strip().lower().startswith("true")
+        elif tag == "is_a":
+            term.parents.append((number, "is_a", needed_id(rest, line, number, path)))
+        elif tag == "relationship":
+            kind, _, target = rest.strip().partition(" ")
+            term.parents.append((number, kind, needed_id(target, line, number, path)))
+        elif tag in IDS:
+            getattr(term, tag).append(needed_id(rest, line, number, path))
     return term
+
+
+def first_word(text: str) -> str:
+    """Return the first word; a modifier or a comment may follow."""
+    return next(iter(text.split()), "")
+
+
+def needed_id(text: str, line: str, number: int, path: Path) -> str:
+    """Return the id that a line names; raise where there is none."""
+    found = first_word(text)
+    if not found or found.startswith(("!", "{")):
+        raise HierarchyError(f"{place(path, number)}: {line.strip()!r} names no term; write its id")
+    return found
+
+
+def checked_relationships(given: Sequence[str] | None, terms: Iterable[Term]) -> set[str]:
+    """Return the relationships to follow; raise on one that no term has."""
+    if given is None:
+        return set(RELATIONSHIPS)
+    if isinstance(given, str) or not given:
+        raise HierarchyError(f"relationships is a list such as ['is_a', 'part_of'], not {given!r}")
+    known = {"is_a"} | {kind for term in terms for _, kind, _ in term.parents}
+    for one in given:
+        if one not in known:
+            raise HierarchyError(
+                f"no term has the relationship {one!r}; the file has {quoted(sorted(known), 20)}"
+            )
+    return set(given)
+
+
+def other_ids(terms: dict[str, Term], classes: dict[str, Term]) -> tuple[Targets, Targets]:
+    """Return which classes other ids stand for, and what to consider for obsolete terms.
+
+    Args:
+        terms: all terms.
+        classes: those that are classes.
+    """
+    owners: dict[str, list[str]] = {}
+    for key, term in terms.items():
+        for other in term.alt_id:
+            owners.setdefault(other, []).append(key)
+
+    def current(start: str) -> tuple[str, ...]:
+        """Follow alt_id and replaced_by to classes."""
+        found: dict[str, None] = {}
+        seen, waiting = {start}, [start]
+        while waiting:
+            one = waiting.pop(0)
+            if one in classes:
+                found[one] = None
+                continue
+            replaced = terms[one].replaced_by if one in terms else ()
+            fresh = [other for other in (*replaced, *owners.get(one, ())) if other not in seen]
+            seen.update(fresh)
+            waiting.extend(fresh)
+        return tuple(found)
+
+    gone = {key for key, term in terms.items() if term.is_obsolete}
+    others = [other for other in {**owners, **dict.fromkeys(sorted(gone))} if other not in classes]
+    aliases = {other: names for other in others if (names := current(other))}
+    obsolete = {}
+    for other in others:
+        if other not in aliases and other in gone:
+            advice = (current(one) for one in terms[other].consider)
+            obsolete[other] = tuple(dict.fromkeys(name for names in advice for name in names))
+    return aliases, obsolete
 
 
 def unescape(text: str) -> str:

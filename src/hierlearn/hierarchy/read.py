@@ -6,7 +6,7 @@
 | .csv .tsv | columns parent and child: edges; one column path: paths; else one column per level |
 | .txt .paths | one path per line; blank lines and lines that begin with # are skipped |
 | .arff | the hierarchical attribute of a Clus header |
-| .obo | terms with is_a and part_of; obsolete terms are skipped |
+| .obo .obo.gz | terms with is_a and part_of; see ``obo`` |
 
 Titles come from a column ``title`` of a table (or that which ``title_column`` names), from the key
 ``title`` of an object in JSON, and from the names of OBO terms.
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 FORMS = ("nested", "parents", "edges", "paths", "levels")
+ONLY = {  # what an option is for, where a file does not take it
+    "title_column": "title_column names a column of a CSV or TSV file",
+    "relationships": "relationships names lines of an OBO file",
+}
 
 
 def read_hierarchy(
@@ -41,32 +45,30 @@ def read_hierarchy(
     form: str | None = None,
     sep: str = "/",
     root: str | None = None,
-    title_column: str | None = None,
+    **more: Any,
 ) -> Hierarchy:
-    """Read the hierarchy in ``path``; see ``Hierarchy.read``."""
+    """Read the hierarchy in ``path``; see ``Hierarchy.read``, ``more`` are its other options."""
     path = Path(path)
     if form is not None and form not in FORMS:
         raise HierarchyError(unknown_name("form", form, FORMS))
-    reader = READERS.get(path.suffix.lower())
+    ending = extension(path)
+    reader = READERS.get(ending.lower())
     if reader is None:
         raise HierarchyError(
-            f"{path}: the extension {path.suffix!r} names no known format; "
+            f"{path}: the extension {ending!r} names no known format; "
             f"use one of {', '.join(READERS)}"
         )
     if form is not None and form not in reader.forms:
         known = f"use {', '.join(reader.forms)}" if reader.forms else "it has one form only"
-        raise HierarchyError(f"{path}: a {path.suffix} file cannot have the form {form!r}; {known}")
+        raise HierarchyError(f"{path}: a {ending} file cannot have the form {form!r}; {known}")
     if root is not None and not reader.takes_root:
         raise HierarchyError(
             f"{path}: root= names a node of edges, parent maps and OBO files; "
-            f"a {path.suffix} file has none"
+            f"a {ending} file has none"
         )
-    more = {} if title_column is None else {"title_column": title_column}
-    if more and not reader.has_columns:
-        raise HierarchyError(
-            f"{path}: title_column names a column of a CSV or TSV file; a {path.suffix} file has "
-            f"none"
-        )
+    for name in more:
+        if name not in reader.takes:
+            raise HierarchyError(f"{path}: {ONLY[name]}; a {ending} file has none")
     try:
         return reader.read(path, form, sep, root, **more)
     except HierarchyError as error:
@@ -74,6 +76,12 @@ def read_hierarchy(
         raise HierarchyError(
             message if message.startswith(str(path)) else f"{path}: {message}"
         ) from None
+
+
+def extension(path: Path) -> str:
+    """Return the ending of a file; of a compressed one, both of them: .obo.gz."""
+    endings = path.suffixes[-2:] if path.suffix.lower() == ".gz" else path.suffixes[-1:]
+    return "".join(endings)
 
 
 def read_json(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:
@@ -325,15 +333,16 @@ class Reader:
     read: Callable[..., Hierarchy]
     forms: tuple[str, ...]
     takes_root: bool = True
-    has_columns: bool = False
+    takes: tuple[str, ...] = ()  # further options
 
 
 READERS: dict[str, Reader] = {
     ".json": Reader(read_json, ("nested", "parents", "edges", "paths")),
-    ".csv": Reader(read_table, ("edges", "parents", "paths", "levels"), has_columns=True),
-    ".tsv": Reader(read_table, ("edges", "parents", "paths", "levels"), has_columns=True),
+    ".csv": Reader(read_table, ("edges", "parents", "paths", "levels"), takes=("title_column",)),
+    ".tsv": Reader(read_table, ("edges", "parents", "paths", "levels"), takes=("title_column",)),
     ".txt": Reader(read_paths, ("paths",), takes_root=False),
     ".paths": Reader(read_paths, ("paths",), takes_root=False),
     ".arff": Reader(read_arff_header, (), takes_root=False),
-    ".obo": Reader(read_obo, ()),
+    ".obo": Reader(read_obo, (), takes=("relationships",)),
+    ".obo.gz": Reader(read_obo, (), takes=("relationships",)),
 }

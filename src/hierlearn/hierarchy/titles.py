@@ -6,7 +6,7 @@ by their names alone. Titles are one line each, and any class may lack one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierarchyError
 from hierlearn.hierarchy.names import is_missing
@@ -14,6 +14,8 @@ from hierlearn.hierarchy.nodes import Nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from typing_extensions import Self
 
     from hierlearn.hierarchy.hierarchy import Hierarchy
     from hierlearn.hierarchy.nodes import Label

@@ -29,6 +29,7 @@ from hierlearn.hierarchy.propagate import log_zero
 from hierlearn.links import Head, HeadOutput
 from hierlearn.memory.distance import find_distance
 from hierlearn.memory.scale import Scale
+from hierlearn.memory.sparse_mixture import is_sparse, sparse_mixture
 from hierlearn.memory.store import Memory, mixture
 
 if TYPE_CHECKING:
@@ -170,7 +171,10 @@ class NeighborHead(Head):
                 logits = logits + torch.where(weight > 0, weight, 1.0).log()
             logits = logits.masked_fill(excluded, log_zero(logits.dtype))
             weights = logits.softmax(-1).masked_fill(excluded, 0.0)
-            p, q = mixture(weights, candidates.targets, candidates.mask)
+            if candidates.mask is None and is_sparse(candidates.targets):
+                p, q = sparse_mixture(weights, candidates.targets)
+            else:
+                p, q = mixture(weights, candidates.targets, candidates.mask)
             p, q = self.normalized(p, q, partial=candidates.mask is not None, least=LEAST_KNOWN)
             e = self.smoothing
             return HeadOutput(((1 - 2 * e) * p + e).log(), ((1 - 2 * e) * q + e).log())

@@ -6,7 +6,7 @@ nearest lists only and computes the exact distances of the best candidates from 
 themselves. How many lists are probed is measured when the index is built, so that a wanted recall
 is met on a sample of the rows.
 
-    pip install 'hierlearn[index]'
+    pip install faiss-cpu
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _faiss() -> Any:
         import faiss
     except ImportError:
         raise HierlearnError(
-            "an approximate index needs faiss; install it with: pip install 'hierlearn[index]'"
+            "an approximate index needs faiss; install it with: pip install faiss-cpu"
         ) from None
     # On macOS torch and faiss bring one OpenMP runtime each, which may crash with several threads.
     faiss.omp_set_num_threads(1 if sys.platform == "darwin" else torch.get_num_threads())

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 DENSE = 1 << 27  # entries of the targets of all sets that are held as a matrix
 BLOCK = 1 << 24  # entries of the targets of the sets of a few neighbors, made when needed
+LARGE = 1 << 24  # entries of targets from which classes that do not occur are left out
 STORED = torch.float16
 
 
@@ -289,10 +290,28 @@ def mixture(held: Tensor, targets: Tensor, mask: Tensor | None) -> tuple[Tensor,
         targets: (S, C), or (..., S, C), bool.
         mask: which targets are known; None for all.
     """
+    if mask is None and targets.numel() >= LARGE and not torch.compiler.is_compiling():
+        occurs = targets.flatten(0, -2).any(0).nonzero().squeeze(1)
+        if 2 * len(occurs) <= targets.shape[-1]:
+            return occurring_mixture(held, targets, occurs)
     has, lacks = targets, ~targets
     if mask is not None:
         has, lacks = targets & mask, lacks & mask
     return held @ has.to(held.dtype), held @ lacks.to(held.dtype)
+
+
+def occurring_mixture(held: Tensor, targets: Tensor, occurs: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same where most classes of a large taxonomy occur in no set.
+
+    Args:
+        held: (..., n, S) weights.
+        targets: (S, C), or (..., S, C), bool.
+        occurs: the classes that occur in some set.
+    """
+    p, q = mixture(held, targets.index_select(-1, occurs).contiguous(), None)
+    shape = (*held.shape[:-1], targets.shape[-1])
+    lacks = held.sum(-1, keepdim=True).expand(shape)
+    return held.new_zeros(shape).index_copy(-1, occurs, p), lacks.index_copy(-1, occurs, q)
 
 
 def as_stored(embeddings: Tensor) -> Tensor:

@@ -22,10 +22,12 @@ from hierlearn.metrics.average_precision import (
     clus_au_prc,
     evaluated_classes,
 )
+from hierlearn.metrics.cafa import CafaCurve, cafa_curve, cafa_curves, fmax, smin, weighted_fmax
 from hierlearn.metrics.calibration import calibration_error
 from hierlearn.metrics.coherence import coherence_violations
 from hierlearn.metrics.evaluation import Evaluation
 from hierlearn.metrics.hier_dist import hier_dist, hierarchical_cost, mistake_severity
+from hierlearn.metrics.information import information_content
 from hierlearn.metrics.measure import measure, measure_rows
 from hierlearn.metrics.metric import Metric
 from hierlearn.metrics.operating import OperatingCurve, operating_curve
@@ -83,6 +85,7 @@ __all__ = [
     "METRICS",
     "MODULES",
     "AveragePrecision",
+    "CafaCurve",
     "CalibrationError",
     "ClusAUPRC",
     "CoherenceViolations",
@@ -105,6 +108,8 @@ __all__ = [
     "answer_accuracy",
     "au_prc",
     "average_precision",
+    "cafa_curve",
+    "cafa_curves",
     "calibration_error",
     "clus_au_prc",
     "coherence_violations",
@@ -112,12 +117,14 @@ __all__ = [
     "evaluated_classes",
     "exact_match",
     "find_metric",
+    "fmax",
     "hier_dist",
     "hierarchical_cost",
     "hierarchical_f1",
     "hierarchical_precision",
     "hierarchical_recall",
     "hit_at_k",
+    "information_content",
     "leaf_accuracy",
     "level_accuracy",
     "mean_level",
@@ -127,7 +134,9 @@ __all__ = [
     "measure_rows",
     "mistake_severity",
     "operating_curve",
+    "smin",
     "terminal_accuracy",
+    "weighted_fmax",
 ]
 
 

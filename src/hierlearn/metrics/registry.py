@@ -20,6 +20,7 @@ FILES = (
     "sets",
     "calibration",
     "coherence",
+    "cafa",
 )
 
 METRICS: dict[str, Metric] = {

@@ -133,7 +133,7 @@ def to_onnx(graph: Graph, width: int, path: Path) -> bytes:
         import onnxscript  # noqa: F401
     except ImportError:
         raise HierlearnError(
-            "exporting needs onnx and onnxscript; install them with: pip install 'hierlearn[onnx]'"
+            "exporting needs onnx and onnxscript; install them with: pip install onnx onnxscript"
         ) from None
     size = sum(value.nbytes for value in graph.state_dict().values())
     if size > LARGEST:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from hierlearn.training.prepare import Prepared
 
 BATCH = 4096
+ENTRIES = 1 << 24  # node probabilities of a batch, at most
 OWN_KEYS = (  # of config.json, beside the description of the training
     *("format", "version", "fingerprint", "network", "link", "decoder", "terminals"),
     *("preprocessing", "answer", "scaling", "files"),
@@ -158,10 +159,11 @@ class Pipeline:
 
         Args:
             inputs: the rows.
-            batch: rows per batch.
+            batch: rows per batch, fewer where there are many classes.
             log: yield their logarithms, in which small probabilities differ.
         """
         self.network.eval()
+        batch = min(batch, max(1, ENTRIES // len(self.label_space)))
         for begin in range(0, count_rows(inputs), batch):
             output = self.scaled(self.output(inputs[begin : begin + batch]))
             yield (output.log_p if log else output.probabilities).cpu()

@@ -22,7 +22,7 @@ def need_matplotlib() -> None:
         import matplotlib as mpl
     except ImportError:
         raise HierlearnError(
-            "matplotlib is not installed; install it with: pip install 'hierlearn[report]'"
+            "matplotlib is not installed; install it with: pip install matplotlib"
         ) from None
     del mpl
 

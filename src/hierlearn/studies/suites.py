@@ -331,7 +331,7 @@ def read_published(suite: Suite) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     if suite.published is None:
         return found
-    path = files("hierlearn.studies").joinpath("published", suite.published)
+    path = files("hierlearn.studies").joinpath("published").joinpath(suite.published)
     for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
         one: dict[str, Any] = {key: value for key, value in row.items() if key != "dataset"}
         found.setdefault(row["dataset"], []).append({**one, "value": float(row["value"])})

@@ -64,6 +64,6 @@ def find_tensorboard() -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise HierlearnError(
-            "TensorBoard is not installed; install it with: pip install 'hierlearn[track]'"
+            "TensorBoard is not installed; install it with: pip install tensorboard"
         ) from None
     return SummaryWriter

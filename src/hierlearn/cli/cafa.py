@@ -1,0 +1,286 @@
+"""``hierlearn cafa``: predictions and figures as the protein function challenge has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hierlearn.cli import shared
+from hierlearn.cli.generate import Group, add_command, option, takes
+from hierlearn.cli.memories import WRITING
+from hierlearn.errors import HierlearnError, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from hierlearn.datasets import Dataset
+    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.metrics import CafaCurve
+    from hierlearn.pipeline import Pipeline
+
+app = typer.Typer(
+    cls=Group,
+    help="Fmax, Smin and predictions of gene, term and score, as in CAFA.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+ROWS = option("rows", str, None, "Split to use, or all; test if there is one.")
+INFORMATION = option(
+    "information",
+    Path,
+    None,
+    "File of terms and their information content; from the split train if none.",
+)
+SOURCE = [one for one in shared.SOURCE if one.name != "hierarchy"]  # the model has its own
+Data = Annotated[str, typer.Argument(help=shared.DATA)]
+
+
+@takes(
+    ROWS,
+    option("threshold_from", str, None, "Split on whose rows the threshold is found, as valid."),
+    INFORMATION,
+    option("out", Path, None, "Also write the figures to this JSON file.", "--out", "-o"),
+    shared.FORCE,
+    shared.TRUST,
+    shared.DEVICE,
+    *SOURCE,
+)
+def evaluate(model: shared.ModelFolder, data: Data, **options: Any) -> None:
+    """Compute Fmax, weighted Fmax and Smin of a model, per namespace.
+
+    With --threshold-from, also the F1 at the threshold that is best on other rows.
+    """
+    from rich.console import Console
+
+    from hierlearn.cli.model_rows import pick_rows
+    from hierlearn.cli.show import print_plain
+    from hierlearn.files import check_new
+
+    out = options["out"]
+    if out is not None:
+        check_new(out, options["force"], inputs=[data])
+    loaded, dataset = load(model, data, options)
+    rows = options["rows"] or ("test" if "test" in dataset.splits else None)
+    picked, which = pick_rows(dataset, rows)
+    ic, note = information_of(dataset, which, options["information"], loaded.hierarchy)
+    found = curves(loaded, picked, ic)
+    best: dict[str, float] = {}
+    if options["threshold_from"] is not None:
+        other, _ = pick_rows(dataset, options["threshold_from"], "--threshold-from")
+        best = {name: one.fmax_threshold for name, one in curves(loaded, other, ic).items()}
+    figures = {name: described(one, best.get(name)) for name, one in found.items()}
+    console = Console()
+    print_plain(console, f"{model} on {len(picked):,} rows of {dataset.name} ({which}); {note}")
+    print_figures(console, figures)
+    if out is not None:
+        import json
+
+        from hierlearn.files import atomic_write
+
+        summary = {"model": str(model), "data": data, "rows": which, "figures": figures}
+        with atomic_write(out) as file:
+            file.write(json.dumps(summary, indent=2) + "\n")
+        print_plain(console, f"wrote {out}")
+
+
+@takes(
+    option("rows", str, None, "Split to search on, or all; valid if there is one."),
+    option("by", str, "fmax", "What the threshold is best for.", metavar="[fmax|smin]"),
+    INFORMATION,
+    *WRITING,
+    shared.TRUST,
+    shared.DEVICE,
+    *SOURCE,
+)
+def threshold(model: shared.ModelFolder, data: Data, **options: Any) -> None:
+    """Find the threshold with the best Fmax or Smin on validation rows, and keep it in the model.
+
+    The decoder of the model becomes coherent with that threshold: predict answers with all classes
+    that reach it.
+    """
+    from rich.console import Console
+
+    from hierlearn.cli.memories import check_destination, write_changed
+    from hierlearn.cli.model_rows import pick_rows
+    from hierlearn.cli.show import print_plain, working
+    from hierlearn.hierarchy.labels import Labels
+    from hierlearn.metrics import cafa_curve
+
+    if options["by"] not in ("fmax", "smin"):
+        raise HierlearnError(f"--by is fmax or smin, not {options['by']}")
+    check_destination(model, options)
+    loaded, dataset = load(model, data, options)
+    rows = options["rows"] or ("valid" if "valid" in dataset.splits else None)
+    picked, which = pick_rows(dataset, rows)
+    ic, _ = information_of(dataset, which, options["information"], loaded.hierarchy)
+    labels = Labels(picked.labels, loaded.hierarchy)
+    with working("predicting"):
+        curve = cafa_curve(
+            loaded.probabilities(picked.inputs), labels, loaded.label_space, information=ic
+        )
+    best = curve.fmax_threshold if options["by"] == "fmax" else curve.smin_threshold
+    value = curve.fmax if options["by"] == "fmax" else curve.smin
+    loaded.decoder, loaded.decoder_options = "coherent", {"threshold": best}
+    console = Console()
+    print_plain(
+        console,
+        f"threshold {best:.2f}: {options['by']} {value:.3f} on {plural(len(picked), 'row')} of "
+        f"{dataset.name} ({which})",
+    )
+    print_plain(console, f"wrote {write_changed(loaded, model, options)}")
+
+
+@takes(
+    option("out", Path, ..., "File to write: gene, term and score.", "--out", "-o"),
+    option("min_score", float, 0.01, "Smallest score to write.", min=0, max=1),
+    option("max_terms", int, 1500, "Most terms of a gene.", min=1),
+    shared.FORCE,
+    shared.TRUST,
+    shared.DEVICE,
+    *SOURCE,
+)
+def predict(model: shared.ModelFolder, data: Data, **options: Any) -> None:
+    """Write gene, term and score of a table of any size; its ids are those of --id-column."""
+    from rich.console import Console
+
+    from hierlearn.cli.model_rows import is_table, open_stream
+    from hierlearn.cli.show import print_plain, working
+    from hierlearn.datasets.cafa_file import cafa_writer
+    from hierlearn.files import check_new
+    from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline.predict import refuse_missing
+    from hierlearn.training.processes import find_device
+
+    out = options["out"]
+    check_new(out, options["force"], inputs=[data])
+    if not is_table(data):
+        raise HierlearnError(f"{data} is no table; give a CSV, TSV or Parquet file with ids")
+    device = find_device(options["device"])
+    loaded = Pipeline.load(model, device=device, trust=options["trust"])
+    stream = open_stream(loaded, data, options)
+    if stream.id_column is None:
+        raise HierlearnError("the column of genes is not known; name it with --id-column")
+    genes = lines = 0
+    limits = {name: options[name] for name in ("min_score", "max_terms")}
+    with (
+        cafa_writer(out, loaded.hierarchy, **limits) as append,
+        working("predicting", stream.rows) as advance,
+    ):
+        for chunk in stream:
+            refuse_missing(loaded, chunk, Path(data))
+            begin = 0
+            for p in loaded.stream_probabilities(chunk.inputs):
+                lines += append((chunk.ids or ())[begin : begin + len(p)], p)
+                begin += len(p)
+            genes += begin
+            advance(genes)
+    console = Console()
+    print_plain(console, f"{plural(genes, 'gene')}, {plural(lines, 'line')}")
+    print_plain(console, f"wrote {out}")
+
+
+def load(model: Path, data: str, options: Mapping[str, Any]) -> tuple[Pipeline, Dataset]:
+    """Return a model and its labeled rows."""
+    from hierlearn.cli.model_rows import open_labeled
+    from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline.evaluate import check_hierarchy
+    from hierlearn.training.processes import find_device
+
+    device = find_device(options["device"])
+    loaded = Pipeline.load(model, device=device, trust=options["trust"])
+    dataset = open_labeled(loaded, data, options)
+    check_hierarchy(loaded, dataset)
+    return loaded, dataset
+
+
+def information_of(
+    dataset: Dataset, which: str, path: Path | None, hierarchy: Hierarchy
+) -> tuple[Tensor, str]:
+    """Return the information content of classes, and a note about where it comes from."""
+    from hierlearn.hierarchy.labels import Labels
+    from hierlearn.metrics import information_content
+    from hierlearn.metrics.information import read_information
+
+    if path is not None:
+        return read_information(path, hierarchy), f"information content of {path}"
+    name = "train" if "train" in dataset.splits else which
+    part = dataset if name == "all" else dataset.split(name)
+    found = information_content(Labels(part.labels, hierarchy), hierarchy)
+    return found, f"information content of {len(part):,} rows ({name})"
+
+
+def curves(model: Pipeline, rows: Dataset, ic: Tensor) -> dict[str, CafaCurve]:
+    """Return the curve of each namespace."""
+    from hierlearn.cli.show import working
+    from hierlearn.hierarchy.labels import Labels
+    from hierlearn.metrics import cafa_curves
+
+    if not len(rows):
+        raise HierlearnError("there are no rows to evaluate on")
+    with working("predicting"):
+        p = model.probabilities(rows.inputs)
+        labels = Labels(rows.labels, model.hierarchy)
+        return cafa_curves(p, labels, model.label_space, information=ic)
+
+
+def described(curve: CafaCurve, threshold: float | None) -> dict[str, Any]:
+    """Return the figures of a curve."""
+    found: dict[str, Any] = {
+        "rows": curve.rows,
+        "fmax": curve.fmax,
+        "fmax_threshold": curve.fmax_threshold,
+        "weighted_fmax": curve.weighted_fmax,
+        "smin": curve.smin,
+        "smin_threshold": curve.smin_threshold,
+    }
+    if threshold is not None:
+        place = int((curve.thresholds - threshold).abs().argmin())
+        found |= {"threshold": threshold, "f1": float(curve.f[place])}
+    return found
+
+
+def print_figures(console: Any, figures: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print one row per namespace."""
+    from rich.table import Table
+
+    table = Table()
+    names = {"rows": "rows", "fmax": "fmax", "weighted_fmax": "weighted", "smin": "smin"}
+    if any("f1" in one for one in figures.values()):
+        names |= {"f1": "f1", "threshold": "at"}
+    else:
+        names |= {"fmax_threshold": "at"}
+    table.add_column("namespace", no_wrap=True)
+    for heading in names.values():
+        table.add_column(heading, justify="right")
+    for name, one in figures.items():
+        values = [one.get(key) for key in names]
+        shown = (
+            "" if v is None else f"{v:,}" if isinstance(v, int) else f"{v:.3f}" for v in values
+        )
+        table.add_row(name, *shown)
+    console.print(table)
+
+
+add_command(
+    app,
+    "evaluate",
+    evaluate,
+    "cafa evaluate model genes.csv --annotations genes.gaf",
+    "cafa evaluate model genes.csv --rows test --threshold-from valid --out figures.json",
+)
+add_command(
+    app,
+    "threshold",
+    threshold,
+    "cafa threshold model genes.csv --rows valid --in-place",
+)
+add_command(
+    app,
+    "predict",
+    predict,
+    "cafa predict model new.csv --id-column gene --out scores.tsv",
+)

@@ -1,0 +1,406 @@
+r"""Fmax and Smin, the metrics of CAFA (Radivojac et al., 2013; Jiang et al., 2016).
+
+At a threshold t row i is answered P_i(t) = {c : p_i(c) >= t}, closed, and its truth is T_i.
+
+    pr(t) = mean over rows with P_i(t) not empty of |P_i(t) n T_i| / |P_i(t)|
+    rc(t) = mean over rows of |P_i(t) n T_i| / |T_i|
+    Fmax  = max over t of 2 pr(t) rc(t) / (pr(t) + rc(t))
+    ru(t) = mean over rows of the sum of ic(c) over T_i \ P_i(t)     remaining uncertainty
+    mi(t) = mean over rows of the sum of ic(c) over P_i(t) \ T_i     misinformation
+    Smin  = min over t of sqrt(ru(t)^2 + mi(t)^2)
+
+The weighted Fmax counts every class by its information content ic, over the rows whose truth has
+any; where no class has any, all count alike. Rows without a label, among the classes that are
+evaluated, do not count. Thresholds are 0.01, 0.02, ..., 1 unless others are given.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.metrics.coherent_columns import Coherence
+from hierlearn.metrics.information import information_content
+from hierlearn.metrics.inputs import as_probabilities, as_targets
+from hierlearn.metrics.metric import Metric, unit_interval
+from hierlearn.metrics.rows import check_rows
+from hierlearn.metrics.sets import close
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy.structure import Ints
+    from hierlearn.metrics.inputs import Scores, Space, Targets
+
+    Numbers = Sequence[int] | Ints
+
+STEPS = 100  # thresholds
+
+
+@dataclass(frozen=True)
+class CafaCurve:
+    """Precision, recall, uncertainty and misinformation at each threshold; all (T,) float64.
+
+    Attributes:
+        thresholds: ascending.
+        precision: pr(t), 0 where no row is answered.
+        recall: rc(t).
+        weighted_precision: pr(t) by information content.
+        weighted_recall: rc(t) by information content.
+        uncertainty: ru(t).
+        misinformation: mi(t).
+        coverage: the fraction of rows that are answered.
+        rows: how many rows count.
+    """
+
+    thresholds: Tensor
+    precision: Tensor
+    recall: Tensor
+    weighted_precision: Tensor
+    weighted_recall: Tensor
+    uncertainty: Tensor
+    misinformation: Tensor
+    coverage: Tensor
+    rows: int
+
+    @property
+    def f(self) -> Tensor:
+        """F1 at each threshold."""
+        return harmonic(self.precision, self.recall)
+
+    @property
+    def weighted_f(self) -> Tensor:
+        """F1 by information content at each threshold."""
+        return harmonic(self.weighted_precision, self.weighted_recall)
+
+    @property
+    def s(self) -> Tensor:
+        """The semantic distance at each threshold."""
+        return (self.uncertainty**2 + self.misinformation**2).sqrt()
+
+    @property
+    def fmax(self) -> float:
+        """The largest F1."""
+        return float(self.f.max())
+
+    @property
+    def fmax_threshold(self) -> float:
+        """The largest threshold with the largest F1."""
+        return self._last(self.f == self.f.max())
+
+    @property
+    def weighted_fmax(self) -> float:
+        """The largest F1 by information content."""
+        return float(self.weighted_f.max())
+
+    @property
+    def smin(self) -> float:
+        """The smallest semantic distance."""
+        return float(self.s.min())
+
+    @property
+    def smin_threshold(self) -> float:
+        """The largest threshold with the smallest semantic distance."""
+        return self._last(self.s == self.s.min())
+
+    def _last(self, best: Tensor) -> float:
+        return float(self.thresholds[best.nonzero()[-1, 0]])
+
+
+def harmonic(precision: Tensor, recall: Tensor) -> Tensor:
+    """Return F1, 0 where both are 0."""
+    total = precision + recall
+    return torch.where(total > 0, 2 * precision * recall / total.clamp_min(1e-300), 0.0)
+
+
+def cafa_curve(
+    probabilities: Scores,
+    targets: Targets,
+    label_space: Space,
+    *,
+    information: Tensor | None = None,
+    classes: Numbers | None = None,
+    thresholds: Sequence[float] | Tensor | None = None,
+) -> CafaCurve:
+    """Return what Fmax and Smin are found on.
+
+    Args:
+        probabilities: (N, C) node probabilities, or a ``HeadOutput``; made coherent by the maximum
+            over the descendants.
+        targets: (N, C) multi-hot, or labels.
+        label_space: the taxonomy.
+        information: (C,) information content of each class, from ``information_content`` of the
+            training rows; by default that of these rows.
+        classes: the numbers of the classes that count; by default all.
+        thresholds: (T,) ascending, above 0; by default 0.01, 0.02, ..., 1.
+
+    Raises:
+        HierlearnError: where no row has a label among the classes.
+    """
+    hierarchy = LabelSpace.of(label_space).hierarchy
+    groups = {"all": np.arange(len(hierarchy)) if classes is None else classes}
+    found = cafa_curves(
+        probabilities, targets, hierarchy, groups, information=information, thresholds=thresholds
+    )
+    if "all" not in found:
+        raise HierlearnError("no row has a label among these classes, so there is no Fmax")
+    return found["all"]
+
+
+def cafa_curves(
+    probabilities: Scores,
+    targets: Targets,
+    label_space: Space,
+    groups: Mapping[str, Numbers] | None = None,
+    *,
+    information: Tensor | None = None,
+    thresholds: Sequence[float] | Tensor | None = None,
+) -> dict[str, CafaCurve]:
+    """Return a curve per group of classes, by default per namespace.
+
+    Args:
+        probabilities: (N, C) node probabilities.
+        targets: (N, C) multi-hot, or labels.
+        label_space: the taxonomy.
+        groups: the numbers of the classes of each group; by default ``namespace_classes``. A group
+            in which no row has a label is left out.
+        information: (C,) information content of each class; by default that of these rows.
+        thresholds: (T,) ascending, above 0; by default 0.01, 0.02, ..., 1.
+    """
+    hierarchy = LabelSpace.of(label_space).hierarchy
+    p = as_probabilities(probabilities, hierarchy)
+    truth = as_targets(targets, p.shape, hierarchy, beside="probabilities").to(p.device)
+    truth = close(truth, hierarchy)
+    check_rows(len(p), "Fmax")
+    ic = checked_information(information, truth, hierarchy).to(p.device)
+    steps = checked_thresholds(thresholds).to(p.device)
+    groups = namespace_classes(hierarchy) if groups is None else groups
+    sums = {name: Sums(steps, flags(one, hierarchy).to(p.device)) for name, one in groups.items()}
+    make_coherent = Coherence(hierarchy)
+    for rows in row_chunks(len(p), max(p.shape[1], len(hierarchy.structure.parent_ids))):
+        part = make_coherent(p[rows])
+        for one in sums.values():
+            one.add(part, truth[rows], ic)
+    return {name: one.curve() for name, one in sums.items() if one.rows}
+
+
+class Sums:
+    """Sums over rows at each threshold, of some classes.
+
+    Args:
+        thresholds: (T,) ascending.
+        counted: (C,) bool, the classes that count.
+    """
+
+    def __init__(self, thresholds: Tensor, counted: Tensor) -> None:
+        self.thresholds = thresholds
+        self.counted = counted
+        self.rows = 0
+        names = ("pr", "rc", "wpr", "wrc", "ru", "mi", "answered", "informed", "informative")
+        self.totals = {name: torch.zeros_like(thresholds) for name in names}
+
+    def add(self, p: Tensor, truth: Tensor, ic: Tensor) -> None:
+        """Take in some rows.
+
+        Args:
+            p: (n, C) coherent probabilities.
+            truth: (n, C) bool, closed.
+            ic: (C,) the information content of each class.
+        """
+        truth = truth & self.counted
+        labeled = truth.any(1).nonzero().squeeze(1)
+        if not len(labeled):
+            return
+        p, truth = p[labeled], truth[labeled]
+        self.rows += len(p)
+        steps = self.thresholds.to(p.dtype)  # 0.29 as a probability and as a threshold is one
+        rows, numbers = ((p >= steps[0]) & self.counted).nonzero(as_tuple=True)
+        # The last threshold that each entry reaches; the sum from the right counts those above.
+        place = torch.bucketize(p[rows, numbers], steps, right=True) - 1
+        flat = rows * len(steps) + place
+        hits = truth[rows, numbers]
+        shape = (len(p), len(steps))
+
+        def reached(weights: Tensor) -> Tensor:
+            """Return (n, T) how much is answered at each threshold."""
+            found = torch.bincount(flat, weights, minlength=shape[0] * shape[1]).view(shape)
+            return found.flip(1).cumsum(1).flip(1)
+
+        weights, is_hit = ic[numbers], hits.double()
+        answered, true = reached(torch.ones_like(is_hit)), reached(is_hit)
+        w_answered, w_true = reached(weights), reached(weights * is_hit)
+        size, w_size = truth.sum(1, keepdim=True).double(), (truth.double() @ ic)[:, None]
+        values = {
+            "pr": divided(true, answered),
+            "rc": true / size,
+            "wpr": divided(w_true, w_answered),
+            "wrc": divided(w_true, w_size.expand(shape)),
+            "ru": (w_size - w_true).clamp_min(0.0),
+            "mi": (w_answered - w_true).clamp_min(0.0),
+            "answered": (answered > 0).double(),
+            "informed": (w_answered > 0).double(),
+            "informative": (w_size > 0).double().expand(shape),
+        }
+        for name, one in values.items():
+            self.totals[name] += one.sum(0)
+
+    def curve(self) -> CafaCurve:
+        """Return the means."""
+        total = self.totals
+        precision, recall = divided(total["pr"], total["answered"]), total["rc"] / self.rows
+        plain = not bool(total["informative"].any())
+        weighted = (
+            divided(total["wpr"], total["informed"]),
+            divided(total["wrc"], total["informative"]),
+        )
+        return CafaCurve(
+            thresholds=self.thresholds,
+            precision=precision,
+            recall=recall,
+            weighted_precision=precision if plain else weighted[0],
+            weighted_recall=recall if plain else weighted[1],
+            uncertainty=total["ru"] / self.rows,
+            misinformation=total["mi"] / self.rows,
+            coverage=total["answered"] / self.rows,
+            rows=self.rows,
+        )
+
+
+def divided(above: Tensor, below: Tensor) -> Tensor:
+    """Return a quotient, 0 where the divisor is 0."""
+    return torch.where(below > 0, above / torch.where(below > 0, below, 1.0), 0.0)
+
+
+def checked_information(information: Tensor | None, truth: Tensor, hierarchy: Hierarchy) -> Tensor:
+    """Return (C,) float64 information content; raise on another shape and negative values."""
+    if information is None:
+        return information_content(truth, hierarchy)
+    found = torch.as_tensor(information, dtype=torch.float64)
+    if tuple(found.shape) != (len(hierarchy),):
+        raise HierlearnError(f"information {tuple(found.shape)} must be ({len(hierarchy)},)")
+    if not bool((found >= 0).all()) or not bool(found.isfinite().all()):
+        raise HierlearnError("information must be finite and at least 0")
+    return found
+
+
+def flags(classes: Numbers, hierarchy: Hierarchy) -> Tensor:
+    """Return (C,) bool which classes count; raise on what are no class numbers."""
+    numbers = np.asarray(classes)
+    if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
+        raise HierlearnError("classes must be a list of class numbers, at least one")
+    if not 0 <= int(numbers.min()) <= int(numbers.max()) < len(hierarchy):
+        raise HierlearnError(f"classes must lie in 0..{len(hierarchy) - 1}")
+    found = torch.zeros(len(hierarchy), dtype=torch.bool)
+    found[torch.from_numpy(numbers.astype(np.int64))] = True
+    return found
+
+
+def checked_thresholds(thresholds: Sequence[float] | Tensor | None) -> Tensor:
+    """Return (T,) float64 thresholds; raise unless they ascend within (0, 1]."""
+    if thresholds is None:
+        return torch.arange(1, STEPS + 1, dtype=torch.float64) / STEPS
+    found = torch.as_tensor(thresholds, dtype=torch.float64)
+    if found.dim() != 1 or not len(found):
+        raise HierlearnError(f"thresholds {tuple(found.shape)} must be (T,), at least one")
+    inside = bool(((found > 0) & (found <= 1)).all())
+    if not inside or not bool((found.diff() > 0).all()):
+        raise HierlearnError("thresholds must ascend, above 0 and at most 1")
+    return found
+
+
+def fmax(probabilities: Scores, targets: Targets, label_space: Space) -> Tensor:
+    """Return the largest F1 over all thresholds; see ``cafa_curve`` for more."""
+    curve = cafa_curve(probabilities, targets, label_space)
+    return torch.tensor(curve.fmax, dtype=torch.float64)
+
+
+def weighted_fmax(
+    probabilities: Scores,
+    targets: Targets,
+    label_space: Space,
+    *,
+    information: Tensor | None = None,
+) -> Tensor:
+    """Return the largest F1 by information content.
+
+    Args:
+        probabilities: (N, C) node probabilities.
+        targets: (N, C) multi-hot, or labels.
+        label_space: the taxonomy.
+        information: (C,) from the training rows; by default that of these rows.
+    """
+    curve = cafa_curve(probabilities, targets, label_space, information=information)
+    return torch.tensor(curve.weighted_fmax, dtype=torch.float64)
+
+
+def smin(
+    probabilities: Scores,
+    targets: Targets,
+    label_space: Space,
+    *,
+    information: Tensor | None = None,
+) -> Tensor:
+    """Return the smallest semantic distance over all thresholds, in bits.
+
+    Args:
+        probabilities: (N, C) node probabilities.
+        targets: (N, C) multi-hot, or labels.
+        label_space: the taxonomy.
+        information: (C,) from the training rows; by default that of these rows.
+    """
+    curve = cafa_curve(probabilities, targets, label_space, information=information)
+    return torch.tensor(curve.smin, dtype=torch.float64)
+
+
+def namespace_classes(hierarchy: Hierarchy) -> dict[str, Ints]:
+    """Return the classes of each namespace without its top classes, as CAFA evaluates them.
+
+    Every row of a namespace has its top class, so that says nothing. Without namespaces, all
+    classes are one group named "all".
+    """
+    if not hierarchy.namespace_names:
+        return {"all": np.arange(len(hierarchy))}
+    tops = hierarchy.levels == 1
+    found = {}
+    for name in hierarchy.namespace_names:
+        numbers = hierarchy.in_namespace(name)
+        below = numbers[~tops[numbers]]
+        if len(below):
+            found[name] = below
+    return found
+
+
+ENTRIES = (
+    Metric(
+        "fmax",
+        fmax,
+        "largest F1 of a row over all thresholds, averaged over rows as in CAFA",
+        limits=unit_interval,
+        takes="probabilities",
+    ),
+    Metric(
+        "weighted-fmax",
+        weighted_fmax,
+        "fmax with classes counted by their information content",
+        limits=unit_interval,
+        takes="probabilities",
+    ),
+    Metric(
+        "smin",
+        smin,
+        "smallest distance of remaining uncertainty and misinformation over thresholds, in bits",
+        direction="down",
+        limits=lambda _: (0.0, math.inf),
+        takes="probabilities",
+    ),
+)
