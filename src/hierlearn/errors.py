@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 
 LONGEST = 600  # characters of a message
+LONGEST_NAME = 200  # characters of a name that others are compared with
 TAIL = 180  # of which the last ones hold the remedy
 
 
@@ -75,7 +76,10 @@ def quoted(names: Iterable[object], most: int = 5) -> str:
 
 def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
     """Return a clause that names the nearest known names, or an empty string."""
-    near = difflib.get_close_matches(name, list(known), n=most, cutoff=0.6)
+    if len(name) > LONGEST_NAME:  # the comparison takes time quadratic in the lengths
+        return ""
+    shorter = [one for one in known if len(one) <= LONGEST_NAME]
+    near = difflib.get_close_matches(name, shorter, n=most, cutoff=0.6)
     return f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
 
 
