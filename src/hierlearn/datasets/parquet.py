@@ -10,6 +10,7 @@ import numpy as np
 from hierlearn.datasets.table_file import PartitionedTableFile, TableChunk
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.files import refuse_duplicates
+from hierlearn.files.reading import DAMAGE, check_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,16 +96,16 @@ def opened_parquet(path: Path) -> Iterator[Any]:
         raise DataError(
             f"{path}: reading Parquet needs pyarrow; install it with: pip install pyarrow"
         ) from None
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
+    check_regular(path)
     try:
         # With pre_buffer, whatever was read would stay in memory until the file is closed.
         with pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
             yield file
     except HierlearnError:
         raise
-    except (ArrowException, OSError) as error:
-        raise DataError(f"{path} is not a Parquet file: {str(error).splitlines()[0]}") from None
+    except (ArrowException, OSError, *DAMAGE) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+        raise DataError(f"{path} is not a Parquet file that can be read: {reason}") from error
 
 
 def plain_numbers(column: Any) -> NDArray[np.float32] | None:

@@ -48,9 +48,7 @@ def check_events(path: Path | str, text: str, kind: Callable[[str], HierlearnErr
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         where = place(path, event.start_mark.line + 1)
         if isinstance(event, yaml.AliasEvent):
-            raise kind(
-                f"{where}: aliases such as *{event.anchor[:40]} are not read; write the value"
-            )
+            raise kind(f"{where}: aliases (&name, *name) are not read; write the value itself")
         tag = getattr(event, "tag", None)
         if tag is not None:
             raise kind(f"{where}: tags such as {shown(tag)} are not read; write a plain value")

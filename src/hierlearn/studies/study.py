@@ -377,7 +377,7 @@ def check_version(path: Path, config: Mapping[str, Any]) -> None:
     """Raise for a study of another version of the format."""
     if config.get("version") != VERSION:
         raise StudyError(
-            f"{path} has version {shown(config.get('version'))} of the study format, and this hierlearn "
-            f"reads version {VERSION}; run the study again in another folder, or pass force=True "
+            f"{path} has version {shown(config.get('version'))} of the study format, and this "
+            f"hierlearn reads version {VERSION}; run the study again in another folder, or pass force=True "
             f"to replace it"
         )
