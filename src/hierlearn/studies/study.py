@@ -378,6 +378,6 @@ def check_version(path: Path, config: Mapping[str, Any]) -> None:
     if config.get("version") != VERSION:
         raise StudyError(
             f"{path} has version {shown(config.get('version'))} of the study format, and this "
-            f"hierlearn reads version {VERSION}; run the study again in another folder, or pass force=True "
-            f"to replace it"
+            f"hierlearn reads version {VERSION}; run the study again in another folder, or pass "
+            f"force=True to replace it"
         )
