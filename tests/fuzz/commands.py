@@ -11,6 +11,7 @@ import typer
 
 from fuzz.formats import ARFF, GAF, NESTED, OBO, TABLE
 from hierlearn.cli import app, main
+from hierlearn.errors import HierlearnError
 
 WORDS = [
     *("", " ", "0", "1", "-1", "2", "0.5", "1e-300", "1e300", "nan", "inf", "none", "None", "true"),
@@ -79,6 +80,7 @@ NEEDED = {  # so that what trains ends within seconds
     "bench": ["--rows", "8", "--losses", "bce"],
 }
 FILES = ("data", "model", "out", "hierarchy", "rows", "study", "studies")
+LONG = ("epochs", "seeds", "draws", "ensemble_size", "rates", "folds", "repeat", "rows", "effort")
 SKIPPED = ("demo", "jobs", "data_dir", "debug", "help", "suite")  # of commands and options
 
 
@@ -118,7 +120,7 @@ def make_folder(folder, examples):
 
 def value_of(rng, parameter):
     """Return a value for a parameter, more often than not of its type."""
-    kind = getattr(parameter.type, "name", "").lower()
+    kind = str(getattr(parameter, "type", None) or parameter.type_descriptor).lower()
     named = parameter.name or ""
     path_like = "path" in kind or named in (
         "data",
@@ -131,6 +133,8 @@ def value_of(rng, parameter):
     )
     if path_like and rng.random() < 0.8:
         return rng.choice(PATHS)
+    if named in LONG:
+        return rng.choice(["1", "2", "0", "-1", "x", "", "1.5", "nan"])
     if "int" in kind and rng.random() < 0.6:
         return rng.choice(["0", "1", "2", "3", "-5", "1000000000", "99999999999999999999"])
     if "float" in kind and rng.random() < 0.6:
@@ -169,7 +173,10 @@ class BadEndError(AssertionError):
 
 
 def run_line(line, folder):
-    """Run a command line in a folder; raise BadEndError on a traceback or a long message."""
+    """Run a command line in a folder.
+
+    Raise HierlearnError where it is refused, BadEndError on a traceback or a long message.
+    """
     out, err = io.StringIO(), io.StringIO()
     before, argv = Path.cwd(), sys.argv
     os.chdir(folder)
@@ -193,7 +200,8 @@ def run_line(line, folder):
         raise BadEndError(f"{len(last)} characters: {last[:80]!r}")
     if not (Path(folder) / "folder" / "a.txt").is_file():
         raise BadEndError("a file of the user is gone")
-    return code
+    if code:
+        raise HierlearnError(last.removeprefix("hierlearn: ").partition("; see hierlearn")[0])
 
 
 def prepare_command(rng, folder, examples):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hierlearn.datasets.table_file import PartitionedTableFile, TableChunk
-from hierlearn.errors import DataError, HierlearnError
+from hierlearn.errors import DataError, HierlearnError, place
 from hierlearn.files import refuse_duplicates
 from hierlearn.files.reading import DAMAGE, check_regular
 
@@ -26,8 +26,22 @@ class ArrowChunk(TableChunk):
 
     def cells(self, name: str) -> list[Any]:
         """Return the cells of a column as Python values, None where one is missing."""
-        found: list[Any] = self.columns[name].to_pylist()
+        try:
+            found: list[Any] = self.columns[name].to_pylist()
+        except (ValueError, OverflowError, KeyError):
+            raise self._unreadable(name) from None
         return found
+
+    def _unreadable(self, name: str) -> DataError:
+        """Return the error of the first cell that has no value in Python."""
+        for line, cell in zip(self.lines, self.columns[name], strict=True):
+            try:
+                cell.as_py()
+            except UnicodeDecodeError:
+                return DataError(f"{place(self.path, line, name)}: the text is not UTF-8")
+            except (ValueError, OverflowError, KeyError) as error:
+                return DataError(f"{place(self.path, line, name)}: no such value ({error})")
+        return DataError(f"{self.path}: column {name!r} cannot be read")
 
     def declared_kind(self, name: str) -> str | None:
         """Return "category" for a column that stores its values in a dictionary."""

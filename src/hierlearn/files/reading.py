@@ -104,7 +104,7 @@ def read_bytes(path: Path | str, most: int = LARGE) -> bytes:
         try:
             if Path(path).suffix.lower() == ".gz":
                 return decompress(Path(path), file, size, most)
-            return file.read(most)
+            return file.read(size)
         except OSError as error:
             raise cannot_read(Path(path), error) from None
         except MemoryError:

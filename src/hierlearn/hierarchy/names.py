@@ -82,8 +82,8 @@ def check_depth(depth: int) -> None:
     """Raise on more levels than a hierarchy may have."""
     if depth > DEEPEST:
         raise HierarchyError(
-            f"the hierarchy has {depth:,} levels, and at most {DEEPEST:,} are supported; is one "
-            f"long chain meant?"
+            f"the hierarchy has more than {DEEPEST:,} levels, which are not supported; is one long "
+            f"chain meant?"
         )
 
 
