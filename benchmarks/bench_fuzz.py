@@ -19,7 +19,7 @@ from fuzz.commands import prepare_command  # noqa: E402
 from fuzz.engine import Tally, run_case  # noqa: E402
 from fuzz.folders import FOLDERS, Examples  # noqa: E402
 from fuzz.formats import FORMATS  # noqa: E402
-from machine import write  # noqa: E402
+from machine import RESULTS, write  # noqa: E402
 
 SHARES = {**dict.fromkeys(FORMATS, 1.0), "model": 0.6, "checkpoint": 0.15, "study": 0.5}
 
@@ -49,6 +49,7 @@ def main() -> None:
                     line = f" {prepare_command.last}" if name == "command" else ""
                     print(f"{name} {number}: {tally.failures[-1].reason}{line}", flush=True)
             found[name] = {
+                "seed": options.seed,
                 "cases": tally.cases,
                 "accepted": tally.accepted,
                 "refused": tally.refused,
@@ -58,13 +59,15 @@ def main() -> None:
                 "slowest_seconds": round(tally.slowest, 2),
             }
             print(name, json.dumps(found[name]), flush=True)
+    before = RESULTS / "fuzz.json"
+    if options.only and before.exists():
+        found = json.loads(before.read_text())["figures"]["by_format"] | found
     figures = {
         "cases": sum(one["cases"] for one in found.values()),
         "failed": sum(one["failed"] for one in found.values()),
         "by_format": found,
     }
-    if not options.only:
-        write("fuzz", figures, f"python benchmarks/bench_fuzz.py {' '.join(sys.argv[1:])}")
+    write("fuzz", figures, f"python benchmarks/bench_fuzz.py {' '.join(sys.argv[1:])}")
 
 
 def maker(name, folder, examples):

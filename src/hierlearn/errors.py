@@ -65,6 +65,10 @@ class DownloadError(HierlearnError):
 class DataWarning(UserWarning):
     """Data can be read, but perhaps not as it is meant."""
 
+    def __str__(self) -> str:
+        """Return the message, shortened where it quotes something long."""
+        return shorten(super().__str__())
+
 
 def quoted(names: Iterable[object], most: int = 5) -> str:
     """Return ``'a', 'b' and 3 more``: a list short enough for one sentence."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hierlearn.errors import DataError, HierlearnError, place
@@ -20,6 +20,8 @@ class EpochJson(Extra):
     """An epoch of a log."""
 
     epoch: Annotated[int, Range(0)]
+    valid: dict[str, list[float | None]] = field(default_factory=dict)
+    selected_by_level: list[float] = field(default_factory=list)
 
 
 def json_line(record: Mapping[str, Any]) -> str:

@@ -98,10 +98,10 @@ class RunJson(Extra):
     candidate: str
     seed: int
     test: dict[str, float | list[float | None] | None]
-    seconds: float = 0.0
-    best_epoch: int | None = None
-    still_improving: bool = False
-    settings: dict[str, Any] = field(default_factory=dict)
+    seconds: float
+    best_epoch: int | None
+    still_improving: bool
+    settings: dict[str, Any]
     loss_options: dict[str, Any] = field(default_factory=dict)
     recipe: str | None = None
 
@@ -196,7 +196,12 @@ class Study:
     def runs(self) -> list[dict[str, Any]]:
         """Return the complete runs."""
         path = self.folder / "runs.jsonl"
-        return read_records(path, RunJson, StudyError) if path.exists() else []
+        found = read_records(path, RunJson, StudyError) if path.exists() else []
+        for run in found:
+            absent = [name for name in self.config["metrics"] if name not in run["test"]]
+            if absent:
+                raise StudyError(f"{path}: a run of {run['candidate']} lacks {absent[0]}")
+        return found
 
     def is_done(
         self, candidate: Candidate, runs: Sequence[Mapping[str, Any]] | None = None
@@ -249,6 +254,8 @@ class Study:
             if name not in tensors:
                 raise StudyError(f"{path} is damaged: it lacks {name}")
             check_classes(path, tensors[name].numpy(), len(self.hierarchy))
+        if "probability" not in tensors or not tensors["probability"].isfinite().all():
+            raise StudyError(f"{path} is damaged: its probabilities are not finite")
         return {name: value.numpy() for name, value in tensors.items()}
 
     def log(self, candidate: Candidate) -> list[dict[str, Any]]:
