@@ -9,6 +9,7 @@ from pathlib import Path
 
 import typer
 
+from fuzz.folders import rows
 from fuzz.formats import ARFF, GAF, NESTED, OBO, TABLE
 from hierlearn.cli import app, main
 from hierlearn.errors import HierlearnError
@@ -73,9 +74,22 @@ PATHS = [
     *("model", "model", "model", "study", "folder", "missing", "missing/x.csv", "out", "out.csv"),
     *("/dev/null", "/dev/zero", "fifo", "link", "synthetic", "a" * 300, "", "nul", "x.unknown"),
 ]
+BASES = {  # command lines that succeed, to which options are added
+    ("train",): "fit.csv --label class --out new --epochs 1",
+    ("predict",): "model fit.csv --out answers.csv",
+    ("evaluate",): "model fit.csv --label class",
+    ("compare",): "fit.csv --label class --test-fraction 0.3 --out cmp --epochs 1 --seeds 1 "
+    "--losses bce,hxe --jobs 1",
+    ("inspect",): "h.json",
+    ("explain",): "neighbors fit.csv",
+    ("export",): "model --out onnx/model.onnx",
+    ("index",): "neighbors --out indexed",
+    ("report",): "study",
+    ("data", "describe"): "fit.csv --label class",
+}
 NEEDED = {  # so that what trains ends within seconds
     "train": ["--epochs", "1"],
-    "compare": ["--epochs", "1", "--seeds", "1", "--losses", "bce,hxe"],
+    "compare": ["--epochs", "1", "--seeds", "1", "--losses", "bce,hxe", "--jobs", "1"],
     "noise": ["--epochs", "1", "--draws", "1", "--rates", "0,0.2", "--losses", "bce"],
     "bench": ["--rows", "8", "--losses", "bce"],
 }
@@ -115,7 +129,14 @@ def make_folder(folder, examples):
     os.mkfifo(folder / "fifo")
     (folder / "link").symlink_to("missing")
     shutil.copytree(examples.model("mlp"), folder / "model")
+    shutil.copytree(examples.model("neighbors"), folder / "neighbors")
     shutil.copytree(examples.study(), folder / "study")
+    data = rows()
+    header = [*data.feature_names, "class"]
+    cells = [
+        [*map(str, one), ";".join(few)] for one, few in zip(data.inputs, data.labels, strict=True)
+    ]
+    (folder / "fit.csv").write_text("\n".join(map(",".join, [header, *cells])) + "\n")
 
 
 def value_of(rng, parameter):
@@ -146,10 +167,13 @@ def make_line(rng):
     """Return the words of a command line."""
     words, command = rng.choice(list(commands()))
     line = list(words)
+    based = words in BASES and rng.random() < 0.7
+    if based:
+        line += BASES[words].split()
     chosen = []
     for parameter in command.params:
         if parameter.param_type_name == "argument":
-            if rng.random() < 0.95:
+            if not based and rng.random() < 0.95:
                 line += [value_of(rng, parameter) for _ in range(2 if parameter.nargs == -1 else 1)]
         elif parameter.name not in SKIPPED:
             chosen.append(parameter)
