@@ -82,7 +82,6 @@ BASES = {  # command lines that succeed, to which options are added
     "--losses bce,hxe --jobs 1",
     ("inspect",): "h.json",
     ("explain",): "neighbors fit.csv",
-    ("export",): "model --out onnx/model.onnx",
     ("index",): "neighbors --out indexed",
     ("report",): "study",
     ("data", "describe"): "fit.csv --label class",

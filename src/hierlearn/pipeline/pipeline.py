@@ -44,6 +44,7 @@ from hierlearn.pipeline.folder import FILES, FORMAT, VERSION, check_free
 from hierlearn.pipeline.memory_files import COPY, check_filled, read_memory, write_memory
 from hierlearn.pipeline.network_size import check_network
 from hierlearn.pipeline.seen_rows import ROWS_FILE, SeenRows
+from hierlearn.training.processes import find_device
 from hierlearn.training.rows import as_rows
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ class Pipeline:
             trust: whether a network factory outside of hierlearn that the folder names may be
                 imported and called.
         """
-        folder = Path(folder)
+        folder, device = Path(folder), find_device(str(device))
         config = read_config(folder)
         hierarchy = Hierarchy.read(folder / FILES[1])
         if hierarchy.fingerprint != config["fingerprint"]:
