@@ -55,7 +55,7 @@ Your own table, with labels such as animal/dog/pug in a column:
   $ hierlearn train rows.csv --label class --out model    prints what it chose
   $ hierlearn evaluate model labeled.csv                  how good it is
   $ hierlearn predict model new.csv --out answers.csv     one answer per row
-  $ hierlearn explain model new.csv                       its evidence (numbers)
+  $ hierlearn explain model new.csv                       what it rests on
 
 In Python: from hierlearn import HierarchicalClassifier
 
