@@ -40,7 +40,8 @@ def test_tensors_and_facts_come_back_bit_for_bit(tmp_path):
 def test_any_reader_of_safetensors_can_read_them(tmp_path):
     write_tensors(tmp_path / "a.safetensors", {"a": torch.ones(2)}, {"step": 1})
     with safe_open(tmp_path / "a.safetensors", "np") as file:
-        assert file.metadata()["hierlearn"] == '{"step": 1}'
+        checksum, _, text = file.metadata()["hierlearn"].partition(" ")
+        assert (len(checksum), text) == (64, '{"step": 1}')
         assert file.get_tensor("a").tolist() == [1, 1]
 
 
@@ -123,7 +124,7 @@ def test_what_is_no_checkpoint(tmp_path):
         read_tensors(path)
     path.unlink()
     path.mkdir()
-    with pytest.raises(CheckpointError, match=r"a\.safetensors (cannot be read|is damaged)"):
+    with pytest.raises(CheckpointError, match=r"a\.safetensors is a folder, not a file"):
         read_tensors(path)
 
 

@@ -34,7 +34,7 @@ from hierlearn.cli import (
 from hierlearn.cli.config import ConfigError
 from hierlearn.cli.generate import Group, add_command
 from hierlearn.cli.messages import find_command, in_option_names, option_names
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -276,7 +276,7 @@ def worded(error: Exception, words: Sequence[str]) -> str:
         error: what was raised.
         words: the command line.
     """
-    message = str(error).replace("\n", " ")
+    message = shorten(str(error).replace("\n", " "))
     foreign = isinstance(error, OSError) and not isinstance(error, HierlearnError)
     if foreign or isinstance(error, ConfigError):
         return message
@@ -292,5 +292,5 @@ def report_usage(error: Any) -> int:
         message = " ".join(error.format_message().split()).rstrip(".")
         message += "" if message.endswith("?") else ";"
         command = error.ctx.command_path if error.ctx else "hierlearn"
-        print(f"hierlearn: {message} see {command} --help", file=sys.stderr)
+        print(f"hierlearn: {shorten(message)} see {command} --help", file=sys.stderr)
     return 2

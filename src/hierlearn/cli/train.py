@@ -11,7 +11,7 @@ import typer
 from hierlearn.cli import shared
 from hierlearn.cli.generate import described, flag, given, given_fields, option, takes
 from hierlearn.cli.outputs import FOLDER, output
-from hierlearn.errors import plural
+from hierlearn.errors import HierlearnError, plural
 from hierlearn.training.plan import Plan
 from hierlearn.training.settings import RUN, Settings
 
@@ -236,7 +236,7 @@ def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:
     names = [name for name in shared.COLUMN_NAMES if name not in of_the_file]
     columns = {name: chosen[name] for name in names if name in chosen}
     return {
-        **{name: chosen[name] for name in ("name", "license") if name in chosen},
+        **{name: as_utf8(chosen[name], name) for name in ("name", "license") if name in chosen},
         "columns": columns,
     }
 
@@ -254,3 +254,12 @@ def written(folder: Path, model: Pipeline) -> str:
     if model.config["metrics"] or model.config.get("metrics_before"):
         return files
     return f"no rows were held out, so there are no metrics; see --valid-fraction\n{files}"
+
+
+def as_utf8(text: str, option: str) -> str:
+    """Return what was typed, or raise if the terminal sent bytes that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise HierlearnError(f"--{option} is not UTF-8: {text!a}") from None
+    return text

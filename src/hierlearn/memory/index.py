@@ -14,13 +14,16 @@ from __future__ import annotations
 import json
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import torch
 from torch.nn.functional import normalize
 
 from hierlearn.errors import HierlearnError
+from hierlearn.files.reading import check_regular
+from hierlearn.files.schema import Range, check
 from hierlearn.memory.distance import find_distance
 from hierlearn.memory.search import distances_of, nearest
 
@@ -47,6 +50,16 @@ def _faiss() -> Any:
     # On macOS torch and faiss bring one OpenMP runtime each, which may crash with several threads.
     faiss.omp_set_num_threads(1 if sys.platform == "darwin" else torch.get_num_threads())
     return faiss
+
+
+@dataclass
+class Facts:
+    """The header of a stored index."""
+
+    distance: Literal["squared", "euclidean", "cosine"]
+    probes: Annotated[int, Range(1)]
+    candidates: Annotated[float, Range(1, 1000)]
+    recall: float
 
 
 class ApproximateIndex:
@@ -196,12 +209,19 @@ class ApproximateIndex:
         from safetensors import safe_open
 
         faiss = _faiss()
-        with safe_open(path, framework="numpy") as file:
-            facts = json.loads((file.metadata() or {}).get("index", "null"))
-            if facts is None:
-                raise HierlearnError(f"{path} is not an index; build it again")
-            rows = file.get_tensor("rows")
-            index = faiss.deserialize_index(file.get_tensor("index"))
+        check_regular(path)
+        try:
+            with safe_open(path, framework="numpy") as file:
+                facts = json.loads((file.metadata() or {})["index"])
+                check(path, facts, Facts)
+                rows = file.get_tensor("rows")
+                index = faiss.deserialize_index(file.get_tensor("index"))
+        except HierlearnError:
+            raise
+        except Exception as error:  # of safetensors, JSON and faiss, which has no class of its own
+            raise HierlearnError(f"{path} is not an index; build it again") from error
+        if rows.ndim != 1 or np.count_nonzero(rows >= 0) != int(index.ntotal):
+            raise HierlearnError(f"{path} is a damaged index; build it again")
         if embeddings.shape != (int(index.ntotal), int(index.d)):
             raise HierlearnError(
                 f"{path} is an index of ({index.ntotal}, {index.d}) embeddings, not of "

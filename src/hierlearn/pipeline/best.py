@@ -23,6 +23,7 @@ import torch
 
 from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import HierlearnError, plural
+from hierlearn.files.reading import read_json
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import LabelSpace
@@ -387,7 +388,7 @@ def begin_work(work: Path, identity: dict[str, Any], *, resume: bool) -> Path:
 
     path = work / "run.json"
     if resume and path.is_file():
-        check_identity(path, json.loads(path.read_text(encoding="utf-8")), identity)
+        check_identity(path, read_json(path), identity)
         return work
     remove_folder(work)
     with atomic_write(path) as file:

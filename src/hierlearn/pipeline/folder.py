@@ -9,7 +9,6 @@ old model or the new one. A training that replaces a model keeps its log and its
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -293,41 +292,3 @@ def read_swap(path: Path) -> dict[str, Any] | None:
 def is_own(name: str) -> bool:
     """Whether a file name is one of those that a model has."""
     return name in (*FILES, *MEMORY_FILES, ROWS_FILE) or bool(INDEXES.fullmatch(name))
-
-
-# ---------------------------------------------------------------------- reading
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """Return the configuration of a model folder whose files are complete and intact."""
-    if not folder.is_dir():
-        raise CheckpointError(f"{folder} is no folder with a model in it")
-    complete_swap(folder)
-    for name in FILES[:3]:
-        if not (folder / name).is_file():
-            raise CheckpointError(f"{folder} has no {name}: it is no model, or an unfinished one")
-    try:
-        config: dict[str, Any] = json.loads((folder / FILES[2]).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise CheckpointError(f"{folder / FILES[2]} is damaged: it is no JSON") from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise CheckpointError(f"{folder / FILES[2]} was not written by hierlearn")
-    if config.get("version") != VERSION:
-        raise CheckpointError(
-            f"{folder / FILES[2]} is of version {config.get('version')}, this hierlearn reads "
-            f"version {VERSION}; use the hierlearn that wrote it"
-        )
-    for name, expected in config["files"].items():
-        if not (folder / name).is_file():
-            raise CheckpointError(f"{folder} has no {name}; copy the whole folder again")
-        if digest(folder / name) != expected:
-            raise CheckpointError(
-                f"{folder / name} is not the file that was saved: it is truncated or of another "
-                f"model; copy the whole folder again"
-            )
-    return config
-
-
-def digest(path: Path) -> str:
-    """Return the sha256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()

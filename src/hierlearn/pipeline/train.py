@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import plural
+from hierlearn.files.schema import Extra, check
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.build import NetworkSpec
 from hierlearn.pipeline.best import BlendTraining
+from hierlearn.pipeline.config_file import read_config
 from hierlearn.pipeline.evaluate import evaluate
 from hierlearn.pipeline.folder import (
     OURS,
@@ -22,7 +24,6 @@ from hierlearn.pipeline.folder import (
     check_free,
     complete_swap,
     is_finished,
-    read_config,
     remove_folder,
     replaced_model,
     training_folder,
@@ -265,10 +266,27 @@ def run_identity(prepared: Prepared) -> dict[str, Any]:
     }
 
 
+@dataclass
+class Identity(Extra):
+    """What must be equal, as JSON."""
+
+    fingerprint: str
+    data: str
+    plan: IdentityPlan
+
+
+@dataclass
+class IdentityPlan(Extra):
+    """A plan with its settings."""
+
+    settings: dict[str, Any]
+
+
 def check_identity(path: Path, stored: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:
     """Raise on a checkpoint of another training, naming what differs."""
     if stored is None:
         raise CheckpointError(f"{path} does not name its training; train again in another folder")
+    check(path, stored, Identity, CheckpointError)
     if stored["fingerprint"] != now["fingerprint"]:
         raise CheckpointError(
             f"{path} is of another hierarchy: fingerprint {stored['fingerprint'][:12]}, this "

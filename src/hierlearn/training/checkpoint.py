@@ -9,10 +9,12 @@ before it stays intact.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 
+from hierlearn.errors import plural
+from hierlearn.files.schema import Extra, Range, check
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.files.writing import WriteError, remove
 
@@ -28,6 +30,25 @@ ENDING = ".safetensors"
 FORMAT = "hierlearn.checkpoint"
 
 
+@dataclass
+class Best(Extra):
+    """The early stopping of each member, in the header of a checkpoint."""
+
+    value: list[float | None]
+    epoch: list[Annotated[int, Range(0)]]
+    peak: list[float | None]
+    stopped: list[bool]
+    improved_last: list[bool]
+
+
+@dataclass
+class Header(Extra):
+    """The header of a checkpoint."""
+
+    step: Annotated[int, Range(0)]
+    best: Best
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """The content of one file."""
@@ -35,6 +56,26 @@ class Checkpoint:
     path: Path
     tensors: dict[str, Tensor]
     metadata: dict[str, Any]
+
+    def check(self, members: int, steps: int) -> None:
+        """Raise where the header is damaged, or of a training of another size.
+
+        Args:
+            members: networks that are trained at once.
+            steps: of the whole training.
+        """
+        check(self.path, self.metadata, Header, CheckpointError)
+        for name, values in self.metadata["best"].items():
+            if isinstance(values, list) and len(values) != members:
+                raise CheckpointError(
+                    f"{self.path} does not fit this network, its losses or its optimizer "
+                    f"(best.{name} has {plural(len(values), 'member')}, not {members}); train "
+                    f"again in another folder"
+                )
+        if self.metadata["step"] > steps:
+            raise CheckpointError(
+                f"{self.path} is of step {self.metadata['step']:,}, but this training has {steps:,}"
+            )
 
 
 class Checkpoints:

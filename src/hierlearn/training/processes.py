@@ -124,6 +124,13 @@ def find_device(name: str, local_rank: int = 0) -> torch.device:
         raise HierlearnError(f"{name!r} is no device; use auto, cpu or cuda") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise HierlearnError("there is no CUDA device here; use device=cpu")
+    try:
+        if device.type == "meta":
+            raise HierlearnError("the meta device holds no values; use device=cpu")
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).split("\n")[0][:160]
+        raise HierlearnError(f"device {name!r} cannot be used ({reason}); use device=cpu") from None
     return device
 
 
