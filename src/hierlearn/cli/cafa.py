@@ -273,10 +273,12 @@ add_command(
     "threshold",
     threshold,
     "cafa threshold model genes.csv --rows valid --in-place",
+    "cafa threshold model genes.csv --rows valid --out tuned",
 )
 add_command(
     app,
     "predict",
     predict,
     "cafa predict model new.csv --id-column gene --out scores.tsv",
+    "cafa predict model new.csv --id-column gene --out scores.tsv --force",
 )
