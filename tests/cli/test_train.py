@@ -310,7 +310,7 @@ def test_counts_agree_with_their_nouns(call, tmp_path):
     assert "1 epoch, 1 network on cpu" in said
     card = (tmp_path / "model" / "README.md").read_text()
     assert "2 classes in 1 level (a tree, 2 leaves)" in card
-    (tmp_path / "one.csv").write_text("f,y\n5,a\n")
+    (tmp_path / "one.csv").write_text("f,y\n0.1,a\n")  # no row of the training
     said += call("evaluate model one.csv") + call("predict model one.csv -o out.csv --top 1")
     said += call("predict model one.csv -o long.csv --top 1 --layout long")
     assert "model on 1 row of one (all)" in said

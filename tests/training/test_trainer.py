@@ -13,8 +13,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from hierlearn import Dataset
 from hierlearn.errors import HierlearnError
 from hierlearn.losses import CollapseWarning, HCLLoss
+from hierlearn.training.divergence import NonFiniteLossError
 from hierlearn.training.seeding import derive, epoch_order
-from hierlearn.training.trainer import NonFiniteLossError, Trainer
+from hierlearn.training.trainer import Trainer
 from training.datasets import (
     CPU,
     TREE,
@@ -287,11 +288,12 @@ def test_a_loss_that_is_not_finite_names_epoch_batch_seed_and_rows(seeds):
     # The first batch from the third on in which a model meets the row.
     places = [order.index(POISONED) // 8 for order in orders]
     place, member = min((p, k) for k, p in enumerate(places) if p >= 2)
+    used = rate(trainer.settings, 5 + place, trainer.steps)
     rows = ", ".join(map(str, orders[member][8 * place : 8 * place + 8]))
     assert str(caught.value) == (
-        f"the loss became nan in epoch 2, batch {place + 1} of 5 (seed {member}, training rows "
-        f"{rows}); lower the learning rate or set max_grad_norm, and check those rows; the last "
-        f"checkpoint is untouched"
+        f"the loss became nan in epoch 2, batch {place + 1} of 5, with BCELoss at learning rate "
+        f"{used:.3g} (seed {member}, training rows {rows}); lower the learning rate or set "
+        f"max_grad_norm, and check those rows; the last good checkpoint is that of step 5"
     )
     assert [step for step, _ in saved] == [5]
     assert all(value.isfinite().all() for value in saved[0][1].values())
@@ -318,9 +320,10 @@ def test_losses_that_are_looked_at_later_name_the_batch_that_was_wrong(steps, wr
 
     trainer.on_step = look
     rows = ", ".join(map(str, epoch_order([1], 36, 1)[0].tolist()[8 * wrong : 8 * wrong + 8]))
-    words = f"the loss became inf in epoch 2, batch {wrong + 1} of 5 (seed 1, training rows {rows})"
-    with pytest.raises(NonFiniteLossError, match=re.escape(words)):
+    words = f"the loss became inf in epoch 2, batch {wrong + 1} of 5, with BCELoss"
+    with pytest.raises(NonFiniteLossError, match=re.escape(words)) as caught:
         trainer.train()
+    assert f"(seed 1, training rows {rows})" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -33,14 +33,19 @@ from hierlearn.cli import (
 )
 from hierlearn.cli.config import ConfigError
 from hierlearn.cli.generate import Group, add_command
+from hierlearn.cli.interrupts import Terminated, end, sigterm_raises
 from hierlearn.cli.messages import find_command, in_option_names, option_names
+from hierlearn.cli.ranks import is_first_to_say
 from hierlearn.errors import HierlearnError, shorten
+from hierlearn.terminal import complain, show_traceback
+from hierlearn.terminal import show_warning as print_warning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Click's error of a wrong command line; newer releases of typer have a copy of click inside.
 UsageError: Any = typer.BadParameter.__base__
+INTERRUPTED = 130  # what newer releases of typer return after Ctrl-C
 
 MAIN, DATA, MEMORY, STUDIES = "Main commands", "Data", "A trained model", "Studies"  # headings
 DOCS = "Documentation: the folder docs of the source; make docs builds the site."
@@ -242,10 +247,10 @@ def options(
 
 def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
     """Print a warning as one line: users of a command have no use for its place in our code."""
-    del where, more
-    name = "" if issubclass(category, UserWarning) else f"{category.__name__}: "
+    if not is_first_to_say(f"{category.__name__}: {message}"):
+        return
     shown = worded(message, sys.argv[1:]) if isinstance(message, Warning) else message
-    print(f"hierlearn: {name}{shown}", file=sys.stderr)
+    print_warning(shown, category, *where, **more)
 
 
 def main() -> None:
@@ -256,17 +261,32 @@ def main() -> None:
     words = [word for word in sys.argv[1:] if word != "--debug"]
     warnings.showwarning = show_warning
     try:
-        code = app(words, standalone_mode=False)
+        with sigterm_raises():
+            code = app(words, standalone_mode=False)
     except UsageError as error:
         sys.exit(report_usage(error))
-    except typer.Abort:  # Ctrl-C, in older releases of typer
-        sys.exit(130)
+    except (KeyboardInterrupt, typer.Abort, Terminated) as error:  # releases of typer differ
+        sys.exit(end(error))
     except (HierlearnError, OSError) as error:
         if "--debug" in sys.argv:
-            raise
-        print(f"hierlearn: {worded(error, words)}", file=sys.stderr)
+            sys.exit(crash(error))
+        complain_once(worded(error, words))
         sys.exit(2)
-    sys.exit(code)
+    except Exception as error:  # a fault of ours
+        sys.exit(crash(error))
+    sys.exit(end(None) if code == INTERRUPTED else code)
+
+
+def crash(error: Exception) -> int:
+    """Print a traceback, and return the exit code of Python."""
+    show_traceback(error)
+    return 1
+
+
+def complain_once(message: str) -> None:
+    """Print an error; under torchrun one process prints it for all that meet it."""
+    if is_first_to_say(message):
+        complain(message)
 
 
 def worded(error: Exception, words: Sequence[str]) -> str:
@@ -276,7 +296,7 @@ def worded(error: Exception, words: Sequence[str]) -> str:
         error: what was raised.
         words: the command line.
     """
-    message = shorten(str(error).replace("\n", " "))
+    message = shorten(" ".join(str(error).splitlines()))
     foreign = isinstance(error, OSError) and not isinstance(error, HierlearnError)
     if foreign or isinstance(error, ConfigError):
         return message
@@ -292,5 +312,5 @@ def report_usage(error: Any) -> int:
         message = " ".join(error.format_message().split()).rstrip(".")
         message += "" if message.endswith("?") else ";"
         command = error.ctx.command_path if error.ctx else "hierlearn"
-        print(f"hierlearn: {shorten(message)} see {command} --help", file=sys.stderr)
+        complain_once(f"{shorten(message)} see {command} --help")
     return 2

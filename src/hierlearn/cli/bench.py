@@ -10,7 +10,7 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import given, option, takes
-from hierlearn.errors import plural
+from hierlearn.errors import HierlearnError, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ OPTIONS = [
     option("rows", int, 256, "Rows of a batch.", min=1),
     option("classes", int, None, "Classes of the tree; 4000 if none.", min=1),
     option("levels", int, None, "Levels of the tree; 4 if none.", min=1),
-    option("losses", str, "", "Losses by name: hcl,hcl-hier; hcl-bf16 and hcl-plain on cuda."),
+    option("losses", str, None, "Losses by name: hcl,hcl-hier; hcl-bf16 and hcl-plain on cuda."),
     option("rounds", int, 20, "Timed steps of each loss.", min=1),
 ]
 
@@ -38,11 +38,9 @@ def bench(
     **options: Any,
 ) -> None:
     """Time a step (forward and backward) of the losses, in turn, on a batch of random rows."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from hierlearn.cli.show import print_plain, working
-    from hierlearn.cli.sources import check_not_given, open_hierarchy, split_names
+    from hierlearn.cli.show import working
+    from hierlearn.cli.sources import check_goes_with, check_not_given, open_hierarchy, split_names
+    from hierlearn.terminal import Console, Table, print_plain
     from hierlearn.training.processes import find_device
 
     rows, rounds, losses = (options[name] for name in ("rows", "rounds", "losses"))
@@ -51,11 +49,14 @@ def bench(
         check_not_given(source, "a taxonomy of its own", sizes)
         hierarchy = open_hierarchy(source, data_dir=options["data_dir"])
     else:
+        check_goes_with(given(options, ("data_dir",)), "a named dataset")
         hierarchy = spread(options["classes"] or 4000, options["levels"] or 4)
     place = find_device(options["device"])
     cuda = place.type == "cuda"
     usual = ["hcl", "hcl-hier", "hcl-cl", *(["hcl-bf16", "hcl-plain"] if cuda else [])]
-    names = split_names(losses) if losses else usual
+    names = usual if losses is None else split_names(losses)
+    if not names:
+        raise HierlearnError("no loss is named; name at least one")
     steps = make_steps(hierarchy, rows, names, place)
     console = Console()
     levels = ", ".join(f"{size:,}" for size in hierarchy.level_sizes)
@@ -64,7 +65,7 @@ def bench(
     )
     with working("timing", total=rounds) as on_round:
         found = in_turn(steps, rounds, place, on_round)
-    table = Table(title=f"a step, median of {rounds}", title_justify="left")
+    table = Table(title=f"a step, median of {rounds}")
     table.add_column("loss")
     for column in ("milliseconds", "x bce", *(["memory / logits"] if cuda else [])):
         table.add_column(column, justify="right")
@@ -77,7 +78,6 @@ def bench(
 
 def spread(classes: int, levels: int) -> Hierarchy:
     """Return a tree whose levels grow by the same factor, children spread evenly."""
-    from hierlearn.errors import HierlearnError
     from hierlearn.hierarchy import Hierarchy
 
     if levels > classes:
@@ -102,7 +102,7 @@ def make_steps(
     import torch
     from torch.nn.functional import binary_cross_entropy_with_logits
 
-    from hierlearn.errors import HierlearnError, unknown_name
+    from hierlearn.errors import unknown_name
     from hierlearn.losses import LOSSES
 
     forms = {"hcl-bf16": ("hcl", {}), "hcl-plain": ("hcl", {"fused": False})}

@@ -55,10 +55,8 @@ def evaluate(model: shared.ModelFolder, data: Data, **options: Any) -> None:
 
     With --threshold-from, also the F1 at the threshold that is best on other rows.
     """
-    from rich.console import Console
-
     from hierlearn.cli.model_rows import pick_rows
-    from hierlearn.cli.show import print_plain
+    from hierlearn.terminal import Console, print_plain
 
     out = options["out"]
     loaded, dataset = load(model, data, options)
@@ -100,13 +98,12 @@ def threshold(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     The decoder of the model becomes coherent with that threshold: predict answers with all classes
     that reach it.
     """
-    from rich.console import Console
-
     from hierlearn.cli.memories import check_destination, write_changed
     from hierlearn.cli.model_rows import pick_rows
-    from hierlearn.cli.show import print_plain, working
+    from hierlearn.cli.show import working
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.metrics import cafa_curve
+    from hierlearn.terminal import Console, print_plain
 
     if options["by"] not in ("fmax", "smin"):
         raise HierlearnError(f"--by is fmax or smin, not {options['by']}")
@@ -143,13 +140,12 @@ def threshold(model: shared.ModelFolder, data: Data, **options: Any) -> None:
 )
 def predict(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     """Write gene, term and score of a table of any size; its ids are those of --id-column."""
-    from rich.console import Console
-
     from hierlearn.cli.model_rows import is_table, open_stream
-    from hierlearn.cli.show import print_plain, working
+    from hierlearn.cli.show import working
     from hierlearn.datasets.cafa_file import cafa_writer
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.predict import refuse_missing
+    from hierlearn.terminal import Console, print_plain
     from hierlearn.training.processes import find_device
 
     out = options["out"]
@@ -241,7 +237,7 @@ def described(curve: CafaCurve, threshold: float | None) -> dict[str, Any]:
 
 def print_figures(console: Any, figures: Mapping[str, Mapping[str, Any]]) -> None:
     """Print one row per namespace."""
-    from rich.table import Table
+    from hierlearn.terminal import Table
 
     table = Table()
     names = {"rows": "rows", "fmax": "fmax", "weighted_fmax": "weighted", "smin": "smin"}

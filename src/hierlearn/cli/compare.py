@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional, get_args
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, get_args
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import described, flag, given, given_fields, option, takes
+from hierlearn.cli.generate import dashed, described, flag, given, given_fields, option, takes
 from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import plural
 from hierlearn.studies.protocol import EARLY, Protocol, Tune
@@ -19,11 +20,10 @@ from hierlearn.training.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from rich.console import Console
-
     from hierlearn.datasets import Dataset
     from hierlearn.studies.candidates import Candidate
     from hierlearn.studies.study import Study
+    from hierlearn.terminal import Console
 
 WHAT, HOW = "What to compare", shared.HOW  # panels of --help
 LOSSES = "bce,focal,hxe,soft-labels,mcloss,hcl-hier,hcl-paper,loss:hcl"
@@ -31,9 +31,15 @@ CANDIDATES = (
     "Losses and recipes with commas, or all; the first is what the others are tested against. "
     "hcl, max, auto train as train does; loss:hcl is the loss alone; options as hxe:alpha=0.3."
 )
+TEST_SHARE = 0.2
 TEST_FRACTION = option(
-    "test_fraction", float, 0.2, "Fraction of the rows to test on, where no split is.", panel=HOW
+    "test_fraction",
+    float,
+    None,
+    f"Fraction of the rows to test on, where no split is named test; {TEST_SHARE} if none.",
+    panel=HOW,
 )
+OF_THE_PAPER = ("paper", "out", "force", "jobs", "data_dir", "seeds", "seed", "epochs", "device")
 PLAN = described(Plan, HOW, study=True)
 JOBS = option("jobs", int, None, "Losses to train at a time; one per core, or one on a GPU.", min=1)
 OPTIONS = [
@@ -80,31 +86,34 @@ def compare(
 
     Interrupt it at any time: the same command continues with what is missing.
     """
-    from rich.console import Console
+    from hierlearn.cli.sources import check_goes_with, check_not_given, open_dataset, split_names
+    from hierlearn.terminal import Console, print_plain
 
     console = Console()
     if options["paper"]:
+        others = {name: value for name, value in options.items() if name not in OF_THE_PAPER}
+        check_not_given("--paper", "a fixed study", {"data": data, **changed(others)})
         compare_paper(options, console)
         return
     if options["suite"] is not None:
         compare_sets(data, options, console)
         return
-    from hierlearn.cli.show import print_plain
-    from hierlearn.cli.sources import open_dataset, split_names
     from hierlearn.errors import quoted
     from hierlearn.studies.candidates import parse_candidates
-    from hierlearn.studies.splits import unseen_classes, with_test_rows
+    from hierlearn.studies.splits import unseen_classes
     from hierlearn.studies.study import check_folder
 
     if data is None:
         small = ["size=small", *(options["dataset_option"] or [])]
         data, options = "icd10cm", {**options, "dataset_option": small}
     check_folder(options["out"])
+    if options["tune"] == "none":
+        check_goes_with({"trials": options["trials"]}, "--tune")
     candidates = parse_candidates(split_names(options["losses"]))
     protocol = make_protocol(options)
     protocol.check(candidates)
     dataset = open_dataset(data, options)
-    dataset, made = with_test_rows(dataset, options["test_fraction"], protocol.seed)
+    dataset, made = set_aside(dataset, options, protocol.seed)
     print_plain(
         console,
         f"{dataset.name}: {len(dataset):,} rows, {len(dataset.hierarchy):,} classes; "
@@ -118,6 +127,26 @@ def compare(
             f"which nothing can learn: {quoted(unseen, most=3)}",
         )
     finish(console, run(dataset, candidates, protocol, options))
+
+
+def changed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options whose value is not the default."""
+    defaults = {name: one.default for name, one in inspect.signature(compare).parameters.items()}
+    return {name: value for name, value in options.items() if value not in (defaults[name], [])}
+
+
+def set_aside(dataset: Dataset, options: Mapping[str, Any], seed: int) -> tuple[Dataset, str]:
+    """Return the dataset with test rows, and what was done; raise on a fraction of no use."""
+    from hierlearn.errors import HierlearnError
+    from hierlearn.studies.splits import with_test_rows
+
+    fraction = options["test_fraction"]
+    for name, split in (("test_fraction", "test"), ("valid_fraction", "valid")):
+        if options[name] and len(dataset.splits.get(split, ())):
+            raise HierlearnError(
+                f"{dataset.name} has a split {split!r} already; leave {dashed(name)} out"
+            )
+    return with_test_rows(dataset, TEST_SHARE if fraction is None else fraction, seed)
 
 
 def make_protocol(options: Mapping[str, Any], **defaults: Any) -> Protocol:
@@ -179,34 +208,17 @@ def jobs_of(options: Mapping[str, Any], candidates: int) -> int:
 
 
 @contextmanager
-def says_when_interrupted(console: Console) -> Iterator[None]:
-    """Say on Ctrl-C that what is finished is kept."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        console.print("hierlearn: interrupted; the same command continues with what is missing")
-        raise
-
-
-@contextmanager
 def bar(
     candidates: int,
 ) -> Iterator[tuple[Callable[[int, int], None], Callable[[int, int, int], None]]]:
     """Show one bar over all runs with the time left; yield the callbacks of tune and compare."""
-    from rich import progress as rich
-    from rich.console import Console
+    from hierlearn.cli.interrupts import AGAIN, advise
+    from hierlearn.terminal import Console, progress
 
     console = Console(stderr=True)
-    columns = (
-        rich.TextColumn("{task.description}"),
-        rich.BarColumn(),
-        rich.TaskProgressColumn(),
-        rich.TimeRemainingColumn(),
-    )
-    shown = rich.Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    )
-    with says_when_interrupted(console), shown:
+    shown = progress(console, "percent", "left", disable=not console.is_terminal)
+    advise(AGAIN)
+    with shown:
         task = shown.add_task("comparing", total=float(candidates))
         shares: dict[int, float] = {}  # how much of each loss is done
 
@@ -224,9 +236,10 @@ def bar(
 
 def finish(console: Console, study: Study) -> None:
     """Write tables and the page, print the table, the verdict and the paths."""
-    from hierlearn.cli.show import print_plain, print_study
+    from hierlearn.cli.show import print_study
     from hierlearn.reports import write_report
     from hierlearn.studies.publish import publish
+    from hierlearn.terminal import print_plain
 
     summary, paths = publish(study)
     page = write_report(study.folder, summary=summary)
@@ -238,12 +251,12 @@ def finish(console: Console, study: Study) -> None:
 
 def compare_paper(options: Mapping[str, Any], console: Console) -> None:
     """Reproduce the paper's tables."""
-    from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_named
     from hierlearn.reports import write_report
     from hierlearn.studies import paper
     from hierlearn.studies.publish import publish, write_texts
     from hierlearn.studies.study import check_collection
+    from hierlearn.terminal import print_plain
 
     check_collection(options["out"])
     summaries = {}
@@ -272,7 +285,7 @@ def compare_paper(options: Mapping[str, Any], console: Console) -> None:
         f"% {title}\n{paper.as_latex(summaries, number)}" for number, title in titles.items()
     )
     write_texts(options["out"], {"paper.md": shown, "paper.tex": typeset})
-    print_plain(console, shown)
+    print_plain(console, *shown.splitlines())
     print_plain(console, f"wrote paper.md, paper.tex and one study per dataset to {options['out']}")
 
 
@@ -282,12 +295,13 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
 
     refused = {"data": data, **{name: options[name] for name in shared.COLUMN_NAMES}}
     refused["tune"] = options["tune"] != "none"
+    refused |= {name: options[name] for name in ("trials", "test_fraction", "dataset_option")}
     check_not_given(f"--suite {options['suite']}", "a list of named datasets", refused)
     check_data_dir(options["data_dir"])
-    from hierlearn.cli.show import print_plain
     from hierlearn.reports import write_suite
     from hierlearn.studies.study import check_collection
     from hierlearn.studies.suites import SUITE_SEEDS, SuiteRun, by_reason, find_suite
+    from hierlearn.terminal import print_plain
 
     check_collection(options["out"])
     suite = find_suite(options["suite"])
@@ -318,14 +332,12 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
 
 def print_suite(console: Console, summary: Mapping[str, Any]) -> None:
     """Print one row per set: every method, and the best figure in print."""
-    from rich.table import Table
-    from rich.text import Text
-
     from hierlearn.metrics.registry import find_metric
     from hierlearn.studies.tables import ARROWS
+    from hierlearn.terminal import Table, Text
 
     metric = find_metric(summary["metric"])
-    table = Table(title=f"{metric.name} {ARROWS[metric.direction]}", title_justify="left")
+    table = Table(title=f"{metric.name} {ARROWS[metric.direction]}")
     table.add_column("")
     printed = any(one["best_published"] for one in summary["sets"])
     for label in [*summary["labels"], *(["best in print"] if printed else [])]:

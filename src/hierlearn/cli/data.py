@@ -21,20 +21,16 @@ app = typer.Typer(
 @takes(shared.DATA_DIR)
 def list_datasets(**options: Any) -> None:
     """List the named datasets, and which are available."""
-    import sys
-
-    from rich.console import Console
-    from rich.table import Table
-
     from hierlearn.cli.sources import check_data_dir
     from hierlearn.datasets.folders import no_folder, own_folders
     from hierlearn.datasets.registry import DATASETS, DEFAULT
+    from hierlearn.terminal import Console, Table, complain
 
     data_dir = options["data_dir"]
     check_data_dir(data_dir)
     for origin, folder in own_folders().items():
         if not folder.is_dir():
-            print(f"hierlearn: {no_folder(origin, folder)}", file=sys.stderr)
+            complain(no_folder(origin, folder))
     table = Table()
     for column in ("name", "what", "available", "download", "license"):
         table.add_column(column, no_wrap=column != "what")
@@ -64,14 +60,13 @@ def describe(
     source: Annotated[str, typer.Argument(help=shared.DATA)] = "icd10cm", **options: Any
 ) -> None:
     """Describe a dataset: what matters for learning from it."""
-    from rich.console import Console
-
-    from hierlearn.cli.show import print_description, print_plain
+    from hierlearn.cli.show import print_description
     from hierlearn.cli.sources import open_dataset
     from hierlearn.datasets import DATASETS
     from hierlearn.datasets import describe as describe_dataset
     from hierlearn.files.outputs import check_output
     from hierlearn.files.writing import atomic_write
+    from hierlearn.terminal import Console, print_plain
 
     out = options["out"]
     names = ("description.json", "hierarchy.json", "hierarchy.svg")
@@ -101,11 +96,9 @@ def fetch(
     **options: Any,
 ) -> None:
     """Download a benchmark into the cache, verified, unless it is there."""
-    from rich.console import Console
-
-    from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_named
     from hierlearn.datasets import DATASETS
+    from hierlearn.terminal import Console, print_plain
 
     dataset = open_named(name, data_dir=options["data_dir"], trust=options["trust"])
     print_plain(Console(), f"{name}: {len(dataset):,} rows are ready")

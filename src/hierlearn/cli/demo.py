@@ -10,10 +10,9 @@ import typer
 from hierlearn.cli.outputs import FILE, FOLDER
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.studies.demo import Demo, Shown
+    from hierlearn.terminal import Console
 
 WIDTH = 96  # of the picture
 LONGEST = 58  # letters of a title
@@ -30,11 +29,9 @@ def demo(
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
     """Compare a linear SVM with hierlearn, show an answer with its evidence, and one that stops."""
-    from rich.console import Console
-
-    from hierlearn.cli.show import print_plain
     from hierlearn.pipeline.folder import check_free
     from hierlearn.studies.demo import run_demo
+    from hierlearn.terminal import Console, print_plain
 
     del force  # it was looked at before
     check_free(out / "model", force=True)  # a model is replaced, another folder is not
@@ -64,16 +61,13 @@ def write_svg(path: Path, drawing: str) -> None:
 
 def show(console: Console, found: Demo) -> None:
     """Print the table, the verdict and two answers."""
-    from rich.table import Table
-
-    from hierlearn.cli.show import print_plain
+    from hierlearn.terminal import Table, print_plain
 
     hierarchy = found.dataset.hierarchy
     names = ("chapter", "block", "category")
     table = Table(
         title=f"{len(found.dataset.splits['test']):,} phrases of doctors, to be assigned to "
         f"{len(hierarchy.leaves):,} diagnoses",
-        title_justify="left",
     )
     table.add_column("right answers (%)")
     for name in names:
@@ -90,17 +84,17 @@ def show(console: Console, found: Demo) -> None:
         severity = marked(f"{one.severity:.2f}", one.severity == least)
         table.add_row(one.name, *cells, severity, f"{one.seconds:.1f}")
     console.print(table)
-    print_plain(console, verdict(found))
+    print_plain(console, *verdict(found).splitlines())
     print_plain(console, "")
-    print_plain(console, explained(found.explained, hierarchy))
+    print_plain(console, *explained(found.explained, hierarchy))
     if found.stopped is not None:
         print_plain(console, "")
-        print_plain(console, stopped(found.stopped, found.risk, hierarchy))
+        print_plain(console, *stopped(found.stopped, found.risk, hierarchy))
 
 
 def marked(text: str, best: bool) -> Any:
     """Return a cell, bold where it is the best."""
-    from rich.text import Text
+    from hierlearn.terminal import Text
 
     return Text(text, style="bold green" if best else "")
 
@@ -125,8 +119,8 @@ def verdict(found: Demo) -> str:
     )
 
 
-def explained(shown: Shown, hierarchy: Hierarchy) -> str:
-    """Return an answer with the rows behind it."""
+def explained(shown: Shown, hierarchy: Hierarchy) -> list[str]:
+    """Return the lines of an answer with the rows behind it."""
     lines = [
         f'"{shown.text}"',
         f"  -> {titled(shown.answer, hierarchy)}, because the memory holds",
@@ -136,22 +130,20 @@ def explained(shown: Shown, hierarchy: Hierarchy) -> str:
         for one in shown.evidence
         for place in [hierarchy.index(one.labels[0])]
     ]
-    return "\n".join(lines)
+    return lines
 
 
-def stopped(shown: Shown, risk: tuple[float, float], hierarchy: Hierarchy) -> str:
-    """Return an answer that stopped above a mistake."""
+def stopped(shown: Shown, risk: tuple[float, float], hierarchy: Hierarchy) -> list[str]:
+    """Return the lines of an answer that stopped above a mistake."""
     asked, found = (100 * one for one in risk)
-    return "\n".join(
-        [
-            f'"{shown.text}"',
-            f"  -> {titled(shown.answer, hierarchy)}, and stops there: it is not sure of more",
-            f"     its best guess would have been {titled(shown.first, hierarchy)};",
-            f"     right is {titled(shown.truth, hierarchy)}",
-            f"     told to be wrong at most {asked:.0f} % of the time, it is on {found:.1f} % of "
-            f"new phrases",
-        ]
-    )
+    return [
+        f'"{shown.text}"',
+        f"  -> {titled(shown.answer, hierarchy)}, and stops there: it is not sure of more",
+        f"     its best guess would have been {titled(shown.first, hierarchy)};",
+        f"     right is {titled(shown.truth, hierarchy)}",
+        f"     told to be wrong at most {asked:.0f} % of the time, it is on {found:.1f} % of "
+        f"new phrases",
+    ]
 
 
 def titled(name: str, hierarchy: Hierarchy) -> str:

@@ -28,20 +28,21 @@ def evaluate(
     **options: Any,
 ) -> None:
     """Compute the metrics of a model on labeled rows; their columns are those of its training."""
-    from rich.console import Console
-
     from hierlearn.cli.figures import print_metrics
     from hierlearn.cli.model_rows import open_labeled, rows_to_evaluate, seen_rows
-    from hierlearn.cli.show import print_plain, working
-    from hierlearn.cli.sources import split_names
+    from hierlearn.cli.show import working
+    from hierlearn.cli.sources import check_goes_with, split_names
     from hierlearn.errors import plural
     from hierlearn.files.writing import atomic_write
     from hierlearn.metrics.registry import check_metrics
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline import evaluate as measure
+    from hierlearn.terminal import Console, print_plain
     from hierlearn.training.processes import find_device
 
     out, metrics, rows = (options[name] for name in ("out", "metrics", "rows"))
+    if out is None:
+        check_goes_with({"force": options["force"]}, "--out")
     names = None if metrics is None else check_metrics(split_names(metrics))
     device = find_device(options["device"])
     loaded = Pipeline.load(model, device=device, trust=options["trust"])

@@ -63,23 +63,25 @@ def explain(
     1. Of other models of texts and tables: the words or cells without which the answer would be
     less probable. With --out, one line per answer and row, word or cell.
     """
-    from rich.console import Console
-
     from hierlearn.cli.calibrate import choose_decoder
     from hierlearn.cli.memories import check_memory, evidence_note
     from hierlearn.cli.predict import label_sep_of, open_chunks
     from hierlearn.cli.reasons import explain_by_parts
-    from hierlearn.cli.show import print_plain, working
+    from hierlearn.cli.show import working
+    from hierlearn.cli.sources import check_goes_with
     from hierlearn.datasets.writing import check_ending, table_writer
     from hierlearn.networks.memories import memory_heads
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.explain import rows_of
     from hierlearn.pipeline.predict import explain_chunks
     from hierlearn.pipeline.reasons import has_parts
+    from hierlearn.terminal import Console, print_plain
     from hierlearn.training.processes import find_device
 
     out, count, limit = (options[name] for name in ("out", "count", "limit"))
-    if out is not None:
+    if out is None:
+        check_goes_with({"force": options["force"]}, "--out")
+    else:
         check_ending(out)
     device = find_device(options["device"])
     loaded = Pipeline.load(model, device=device, trust=options["trust"])
@@ -109,7 +111,7 @@ def explain(
             loaded, made, some, Path(data), join, count=count
         ):
             for row in range(min(len(found), limit - done)):
-                print_plain(console, f"\n{headline(chunk, columns, row, join)}")
+                print_plain(console, "", headline(chunk, columns, row, join))
                 for line in evidence_lines(found[row], join, hierarchy):
                     print_plain(console, line)
             if append is not None:
@@ -117,7 +119,7 @@ def explain(
             done += len(found)
             advance(done)
     if out is not None:
-        print_plain(console, f"\nwrote {out}, {done:,} answers with up to {count} rows each")
+        print_plain(console, "", f"wrote {out}, {done:,} answers with up to {count} rows each")
 
 
 def headline(chunk: Chunk, columns: dict[str, list[Any]], row: int, join: str) -> str:

@@ -16,14 +16,13 @@ from hierlearn.cli.outputs import output
 )
 def export(model: shared.ModelFolder, **options: Any) -> None:
     """Write a model as ONNX, with hierarchy.json and preprocessing.json beside it."""
-    from rich.console import Console
-
-    from hierlearn.cli.show import print_plain, working
+    from hierlearn.cli.show import working
     from hierlearn.errors import HierlearnError
     from hierlearn.files.outputs import check_output
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.export import BESIDE
     from hierlearn.pipeline.export import export as write
+    from hierlearn.terminal import Console, print_plain
 
     out = options["out"]
     if out.suffix.lower() != ".onnx":

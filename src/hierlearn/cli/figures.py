@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-from rich.text import Text
+from hierlearn.terminal import Table, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from rich.console import Console
-
     from hierlearn.pipeline import Pipeline
+    from hierlearn.terminal import Console
 
     Figures = Mapping[str, Any]
 

@@ -26,13 +26,11 @@ def forget(model: shared.ModelFolder, **options: Any) -> None:
 
     Weights and vocabulary stay as training learned them. Nothing is trained.
     """
-    from rich.console import Console
-
     from hierlearn.cli.memories import check_destination, load_with_memory, write_changed
-    from hierlearn.cli.show import print_plain
     from hierlearn.errors import plural
     from hierlearn.pipeline.explain import rows_of
     from hierlearn.pipeline.remember import forget as remove
+    from hierlearn.terminal import Console, print_plain
 
     check_destination(model, options)
     wanted = wanted_ids(options)

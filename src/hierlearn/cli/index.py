@@ -17,13 +17,12 @@ def index(model: shared.ModelFolder, **options: Any) -> None:
 
     It needs faiss. Remembering or forgetting rows drops the index.
     """
-    from rich.console import Console
-
     from hierlearn.cli.memories import check_destination, load_with_memory, write_changed
-    from hierlearn.cli.show import print_plain, working
+    from hierlearn.cli.show import working
     from hierlearn.errors import plural
     from hierlearn.pipeline.explain import rows_of
     from hierlearn.pipeline.remember import build_index
+    from hierlearn.terminal import Console, print_plain
 
     check_destination(model, options)
     loaded = load_with_memory(model, options)

@@ -31,17 +31,16 @@ def inspect(
     **options: Any,
 ) -> None:
     """Draw a taxonomy and count its classes."""
-    from rich.console import Console
-
     from hierlearn.cli.prune import open_taxonomy
-    from hierlearn.cli.show import print_levels, print_plain
+    from hierlearn.cli.show import print_levels
     from hierlearn.files.writing import atomic_write
+    from hierlearn.terminal import Console, print_plain
 
     depth, breadth = options["depth"] or None, options["breadth"] or None
     svg, json = options["svg"], options["json"]
     hierarchy = open_taxonomy(source, options)
     console = Console()
-    print_plain(console, hierarchy.draw(depth=depth, breadth=breadth))
+    print_plain(console, *hierarchy.draw(depth=depth, breadth=breadth).split("\n"))
     print_levels(console, hierarchy)
     if svg is not None:
         hierarchy.to_svg(svg, depth=depth, breadth=breadth)

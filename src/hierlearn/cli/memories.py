@@ -23,9 +23,11 @@ WRITING = [
 
 def load_with_memory(folder: Path, options: Mapping[str, Any]) -> Pipeline:
     """Read a model folder; raise on a model without a memory."""
+    from hierlearn.cli.interrupts import advise
     from hierlearn.pipeline import Pipeline
     from hierlearn.training.processes import find_device
 
+    advise(f"{folder} is unchanged; run the same command again")
     device = find_device(options["device"])
     loaded = Pipeline.load(folder, device=device, trust=options["trust"])
     check_memory(loaded, folder)

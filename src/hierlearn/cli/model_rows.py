@@ -39,8 +39,9 @@ def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]
 
     if model.preprocessor is not None and model.preprocessor.reads == "table":
         return table_columns(model.preprocessor, options)
-    if options.get("column_kind"):
-        raise HierlearnError("the model does not read a mixed table; leave --column-kind out")
+    for name in ("column_kind", "ignore"):
+        if options.get(name):
+            raise HierlearnError(f"the model does not read a mixed table; leave {dashed(name)} out")
     if model.preprocessor is not None and model.preprocessor.reads == "texts":
         if options.get("features") is not None:
             raise HierlearnError("the model reads texts and does not take --features; leave it out")
@@ -117,6 +118,7 @@ def open_labeled_table(
     wrong = ("dataset_option", "data_dir")
     check_not_given(source, "a file", {name: 1 for name in wrong if options.get(name)})
     given = {name: options[name] for name in COLUMN_NAMES if is_given(options.get(name))}
+    check_sep(model, given.pop("sep", None))
     known = {**model.config.get("columns", {})}
     if "label" in given:
         known.pop("levels", None)
@@ -142,6 +144,15 @@ def open_labeled_table(
     if hierarchy is None:
         return open_dataset(source, {**columns, "sep": model.hierarchy.sep})
     return open_dataset(source, {"hierarchy": hierarchy, **columns})
+
+
+def check_sep(model: Pipeline, sep: str | None) -> None:
+    """Raise on another separator of paths than that of the model's hierarchy."""
+    own = model.hierarchy.sep
+    if sep is not None and sep != own:
+        raise HierlearnError(
+            f"the model joins the names of a path by {own!r}, not by {sep!r}; leave --sep out"
+        )
 
 
 def header(source: str, delimiter: str | None = None) -> list[str]:

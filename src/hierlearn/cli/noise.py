@@ -17,6 +17,7 @@ from hierlearn.cli.compare import (
     bar,
     jobs_of,
     make_protocol,
+    set_aside,
 )
 from hierlearn.cli.generate import described, flag, option, takes
 from hierlearn.cli.outputs import FOLDER, output
@@ -25,7 +26,7 @@ from hierlearn.studies.protocol import EARLY, KINDS, Noise, Protocol
 from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from hierlearn.terminal import Console
 
 WHAT = "What to compare"  # a panel of --help
 SEEDS = 2  # of each candidate in each draw, unless asked for others
@@ -65,9 +66,6 @@ def noise(
 
     Interrupt it at any time: the same command continues with what is missing.
     """
-    from rich.console import Console
-
-    from hierlearn.cli.show import print_plain
     from hierlearn.cli.sources import open_dataset, split_names
     from hierlearn.reports.noise_curves import noise_curves
     from hierlearn.reports.saving import need_matplotlib
@@ -81,12 +79,13 @@ def noise(
         noise_study,
     )
     from hierlearn.studies.publish import publish_noise
-    from hierlearn.studies.splits import with_test_rows
+    from hierlearn.terminal import Console, print_plain
 
     need_matplotlib()  # before hours of training
     check_folder(options["out"])
     named = None if options["losses"] is None else split_names(options["losses"])
-    candidates = parse_candidates(named or ["bce"])  # wrong names fail before any data
+    # Wrong names fail before any data is read.
+    candidates = parse_candidates(["bce"] if named is None else named)
     rates = check_rates(numbers(options["rates"]))
     kinds = check_kinds(split_names(options["kinds"]))
     protocol = make_protocol(options, seeds=SEEDS)
@@ -94,7 +93,7 @@ def noise(
     dataset = open_dataset(data, options)
     if named is None:
         candidates = parse_candidates(default_candidates(dataset))
-    dataset, made = with_test_rows(dataset, options["test_fraction"], protocol.seed)
+    dataset, made = set_aside(dataset, options, protocol.seed)
     draws = options["draws"]
     trainings = len(cells(kinds, rates, draws)) * len(candidates)
     console = Console()
@@ -138,9 +137,6 @@ def numbers(text: str) -> list[float]:
 
 def print_noise(console: Console, summary: dict[str, Any]) -> None:
     """Print one table per kind and metric; bold is better than the first row beyond noise."""
-    from rich.table import Table
-    from rich.text import Text
-
     from hierlearn.studies.noise_figures import (
         TITLES,
         better,
@@ -149,10 +145,11 @@ def print_noise(console: Console, summary: dict[str, Any]) -> None:
         shown,
         with_interval,
     )
+    from hierlearn.terminal import Table, Text
 
     for kind in summary["kinds"]:
         for metric in main_metrics(summary, kind):
-            table = Table(title=f"{TITLES[kind]}: {metric}", title_justify="left")
+            table = Table(title=f"{TITLES[kind]}: {metric}")
             table.add_column("")
             for rate in summary["rates"]:
                 table.add_column(percent(rate), justify="right")

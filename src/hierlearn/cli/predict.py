@@ -48,18 +48,19 @@ def predict(
     Where classes have titles, the column title follows class. Ids and the columns of --keep come
     first; --by-level, --top, --scores and --explain add columns.
     """
-    from rich.console import Console
-
+    from hierlearn.cli.interrupts import advise
     from hierlearn.cli.memories import check_memory, evidence_note
-    from hierlearn.cli.show import print_plain, working
+    from hierlearn.cli.show import working
     from hierlearn.datasets.writing import check_ending
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.answer_file import answer_file
     from hierlearn.pipeline.predict import answer_names, neighbor_names, predict_chunks
+    from hierlearn.terminal import Console, print_plain
     from hierlearn.training.processes import find_device
 
     out = options["out"]
     check_ending(out)
+    check_used(data, options)
     console = Console()
     device = find_device(options["device"])
     loaded = Pipeline.load(model, device=device, trust=options["trust"])
@@ -79,6 +80,7 @@ def predict(
     own = () if layout.long else answer_names(loaded)
     names = (*ids, *own, *layout.names(loaded), *shown)
     keep = getattr(chunks, "keep", ())
+    advise(f"{out} was not written; run the same command again")
     with (
         answer_file(out, names, keep, escape=options["escape_formulas"]) as file,
         working("predicting", total) as advance,
@@ -100,6 +102,24 @@ def predict(
     for line in filter(None, (renamed(keep, names), formula_note(file, options))):
         print_plain(console, line)
     print_plain(console, f"wrote {out}")
+
+
+def check_used(data: str, options: Mapping[str, Any]) -> None:
+    """Raise on options of a table that no table here needs."""
+    from hierlearn.cli.model_rows import ANNOTATIONS, is_table
+    from hierlearn.cli.sources import check_goes_with, check_not_given
+
+    if options["out"].suffix.lower() == ".parquet":
+        check_goes_with({"escape_formulas": options["escape_formulas"]}, "a CSV or TSV file")
+    calibrate = options["calibrate"]
+    if calibrate is not None and is_table(calibrate):
+        return  # they describe its rows
+    of_labels = ("label", "levels", "split", "sep", "unknown", *ANNOTATIONS)
+    labels = {name: options[name] for name in of_labels}
+    check_goes_with(labels, "a table in --calibrate")
+    if not is_table(data):
+        names = ("features", "text", "ignore", "column_kind", "delimiter")
+        check_not_given(data, "no table", {name: options[name] for name in names})
 
 
 def label_sep_of(model: Pipeline, options: Mapping[str, Any]) -> str:
@@ -133,10 +153,8 @@ def open_chunks(
 
 def print_answers(console: Any, rows: int, stopped: int | None) -> None:
     """Print the table that the command ends with; ``stopped`` is None where nothing is decided."""
-    from rich.table import Table
-
-    from hierlearn.cli.show import print_plain
     from hierlearn.errors import plural
+    from hierlearn.terminal import Table, print_plain
 
     if stopped is None:
         print_plain(console, f"scores of {plural(rows, 'row')}")

@@ -130,10 +130,9 @@ def write(
     part: Hierarchy, whole: Hierarchy, options: Mapping[str, Any], counts: Any = None
 ) -> None:
     """Write what is left, and print how much that is."""
-    from rich.console import Console
-
-    from hierlearn.cli.show import print_levels, print_plain
+    from hierlearn.cli.show import print_levels
     from hierlearn.files.writing import atomic_write
+    from hierlearn.terminal import Console, print_plain
 
     console = Console()
     print_levels(console, part)

@@ -12,7 +12,7 @@ from hierlearn.cli.generate import option, takes
 from hierlearn.cli.outputs import FOLDER, output
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from hierlearn.terminal import Console
 
 
 FILES = ("ranks.json", "ranks.md", "critical-difference.png", "critical-difference.svg")
@@ -30,13 +30,11 @@ def rank(
     **options: Any,
 ) -> None:
     """Rank losses over datasets: Friedman's test, Nemenyi's critical difference and its plot."""
-    from rich.console import Console
-
-    from hierlearn.cli.show import print_plain
     from hierlearn.files.outputs import check_output
     from hierlearn.reports.critical_difference import critical_difference
     from hierlearn.studies.publish import publish_ranks
     from hierlearn.studies.ranks import notes, rank_studies
+    from hierlearn.terminal import Console, print_plain
 
     out = options["out"]
     for name in FILES:
@@ -52,14 +50,12 @@ def rank(
 
 def print_ranks(console: Console, summary: dict[str, Any]) -> None:
     """Print one row per loss, best first: its mean rank, and its figure on each dataset."""
-    from rich.table import Table
-    from rich.text import Text
-
     from hierlearn.studies.ranks import rows
     from hierlearn.studies.tables import ARROWS
+    from hierlearn.terminal import Table, Text
 
     arrow = ARROWS[summary["direction"]]
-    table = Table(title=f"{summary['metric']} {arrow}", title_justify="left")
+    table = Table(title=f"{summary['metric']} {arrow}")
     table.add_column("")
     table.add_column("mean rank ↓", justify="right")
     for name in summary["datasets"]:

@@ -28,16 +28,15 @@ def explain_by_parts(model: Pipeline, data: str, options: Mapping[str, Any]) -> 
         data: the rows.
         options: those of the command.
     """
-    from rich.console import Console
-
     from hierlearn.cli.calibrate import choose_decoder
     from hierlearn.cli.explain import first_rows, headline
     from hierlearn.cli.predict import label_sep_of, open_chunks
-    from hierlearn.cli.show import print_plain, working
+    from hierlearn.cli.show import working
     from hierlearn.datasets.writing import table_writer
     from hierlearn.errors import plural
     from hierlearn.pipeline.predict import answers, probability_chunks
     from hierlearn.pipeline.reasons import reasons
+    from hierlearn.terminal import Console, print_plain
 
     out, count, limit = (options[name] for name in ("out", "count", "limit"))
     chunks, total, note = open_chunks(model, data, options)
@@ -56,7 +55,7 @@ def explain_by_parts(model: Pipeline, data: str, options: Mapping[str, Any]) -> 
             chosen = [first_class(path, join) for path in columns["path"]]
             found = reasons(model, chunk.inputs, chosen, count)
             for row in range(min(len(found), limit - done)):
-                print_plain(console, f"\n{headline(chunk, columns, row, join)}")
+                print_plain(console, "", headline(chunk, columns, row, join))
                 for line in reason_lines(found[row]):
                     print_plain(console, line)
             if append is not None:
@@ -64,9 +63,8 @@ def explain_by_parts(model: Pipeline, data: str, options: Mapping[str, Any]) -> 
             done += len(found)
             advance(done)
     if out is not None:
-        print_plain(
-            console, f"\nwrote {out}, {plural(done, 'answer')} with up to {plural(count, 'part')}"
-        )
+        parts = plural(count, "part")
+        print_plain(console, "", f"wrote {out}, {plural(done, 'answer')} with up to {parts}")
 
 
 def first_class(path: str, join: str) -> str | None:

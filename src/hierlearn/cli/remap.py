@@ -44,15 +44,15 @@ def remap(model: shared.ModelFolder, **options: Any) -> None:
 
     The labels of the remembered rows follow. Nothing is trained.
     """
-    from rich.console import Console
-
     from hierlearn.cli.memories import check_destination, load_with_memory, write_changed
     from hierlearn.cli.predict import label_sep_of
-    from hierlearn.cli.show import print_plain
-    from hierlearn.cli.sources import open_hierarchy
+    from hierlearn.cli.sources import check_goes_with, open_hierarchy
     from hierlearn.pipeline.remember import remap as move
+    from hierlearn.terminal import Console, print_plain
 
     dry_run = options["dry_run"]
+    if options["labels"] is None:
+        check_goes_with({"label_sep": options["label_sep"]}, "--labels")
     check_destination(model, options, needed=not dry_run)
     loaded = load_with_memory(model, options)
     old = loaded.hierarchy
@@ -124,7 +124,7 @@ def named(hierarchy: Hierarchy, label: str, path: Path, line: int, column: str) 
 
 def print_counts(console: Any, counts: dict[str, int]) -> None:
     """Print how many classes and rows change."""
-    from rich.table import Table
+    from hierlearn.terminal import Table
 
     table = Table(show_header=False)
     table.add_column()

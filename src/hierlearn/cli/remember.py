@@ -31,14 +31,13 @@ def remember(
 
     A label whose path is new becomes a class below its parent. Nothing is trained.
     """
-    from rich.console import Console
-
     from hierlearn.cli.memories import check_destination, load_with_memory, write_changed
     from hierlearn.cli.model_rows import pick_rows
-    from hierlearn.cli.show import print_plain, working
+    from hierlearn.cli.show import working
     from hierlearn.errors import plural
     from hierlearn.pipeline.explain import rows_of
     from hierlearn.pipeline.remember import remember as add
+    from hierlearn.terminal import Console, print_plain
 
     check_destination(model, options)
     loaded = load_with_memory(model, options)
@@ -74,16 +73,14 @@ def open_new_rows(
     Returns:
         The rows, and the hierarchy of --hierarchy if it was given.
     """
-    from hierlearn.cli.model_rows import is_table, open_labeled_table
+    from hierlearn.cli.model_rows import check_sep, is_table, open_labeled_table
     from hierlearn.cli.sources import open_dataset
     from hierlearn.hierarchy import Hierarchy
 
-    own, given = model.hierarchy.sep, options.get("sep")
-    if given is not None and given != own:
-        raise HierlearnError(f"the model joins the names of a path by {own!r}, not by {given!r}")
+    check_sep(model, options.get("sep"))
     hierarchy = None
     if options["hierarchy"] is not None:
-        hierarchy = Hierarchy.read(options["hierarchy"], sep=own)
+        hierarchy = Hierarchy.read(options["hierarchy"], sep=model.hierarchy.sep)
     rest = {name: value for name, value in options.items() if name not in ("hierarchy", "sep")}
     if is_table(source):
         return open_labeled_table(model, source, rest, hierarchy), hierarchy

@@ -31,14 +31,15 @@ def report(
     **options: Any,
 ) -> None:
     """Write the page of a study, or of a model on labeled rows: one file, no network."""
-    from rich.console import Console
-
-    from hierlearn.cli.show import print_plain, working
+    from hierlearn.cli.show import working
+    from hierlearn.cli.sources import check_goes_with
     from hierlearn.files.outputs import check_output, check_writable
+    from hierlearn.terminal import Console, print_plain
 
     of_model = is_model(folder, options)
     out = options["out"]
     if out is None:
+        check_goes_with({"force": options["force"]}, "--out")
         out = folder / NAME  # a report of the same folder, so it may be replaced
         check_writable(out)
     else:
@@ -62,6 +63,7 @@ def is_model(folder: Path, options: Mapping[str, Any]) -> bool:
 
     if (folder / "study.json").is_file():
         wrong = [name for name in OF_MODELS if options.get(name)]
+        wrong += ["device"] if options["device"] != "auto" else []
         if wrong:
             raise HierlearnError(
                 f"{folder} is a study, which holds its rows; leave {dashed(wrong[0])} out"

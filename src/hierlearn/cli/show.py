@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from hierlearn.errors import plural, quoted
+from hierlearn.terminal import Console, Table, Text, print_plain, progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,28 +18,16 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
 
-PLAIN_LINES = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-", "…": "..."})
-
-
 def number(value: float) -> str:
     """Write a count, or a median of counts, in full."""
     return f"{value:,.1f}".removesuffix(".0")
-
-
-def print_plain(console: Console, text: str) -> None:
-    """Print text as it is: names of classes and files are no markup."""
-    try:
-        text.encode(console.encoding)
-    except UnicodeEncodeError:
-        text = text.translate(PLAIN_LINES)
-    console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def print_levels(console: Console, hierarchy: Hierarchy) -> None:
     """Print one row per level."""
     kind = "tree" if hierarchy.is_tree else "DAG"
     classes = plural(len(hierarchy), "class", "classes")
-    table = Table(title=f"{classes}, {kind}", title_justify="left")
+    table = Table(title=f"{classes}, {kind}")
     for column in ("level", "classes", "leaves", "children: median", "most"):
         table.add_column(column, justify="right")
     fan_out = np.diff(hierarchy.structure.children[0])
@@ -100,11 +86,11 @@ def print_description(console: Console, description: dict[str, Any]) -> None:
         rows["labels that may be misspelled"] = f"{len(found):,}: {listed(found, most=10)}"
     if "classes_without_training_row" in labels:
         rows["classes without a training row"] = f"{labels['classes_without_training_row']:,}"
-    table = Table(title=description["name"], title_justify="left", show_header=False)
+    table = Table(title=description["name"], show_header=False)
     for name, value in rows.items():
         table.add_row(name, Text(value))
     console.print(table)
-    spread = Table(title="rows per class", title_justify="left")
+    spread = Table(title="rows per class")
     for column in ("level", "classes", "fewest", "median", "most", "empty"):
         spread.add_column(column, justify="right")
     for level in description["rows_per_class"]:
@@ -125,15 +111,11 @@ def writes() -> bool:
 @contextmanager
 def working(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """Show progress on a terminal; yield a callback for the number of rows done."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with progress(console, "count") as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
 

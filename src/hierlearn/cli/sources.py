@@ -37,18 +37,24 @@ def check_not_given(source: str, what: str, options: Mapping[str, Any]) -> None:
         raise HierlearnError(f"{source} is {what} and does not take {names}; leave that out")
 
 
+def check_goes_with(given: Mapping[str, Any], other: str) -> None:
+    """Raise on options that only matter with another one, which was not given."""
+    wrong = [name for name, value in given.items() if value not in (None, False, (), [])]
+    if wrong:
+        raise HierlearnError(f"{dashed(wrong[0])} goes with {other}; leave it out")
+
+
 @contextmanager
 def reading(name: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show on a terminal what is read; yield a callback that shows a bar for downloads."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    from hierlearn.printable import printable
+    from hierlearn.terminal import Console, Text, progress
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    bar = Progress(*columns, TransferSpeedColumn(), console=console, transient=True)
+    bar = progress(console, "bytes", "speed")
     with ExitStack() as shown:
         if console.is_terminal:
-            shown.enter_context(console.status(f"reading {name}"))
+            shown.enter_context(console.status(Text(f"reading {name}")))
 
         def report(received: int, total: int | None) -> None:
             if not console.is_terminal:
@@ -56,7 +62,7 @@ def reading(name: str) -> Iterator[Callable[[int, int | None], None]]:
             if not bar.tasks:
                 shown.close()  # one display at a time
                 shown.enter_context(bar)
-                bar.add_task(name)
+                bar.add_task(printable(name))
             bar.update(bar.task_ids[0], completed=received, total=total)
 
         yield report
@@ -219,5 +225,8 @@ def open_hierarchy(source: str, *, data_dir: Path | None = None, **options: Any)
 
 
 def split_names(text: str) -> list[str]:
-    """Split a comma-separated list of names."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    """Split a comma-separated list of names; raise on commas without a name."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if text and not names:
+        raise HierlearnError(f"{text!r} names nothing; write names with commas, such as a,b")
+    return names

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import described, flag, given, given_fields, option, takes
+from hierlearn.cli.generate import dashed, described, flag, given, given_fields, option, takes
 from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.training.plan import Plan
@@ -62,16 +62,16 @@ def train(
     What is not given comes from a recipe, which may set other defaults than those shown under
     "How to train"; the command prints what it chose and why.
     """
-    from rich.console import Console
-
     from hierlearn.cli.figures import print_metrics
+    from hierlearn.cli.interrupts import advise, resume_line
     from hierlearn.cli.outputs import input_names
-    from hierlearn.cli.show import print_plain, writes
+    from hierlearn.cli.show import writes
     from hierlearn.files.outputs import check_output_folder
     from hierlearn.pipeline import train as run
     from hierlearn.pipeline.folder import check_free
     from hierlearn.pipeline.reporting import Reporting
     from hierlearn.pipeline.train import was_restarted
+    from hierlearn.terminal import Console, print_plain
     from hierlearn.training.log import find_tensorboard
 
     chosen = resolve({"data": data, **options})
@@ -86,6 +86,10 @@ def train(
     if writes() and not (resume or was_restarted(folder)):
         check_free(folder, force)  # before the data is read, which may take long
     dataset, note = prune_rows(open_rows(chosen), chosen.get("min_rows"))
+    if chosen.get("valid_fraction") and len(dataset.splits.get("valid", ())):
+        raise HierlearnError(
+            f"{dataset.name} has a split 'valid' already; leave --valid-fraction out"
+        )
     if chosen.get("stream"):
         inputs: Any = dataset.inputs
         chosen["stream_window"] = inputs.window
@@ -93,9 +97,10 @@ def train(
     header = [rows_and_classes(dataset), *single, *filter(None, [note])]
 
     def say(text: str) -> None:
-        print_plain(console, "\n".join([*header, text]))
+        print_plain(console, *header, *text.split("\n"))
         header.clear()  # before the first message only
 
+    advise(lambda: resume_line(folder))
     model = run(
         dataset,
         plan,
@@ -110,7 +115,7 @@ def train(
         ),
     )
     print_metrics(console, model.config["metrics"], model)
-    print_plain(console, written(folder, model))
+    print_plain(console, *written(folder, model))
 
 
 def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,9 +131,24 @@ def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
         raise HierlearnError("there is nothing to train on; name a dataset or a file")
     if "out" not in chosen:
         raise HierlearnError("name the folder of the model with --out")
+    for name, value in chosen.items():
+        if isinstance(value, str) and not is_utf8(value):
+            raise HierlearnError(
+                f"{dashed(name)} {value!r} is not valid UTF-8, as the files of a model are; "
+                f"rename it"
+            )
     if isinstance(chosen.get("dataset_option"), dict):  # from a file
         chosen["dataset_option"] = [f"{k}={v}" for k, v in chosen["dataset_option"].items()]
     return chosen
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a word of the command line was UTF-8; Python keeps other bytes as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def make_plan(chosen: Mapping[str, Any]) -> Plan:
@@ -241,7 +261,7 @@ def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def written(folder: Path, model: Pipeline) -> str:
+def written(folder: Path, model: Pipeline) -> list[str]:
     """Say where everything is, and what is missing."""
     from hierlearn.pipeline.memory_files import MEMORY_FILES
     from hierlearn.pipeline.seen_rows import ROWS_FILE
@@ -252,8 +272,8 @@ def written(folder: Path, model: Pipeline) -> str:
     if (folder / "log.jsonl").is_file():
         files += ", log.jsonl, checkpoints"
     if model.config["metrics"] or model.config.get("metrics_before"):
-        return files
-    return f"no rows were held out, so there are no metrics; see --valid-fraction\n{files}"
+        return [files]
+    return ["no rows were held out, so there are no metrics; see --valid-fraction", files]
 
 
 def as_utf8(text: str, option: str) -> str:

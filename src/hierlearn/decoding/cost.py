@@ -82,6 +82,10 @@ class Cost(Decoder):
             if cost not in COSTS:
                 raise HierlearnError(unknown_name("cost", cost, COSTS))
             self.cost: str | Tensor = cost
+        elif not isinstance(cost, torch.Tensor):
+            raise HierlearnError(
+                f"cost must be one of {', '.join(COSTS)}, or in Python a tensor, not {cost!r}"
+            )
         else:
             self.cost = candidate_rows(cost, self.candidates, len(self.hierarchy))
 

@@ -29,6 +29,7 @@ from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.seen_rows import note_rows
 from hierlearn.pipeline.train import describe_run, run
+from hierlearn.terminal import print_lines
 from hierlearn.training.prepare import Extras, Prepared, prepare
 from hierlearn.training.processes import Processes, processes
 from hierlearn.training.summary import summary
@@ -118,7 +119,9 @@ class FittingMixin:
             raise HierlearnError(
                 "effort 'best' chooses networks itself; leave out the module, or use effort 'quick'"
             )
-        reporting = Reporting(bar=bool(self.verbose), on_message=print if self.verbose else None)
+        reporting = Reporting(
+            bar=bool(self.verbose), on_message=print_lines if self.verbose else None
+        )
         job = BlendTraining(first.dataset, first.plan, here, first.extras.weights, reporting)
         pipeline = job.run()
         note_rows(pipeline, first.dataset, job.rows, job.held_out)
@@ -169,7 +172,7 @@ class FittingMixin:
         """Prepare what is trained on the first rows."""
         prepared = prepare(first.dataset, first.plan, here.device, first.extras)
         if self.verbose and here.writes:
-            print(summary(prepared))
+            print_lines(summary(prepared))
         return prepared
 
     def _fit_prepared(self, here: Processes, prepared: Prepared, first: FirstRows) -> Self:

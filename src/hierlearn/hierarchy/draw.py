@@ -17,6 +17,7 @@ import numpy as np
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy.titles import WIDEST, shorten
+from hierlearn.printable import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy.hierarchy import Hierarchy
 
-NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+# What no page can hold, and what would reverse the text that follows a name.
+NOT_XML = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]"
+)
 NARROW = 32  # characters of a title in a picture, where levels stand side by side
 ROW, COLUMN, MARGIN, LETTER = 20, 48, 16, 6.8  # pixels; LETTER is an average glyph at 12 px
 
@@ -142,7 +146,8 @@ def as_text(
         branch = "" if not line.level else "└── " if line.is_last else "├── "
         rail = "" if not line.level else "    " if line.is_last else "│   "
         rails.append(before + rail)
-        shown = "  ".join(part for part in (line.label, line.title, line.note) if part)
+        parts = (printable(part) for part in (line.label, line.title, line.note) if part)
+        shown = "  ".join(parts)
         drawn.append(f"{before}{branch}{shown}")
     return "\n".join(drawn)
 

@@ -11,6 +11,7 @@ the same network as the one trained alone with its seed.
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, overload
 
@@ -43,6 +44,7 @@ class Dense(nn.Module):
         super().__init__()
         if inputs < 1 or outputs < 1:
             raise HierlearnError(f"a layer {inputs} x {outputs} has no inputs or no outputs")
+        check_fits(inputs, outputs)
         self.bound = 1 / math.sqrt(inputs) if bound is None else bound
         self.weight = nn.Parameter(torch.empty(inputs, outputs).uniform_(-self.bound, self.bound))
         if bias:
@@ -244,6 +246,24 @@ def mixed(numbers: Tensor) -> Tensor:
     for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
         numbers.bitwise_xor_((numbers >> shift) & ((1 << (64 - shift)) - 1)).mul_(factor)
     return numbers.bitwise_xor_((numbers >> 31) & ((1 << 33) - 1))
+
+
+def check_fits(inputs: int, outputs: int) -> None:
+    """Raise on a layer whose weights are larger than the memory, before they are allocated."""
+    size, memory = 4 * inputs * outputs, memory_size()
+    if memory is not None and size > memory:
+        raise HierlearnError(
+            f"a layer of {inputs:,} x {outputs:,} weights takes {size / 1e9:,.0f} GB, but this "
+            f"machine has {memory / 1e9:,.0f} GB of memory; make it narrower"
+        )
+
+
+def memory_size() -> int | None:
+    """Return the bytes of memory of this machine; None where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
 
 
 def check_size(**sizes: int) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import plural
+from hierlearn.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hierlearn.hierarchy import Hierarchy
+
+PLAIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]*")
+YAML_CONSTANTS = ("true", "false", "yes", "no", "on", "off", "y", "n", "null")
 
 
 def model_card(hierarchy: Hierarchy, config: Mapping[str, Any]) -> str:
@@ -18,11 +24,11 @@ def model_card(hierarchy: Hierarchy, config: Mapping[str, Any]) -> str:
     recipe: Mapping[str, Any] = config.get("recipe", {})
     lines = [
         "---",
-        f"license: {config.get('license') or 'unknown'}",
+        f"license: {yaml_text(config.get('license') or 'unknown')}",
         "library_name: hierlearn",
         "---",
         "",
-        f"# {config.get('name') or 'A hierlearn model'}",
+        f"# {plain(config.get('name') or 'A hierlearn model')}",
         "",
         f"Assigns rows to {plural(len(hierarchy), 'class', 'classes')} in "
         f"{plural(hierarchy.depth, 'level')} ({'a tree' if hierarchy.is_tree else 'a DAG'}, "
@@ -36,11 +42,11 @@ def model_card(hierarchy: Hierarchy, config: Mapping[str, Any]) -> str:
         "",
         "## Trained on",
         "",
-        *(f"- {key.replace('_', ' ')}: {show(value)}" for key, value in data.items()),
+        *(f"- {plain(key).replace('_', ' ')}: {show(value)}" for key, value in data.items()),
         "",
         "## How",
         "",
-        *(f"- {key.replace('_', ' ')}: {show(value)}" for key, value in recipe.items()),
+        *(f"- {plain(key).replace('_', ' ')}: {show(value)}" for key, value in recipe.items()),
         f"- link {config['link']}, decoder {config['decoder']['name']}",
         f"- network {config['network']['name']} with {show(config['network']['options'])}",
     ]
@@ -49,8 +55,14 @@ def model_card(hierarchy: Hierarchy, config: Mapping[str, Any]) -> str:
         lines += [f"- {show(change)}" for change in config["history"]]
     for key, when in (("metrics", ""), ("metrics_before", ", measured before the changes")):
         for split, figures in config.get(key, {}).items():
-            lines += ["", f"## On the {split} rows{when}", "", "| metric | value |", "|---|---|"]
-            lines += [f"| {name} | {show(value)} |" for name, value in figures.items()]
+            lines += [
+                "",
+                f"## On the {plain(split)} rows{when}",
+                "",
+                "| metric | value |",
+                "|---|---|",
+            ]
+            lines += [f"| {plain(name)} | {show(value)} |" for name, value in figures.items()]
     versions = ", ".join(f"{k} {v}" for k, v in config.get("versions", {}).items())
     lines += ["", f"Hierarchy {hierarchy.fingerprint[:16]}. {versions}".rstrip(), ""]
     return "\n".join(lines)
@@ -61,7 +73,20 @@ def show(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, dict):
-        return ", ".join(f"{key} {show(one)}" for key, one in value.items())
+        return ", ".join(f"{plain(key)} {show(one)}" for key, one in value.items())
     if isinstance(value, (list, tuple)):
         return ", ".join(map(show, value))
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else plain(value)
+
+
+def plain(value: object) -> str:
+    """Return text from outside in one line, as Markdown that is no HTML."""
+    return printable(value).replace("<", "&lt;")
+
+
+def yaml_text(value: object) -> str:
+    """Return text from outside as one YAML value, in quotes unless it is a simple word."""
+    text = str(value)
+    if PLAIN_WORD.fullmatch(text) and text.lower() not in YAML_CONSTANTS:
+        return text
+    return printable(json.dumps(text, ensure_ascii=False))  # which is YAML as well

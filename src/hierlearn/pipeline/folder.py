@@ -19,6 +19,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.files.json_lines import read_log
 from hierlearn.files.outputs import check_output_folder
 from hierlearn.files.tensors import CheckpointError
+from hierlearn.files.uninterrupted import uninterrupted
 from hierlearn.files.writing import (
     HIDDEN,
     STRAY,
@@ -211,7 +212,8 @@ def complete_swap(folder: Path) -> None:
     if not hidden.is_dir() or hidden.is_symlink():
         return
     try:
-        swap(folder, hidden)
+        with uninterrupted():
+            swap(folder, hidden)
     except OSError as error:
         raise WriteError(
             f"{folder}: the replacement of its model was interrupted, and cannot be completed "

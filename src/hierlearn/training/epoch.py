@@ -61,3 +61,19 @@ class RunningEpoch:
             self.losses = list(state["losses"].to(device))
         if "selected" in state:
             self.selected = state["selected"].to(device)
+
+
+def running_selection(selection: Tensor | None, stopped: list[bool] | None) -> Tensor | None:
+    """Return (R, C) the classes selected for the members that have not stopped.
+
+    Args:
+        selection: (C,), or (M, C) for the members of an ensemble; None without a curriculum.
+        stopped: which members have stopped; None for a single network.
+    """
+    if selection is None:
+        return None
+    if stopped is None:
+        return selection[None]
+    if selection.dim() == 1:  # the same for all members
+        selection = selection.expand(len(stopped), -1)
+    return selection[[member for member, over in enumerate(stopped) if not over]]

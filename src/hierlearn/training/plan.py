@@ -61,14 +61,18 @@ class Plan:
         None,
         "Head: linear gives logits, neighbors looks answers up among the training rows.",
         registry="hierlearn.networks:HEADS",
+        study=False,
     )
     head_options: Mapping[str, Any] = setting(
-        {}, "Options of the head, such as scale=4 or candidates=1024."
+        {},
+        "Options of the head, such as scale=4 or candidates=1024.",
+        study=False,
     )
     joint: Mapping[str, Any] = setting(
         {},
         "Losses of further heads that train the same encoder, with weights: soft-labels=3; 0 "
         "leaves out one of the recipe's.",
+        study=False,
     )
     answer: str | None = setting(
         None, "The head that answers: main, the loss of a further head, or average.", study=False

@@ -37,3 +37,20 @@ def member_probabilities(
         parts.append(p if p.dim() == 3 else p[None])
     network.train(was_training)
     return list(torch.cat(parts, dim=1)) if parts else []
+
+
+@torch.no_grad()
+def non_finite_member(
+    network: nn.Module, rows: Rows, read: Callable[[Any], HeadOutput], most: int = 64
+) -> int | None:
+    """Return the first member whose probabilities on the first rows are not finite, if any.
+
+    The arguments are those of ``member_probabilities``; ``most`` is the number of rows.
+    """
+    index = torch.arange(min(most, len(rows)), device=rows.device)
+    was_training = network.training
+    network.eval()
+    p = read(network(rows.batch(index)[0])).probabilities
+    network.train(was_training)
+    found = [bool(one.isfinite().all()) for one in (p if p.dim() == 3 else p[None])]
+    return None if all(found) else found.index(False)

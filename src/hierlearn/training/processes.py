@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import distributed
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, plural
 from hierlearn.networks.layers import Share
 
 if TYPE_CHECKING:
@@ -122,15 +122,19 @@ def find_device(name: str, local_rank: int = 0) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise HierlearnError(f"{name!r} is no device; use auto, cpu or cuda") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise HierlearnError("there is no CUDA device here; use device=cpu")
-    try:
-        if device.type == "meta":
-            raise HierlearnError("the meta device holds no values; use device=cpu")
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).split("\n")[0][:160]
-        raise HierlearnError(f"device {name!r} cannot be used ({reason}); use device=cpu") from None
+    if device.type == "cpu":
+        return device
+    if device.type not in ("cuda", "mps", "xpu"):  # such as meta, which computes nothing
+        raise HierlearnError(f"{name!r} is no device to train on; use auto, cpu or cuda")
+    backend = getattr(torch, device.type)
+    if not backend.is_available():
+        raise HierlearnError(f"there is no {device.type.upper()} device here; use device=cpu")
+    count = backend.device_count()
+    if device.index is not None and device.index >= count:
+        raise HierlearnError(
+            f"there is no device {name}: {device.type} has {plural(count, 'device')} here, "
+            f"numbered from 0"
+        )
     return device
 
 

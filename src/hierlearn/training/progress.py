@@ -73,22 +73,14 @@ def mean(values: list[float | None]) -> float:
 def progress_bar(what: str, steps: int, done: int = 0, *, show: bool = True) -> Iterator[Progress]:
     """Show a bar on the terminal while training; nothing without a terminal."""
     progress = Progress()
-    from rich.console import Console
+    from hierlearn.terminal import Console
+    from hierlearn.terminal import progress as make_bar
 
     console = Console(stderr=True)
     if not show or not console.is_terminal:
         yield progress
         return
-    from rich import progress as rich
-
-    columns = (
-        rich.TextColumn("{task.description}"),
-        rich.BarColumn(),
-        rich.MofNCompleteColumn(),
-        rich.TimeRemainingColumn(),
-        rich.TextColumn("{task.fields[figures]}", markup=False),
-    )
-    with rich.Progress(*columns, console=console, transient=True) as bar:
+    with make_bar(console, "count", "left", "figures") as bar:
         progress._bar = bar
         progress._task = bar.add_task(what, total=steps, completed=done, figures="")
         yield progress

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from hierlearn.errors import plural
 from hierlearn.links import link_name
 from hierlearn.networks.memories import memory_heads
+from hierlearn.printable import printable
 
 if TYPE_CHECKING:
     from hierlearn.training.prepare import Prepared
 
 
 def summary(prepared: Prepared) -> str:
-    """Return one sentence on what will be trained."""
+    """Return one sentence on what will be trained, below one on the columns of a table."""
     decision, loss = prepared.decision, prepared.loss
     settings = decision.settings
     size, length = settings.ensemble_size, plural(settings.epochs, "epoch")
@@ -36,7 +37,7 @@ def summary(prepared: Prepared) -> str:
         )
     columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
     return (
-        f"{columns and f'columns: {columns}{chr(10)}'}"
+        f"{columns and f'columns: {printable(columns)}{chr(10)}'}"
         f"recipe {decision.name} ({decision.why}): {trained_by}, decoder "
         f"{prepared.decoder}; {plural(len(prepared.rows), 'training row')}, "
         f"{len(prepared.valid or ()):,} for validation, {length}, "

@@ -29,10 +29,11 @@ from hierlearn.training.checkpoint import (
     optimizer_tensors,
     restore_optimizer,
 )
+from hierlearn.training.divergence import Moment, diverged
 from hierlearn.training.early_stopping import EarlyStopping
-from hierlearn.training.epoch import RunningEpoch
+from hierlearn.training.epoch import RunningEpoch, running_selection
 from hierlearn.training.memorize import memorize
-from hierlearn.training.probabilities import member_probabilities
+from hierlearn.training.probabilities import member_probabilities, non_finite_member
 from hierlearn.training.processes import Processes, is_loss, lost
 from hierlearn.training.seeding import derive
 from hierlearn.training.settings import learning_rate
@@ -47,10 +48,6 @@ if TYPE_CHECKING:
     from hierlearn.training.settings import Settings
 
 CHECK_EVERY = 50  # steps between two checks of the losses, each of which synchronizes a GPU
-
-
-class NonFiniteLossError(HierlearnError):
-    """The loss became infinite or NaN."""
 
 
 class Trainer:
@@ -105,6 +102,7 @@ class Trainer:
         self.steps_per_epoch = -(-len(rows) // settings.batch_size)
         self.steps = settings.epochs * self.steps_per_epoch
         self.step = 0  # steps done
+        self.saved: int | None = None  # the step of the last checkpoint
         self.stopping = EarlyStopping(network, len(self.seeds), settings.metric, settings.patience)
         if not any(one.requires_grad for one in network.parameters()):
             raise HierlearnError(
@@ -173,6 +171,11 @@ class Trainer:
         self._forward = self.network  # drop the reference to the process group
         self.stopping.restore()
         memorize(self.network, self.rows)
+        if self.valid is None:
+            wrong = non_finite_member(self.network, self.rows, self.read)
+            if wrong is not None:
+                self.saved = None  # its checkpoint holds the same weights
+                self._refuse_member(wrong, "probabilities")
 
     def train_epoch(self) -> None:
         """Train one epoch, or the rest of one."""
@@ -237,7 +240,8 @@ class Trainer:
         if self.settings.max_grad_norm is not None:
             clip_grad_norm(self.network, self.settings.max_grad_norm)
         self.optimizer.step()
-        self.running.add(total.detach(), self._running_selection())
+        stopped = self.stopped if self.is_ensemble else None
+        self.running.add(total.detach(), running_selection(self.loss.selection, stopped))
         self.step += 1
         if kind != "cpu" and self.step % CHECK_EVERY == 0:
             self._check_finite(epoch)
@@ -273,17 +277,6 @@ class Trainer:
             value = torch.where(stopped, 0.0, value)
         return value
 
-    def _running_selection(self) -> Tensor | None:
-        """Return (R, C) the classes selected for the members that have not stopped."""
-        found = self.loss.selection
-        if found is None:
-            return None
-        if not self.is_ensemble:
-            return found[None]
-        if found.dim() == 1:  # the same for all members
-            found = found.expand(len(self.seeds), -1)
-        return found[[member for member, over in enumerate(self.stopped) if not over]]
-
     # ------------------------------------------------------------------ records and checks
 
     def _record(self, number: int, seconds: float) -> dict[str, Any]:
@@ -317,51 +310,59 @@ class Trainer:
         order = self.rows.order([self.seeds[member]], epoch)[0]
         begin = place * self.settings.batch_size
         rows = order[begin : begin + self.settings.batch_size].tolist()
-        shown = ", ".join(map(str, rows[:8])) + (", ..." if len(rows) > 8 else "")
-        raise NonFiniteLossError(
-            f"the {what} became {float(total[member])} in epoch {epoch + 1}, batch {place + 1} of "
-            f"{self.steps_per_epoch} (seed {self.seeds[member]}, training rows {shown}); lower the "
-            f"learning rate or set max_grad_norm, and check those rows; the last checkpoint is "
-            f"untouched"
-        )
+        batch, loss = f"{place + 1} of {self.steps_per_epoch}", type(self.loss).__name__
+        rate = learning_rate(self.settings, epoch * self.steps_per_epoch + place, self.steps)
+        moment = Moment(epoch + 1, batch, loss, rate, self.seeds[member], self.saved)
+        raise diverged(what, float(total[member]), moment, rows)
+
+    def _refuse_member(self, member: int, what: str) -> None:
+        """Raise on a member that has diverged by the last step."""
+        wrong = torch.zeros(len(self.seeds))
+        wrong[member] = float("nan")
+        self._refuse_loss(wrong, *divmod(self.step - 1, self.steps_per_epoch), what)
 
     def _check_weights(self) -> None:
         """Raise on weights that are not finite, before they are evaluated or saved."""
         for member, stopped in enumerate(self.stopped):
             state = self.stopping.state_of(member).values()
             if not stopped and not all(bool(value.isfinite().all()) for value in state):
-                place = (self.step - 1) % self.steps_per_epoch
-                wrong = torch.zeros(len(self.seeds))
-                wrong[member] = float("nan")
-                self._refuse_loss(wrong, (self.step - 1) // self.steps_per_epoch, place, "weights")
+                self._refuse_member(member, "weights")
 
     # ------------------------------------------------------------------ validation
 
     def _validate(self, number: int) -> dict[str, list[float | None]]:
         """Return the metric of each member on the validation rows, and remember the best."""
         name = self.settings.metric
-        values = torch.zeros(len(self.seeds), dtype=torch.float64, device=self.rows.device)
+        # The last value: 1 + the first member whose probabilities are not finite, or 0.
+        values = torch.zeros(len(self.seeds) + 1, dtype=torch.float64, device=self.rows.device)
         if self.processes.writes:
             assert self.valid is not None
             memorize(self.network, self.rows)
             targets = self.valid.targets(torch.arange(len(self.valid), device=self.rows.device))
             found = member_probabilities(self.network, self.valid, self.read)
             for member, p in enumerate(found):
-                if not self.stopped[member]:
+                if not bool(p.isfinite().all()):
+                    values[-1] = values[-1] or member + 1
+                elif not self.stopped[member]:
                     value = compute(name, p, targets, self.loss.label_space)
                     values[member] = value.to(values.device)
         if self.processes.world > 1:
             torch.distributed.broadcast(values, 0)
-        record = self.stopping.of_running(values.tolist())
-        self.stopping.update(values.tolist(), number + 1)
+        *found_values, wrong = values.tolist()
+        if wrong:
+            self._refuse_member(int(wrong) - 1, "probabilities")
+        record = self.stopping.of_running(found_values)
+        self.stopping.update(found_values, number + 1)
         return {name: record}
 
     # ------------------------------------------------------------------ checkpoints
 
     def _checkpoint(self) -> None:
         self._check_weights()
-        if self.save is not None and self.processes.writes:
-            self.save(self.step, self.tensors(), self.metadata())
+        if self.save is not None:
+            if self.processes.writes:
+                self.save(self.step, self.tensors(), self.metadata())
+            self.saved = self.step
         self.processes.wait()
 
     def tensors(self) -> dict[str, Tensor]:
@@ -402,6 +403,6 @@ class Trainer:
             self.stopping.load_state_dict(
                 checkpoint.metadata["best"], parts.get("best", {}), device
             )
-            self.step = checkpoint.metadata["step"]
+            self.step = self.saved = checkpoint.metadata["step"]
             self.running.load_state_dict(parts.get("epoch", {}), device)
             self.loss.load_epoch_state(parts.get("selected", {}))

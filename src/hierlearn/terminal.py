@@ -1,0 +1,128 @@
+"""Terminal: the one way to it; whatever is printed is escaped here (see printable.py).
+
+Rich's own control codes pass: they are segments apart. Text is neither markup nor emoji codes, so
+a class that is called ``[red]`` is shown as it is called.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console as RichConsole
+from rich.segment import Segment
+from rich.table import Table as RichTable
+from rich.text import Text as RichText
+
+from hierlearn.printable import printable, printable_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.progress import Progress
+
+PLAIN_LINES = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-", "…": "..."})
+
+
+class Console(RichConsole):
+    """A console without markup, whose text cannot act on the terminal."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **more)
+
+    def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
+        """Render, and escape what is no control code of rich itself."""
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            yield segment if control else Segment(printable_lines(text), style)
+
+
+class Text(RichText):
+    """One line of text with a style, escaped before it is measured."""
+
+    def __init__(self, text: object = "", style: Any = "", **more: Any) -> None:
+        super().__init__(printable(text), style, **more)
+
+    def append(self, text: Any, style: Any = None) -> Text:
+        """Append text."""
+        super().append(printable(text) if isinstance(text, str) else text, style)
+        return self
+
+
+class Table(RichTable):
+    """A table whose title and cells are escaped before they are measured."""
+
+    def __init__(self, title: str | None = None, **more: Any) -> None:
+        shown = None if title is None else printable(title)
+        super().__init__(title=shown, title_justify="left", **more)
+
+    def add_column(self, header: Any = "", *rest: Any, **more: Any) -> None:
+        """Add a column; line breaks of its header are kept, those of a Text are escaped."""
+        header = printable_lines(header) if isinstance(header, str) else header
+        super().add_column(header, *rest, **more)
+
+    def add_row(self, *cells: Any, **more: Any) -> None:
+        """Add a row; a cell that is a string has no style."""
+        super().add_row(*(Text(one) if isinstance(one, str) else one for one in cells), **more)
+
+
+def print_plain(console: RichConsole, *lines: str) -> None:
+    """Print lines; a line break inside one is escaped, as it came with a name."""
+    text = "\n".join(map(printable, lines))
+    try:
+        text.encode(console.encoding)
+    except UnicodeEncodeError:
+        text = text.translate(PLAIN_LINES)
+    console.print(text, soft_wrap=True)
+
+
+def print_lines(text: str) -> None:
+    """Print text whose line breaks are meant, where no console is at hand."""
+    print(printable_lines(text))
+
+
+def complain(text: object) -> None:
+    """Print one line on standard error, under the name of the program."""
+    print(f"hierlearn: {printable(text)}", file=sys.stderr)
+
+
+def show_traceback(error: BaseException) -> None:
+    """Print the traceback of an error, which may quote a file."""
+    for line in traceback.format_exception(error):
+        print(printable_lines(line), end="", file=sys.stderr)
+
+
+def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Print a warning in one line: its place in our code is of no use to a user."""
+    del where, more
+    name = "" if issubclass(category, UserWarning) else f"{category.__name__}: "
+    complain(f"{name}{message}")
+
+
+def progress(console: RichConsole, *columns: str, disable: bool = False) -> Progress:
+    """Return a bar that is removed when it ends.
+
+    Args:
+        console: where to.
+        columns: what follows the bar: "count", "percent", "left", "bytes", "speed", or the name of
+            a field of the task, which is a text.
+        disable: show nothing.
+    """
+    from rich import progress as rich
+
+    known = {
+        "count": rich.MofNCompleteColumn,
+        "percent": rich.TaskProgressColumn,
+        "left": rich.TimeRemainingColumn,
+        "bytes": rich.DownloadColumn,
+        "speed": rich.TransferSpeedColumn,
+    }
+    shown: list[Any] = [
+        known[name]()
+        if name in known
+        else rich.TextColumn(f"{{task.fields[{name}]}}", markup=False)
+        for name in columns
+    ]
+    first = (rich.TextColumn("{task.description}", markup=False), rich.BarColumn())
+    return rich.Progress(*first, *shown, console=console, transient=True, disable=disable)

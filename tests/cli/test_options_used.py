@@ -1,0 +1,196 @@
+"""No option is ignored: given alone, each changes what a command does, or is refused.
+
+The options come from the declarations of the commands. A string that means nothing ("zzz"), or a
+number that is no default, must make a difference somewhere: in what is printed, in a file, in what
+is passed to the training, or as a refusal.
+"""
+
+import hashlib
+import shlex
+import shutil
+import sys
+
+import pytest
+import typer
+
+import hierlearn.cli as cli
+from hierlearn.cli.config import option_kinds
+from hierlearn.errors import HierlearnError
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # a warning is an answer like any other
+SITUATIONS = {
+    "bench": ["bench --rows 2 --rounds 1 --classes 9 --levels 2 --losses bce"],
+    "compare": [
+        "compare rows.csv --label class --split part --losses bce",
+    ],
+    "data describe": ["data describe rows.csv --label class", "data describe synthetic"],
+    "evaluate": ["evaluate model rows.csv --rows test"],
+    "explain": ["explain texts texts.csv"],
+    "forget": ["forget model --id N1 --out smaller"],
+    "index": ["index model --out indexed"],
+    "inspect": ["inspect tree.csv"],
+    "noise": ["noise rows.csv --label class --split part --losses bce"],
+    "predict": [
+        "predict model rows.csv --out a.csv",
+        "predict texts texts.csv --out a.csv",
+    ],
+    "rank": [],  # takes no options of data; studies take long
+    "remap": ["remap model --hierarchy tree.csv --out moved"],
+    "remember": ["remember model rows.csv --rows test --out bigger"],
+    "report": ["report model --data rows.csv --rows test"],
+    "train": [
+        "train rows.csv --label class --split part --out new",
+        "train texts.csv --label class --text words --out new",
+    ],
+}
+NO_SITUATION = {"demo", "export", "data list", "data fetch", "prune", "restrict"}
+NO_SITUATION |= {"cafa evaluate", "cafa threshold", "cafa predict"}
+SAME = {  # what rightly makes no difference here, and why
+    "device": "the CPU is what auto finds",
+    "force": "nothing is replaced",
+    "trust": "nothing needs it",
+    "debug": "nothing fails",
+    "label_sep": "no cell holds it",
+    "escape_formulas": "there are none",
+    "standardize": "the default",
+}
+VALUES = {
+    "device": "cpu",
+    "data_dir": "nowhere",
+    "dataset_option": "zzz=1",
+    "column_kind": "a=text",
+    "ignore": "a",
+    "depth": "1",
+    "breadth": "1",
+    "layout": "zzz",
+    "metrics": ",",
+    "losses": ",",
+    "rates": ",",
+    "kinds": ",",
+    "limit": "2",
+    "epochs": "7",
+    "min_rows": "30",
+    "draws": "2",
+    "count": "2",
+}
+
+
+def commands(group, path=()):
+    """Yield the name and the command of every leaf of the command line."""
+    for name, one in group.commands.items():
+        if hasattr(one, "commands"):
+            yield from commands(one, (*path, name))
+        else:
+            yield " ".join((*path, name)), one
+
+
+COMMANDS = dict(commands(typer.main.get_command(cli.app)))
+LINES = [(name, line) for name, lines in SITUATIONS.items() for line in lines]
+
+
+def words_of(option, kind):
+    """Return the words that give an option a value that is not its default."""
+    long = next(word for word in option.opts if word.startswith("--"))
+    if kind is bool:
+        return [long]
+    usual = {int: "3", float: "0.37", list: "zzz=1"}
+    return [long, VALUES.get(option.name, usual.get(kind, "zzz"))]
+
+
+def described(value):
+    """Return anything that is passed to a training as text."""
+    if hasattr(value, "hierarchy") and hasattr(value, "splits"):
+        inputs = value.inputs
+        text = inputs.tobytes() if hasattr(inputs, "tobytes") else repr(inputs).encode()
+        rows = hashlib.sha256(text).hexdigest()
+        return f"{rows} {value.labels} {value.hierarchy.fingerprint} {value.splits} {value.ids}"
+    if isinstance(value, (list, tuple)):
+        return str([described(one) for one in value])
+    return str(value)
+
+
+def stop(name):
+    """Return what takes the place of a training: it tells what it was asked for."""
+
+    def instead(*words, **more):
+        shown = [described(one) for one in words]
+        kept = {key: described(one) for key, one in more.items() if not callable(one)}
+        kept.pop("reporting", None)
+        digest = hashlib.sha256(repr((shown, kept)).encode()).hexdigest()
+        tensorboard = getattr(more.get("reporting"), "tensorboard", "")
+        raise HierlearnError(f"{name} asked for {digest} {tensorboard}")
+
+    return instead
+
+
+def untuned(dataset, candidates, how, protocol, **more):
+    """Take the place of a search."""
+    return {"by_candidate": {}, "network": protocol.network, "trials": [how, protocol.trials]}
+
+
+@pytest.fixture(scope="module")
+def files(with_memory, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("options") / "files"
+    shutil.copytree(with_memory, folder)
+    (folder / "tree.csv").write_text(
+        "path\nanimal/dog/pug\nanimal/dog/lab\nanimal/cat\nplant/oak\nplant/rose\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def outcome(files, monkeypatch, capsys, tmp_path):
+    """Run a line in a fresh copy of the files; return all that came of it."""
+    import hierlearn.pipeline
+    import hierlearn.studies.compare
+    import hierlearn.studies.noise
+    import hierlearn.studies.suites
+    import hierlearn.studies.tune
+
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(hierlearn.pipeline, "train", stop("train"))
+    monkeypatch.setattr(hierlearn.studies.compare, "compare", stop("compare"))
+    monkeypatch.setattr(hierlearn.studies.tune, "tune", untuned)
+    monkeypatch.setattr(hierlearn.studies.noise, "noise_study", stop("noise"))
+    monkeypatch.setattr(cli.bench, "in_turn", stop("bench"))
+
+    def run(words, place):
+        shutil.copytree(files, place, ignore=shutil.ignore_patterns("checkpoints"))
+        monkeypatch.chdir(place)
+        monkeypatch.setattr(sys, "argv", ["hierlearn", *words])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        said = capsys.readouterr()
+        written = {
+            str(path.relative_to(place)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(place.rglob("*"))
+            if path.is_file()
+        }
+        return caught.value.code, said.out, said.err, written
+
+    return run
+
+
+def test_every_command_has_a_situation():
+    assert set(SITUATIONS) | NO_SITUATION == set(COMMANDS)
+
+
+@pytest.mark.parametrize(("name", "line"), LINES, ids=[line for _, line in LINES])
+def test_every_option_makes_a_difference_or_is_refused(name, line, outcome, tmp_path):
+    words, command = shlex.split(line), COMMANDS[name]
+    kinds = option_kinds(command.callback, without=())
+    before = outcome(words, tmp_path / "before")
+    ignored = []
+    for option in command.params:
+        if option.name not in kinds or option.name in SAME or not option.opts[0].startswith("-"):
+            continue
+        given = words_of(option, kinds[option.name])
+        if given[0] in words:
+            continue
+        after = outcome([*words, *given], tmp_path / option.name)
+        assert "Traceback" not in after[2], f"{given}: {after[2]}"
+        if after == before:
+            ignored.append(" ".join(given))
+        shutil.rmtree(tmp_path / option.name)
+    assert not ignored, "ignored: " + "; ".join(ignored)
