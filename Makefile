@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test install lint types docs tests bench clean
+.PHONY: demo test install lint types docs tests bench fuzz faults clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hierlearn demo --out demo
@@ -29,8 +29,16 @@ docs: $(VENV)/.installed-dev
 tests: $(VENV)/.installed-dev docs
 	HIERLEARN_SITE=$(CURDIR)/site OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q
 
+# For an hour, with inputs that nobody has seen: HIERLEARN_FUZZ_SECONDS=600 make fuzz
+fuzz: $(VENV)/.installed-dev
+	HIERLEARN_FUZZ_SECONDS=$${HIERLEARN_FUZZ_SECONDS:-3600} HIERLEARN_FUZZ_SEED=$${HIERLEARN_FUZZ_SEED:-$$(date +%s)} \
+	  OMP_NUM_THREADS=1 $(BIN)/pytest -q tests/fuzz
+
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_hierarchy.py
+
+faults: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/fault_matrix.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \

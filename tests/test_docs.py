@@ -11,7 +11,6 @@ import pytest
 import typer
 import yaml
 
-import hierlearn
 from hierlearn.losses import LOSSES, functional
 from test_first_five_minutes import WALKED
 from test_flow import STAGES
@@ -73,13 +72,6 @@ def test_commands_exist_with_their_options(page):
             assert path[-1] in command.commands, line
             command = command.commands[path[-1]]
         command.make_context(" ".join(path), words)  # raises on an unknown option
-
-
-def test_the_shapes_that_the_readme_names_are_right():
-    h = hierlearn.Hierarchy.from_paths(
-        ["animal/dog/bulldog", "animal/dog/pug", "animal/cat", "plant/oak"]
-    )
-    assert f"# (3, {len(h)}) bool" in (REPO / "README.md").read_text()
 
 
 # ---------------------------------------------------------------------- links and navigation

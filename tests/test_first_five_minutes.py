@@ -1,8 +1,8 @@
 """The first five minutes of a new user: the README and the tutorials, typed as they are printed."""
 
 import csv
+import importlib.util
 import random
-import re
 import subprocess
 from pathlib import Path
 
@@ -22,7 +22,6 @@ WALKED = [
     "howto/onnx",
 ]
 CLASSES = ["animal/dog/bulldog", "animal/dog/pug", "animal/cat", "plant/oak"]
-SLOW = re.compile(r"--effort best|hierlearn compare")  # what a reader waits for, too
 
 
 @pytest.mark.parametrize("page", WALKED)
@@ -45,8 +44,7 @@ def write_table(path, count, seed, columns):
     rows = []
     for number in range(count):
         kind = number % len(CLASSES)
-        part = "train" if number % 5 < 3 else "valid" if number % 5 == 3 else "test"
-        values = {"class": CLASSES[kind], "part": part}
+        values = {"class": CLASSES[kind]}
         for one in range(4):
             values[f"x{one}"] = round(draw.gauss(3.0 * (kind == one), 1.0), 3)
         rows.append({name: values[name] for name in columns})
@@ -58,13 +56,11 @@ def write_table(path, count, seed, columns):
 
 @pytest.fixture
 def folder(tmp_path):
-    """What somebody with a table has: rows, new rows, fresh labeled rows, a taxonomy."""
+    """What somebody with a table has: rows, new rows, fresh labeled rows."""
     inputs = [f"x{one}" for one in range(4)]
-    write_table(tmp_path / "rows.csv", 120, 0, [*inputs, "class", "part"])
+    write_table(tmp_path / "rows.csv", 120, 0, [*inputs, "class"])
     write_table(tmp_path / "fresh.csv", 80, 1, [*inputs, "class"])
     write_table(tmp_path / "new.csv", 8, 2, inputs)
-    lines = ["parent,child", ",animal", "animal,dog", "animal,cat", "dog,pug", "dog,bulldog"]
-    (tmp_path / "taxonomy.csv").write_text("\n".join([*lines, ",plant", "plant,oak"]) + "\n")
     return tmp_path
 
 
@@ -83,31 +79,48 @@ def type_in(line, folder):
 
 
 def test_the_commands_of_the_readme_run_in_order(folder):
-    lines = [line for line in readme_commands() if not SLOW.search(line)]
-    assert {line.split()[1] for line in lines} >= {
-        "inspect",
-        "data",
+    lines = readme_commands()
+    assert [line.split()[1] for line in lines] == [
         "train",
         "evaluate",
         "predict",
-    }
-    for line in lines:
-        assert type_in(line, folder)
+        "explain",
+        "report",
+    ]
+    said = {line.split()[1]: type_in(line, folder) for line in lines}
+    assert "model on 24 rows of rows (valid)" in said["evaluate"], "one fifth was held out"
     answers = list(csv.DictReader((folder / "answers.csv").read_text().splitlines()))
     assert len(answers) == 8
     assert sum(one["path"] == CLASSES[n % 4] for n, one in enumerate(answers)) >= 6
+    assert "probability" in said["explain"]
+    assert (folder / "model" / "report.html").stat().st_size > 10_000
+
+
+def test_what_the_readme_says_about_risk(folder):
+    assert "`predict --risk 0.05 --calibrate fresh.csv`" in README
+    type_in("hierlearn train rows.csv --label class --out model", folder)
+    type_in(
+        "hierlearn predict model new.csv --out sure.csv --risk 0.05 --calibrate fresh.csv", folder
+    )
     sure = list(csv.DictReader((folder / "sure.csv").read_text().splitlines()))
     known = {"", *CLASSES, "animal", "animal/dog", "plant"}
     assert {one["path"] for one in sure} <= known
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [line for line in readme_commands() if SLOW.search(line)])
-def test_the_commands_of_the_readme_that_take_longer(line, folder):
-    type_in(line.replace("--time-limit 1800", "--time-limit 5"), folder)  # half an hour is too long
-    out = re.search(r"--out (\S+)", line)[1]
-    names = {path.name for path in (folder / out).iterdir()}
-    assert "model.safetensors" in names or "summary.json" in names
+def test_what_the_readme_says_about_effort(folder):
+    assert "`train --effort best`" in README
+    line = "hierlearn train rows.csv --label class --out best --effort best --time-limit 5"
+    type_in(line, folder)
+    assert (folder / "best" / "model.safetensors").is_file()
+
+
+def test_the_picture_shows_the_figures_of_the_benchmarks():
+    spec = importlib.util.spec_from_file_location("plot", REPO / "benchmarks" / "plot_results.py")
+    plot = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(plot)
+    assert plot.PICTURE.read_text() == plot.draw()
+    assert "docs/assets/results.svg" in README
 
 
 def test_the_readme_says_how_to_install_and_what_to_try():

@@ -123,4 +123,4 @@ def test_the_home_page_fits_on_a_screen_and_shows_a_result(pages):
     assert before.count("![") == 1
     assert "hierlearn demo" in before
     assert "best figure in print" in before
-    assert "assets/demo.svg" in pages["index.html"]
+    assert "assets/results.svg" in pages["index.html"]

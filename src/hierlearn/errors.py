@@ -10,8 +10,40 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+LONGEST = 600  # characters of a message
+LONGEST_NAME = 200  # characters of a name that others are compared with
+TAIL = 180  # of which the last ones hold the remedy
+
+
+def shorten(message: str, most: int = LONGEST, tail: int = TAIL) -> str:
+    """Return a message without its middle where it is long: a file may hold a name of 1 MB."""
+    if len(message) <= most:
+        return message
+    return f"{message[: most - tail - 5]} ... {message[len(message) - tail :]}"
+
+
+def shown(value: object, most: int = 60) -> str:
+    """Return a value as a message shows it, at most a few words of it."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            text = repr(value)
+        except ValueError:  # an integer of more digits than Python writes
+            text = "a huge integer"
+    elif isinstance(value, (str, bytes)):
+        text = repr(value[:most]) + ("..." if len(value) > most else "")
+    elif isinstance(value, (list, tuple, dict)):
+        text = f"{type(value).__name__} of {plural(len(value), 'entry', 'entries')}"
+    else:
+        text = repr(value)
+    return text if len(text) <= most + 5 else f"{text[:most]}..."
+
+
 class HierlearnError(ValueError):
     """Base of every error that the user can mend; the command line prints it as one line."""
+
+    def __str__(self) -> str:
+        """Return the message, shortened where it quotes something long."""
+        return shorten(super().__str__())
 
 
 class HierarchyError(HierlearnError):
@@ -33,6 +65,10 @@ class DownloadError(HierlearnError):
 class DataWarning(UserWarning):
     """Data can be read, but perhaps not as it is meant."""
 
+    def __str__(self) -> str:
+        """Return the message, shortened where it quotes something long."""
+        return shorten(super().__str__())
+
 
 def quoted(names: Iterable[object], most: int = 5) -> str:
     """Return ``'a', 'b' and 3 more``: a list short enough for one sentence."""
@@ -44,7 +80,10 @@ def quoted(names: Iterable[object], most: int = 5) -> str:
 
 def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
     """Return a clause that names the nearest known names, or an empty string."""
-    near = difflib.get_close_matches(name, list(known), n=most, cutoff=0.6)
+    if len(name) > LONGEST_NAME:  # the comparison takes time quadratic in the lengths
+        return ""
+    shorter = [one for one in known if len(one) <= LONGEST_NAME]
+    near = difflib.get_close_matches(name, shorter, n=most, cutoff=0.6)
     return f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
 
 

@@ -23,7 +23,7 @@ def parse_value(text: str) -> Any:
         return CONSTANTS[text]
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # no JSON, an integer of thousands of digits, deep lists
         return text
 
 

@@ -10,6 +10,7 @@ from hierlearn.metrics import METRICS
 from hierlearn.metrics.registry import shown_metrics
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline import evaluate as measure
+from hierlearn.pipeline.config_file import write_config
 
 
 def test_the_columns_and_the_test_rows_are_those_of_the_training(trained, call, tmp_path):
@@ -101,7 +102,7 @@ def test_a_figure_that_is_not_defined_is_left_empty(trained, call, tmp_path):
         ),
         ("MODEL bad.csv", "bad.csv, line 2: unknown label 'dgo'; did you mean 'dog'"),
         ("MODEL less.csv", "less.csv: unknown column 'b'"),
-        ("MODEL rows.csv -o rows.csv", "rows.csv exists; pass --force to replace it"),
+        ("MODEL rows.csv -o rows.csv", "rows.csv is an input; write to another file"),
         ("MODEL rows.csv --hierarchy other.txt", "the rows are labeled by another hierarchy"),
         ("MODEL rows.csv --device tpu9", "'tpu9' is no device; use auto, cpu or cuda"),
     ],
@@ -131,7 +132,7 @@ def test_a_model_of_texts_asks_for_the_column_only_if_it_does_not_know_it(call, 
     assert "the model reads texts and does not take --features; leave it out" in message
     config = json.loads((tmp_path / "model" / "config.json").read_text())
     del config["columns"]
-    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    write_config(tmp_path / "model" / "config.json", config)
     message = call("evaluate model t.csv --label y", code=2)
     assert "the model reads texts; name their column with --text" in message
     message = call("evaluate model t.csv --text words", code=2)

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import subprocess
 import sys
 
@@ -174,3 +175,17 @@ def test_each_refusal_is_one_line(memories, trained, call, line, message):
     before = sorted(memories.rglob("*"))
     assert message in call(line.replace("TRAINED", str(trained)), code=2, begun=begun)
     assert sorted(memories.rglob("*")) == before
+
+
+def test_words_of_a_model_without_a_memory(rows, call):
+    lines = [f"barks {n},{n},animal/dog\npurrs {n},{n},plant/oak\n" for n in range(9)]
+    (rows / "notes.csv").write_text("note,weight,class\n" + "".join(lines))
+    call("train notes.csv --label class --out words --column-kind note=text")
+    said = call("explain words notes.csv --limit 1 --count 1 --out parts.csv")
+    assert "words or cells without which the answer would be" in said.replace("\n", " ")
+    pattern = r"line 2: animal/dog, probability [\d.]+\n  [\d.]+ without note: barks \(-"
+    assert re.search(pattern, said)
+    table = written(rows / "parts.csv")
+    assert {row["part"] for row in table} == {"note: barks", "note: purrs"}
+    effect = float(table[0]["probability"]) - float(table[0]["without"])
+    assert float(table[0]["effect"]) == pytest.approx(effect, abs=1e-5)

@@ -134,12 +134,13 @@ def test_the_library_names_arguments_not_options():
 
 
 def test_a_file_that_exists_is_told_in_python(tmp_path):
-    from hierlearn.files import WriteError, check_new
+    from hierlearn.files.outputs import check_output
+    from hierlearn.files.writing import WriteError
 
     old = tmp_path / "old.csv"
     old.write_text("")
     with pytest.raises(WriteError, match=r"old\.csv exists; pass force=True to replace it$"):
-        check_new(old, force=False)
+        check_output(old, force=False)
 
 
 def test_an_option_of_a_loss_is_not_one_of_another_command(rows, call, monkeypatch):

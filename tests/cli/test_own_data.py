@@ -39,7 +39,7 @@ def run_cli(call):
 
 def describe(run, *words):
     """What the command says on standard error, and its description."""
-    done = run("data", "describe", *words, "--text", "text", "--out", "described")
+    done = run("data", "describe", *words, "--text", "text", "--out", "described", "--force")
     return done.stderr
 
 

@@ -16,6 +16,7 @@ import pytest
 from hierlearn.datasets import read_table
 from hierlearn.decoding import risk_threshold
 from hierlearn.pipeline import Pipeline
+from hierlearn.pipeline.config_file import write_config
 from hierlearn.pipeline.predict import NAMES, answers
 
 STATUS = Path("/proc/self/status")
@@ -199,7 +200,7 @@ def test_a_model_that_does_not_know_its_columns_asks_for_them(trained, rows, cal
     shutil.copytree(trained, tmp_path / "model")
     config = json.loads((tmp_path / "model" / "config.json").read_text())
     config["feature_names"] = []
-    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    write_config(tmp_path / "model" / "config.json", config)
     message = call("predict model new.csv -o out.csv", code=2)
     assert "the model does not know its columns by name; give --features a,b,c" in message
     call("predict model new.csv -o out.csv --features a,b,c")

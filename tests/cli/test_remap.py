@@ -7,6 +7,7 @@ import pytest
 
 from hierlearn.networks.memories import remembered
 from hierlearn.pipeline import Pipeline
+from hierlearn.pipeline.config_file import write_config
 
 TREE = """life/animal/canine
 life/animal/cat
@@ -109,7 +110,7 @@ def test_decoder_columns_and_history_follow(files, call):
     path = files / "texts" / "config.json"
     config = json.loads(path.read_text())
     config["decoder"] = {"name": "stop", "options": {"threshold": 0.7}}
-    path.write_text(json.dumps(config))
+    write_config(path, config)
     call(f"{LINE} --out moved")
     after = json.loads((files / "moved" / "config.json").read_text())
     assert after["decoder"] == config["decoder"]

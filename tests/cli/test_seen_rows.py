@@ -5,6 +5,8 @@ import shutil
 
 import pytest
 
+from hierlearn.pipeline.config_file import write_config
+
 RISK = "predict {} new.csv -o out.csv --risk 0.1 --calibrate"
 
 
@@ -39,7 +41,7 @@ def test_a_model_without_that_file_says_that_it_cannot_tell(trained, rows, call)
     shutil.copytree(trained, rows / "old")
     config = json.loads((rows / "old" / "config.json").read_text())
     del config["files"]["rows.safetensors"]
-    (rows / "old" / "config.json").write_text(json.dumps(config))
+    write_config(rows / "old" / "config.json", config)
     (rows / "old" / "rows.safetensors").unlink()
     said = call(f"{RISK.format('old')} rows.csv --calibrate-rows train")
     assert "not used to train or select the model, which it cannot tell" in said

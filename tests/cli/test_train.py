@@ -163,7 +163,10 @@ def test_a_configuration_that_is_wrong_names_the_key(rows, call, content, messag
         ),
         ("train rows.csv --label class --out rows.csv", "rows.csv is a file; name a folder"),
         ("train rows.csv --label class --out . ", "pass --force"),
-        ("train rows.csv --label class --out . --force", ". holds no model, so it is not replaced"),
+        (
+            "train rows.csv --label class --out . --force",
+            "rows.csv is an input and lies in ., where files are replaced",
+        ),
     ],
 )
 def test_each_refusal_is_one_line_and_leaves_nothing(rows, call, line, message):

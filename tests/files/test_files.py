@@ -4,15 +4,9 @@ import os
 import pytest
 
 from hierlearn.errors import DataError
-from hierlearn.files import (
-    WriteError,
-    atomic_write,
-    check_new,
-    check_writable,
-    read_rows,
-    read_text,
-    stream_rows,
-)
+from hierlearn.files import read_rows, read_text, stream_rows
+from hierlearn.files.outputs import check_output, check_writable
+from hierlearn.files.writing import WriteError, atomic_write
 
 
 def test_line_ends_and_byte_order_mark_are_normalized(tmp_path):
@@ -140,12 +134,12 @@ def test_a_file_is_replaced_on_request_only_and_never_what_is_read(tmp_path):
     old = tmp_path / "old.csv"
     old.write_text("old")
     with pytest.raises(WriteError, match=r"old\.csv exists; pass force=True to replace it"):
-        check_new(old, force=False)
-    check_new(old, force=True)
-    check_new(tmp_path / "new.csv", force=False, inputs=[old, tmp_path / "absent"])
+        check_output(old, force=False)
+    check_output(old, force=True)
+    check_output(tmp_path / "new.csv", force=False, inputs=[old, tmp_path / "absent"])
     (tmp_path / "link.csv").symlink_to(old)
     with pytest.raises(WriteError, match=r"link\.csv is an input; write to another file"):
-        check_new(tmp_path / "link.csv", force=True, inputs=[old])
+        check_output(tmp_path / "link.csv", force=True, inputs=[old])
     with pytest.raises(WriteError, match="which is a folder; name a file in it"):
-        check_new(tmp_path, force=True)
+        check_output(tmp_path, force=True)
     assert old.read_text() == "old"

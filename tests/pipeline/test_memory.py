@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from sklearn.neighbors import NearestNeighbors
 
 from hierlearn import Dataset, Hierarchy
 from hierlearn.errors import HierlearnError
-from hierlearn.files.tensors import CheckpointError
+from hierlearn.files.tensors import CheckpointError, write_tensors
 from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.memories import embed, embeddings_of, remembered
 from hierlearn.pipeline import Pipeline, train
+from hierlearn.pipeline.config_file import digest, write_config
 from hierlearn.pipeline.explain import answering_memories, explain, kneighbors
-from hierlearn.pipeline.folder import digest
 from hierlearn.pipeline.predict import neighbor_names
 from hierlearn.pipeline.remember import build_index, forget, remap, remember
 from hierlearn.pipeline.reporting import Reporting
@@ -167,19 +167,34 @@ def forge(folder, name, change):
     else:
         tensors = load_file(path)
         change(tensors)
-        save_file(tensors, path, {"hierlearn": "{}"})
+        write_tensors(path, tensors, {})
     config = json.loads((folder / "config.json").read_text())
     config["files"][name] = digest(path)
-    (folder / "config.json").write_text(json.dumps(config))
+    write_config(folder / "config.json", config)
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        (lambda values: values.pop("ids"), "ids is missing"),
+        (lambda values: values.update(ids=[1.5]), "ids[0] must be a string or an integer, not 1.5"),
+        (lambda values: values.update(more=1), "unknown key 'more'; known: ids, texts, "),
+        (
+            lambda values: values.update(unlabeled_descendants="maybe"),
+            "unlabeled_descendants must be one of 'negative', 'ignore', not 'maybe'",
+        ),
+    ],
+)
+def test_a_memory_json_that_breaks_its_schema(copied, change, wrong):
+    forge(copied, "memory.json", change)
+    assert sentence(copied).startswith(f"FOLDER/memory.json: {wrong}")
 
 
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("memory.json", lambda values: values.pop("ids")),
         ("memory.json", lambda values: values["ids"].pop()),
         ("memory.json", lambda values: values["texts"].pop()),
-        ("memory.json", lambda values: values.update(unlabeled_descendants="maybe")),
         ("memory.safetensors", lambda tensors: tensors.pop("embeddings/main")),
         ("memory.safetensors", lambda tensors: tensors.pop("set_of_row")),
         ("memory.safetensors", lambda tensors: tensors["set_of_row"].add_(100)),

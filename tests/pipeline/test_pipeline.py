@@ -16,6 +16,7 @@ from hierlearn.errors import DataError, HierlearnError
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.networks import NETWORKS
 from hierlearn.pipeline import Pipeline, train
+from hierlearn.pipeline.config_file import digest, write_config
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training import Plan
 from training.datasets import assert_identical, partial_problem, plan, problem, state, texts
@@ -195,7 +196,8 @@ def test_a_truncated_file_is_named(saved, name, share):
 def test_a_truncated_configuration_is_named(saved, share):
     whole = (saved / "config.json").read_bytes()
     (saved / "config.json").write_bytes(whole[: int(share * len(whole))])
-    assert refusal(saved) == "FOLDER/config.json is damaged: it is no JSON"
+    wrong = "is damaged: it is no JSON" if share else "is empty"
+    assert refusal(saved) == f"FOLDER/config.json {wrong}"
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"format": "other"}', "3"])
@@ -206,7 +208,7 @@ def test_a_configuration_from_elsewhere_is_named(saved, text):
 
 def test_a_configuration_of_another_version_is_named(saved):
     config = json.loads((saved / "config.json").read_text())
-    (saved / "config.json").write_text(json.dumps({**config, "version": 1}))
+    write_config(saved / "config.json", {**config, "version": 1})
     assert refusal(saved) == (
         "FOLDER/config.json is of version 1, this hierlearn reads version 2; use the hierlearn "
         "that wrote it"
@@ -224,7 +226,7 @@ def test_files_of_two_models_are_not_mixed(saved, tmp_path, name):
 def test_a_hierarchy_that_is_not_the_models(saved):
     other = Hierarchy.from_paths(["x/y", "z"])
     (saved / "hierarchy.json").write_text(other.to_json() + "\n")
-    edit_config(saved, files={"model.safetensors": digest_of(saved)})
+    edit_config(saved, files=digests_of(saved))
     fingerprint = json.loads((saved / "config.json").read_text())["fingerprint"]
     assert refusal(saved) == (
         f"FOLDER/hierarchy.json is not the hierarchy of this model: fingerprint "
@@ -232,13 +234,13 @@ def test_a_hierarchy_that_is_not_the_models(saved):
     )
 
 
-def digest_of(folder):
-    return json.loads((folder / "config.json").read_text())["files"]["model.safetensors"]
+def digests_of(folder):
+    return {one: digest(folder / one) for one in ("model.safetensors", "hierarchy.json")}
 
 
 def edit_config(folder, **changes):
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+    write_config(folder / "config.json", {**config, **changes})
 
 
 def test_a_network_that_nobody_knows(saved):
@@ -281,9 +283,10 @@ def test_nothing_is_unpickled(saved):
     tensors, facts = read_tensors(saved / "model.safetensors")
     torch.save(tensors, saved / "model.safetensors")
     assert "is not the file that was saved" in refusal(saved)
-    edit_config(saved, files={})
+    edit_config(saved, files=digests_of(saved))
     assert "is damaged or truncated" in refusal(saved)
     write_tensors(saved / "model.safetensors", tensors, facts)
+    edit_config(saved, files=digests_of(saved))
     assert np.isfinite(Pipeline.load(saved).probabilities(problem().inputs).numpy()).all()
 
 

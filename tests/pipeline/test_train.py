@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from files.stray_files import stray_name
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.reporting import Reporting
@@ -198,10 +199,10 @@ def test_a_restart_by_torchrun_goes_on_only_where_a_training_began(tmp_path, mon
 
 def test_what_a_killed_process_left_of_a_model_goes(tmp_path):
     model = train(problem(), plan(), out=tmp_path, reporting=QUIET)
-    left = tmp_path / ".model-abc" / "model"
+    left = tmp_path / stray_name("new")
     left.mkdir(parents=True)
     (left / "model.safetensors").write_bytes(b"half")
-    (tmp_path / ".log.jsonl.123.part").write_bytes(b"half")
+    (tmp_path / stray_name("part")).write_bytes(b"half")
     save_into(model, tmp_path)
     assert names(tmp_path) == FOLDER
 

@@ -70,5 +70,5 @@ def test_dollars_in_names_are_no_formulas(tmp_path):
 
 def test_without_matplotlib_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(HierlearnError, match=r"install it with: pip install 'hierlearn\[report\]'"):
+    with pytest.raises(HierlearnError, match=r"install it with: pip install matplotlib"):
         critical_difference(found(3), tmp_path)

@@ -57,5 +57,5 @@ def test_no_curriculum_no_figure(tmp_path):
 
 def test_without_matplotlib_it_says_what_to_install(study, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(HierlearnError, match=r"install it with: pip install 'hierlearn\[report\]'"):
+    with pytest.raises(HierlearnError, match=r"install it with: pip install matplotlib"):
         report_pngs(study.folder, tmp_path)

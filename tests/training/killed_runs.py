@@ -117,7 +117,7 @@ def in_the_midst_of_a_write(folder):
         limit_after(folder, 6, size // 2)
 
     end = end_of(attempt(folder, before))
-    parts = [path.stat().st_size for path in (folder / "checkpoints").glob(".step-*.part")]
+    parts = [path.stat().st_size for path in (folder / "checkpoints").glob(".hierlearn-*.part")]
     return {
         "ends": [end],
         "parts": parts,
@@ -178,10 +178,10 @@ def told_to_stop(folder):
 
 CASES = {
     "random": at_random_moments,
-    "writing": when_it_appears("checkpoints/.step-*.part", 4),
+    "writing": when_it_appears("checkpoints/.hierlearn-*.part", 4),
     "midst": in_the_midst_of_a_write,
     "full": on_a_full_disk,
-    "model": when_it_appears(".model-*", 1),
+    "model": when_it_appears(".hierlearn-*.new", 1),
     "told": told_to_stop,
 }
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hierlearn.files import WriteError
+from hierlearn.files.writing import WriteError
 from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training.checkpoint import Checkpoints
@@ -50,7 +50,7 @@ def test_it_ends_in_the_same_weights_bit_for_bit(whole, nursed, case):
     assert read_records(folder) == read_records(whole)
     last = [json.loads((one / "config.json").read_text())["metrics"] for one in (folder, whole)]
     assert last[0] == last[1]
-    assert not [*folder.rglob("*.part"), *folder.glob(".model-*")]
+    assert not [*folder.rglob(".hierlearn-*")]
 
 
 def test_kills_at_random_moments(nursed):
@@ -132,7 +132,7 @@ def test_a_disk_that_is_really_full(tiny_disk, tmp_path):
         f"{tiny_disk / 'm' / 'checkpoints'}: No space left on device; {paths[-1].name} is intact; "
         f"free disk space and resume with resume=True"
     )
-    assert not list(tiny_disk.rglob("*.part"))
+    assert not list(tiny_disk.rglob(".hierlearn-*"))
     for path in paths[:-1]:
         path.unlink()
     thrifty = plan("hcl", dropout=0.3, epochs=30, keep_checkpoints=1)

@@ -72,7 +72,7 @@ def test_a_log_that_cannot_be_written_is_worded(tmp_path):
     log = EpochLog(tmp_path / "log.jsonl")
     (tmp_path / "log.jsonl").unlink()
     (tmp_path / "log.jsonl").mkdir()
-    with pytest.raises(HierlearnError, match=r"cannot write log\.jsonl into .*: Is a directory"):
+    with pytest.raises(HierlearnError, match=r"log\.jsonl, which is a folder"):
         log(RECORD)
 
 
@@ -84,7 +84,7 @@ def test_a_disk_that_fills_up_is_worded_and_the_whole_lines_stay(tmp_path):
             log({"epoch": epoch, "loss": [0.5]})
         with pytest.raises(HierlearnError, match=r"write log\.jsonl into .*: File too large"):
             log({"epoch": 4, "loss": [0.5]})
-    assert path.stat().st_size == 100
+    assert path.stat().st_size == 84  # the line that did not fit is not there in part
     assert [record["epoch"] for record in read_log(path)] == [1, 2, 3]
 
 

@@ -293,7 +293,8 @@ def test_a_loss_that_is_not_finite_names_epoch_batch_seed_and_rows(seeds):
     assert str(caught.value) == (
         f"the loss became nan in epoch 2, batch {place + 1} of 5, with BCELoss at learning rate "
         f"{used:.3g} (seed {member}, training rows {rows}); lower the learning rate or set "
-        f"max_grad_norm, and check those rows; the last checkpoint with finite weights is that of step 5"
+        f"max_grad_norm, and check those rows; the last checkpoint with finite weights is "
+        f"that of step 5"
     )
     assert [step for step, _ in saved] == [5]
     assert all(value.isfinite().all() for value in saved[0][1].values())

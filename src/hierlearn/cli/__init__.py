@@ -36,7 +36,7 @@ from hierlearn.cli.generate import Group, add_command
 from hierlearn.cli.interrupts import Terminated, end, sigterm_raises
 from hierlearn.cli.messages import find_command, in_option_names, option_names
 from hierlearn.cli.ranks import is_first_to_say
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, shorten
 from hierlearn.terminal import complain, show_traceback
 from hierlearn.terminal import show_warning as print_warning
 
@@ -60,7 +60,7 @@ Your own table, with labels such as animal/dog/pug in a column:
   $ hierlearn train rows.csv --label class --out model    prints what it chose
   $ hierlearn evaluate model labeled.csv                  how good it is
   $ hierlearn predict model new.csv --out answers.csv     one answer per row
-  $ hierlearn explain model new.csv                       its evidence (numbers)
+  $ hierlearn explain model new.csv                       what it rests on
 
 In Python: from hierlearn import HierarchicalClassifier
 
@@ -296,7 +296,7 @@ def worded(error: Exception, words: Sequence[str]) -> str:
         error: what was raised.
         words: the command line.
     """
-    message = " ".join(str(error).splitlines())
+    message = shorten(" ".join(str(error).splitlines()))
     foreign = isinstance(error, OSError) and not isinstance(error, HierlearnError)
     if foreign or isinstance(error, ConfigError):
         return message
@@ -312,5 +312,5 @@ def report_usage(error: Any) -> int:
         message = " ".join(error.format_message().split()).rstrip(".")
         message += "" if message.endswith("?") else ";"
         command = error.ctx.command_path if error.ctx else "hierlearn"
-        complain_once(f"{message} see {command} --help")
+        complain_once(f"{shorten(message)} see {command} --help")
     return 2

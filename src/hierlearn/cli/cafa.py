@@ -10,6 +10,7 @@ import typer
 from hierlearn.cli import shared
 from hierlearn.cli.generate import Group, add_command, option, takes
 from hierlearn.cli.memories import WRITING
+from hierlearn.cli.outputs import output
 from hierlearn.errors import HierlearnError, plural
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ Data = Annotated[str, typer.Argument(help=shared.DATA)]
     ROWS,
     option("threshold_from", str, None, "Split on whose rows the threshold is found, as valid."),
     INFORMATION,
-    option("out", Path, None, "Also write the figures to this JSON file.", "--out", "-o"),
+    output("out", "Also write the figures to this JSON file.", "--out", "-o"),
     shared.FORCE,
     shared.TRUST,
     shared.DEVICE,
@@ -55,12 +56,9 @@ def evaluate(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     With --threshold-from, also the F1 at the threshold that is best on other rows.
     """
     from hierlearn.cli.model_rows import pick_rows
-    from hierlearn.files import check_new
     from hierlearn.terminal import Console, print_plain
 
     out = options["out"]
-    if out is not None:
-        check_new(out, options["force"], inputs=[data])
     loaded, dataset = load(model, data, options)
     rows = options["rows"] or ("test" if "test" in dataset.splits else None)
     picked, which = pick_rows(dataset, rows)
@@ -77,7 +75,7 @@ def evaluate(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     if out is not None:
         import json
 
-        from hierlearn.files import atomic_write
+        from hierlearn.files.writing import atomic_write
 
         summary = {"model": str(model), "data": data, "rows": which, "figures": figures}
         with atomic_write(out) as file:
@@ -132,7 +130,7 @@ def threshold(model: shared.ModelFolder, data: Data, **options: Any) -> None:
 
 
 @takes(
-    option("out", Path, ..., "File to write: gene, term and score.", "--out", "-o"),
+    output("out", "File to write: gene, term and score.", "--out", "-o", default=...),
     option("min_score", float, 0.01, "Smallest score to write.", min=0, max=1),
     option("max_terms", int, 1500, "Most terms of a gene.", min=1),
     shared.FORCE,
@@ -145,14 +143,12 @@ def predict(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     from hierlearn.cli.model_rows import is_table, open_stream
     from hierlearn.cli.show import working
     from hierlearn.datasets.cafa_file import cafa_writer
-    from hierlearn.files import check_new
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.predict import refuse_missing
     from hierlearn.terminal import Console, print_plain
     from hierlearn.training.processes import find_device
 
     out = options["out"]
-    check_new(out, options["force"], inputs=[data])
     if not is_table(data):
         raise HierlearnError(f"{data} is no table; give a CSV, TSV or Parquet file with ids")
     device = find_device(options["device"])
@@ -273,12 +269,12 @@ add_command(
     "threshold",
     threshold,
     "cafa threshold model genes.csv --rows valid --in-place",
-    "cafa threshold model genes.csv --by smin --out tuned",
+    "cafa threshold model genes.csv --rows valid --out tuned",
 )
 add_command(
     app,
     "predict",
     predict,
     "cafa predict model new.csv --id-column gene --out scores.tsv",
-    "cafa predict model genes.csv --rows test --out scores.tsv",
+    "cafa predict model new.csv --id-column gene --out scores.tsv --force",
 )

@@ -11,6 +11,7 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import dashed, described, flag, given, given_fields, option, takes
+from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import plural
 from hierlearn.studies.protocol import EARLY, Protocol, Tune
 from hierlearn.training.plan import Plan
@@ -44,7 +45,7 @@ JOBS = option("jobs", int, None, "Losses to train at a time; one per core, or on
 OPTIONS = [
     option("losses", str, LOSSES, CANDIDATES, panel=WHAT),
     option("metrics", str, None, "Metrics of the table: hit@1,mrr.", panel=WHAT),
-    option("out", Path, Path("study"), "Folder of the study.", "--out", "-o"),
+    output("out", "Folder of the study.", "--out", "-o", kind=FOLDER, default=Path("study")),
     flag("force", "Replace another study in --out."),
     flag("paper", "The paper's tables on Diatoms and ImCLEF07D.", panel=WHAT),
     option(
@@ -100,10 +101,12 @@ def compare(
     from hierlearn.errors import quoted
     from hierlearn.studies.candidates import parse_candidates
     from hierlearn.studies.splits import unseen_classes
+    from hierlearn.studies.study import check_folder
 
     if data is None:
         small = ["size=small", *(options["dataset_option"] or [])]
         data, options = "icd10cm", {**options, "dataset_option": small}
+    check_folder(options["out"])
     if options["tune"] == "none":
         check_goes_with({"trials": options["trials"]}, "--tune")
     candidates = parse_candidates(split_names(options["losses"]))
@@ -252,8 +255,10 @@ def compare_paper(options: Mapping[str, Any], console: Console) -> None:
     from hierlearn.reports import write_report
     from hierlearn.studies import paper
     from hierlearn.studies.publish import publish, write_texts
+    from hierlearn.studies.study import check_collection
     from hierlearn.terminal import print_plain
 
+    check_collection(options["out"])
     summaries = {}
     asked = make_protocol(options)
     candidates = paper.candidates()
@@ -294,9 +299,11 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
     check_not_given(f"--suite {options['suite']}", "a list of named datasets", refused)
     check_data_dir(options["data_dir"])
     from hierlearn.reports import write_suite
+    from hierlearn.studies.study import check_collection
     from hierlearn.studies.suites import SUITE_SEEDS, SuiteRun, by_reason, find_suite
     from hierlearn.terminal import print_plain
 
+    check_collection(options["out"])
     suite = find_suite(options["suite"])
     methods = suite.methods if options["losses"] == LOSSES else split_names(options["losses"])
     protocol = make_protocol(options, seeds=SUITE_SEEDS, metrics=suite.metrics)

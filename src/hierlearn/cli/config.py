@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from hierlearn.cli.generate import LISTS, NAMES_AS_KEYS
-from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.errors import HierlearnError, shown, unknown_name
 from hierlearn.options import parse_pairs, parse_value
 
 if TYPE_CHECKING:
@@ -50,15 +50,9 @@ def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
 
     A number that is null is None, unlike one that the file does not name.
     """
-    import yaml
+    from hierlearn.files.yaml_file import read_yaml
 
-    from hierlearn.files import read_text
-
-    try:
-        loaded = yaml.safe_load(read_text(path))
-    except yaml.YAMLError as error:
-        problem = " ".join(str(error).split())
-        raise ConfigError(f"{path} is not valid YAML: {problem}") from None
+    loaded = read_yaml(path, ConfigError)
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
@@ -77,6 +71,9 @@ def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
 
 def as_kind(path: Path, name: str, value: Any, kind: type) -> Any:
     """Return a value of the file as the option has it, or raise."""
+    texts = value if isinstance(value, list) else [value]
+    if any(isinstance(one, str) and "\0" in one for one in texts):
+        raise ConfigError(f"{path}: {name} holds a NUL character")
     if kind is list and name in LISTS[1:]:
         return [str(one) for one in value] if isinstance(value, list) else [str(value)]
     if kind is list and isinstance(value, dict):
@@ -93,11 +90,11 @@ def as_kind(path: Path, name: str, value: Any, kind: type) -> Any:
         return ",".join(value)
     if kind is float and isinstance(value, str):  # YAML reads 1e-3 as a string
         value = parse_value(value)
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) < 2**1000:
         value = float(value)
     if type(value) is kind:
         return value
-    raise ConfigError(f"{path}: {name} must be {KINDS[kind]}, not {value!r}")
+    raise ConfigError(f"{path}: {name} must be {KINDS[kind]}, not {shown(value)}")
 
 
 def to_yaml(options: Mapping[str, Any], comment: str = "") -> str:

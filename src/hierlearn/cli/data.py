@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import Group, add_command, flag, option, takes
+from hierlearn.cli.generate import Group, add_command, flag, takes
+from hierlearn.cli.outputs import FOLDER, output
 
 app = typer.Typer(
     cls=Group,
@@ -47,7 +47,14 @@ def list_datasets(**options: Any) -> None:
 
 @takes(
     *shared.SOURCE,
-    option("out", Path, None, "Also write description, hierarchy and drawing here.", "--out", "-o"),
+    output(
+        "out",
+        "Also write description, hierarchy and drawing here.",
+        "--out",
+        "-o",
+        kind=FOLDER,
+    ),
+    shared.FORCE,
 )
 def describe(
     source: Annotated[str, typer.Argument(help=shared.DATA)] = "icd10cm", **options: Any
@@ -57,12 +64,14 @@ def describe(
     from hierlearn.cli.sources import open_dataset
     from hierlearn.datasets import DATASETS
     from hierlearn.datasets import describe as describe_dataset
-    from hierlearn.files import atomic_write, check_writable
+    from hierlearn.files.outputs import check_output
+    from hierlearn.files.writing import atomic_write
     from hierlearn.terminal import Console, print_plain
 
     out = options["out"]
     names = ("description.json", "hierarchy.json", "hierarchy.svg")
-    check_writable(*(out / name for name in names if out is not None))
+    for name in names if out is not None else ():
+        check_output(out / name, options["force"])
     dataset = open_dataset(source, options)
     description = describe_dataset(dataset)
     if source in DATASETS:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from hierlearn.cli.outputs import FILE, FOLDER
+
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.studies.demo import Demo, Shown
@@ -18,17 +20,21 @@ LONGEST = 58  # letters of a title
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder to write to.", metavar="<path>")
+        Path, typer.Option("--out", "-o", help="Folder to write to.", metavar=FOLDER)
     ] = Path("demo"),
     svg: Annotated[
         Optional[Path],
-        typer.Option(help="Also draw what is shown, as an SVG file.", metavar="<path>"),
+        typer.Option(help="Also draw what is shown, as an SVG file.", metavar=FILE),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
     """Compare a linear SVM with hierlearn, show an answer with its evidence, and one that stops."""
+    from hierlearn.pipeline.folder import check_free
     from hierlearn.studies.demo import run_demo
     from hierlearn.terminal import Console, print_plain
 
+    del force  # it was looked at before
+    check_free(out / "model", force=True)  # a model is replaced, another folder is not
     plain = Console()
     found = run_demo(out, lambda text: print_plain(plain, f"... {text}"))
     console = Console(record=svg is not None, width=WIDTH if svg is not None else None)
@@ -46,7 +52,7 @@ def write_svg(path: Path, drawing: str) -> None:
     """Write a drawing without the fonts that it would load from the web."""
     import re
 
-    from hierlearn.files import atomic_write
+    from hierlearn.files.writing import atomic_write
 
     alone = re.sub(r"@font-face \{.*?\}\s*", "", drawing, flags=re.DOTALL)
     with atomic_write(path) as file:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import option, takes
+from hierlearn.cli.outputs import output
 
 if TYPE_CHECKING:
     from hierlearn.pipeline import Pipeline
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 OPTIONS = [
     option("metrics", str, None, "Metrics by name: hit@1,au-prc; the usual ones if none."),
     option("rows", str, None, shared.ROWS),
-    option("out", Path, None, "Also write the metrics to this JSON file.", "--out", "-o"),
+    output("out", "Also write the metrics to this JSON file.", "--out", "-o"),
 ]
 
 
@@ -33,7 +33,7 @@ def evaluate(
     from hierlearn.cli.show import working
     from hierlearn.cli.sources import check_goes_with, split_names
     from hierlearn.errors import plural
-    from hierlearn.files import atomic_write, check_new
+    from hierlearn.files.writing import atomic_write
     from hierlearn.metrics.registry import check_metrics
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline import evaluate as measure
@@ -43,8 +43,6 @@ def evaluate(
     out, metrics, rows = (options[name] for name in ("out", "metrics", "rows"))
     if out is None:
         check_goes_with({"force": options["force"]}, "--out")
-    else:
-        check_new(out, options["force"])
     names = None if metrics is None else check_metrics(split_names(metrics))
     device = find_device(options["device"])
     loaded = Pipeline.load(model, device=device, trust=options["trust"])

@@ -1,4 +1,4 @@
-"""``hierlearn explain``: the remembered rows that the answers of a model were taken from."""
+"""``hierlearn explain``: what the answers of a model rest on; see reasons.py for words."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import described, option, takes
+from hierlearn.cli.outputs import output
 from hierlearn.training.plan import Plan
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ NAMES = (
 WIDEST = 80  # characters of a text on the terminal
 WIDEST_TITLE = 40  # of a title behind a label
 OPTIONS = [
-    option("count", int, 3, "Remembered rows of every answer, at most.", min=1),
+    option("count", int, 3, "Rows, or words and cells, of every answer, at most.", min=1),
     option("limit", int, 5, "Rows to show on the terminal.", min=1),
-    option("out", Path, None, "CSV, TSV or Parquet file for all rows.", "--out", "-o"),
+    output("out", "CSV, TSV or Parquet file for all rows.", "--out", "-o"),
     *(
         one
         for one in described(Plan, "", decoder="that of the model")
@@ -56,28 +57,38 @@ def explain(
     data: Annotated[str, typer.Argument(help=shared.DATA + " No labels are needed.")],
     **options: Any,
 ) -> None:
-    """Show which remembered rows the answers were taken from, with their weights.
+    """Show what the answers rest on.
 
-    The weights of all rows behind an answer sum to 1. With --out, one line per answer and row.
+    Of a model with a memory: the training rows that an answer was taken from; their weights sum to
+    1. Of other models of texts and tables: the words or cells without which the answer would be
+    less probable. With --out, one line per answer and row, word or cell.
     """
     from hierlearn.cli.calibrate import choose_decoder
-    from hierlearn.cli.memories import evidence_note, load_with_memory
+    from hierlearn.cli.memories import check_memory, evidence_note
     from hierlearn.cli.predict import label_sep_of, open_chunks
+    from hierlearn.cli.reasons import explain_by_parts
     from hierlearn.cli.show import working
     from hierlearn.cli.sources import check_goes_with
     from hierlearn.datasets.writing import check_ending, table_writer
-    from hierlearn.files import check_new
+    from hierlearn.networks.memories import memory_heads
+    from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.explain import rows_of
     from hierlearn.pipeline.predict import explain_chunks
+    from hierlearn.pipeline.reasons import has_parts
     from hierlearn.terminal import Console, print_plain
+    from hierlearn.training.processes import find_device
 
     out, count, limit = (options[name] for name in ("out", "count", "limit"))
     if out is None:
         check_goes_with({"force": options["force"]}, "--out")
     else:
         check_ending(out)
-        check_new(out, options["force"], inputs=[data])
-    loaded = load_with_memory(model, options)
+    device = find_device(options["device"])
+    loaded = Pipeline.load(model, device=device, trust=options["trust"])
+    if not memory_heads(loaded.network) and has_parts(loaded):
+        explain_by_parts(loaded, data, options)
+        return
+    check_memory(loaded, model)
     chunks, total, note = open_chunks(loaded, data, options)
     made, reason = choose_decoder(loaded, options)
     remembered = rows_of(loaded)
@@ -100,12 +111,7 @@ def explain(
             loaded, made, some, Path(data), join, count=count
         ):
             for row in range(min(len(found), limit - done)):
-                which = f"line {chunk.lines[row]}" if chunk.ids is None else str(chunk.ids[row])
-                answer = columns["path"][row] or "no class is probable enough"
-                if title_of(columns, row).replace(join, ""):
-                    answer += f" ({shorten(title_of(columns, row))})"
-                probability = shown_probability(columns["probability"][row])
-                print_plain(console, "", f"{which}: {answer}{probability}")
+                print_plain(console, "", headline(chunk, columns, row, join))
                 for line in evidence_lines(found[row], join, hierarchy):
                     print_plain(console, line)
             if append is not None:
@@ -114,6 +120,15 @@ def explain(
             advance(done)
     if out is not None:
         print_plain(console, "", f"wrote {out}, {done:,} answers with up to {count} rows each")
+
+
+def headline(chunk: Chunk, columns: dict[str, list[Any]], row: int, join: str) -> str:
+    """Return which row it is, its answer and the probability."""
+    which = f"line {chunk.lines[row]}" if chunk.ids is None else str(chunk.ids[row])
+    answer = columns["path"][row] or "no class is probable enough"
+    if title_of(columns, row).replace(join, ""):
+        answer += f" ({shorten(title_of(columns, row))})"
+    return f"{which}: {answer}{shown_probability(columns['probability'][row])}"
 
 
 def numbered(model: Pipeline) -> str:
@@ -174,6 +189,20 @@ def shorten(text: str) -> str:
     return cut(" ".join(text.split()), WIDEST)
 
 
+def answer_columns(
+    chunk: Chunk, columns: dict[str, list[Any]], places: list[tuple[int, int]]
+) -> dict[str, list[Any]]:
+    """Return the columns of answers, once for each row and rank of what explains it."""
+    numbers = chunk.lines if chunk.ids is None else chunk.ids
+    return {
+        "row": [numbers[row] for row, _ in places],
+        "answer": [columns["path"][row] for row, _ in places],
+        "title": [title_of(columns, row) for row, _ in places],
+        "probability": [columns["probability"][row] for row, _ in places],
+        "rank": [rank for _, rank in places],
+    }
+
+
 def long_columns(
     chunk: Chunk,
     columns: dict[str, list[Any]],
@@ -185,13 +214,8 @@ def long_columns(
     from hierlearn.hierarchy.titles import joined_titles
 
     every = [(row, rank, one) for row, own in enumerate(found) for rank, one in enumerate(own, 1)]
-    numbers = chunk.lines if chunk.ids is None else chunk.ids
     return {
-        "row": [numbers[row] for row, _, _ in every],
-        "answer": [columns["path"][row] for row, _, _ in every],
-        "title": [title_of(columns, row) for row, _, _ in every],
-        "probability": [columns["probability"][row] for row, _, _ in every],
-        "rank": [rank for _, rank, _ in every],
+        **answer_columns(chunk, columns, [(row, rank) for row, rank, _ in every]),
         "weight": [one.weight for _, _, one in every],
         "id": [one.id for _, _, one in every],
         "labels": [label_sep.join(one.labels) for _, _, one in every],

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import option, takes
+from hierlearn.cli.generate import takes
+from hierlearn.cli.outputs import output
 
 
 @takes(
-    option("out", Path, ..., "The .onnx file to write.", "--out", "-o"), shared.FORCE, shared.TRUST
+    output("out", "The .onnx file to write.", "--out", "-o", default=...),
+    shared.FORCE,
+    shared.TRUST,
 )
 def export(model: shared.ModelFolder, **options: Any) -> None:
     """Write a model as ONNX, with hierarchy.json and preprocessing.json beside it."""
     from hierlearn.cli.show import working
     from hierlearn.errors import HierlearnError
-    from hierlearn.files import check_new
+    from hierlearn.files.outputs import check_output
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.export import BESIDE
     from hierlearn.pipeline.export import export as write
@@ -28,7 +30,7 @@ def export(model: shared.ModelFolder, **options: Any) -> None:
     if out.parent.resolve() == model.resolve():
         raise HierlearnError(f"{out.parent} holds the model; export to another folder")
     for path in (out, *(out.parent / name for name in BESIDE)):
-        check_new(path, options["force"])
+        check_output(path, options["force"])
     loaded = Pipeline.load(model, trust=options["trust"])
     with working("exporting"):
         written = write(loaded, out)

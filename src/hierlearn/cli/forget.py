@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,9 +87,10 @@ def read_ids(path: Path, column: str | None) -> list[str]:
 
 def check_gone(folder: Path, ids: list[str]) -> None:
     """Read back what was written; raise where an id is still there."""
+    from hierlearn.files.reading import LARGE, read_json
     from hierlearn.pipeline.memory_files import MEMORY_FILES
 
     path = folder / MEMORY_FILES[1]
-    left = set(ids).intersection(map(str, json.loads(path.read_text(encoding="utf-8"))["ids"]))
+    left = set(ids).intersection(map(str, read_json(path, LARGE)["ids"]))
     if left:
         raise HierlearnError(f"{path} still has {len(left)} of the ids; forget them again")

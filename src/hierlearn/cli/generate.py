@@ -191,6 +191,13 @@ class Command(TyperCommand):
         """The command lines below the help, without ``hierlearn``."""
         return tuple(getattr(self.callback, "examples", ()))
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, unless it would overwrite what it should not."""
+        from hierlearn.cli.outputs import check_outputs
+
+        check_outputs(self.params, ctx.params)
+        return super().invoke(ctx)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
         shown = getattr(self.callback, "shown", {})

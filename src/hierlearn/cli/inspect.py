@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import option, takes
+from hierlearn.cli.outputs import output
 
 OPTIONS = [
     option("depth", int, 2, "Fold what lies deeper; 0: nothing.", min=0),
     option("breadth", int, 8, "Children to show of a class; 0: all of them.", min=0),
-    option("svg", Path, None, "Also draw it into this SVG file."),
-    option("json", Path, None, "Also write it to this JSON file."),
+    output("svg", "Also draw it into this SVG file."),
+    output("json", "Also write it to this JSON file."),
     option("form", str, None, "What an ambiguous file holds: nested, parents, ..."),
     option("sep", str, None, "Separator of the names of a path; / if none."),
     option("root", str, None, "The id that stands for the implicit root."),
@@ -23,7 +23,7 @@ OPTIONS = [
 ]
 
 
-@takes(*OPTIONS, shared.DATA_DIR)
+@takes(*OPTIONS, shared.FORCE, shared.DATA_DIR)
 def inspect(
     source: Annotated[
         str, typer.Argument(help="Name of a dataset or a hierarchy file.")
@@ -33,12 +33,11 @@ def inspect(
     """Draw a taxonomy and count its classes."""
     from hierlearn.cli.prune import open_taxonomy
     from hierlearn.cli.show import print_levels
-    from hierlearn.files import atomic_write, check_writable
+    from hierlearn.files.writing import atomic_write
     from hierlearn.terminal import Console, print_plain
 
     depth, breadth = options["depth"] or None, options["breadth"] or None
     svg, json = options["svg"], options["json"]
-    check_writable(*(path for path in (svg, json) if path is not None))
     hierarchy = open_taxonomy(source, options)
     console = Console()
     print_plain(console, *hierarchy.draw(depth=depth, breadth=breadth).split("\n"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.cli.generate import flag, option
+from hierlearn.cli.generate import flag
+from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import HierlearnError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from hierlearn.pipeline import Pipeline
 
 WRITING = [
-    option("out", Path, None, "Folder of the changed model.", "--out", "-o"),
+    output("out", "Folder of the changed model.", "--out", "-o", kind=FOLDER),
     flag("in_place", "Replace the files of the model itself."),
     flag("force", "Replace a model in --out."),
 ]
@@ -78,7 +79,7 @@ def check_destination(folder: Path, options: Mapping[str, Any], *, needed: bool 
         options: those of ``WRITING``.
         needed: whether something will be written.
     """
-    from hierlearn.files import check_writable
+    from hierlearn.files.outputs import check_writable
     from hierlearn.pipeline.folder import FILES, check_free
 
     out = options["out"]
@@ -92,7 +93,7 @@ def check_destination(folder: Path, options: Mapping[str, Any], *, needed: bool 
         if out.exists() and folder.exists() and out.samefile(folder):
             raise HierlearnError(f"{out} is the model itself; give --in-place to replace it")
         try:
-            check_free(out, options["force"], clear=False)
+            check_free(out, options["force"])
         except HierlearnError as error:
             if options["force"] or not out.is_dir():
                 raise

@@ -20,6 +20,7 @@ from hierlearn.cli.compare import (
     set_aside,
 )
 from hierlearn.cli.generate import described, flag, option, takes
+from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import plural
 from hierlearn.studies.protocol import EARLY, KINDS, Noise, Protocol
 from hierlearn.training.settings import Settings
@@ -44,7 +45,7 @@ OPTIONS = [
         min=1,
     ),
     option("noise_seed", int, 0, "Seed of the noise of the first draw.", panel=WHAT),
-    option("out", Path, Path("noise"), "Folder of the study.", "--out", "-o"),
+    output("out", "Folder of the study.", "--out", "-o", kind=FOLDER, default=Path("noise")),
     flag("force", "Replace another study in --out."),
 ]
 
@@ -71,6 +72,7 @@ def noise(
     from hierlearn.studies.candidates import parse_candidates
     from hierlearn.studies.noise import (
         cells,
+        check_folder,
         check_kinds,
         check_rates,
         default_candidates,
@@ -80,6 +82,7 @@ def noise(
     from hierlearn.terminal import Console, print_plain
 
     need_matplotlib()  # before hours of training
+    check_folder(options["out"])
     named = None if options["losses"] is None else split_names(options["losses"])
     # Wrong names fail before any data is read.
     candidates = parse_candidates(["bce"] if named is None else named)

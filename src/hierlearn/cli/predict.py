@@ -11,6 +11,7 @@ from hierlearn.cli import shared
 from hierlearn.cli.calibrate import RISK_OPTIONS, choose_decoder
 from hierlearn.cli.generate import described, option, takes
 from hierlearn.cli.layout import LAYOUT_OPTIONS, choose_layout, formula_note, renamed
+from hierlearn.cli.outputs import output
 from hierlearn.training.plan import Plan
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from hierlearn.pipeline import Pipeline
 
 OPTIONS = [
-    option("out", Path, ..., "CSV, TSV or Parquet file to write.", "--out", "-o"),
+    output("out", "CSV, TSV or Parquet file to write.", "--out", "-o", default=...),
     *(
         one
         for one in described(Plan, "", decoder="that of the model")
@@ -51,7 +52,6 @@ def predict(
     from hierlearn.cli.memories import check_memory, evidence_note
     from hierlearn.cli.show import working
     from hierlearn.datasets.writing import check_ending
-    from hierlearn.files import check_new
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.answer_file import answer_file
     from hierlearn.pipeline.predict import answer_names, neighbor_names, predict_chunks
@@ -60,7 +60,6 @@ def predict(
 
     out = options["out"]
     check_ending(out)
-    check_new(out, options["force"], inputs=[data])
     check_used(data, options)
     console = Console()
     device = find_device(options["device"])

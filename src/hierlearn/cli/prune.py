@@ -6,13 +6,13 @@ removed class count for its nearest ancestors.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import option, takes
+from hierlearn.cli.outputs import output
 from hierlearn.errors import HierlearnError, plural
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ PART = [
     option("below", str, None, "Only this class and what lies below it: a,b,c."),
     option("depth", int, None, "Only the classes of this many levels.", min=1),
 ]
-OUT = option("out", Path, ..., "JSON file of what is left.", "--out", "-o")
+OUT = output("out", "JSON file of what is left.", "--out", "-o", default=...)
 TAXONOMY = [
     option("relationships", str, None, "Lines of an OBO file to follow; is_a,part_of if none."),
     option("form", str, None, "What an ambiguous file holds: nested, parents, ..."),
@@ -55,9 +55,7 @@ def prune(source: Source, **options: Any) -> None:
     """Leave out the classes of a taxonomy that have too few rows."""
     from hierlearn.cli.sources import open_dataset
     from hierlearn.datasets.prune import training_counts
-    from hierlearn.files import check_new
 
-    check_new(options["out"], options["force"], inputs=[source, options["data"]])
     hierarchy = open_taxonomy(source, options)
     part = chosen_part(hierarchy, options)
     given = {**options, "hierarchy": part, "data_dir": None, "sep": None}
@@ -79,9 +77,6 @@ def prune(source: Source, **options: Any) -> None:
 @takes(*PART, OUT, shared.FORCE, *SEP, *TAXONOMY, shared.DATA_DIR)
 def restrict(source: Source, **options: Any) -> None:
     """Keep a part of a taxonomy: a namespace, a branch, the upper levels."""
-    from hierlearn.files import check_new
-
-    check_new(options["out"], options["force"], inputs=[source])
     hierarchy = open_taxonomy(source, options)
     write(chosen_part(hierarchy, options), hierarchy, options)
 
@@ -136,7 +131,7 @@ def write(
 ) -> None:
     """Write what is left, and print how much that is."""
     from hierlearn.cli.show import print_levels
-    from hierlearn.files import atomic_write
+    from hierlearn.files.writing import atomic_write
     from hierlearn.terminal import Console, print_plain
 
     console = Console()

@@ -9,14 +9,16 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import option, takes
+from hierlearn.cli.outputs import FOLDER, output
 
 if TYPE_CHECKING:
     from hierlearn.terminal import Console
 
 
+FILES = ("ranks.json", "ranks.md", "critical-difference.png", "critical-difference.svg")
 OPTIONS = [
     option("metric", str, "au-prc", "Metric to rank by."),
-    option("out", Path, Path("ranks"), "Folder to write.", "--out", "-o"),
+    output("out", "Folder to write.", "--out", "-o", kind=FOLDER, default=Path("ranks")),
 ]
 
 
@@ -28,14 +30,15 @@ def rank(
     **options: Any,
 ) -> None:
     """Rank losses over datasets: Friedman's test, Nemenyi's critical difference and its plot."""
-    from hierlearn.files import check_new
+    from hierlearn.files.outputs import check_output
     from hierlearn.reports.critical_difference import critical_difference
     from hierlearn.studies.publish import publish_ranks
     from hierlearn.studies.ranks import notes, rank_studies
     from hierlearn.terminal import Console, print_plain
 
     out = options["out"]
-    check_new(out / "ranks.json", options["force"])
+    for name in FILES:
+        check_output(out / name, options["force"])
     summary = rank_studies(studies, options["metric"])
     written = critical_difference(summary, out) + publish_ranks(summary, out)
     console = Console()

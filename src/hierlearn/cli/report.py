@@ -9,16 +9,18 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import dashed, flag, option, takes
+from hierlearn.cli.outputs import output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NAME = "report.html"
+FIGURES = ("metrics", "severity", "levels", "curriculum")  # of --png
 OPTIONS = [
     option("data", str, None, "Labeled rows to report a model on: a dataset, or a file."),
     option("rows", str, None, shared.ROWS),
     flag("png", "Also write the plots of a study as PNG and SVG, beside it in figures/."),
-    option("out", Path, None, "Page to write; report.html in the folder if none.", "--out", "-o"),
+    output("out", "Page to write; report.html in the folder if none.", "--out", "-o"),
 ]
 OF_MODELS = ("data", "rows", "trust", *(one.name for one in shared.SOURCE))  # not of studies
 
@@ -31,7 +33,7 @@ def report(
     """Write the page of a study, or of a model on labeled rows: one file, no network."""
     from hierlearn.cli.show import working
     from hierlearn.cli.sources import check_goes_with
-    from hierlearn.files import check_new, check_writable
+    from hierlearn.files.outputs import check_output, check_writable
     from hierlearn.terminal import Console, print_plain
 
     of_model = is_model(folder, options)
@@ -43,7 +45,12 @@ def report(
     else:
         given = [one for one in (options["data"], options["hierarchy"]) if one is not None]
         read = [one for one in folder.iterdir() if one.name != NAME]
-        check_new(out, options["force"], inputs=[*given, *read])
+        check_output(out, options["force"], inputs=[*given, *read])
+        figures = FIGURES if options["png"] else ()
+        for name in figures:
+            for ending in ("png", "svg"):
+                path = out.parent / "figures" / f"{name}.{ending}"
+                check_output(path, options["force"], inputs=[*given, *read])
     with working("reporting"):
         write = report_model if of_model else report_study
         written = write(folder, out, options)

@@ -10,7 +10,8 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import dashed, described, flag, given, given_fields, option, takes
-from hierlearn.errors import plural
+from hierlearn.cli.outputs import FOLDER, output
+from hierlearn.errors import HierlearnError, plural
 from hierlearn.training.plan import Plan
 from hierlearn.training.settings import RUN, Settings
 
@@ -25,13 +26,12 @@ WHAT = "What to train"  # a panel of --help
 SKIPPED = "skipped-labels.csv"
 PER_RUN = ("config", "resume", "force", "tensorboard")  # no part of the configuration
 OPTIONS = [
-    option(
+    output(
         "out",
-        Path,
-        None,
         "Folder of the model; needed here or in --config.",
         "--out",
         "-o",
+        kind=FOLDER,
         panel=RUN,
     ),
     option("config", Path, None, "YAML file of these options; the line wins.", panel=RUN),
@@ -64,8 +64,9 @@ def train(
     """
     from hierlearn.cli.figures import print_metrics
     from hierlearn.cli.interrupts import advise, resume_line
+    from hierlearn.cli.outputs import input_names
     from hierlearn.cli.show import writes
-    from hierlearn.errors import HierlearnError
+    from hierlearn.files.outputs import check_output_folder
     from hierlearn.pipeline import train as run
     from hierlearn.pipeline.folder import check_free
     from hierlearn.pipeline.reporting import Reporting
@@ -80,8 +81,10 @@ def train(
         find_tensorboard()
     console = Console(quiet=not writes())
     folder = Path(chosen["out"])
+    named = [chosen.get(name) or options.get(name) for name in input_names(train)]
+    check_output_folder(folder, force, [one for one in named if one is not None])
     if writes() and not (resume or was_restarted(folder)):
-        check_free(folder, force, clear=False)  # before the data is read, which may take long
+        check_free(folder, force)  # before the data is read, which may take long
     dataset, note = prune_rows(open_rows(chosen), chosen.get("min_rows"))
     if chosen.get("valid_fraction") and len(dataset.splits.get("valid", ())):
         raise HierlearnError(
@@ -231,11 +234,12 @@ def write_config(
     """
     from hierlearn import __version__
     from hierlearn.cli.config import to_yaml
-    from hierlearn.files import atomic_write
+    from hierlearn.files.writing import atomic_write
+    from hierlearn.pipeline.folder import training_folder
 
+    folder = training_folder(folder)
     if (folder / "run.yaml").exists():
         return
-    folder.mkdir(parents=True, exist_ok=True)
     if dataset.label_report is not None and dataset.label_report.skipped:
         dataset.label_report.write(folder / SKIPPED)
     comment = f"hierlearn {__version__}: hierlearn train --config run.yaml\n{beginning.summary}"
@@ -252,7 +256,7 @@ def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:
     names = [name for name in shared.COLUMN_NAMES if name not in of_the_file]
     columns = {name: chosen[name] for name in names if name in chosen}
     return {
-        **{name: chosen[name] for name in ("name", "license") if name in chosen},
+        **{name: as_utf8(chosen[name], name) for name in ("name", "license") if name in chosen},
         "columns": columns,
     }
 
@@ -270,3 +274,12 @@ def written(folder: Path, model: Pipeline) -> list[str]:
     if model.config["metrics"] or model.config.get("metrics_before"):
         return [files]
     return ["no rows were held out, so there are no metrics; see --valid-fraction", files]
+
+
+def as_utf8(text: str, option: str) -> str:
+    """Return what was typed, or raise if the terminal sent bytes that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise HierlearnError(f"--{option} is not UTF-8: {text!a}") from None
+    return text

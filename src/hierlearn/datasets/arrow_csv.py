@@ -18,6 +18,7 @@ import pyarrow.csv
 
 from hierlearn.datasets.parquet import ArrowChunk, plain_numbers
 from hierlearn.files import Start
+from hierlearn.files.reading import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -168,8 +169,8 @@ def blocks(file: DelimitedFile, size: int) -> Iterator[bytes | None]:
     """Yield blocks of about a size that end with a row; None where the csv module must go on."""
     rest = b""
     left = size_of(file)
-    with file.path.open("rb") as source:
-        while more := source.read(size):
+    with open_regular(file.path) as source:
+        while more := source.read(min(size, max(left, 1))):  # what is asked for is allocated
             block = rest + more
             left -= len(more)
             end = last_row_end(block) if left > 0 else len(block)

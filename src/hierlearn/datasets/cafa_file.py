@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hierlearn.errors import DataError
-from hierlearn.files import atomic_write
+from hierlearn.files.writing import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

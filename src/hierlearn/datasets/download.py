@@ -32,7 +32,7 @@ from urllib.request import (
 )
 
 from hierlearn.errors import DownloadError
-from hierlearn.files import atomic_write
+from hierlearn.files.writing import atomic_write
 
 if sys.platform == "win32":
     import msvcrt
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int | None], None]
 
 _BLOCK = 1 << 16
+LARGEST = 1 << 34  # bytes of a download, 16 GB: one of unknown size must end somewhere
 _PAUSE = 0.5  # seconds before the first retry; doubled before each further one
 _PASSING = {408, 429, 500, 502, 503, 504}  # answers that another attempt may change
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
@@ -219,6 +220,9 @@ def _continue(url: str, part: Path, size: int | None, timeout: float, report: Pr
             return
         with _answer(url, received, timeout) as response:
             received, total = _accept(url, response, file, received)
+            if total is not None and total > LARGEST:
+                _restart(file)
+                raise _another_file(url, f"has {total:,} bytes, more than {LARGEST:,}")
             if size is not None and total is not None and total != size:
                 _restart(file)
                 raise _another_file(url, f"has {total} bytes, expected {size}")
@@ -230,6 +234,9 @@ def _continue(url: str, part: Path, size: int | None, timeout: float, report: Pr
                 if size is not None and received > size:
                     _restart(file)
                     raise _another_file(url, f"has more than {size} bytes, expected {size}")
+                if received > LARGEST:
+                    _restart(file)
+                    raise _another_file(url, f"has more than {LARGEST:,} bytes")
                 report(received, goal)
         if goal is not None and received < goal:
             raise _Broken("the connection closed early", goal)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
 from hierlearn.errors import DataError, LabelError, place, plural, quoted, unknown_name
-from hierlearn.files import atomic_write
+from hierlearn.files.writing import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hierlearn.datasets.table_file import PartitionedTableFile, TableChunk
-from hierlearn.errors import DataError, HierlearnError
+from hierlearn.errors import DataError, HierlearnError, place
 from hierlearn.files import refuse_duplicates
+from hierlearn.files.reading import DAMAGE, check_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,8 +26,22 @@ class ArrowChunk(TableChunk):
 
     def cells(self, name: str) -> list[Any]:
         """Return the cells of a column as Python values, None where one is missing."""
-        found: list[Any] = self.columns[name].to_pylist()
+        try:
+            found: list[Any] = self.columns[name].to_pylist()
+        except (ValueError, OverflowError, KeyError):
+            raise self._unreadable(name) from None
         return found
+
+    def _unreadable(self, name: str) -> DataError:
+        """Return the error of the first cell that has no value in Python."""
+        for line, cell in zip(self.lines, self.columns[name], strict=True):
+            try:
+                cell.as_py()
+            except UnicodeDecodeError:
+                return DataError(f"{place(self.path, line, name)}: the text is not UTF-8")
+            except (ValueError, OverflowError, KeyError) as error:
+                return DataError(f"{place(self.path, line, name)}: no such value ({error})")
+        return DataError(f"{self.path}: column {name!r} cannot be read")
 
     def declared_kind(self, name: str) -> str | None:
         """Return "category" for a column that stores its values in a dictionary."""
@@ -95,16 +110,16 @@ def opened_parquet(path: Path) -> Iterator[Any]:
         raise DataError(
             f"{path}: reading Parquet needs pyarrow; install it with: pip install pyarrow"
         ) from None
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
+    check_regular(path)
     try:
         # With pre_buffer, whatever was read would stay in memory until the file is closed.
         with pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
             yield file
     except HierlearnError:
         raise
-    except (ArrowException, OSError) as error:
-        raise DataError(f"{path} is not a Parquet file: {str(error).splitlines()[0]}") from None
+    except (ArrowException, OSError, *DAMAGE) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+        raise DataError(f"{path} is not a Parquet file that can be read: {reason}") from error
 
 
 def plain_numbers(column: Any) -> NDArray[np.float32] | None:

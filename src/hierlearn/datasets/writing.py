@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import DataError
-from hierlearn.files import atomic_write
 from hierlearn.files.delimiters import delimiter_of
+from hierlearn.files.writing import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

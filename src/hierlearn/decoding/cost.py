@@ -21,7 +21,7 @@ import torch
 
 from hierlearn.decoding.candidates import Candidates, candidate_classes
 from hierlearn.decoding.decoder import Answers, Decoder
-from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.errors import HierlearnError, shown, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +71,10 @@ class Cost(Decoder):
         cost: str | Tensor = "lca-height",
         candidates: Candidates = "all",
     ) -> None:
+        if not isinstance(cost, (str, torch.Tensor)):
+            raise HierlearnError(
+                f"cost must be {', '.join(map(repr, COSTS))} or a tensor, not {shown(cost)}"
+            )
         self.needs_tree = isinstance(cost, str)
         super().__init__(label_space)
         self.candidates = candidate_classes(self.label_space, candidates)

@@ -29,6 +29,7 @@ from hierlearn.estimator.parameters import as_plain
 from hierlearn.memory.taxonomy import grown
 from hierlearn.pipeline import explain as evidence
 from hierlearn.pipeline import remember as growth
+from hierlearn.pipeline.reasons import reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.pipeline.explain import Evidence
     from hierlearn.pipeline.pipeline import Pipeline
+    from hierlearn.pipeline.reasons import Reason
 
 
 class MemoryMixin:
@@ -67,6 +69,23 @@ class MemoryMixin:
             [replace(one, labels=tuple(labels_of(one.labels, form))) for one in row]
             for row in found
         ]
+
+    def reasons(self, X: Any, count: int = 3) -> list[list[Reason]]:
+        """Return the words of texts, or cells of tables, that every answer rests on most.
+
+        For any model that reads texts or tables: they are left out one at a time, and the effect is
+        how much less probable the answer becomes. Where an answer is a set of classes, the best
+        leaf is looked at.
+
+        Args:
+            X: the rows.
+            count: how many words or cells to name, at most.
+        """
+        check_is_fitted(self)
+        inputs = self._read_inputs(X)
+        is_class = self.pipeline_.make_decoder().answers == "class"
+        decided = self.pipeline_.predict(inputs, None if is_class else "leaf")
+        return reasons(self.pipeline_, inputs, [path or None for path in decided], count)
 
     def kneighbors(self, X: Any = None, n_neighbors: int = 5, return_distance: bool = True) -> Any:
         """Return the nearest remembered rows, as scikit-learn's neighbors do.

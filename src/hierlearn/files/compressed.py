@@ -4,35 +4,40 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from hierlearn.errors import DataError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-LARGEST = 1 << 32  # bytes that a file may have once it is decompressed
 BLOCK = 1 << 20
+GROWTH = 100  # how many times larger than the file its content may be; text has about 10
+FREE = 1 << 26  # bytes that the content may have in any case
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return the content of a file, decompressed where its name ends in .gz.
+def decompress(path: Path, file: BinaryIO, size: int, most: int) -> bytes:
+    """Return the content of a gzip file.
+
+    Args:
+        path: the file, for errors.
+        file: the file, opened.
+        size: its bytes.
+        most: the most bytes that its content may have.
 
     Raises:
-        OSError: where the file cannot be opened.
-        DataError: where it is no gzip file, is cut short, or grows beyond 4 GiB.
+        DataError: where it is no gzip file, is cut short, or grows beyond all measure.
     """
-    if path.suffix.lower() != ".gz":
-        return path.read_bytes()
     blocks, total = [], 0
+    most = min(most, FREE + GROWTH * size)
     try:
-        with gzip.open(path) as file:
-            while block := file.read(BLOCK):
+        with gzip.GzipFile(fileobj=file) as content:
+            while block := content.read(BLOCK):
                 total += len(block)
-                if total > LARGEST:
+                if total > most:
                     raise DataError(
-                        f"{path} has more than {LARGEST:,} bytes once decompressed; "
-                        f"is it the right file?"
+                        f"{path} has more than {most:,} bytes once decompressed; is it the right "
+                        f"file?"
                     )
                 blocks.append(block)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:

@@ -10,14 +10,17 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.errors import HierlearnError
-from hierlearn.files import atomic_write
+from hierlearn.errors import DataError, HierlearnError
+from hierlearn.files.reading import check_regular
+from hierlearn.files.writing import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from torch import Tensor
+
+KEY = "hierlearn"  # of the header: the checksum, a space, the metadata as JSON
 
 
 class CheckpointError(HierlearnError):
@@ -30,7 +33,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(metadata, ensure_ascii=False)
-    data = save(stored, {"hierlearn": text, "sha256": checksum(stored, text)})
+    # One entry, since safetensors writes several in any order: equal content, equal files.
+    data = save(stored, {KEY: f"{checksum(stored, text)} {text}"})
     with atomic_write(path, "wb") as file:
         file.write(data)
 
@@ -44,22 +48,33 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     from safetensors import SafetensorError, safe_open
 
     try:
+        if path.exists():
+            check_regular(path)
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
-            text, expected = header["hierlearn"], header["sha256"]
+            expected, _, text = header[KEY].partition(" ")
             metadata = dict(json.loads(text))
             # Copies, since what is read is a map of the file: were the file written over, a process
             # that still used it would be killed. keys() is a method of a file, which is no mapping.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise CheckpointError(f"{path} is not there") from None
+    except DataError as error:
+        raise CheckpointError(str(error)) from None
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
     except SafetensorError as error:
         raise CheckpointError(
-            f"{path} is damaged or truncated ({error}); use an earlier one or train again"
+            f"{path} is damaged or truncated ({str(error)[:160]}); use an earlier one or train "
+            f"again"
         ) from None
-    except (KeyError, TypeError, ValueError, RecursionError):  # no metadata of ours, or no JSON
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        RecursionError,
+        AttributeError,
+    ):  # no metadata of ours, or no JSON
         raise CheckpointError(
             f"{path} was not written by hierlearn, or by an older version"
         ) from None

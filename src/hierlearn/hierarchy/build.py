@@ -20,6 +20,7 @@ from hierlearn.hierarchy.guesses import parents_of
 from hierlearn.hierarchy.json_format import parse_json
 from hierlearn.hierarchy.names import (
     as_text,
+    check_depth,
     checked,
     checked_naming,
     checked_sep,
@@ -183,15 +184,19 @@ class Builders:
         """
         checked_sep(sep)
         nodes = NodeCollector()
-        stack: list[tuple[tuple[str, ...], Any]] = [((), nested)]
+        # What waits shares the path above it: a deep node may have many children.
+        stack: list[tuple[tuple[str, ...], int, Any]] = [((), -1, nested)]
         while stack:
-            above, content = stack.pop()
-            for name, below, title in nested_items(content, above, sep):
-                path = (*above, checked(name, sep))
-                if not nodes.add_path(path):
-                    raise HierarchyError(f"duplicate path {sep.join(path)!r}: name each class once")
-                nodes.set_title(path, title)
-                stack.append((path, below))
+            above, number, content = stack.pop()
+            path = (*above, nodes.bare[number]) if number >= 0 else above
+            check_depth(len(path))
+            for name, below, title in nested_items(content, path, sep):
+                node, is_new = nodes.add_below(number, checked(name, sep))
+                if not is_new:
+                    whole = sep.join([*path, nodes.bare[node]])
+                    raise HierarchyError(f"duplicate path {whole!r}: name each class once")
+                nodes.set_title(node, title)
+                stack.append((path, node, below))
         return cls._finish(nodes, sep, named_by="path", joined=True)
 
     @classmethod
@@ -262,9 +267,9 @@ class Builders:
             try:
                 parts = level_path(cells[: len(columns)], sep)
                 if parts:
-                    nodes.add_path(parts)
-                if parts and titled:
-                    nodes.set_title(tuple(parts), cells[-1])
+                    node, _ = nodes.add_path(parts)
+                    if titled:
+                        nodes.set_title(node, cells[-1])
             except HierarchyError as error:
                 raise HierarchyError(f"row {row}: {error}") from None
         return cls._finish(nodes, sep, named_by="path", joined=True)

@@ -38,30 +38,35 @@ class NodeCollector:
             self.bare.append(bare)
         return number
 
-    def add_path(self, parts: Sequence[str]) -> bool:
-        """Add a path and its prefixes; return whether its last node is new."""
-        above: int | None = None
-        new = False
-        for end in range(1, len(parts) + 1):
-            key = tuple(parts[:end])
-            new = key not in self.number
-            node = self.add(key, parts[end - 1])
-            if new and above is not None:
-                self.link(above, node)
-            above = node
-        return new
+    def add_path(self, parts: Sequence[str]) -> tuple[int, bool]:
+        """Add a path and its prefixes; return the number of its last node, and if it is new."""
+        above, new = -1, False
+        for name in parts:
+            above, new = self.add_below(above, name)
+        return above, new
+
+    def add_below(self, above: int, name: str) -> tuple[int, bool]:
+        """Add a node below another one, or at the top of -1; return its number, and if it is new.
+
+        Nodes are known by parent and name, so a deep path takes no more memory than its names.
+        """
+        known = len(self.bare)
+        node = self.add((above, name), name)
+        if node == known and above >= 0:
+            self.link(above, node)
+        return node, node == known
 
     def link(self, parent: int, child: int) -> None:
         """Add an edge."""
         self.parent.append(parent)
         self.child.append(child)
 
-    def set_title(self, key: Any, value: object) -> None:
-        """Give a node that was added a title; a missing one says nothing, another one raises."""
-        name = self.bare[self.number[key]]
+    def set_title(self, node: int, value: object) -> None:
+        """Give a node a title; a missing one says nothing, another one raises."""
+        name = self.bare[node]
         title = checked_title(value, name)
         if title is not None:
-            set_title(self._titles, self.number[key], title, name)
+            set_title(self._titles, node, title, name)
 
     def titles(self) -> list[str | None]:
         """Return the title of each node."""
@@ -122,15 +127,17 @@ def nodes_from_parents(parents: Mapping[Any, Any], root: str | None) -> NodeColl
         if name != root:
             nodes.add(name, name)
     for name, above in lists.items():
-        for place, one in enumerate(above):
+        seen: set[str] = set()
+        for one in above:
             if one not in nodes.number:
                 hint = did_you_mean(one, nodes.number)
                 raise HierarchyError(
                     f"class {name!r} has the unknown parent {one!r}"
                     f"{hint or '; list it too, with parent None if it is at the top'}"
                 )
-            if one in above[:place]:
+            if one in seen:
                 raise HierarchyError(f"duplicate edge {one!r} -> {name!r}")
+            seen.add(one)
             nodes.link(nodes.number[one], nodes.number[name])
     return nodes
 
@@ -159,7 +166,7 @@ def add_titles(nodes: NodeCollector, titles: Mapping[Any, Any] | None, root: str
         if name not in nodes.number:
             hint = did_you_mean(name, nodes.number)
             raise HierarchyError(f"the title {title!r} is that of the unknown class {name!r}{hint}")
-        nodes.set_title(name, title)
+        nodes.set_title(nodes.number[name], title)
 
 
 # ---------------------------------------------------------------------- names and nesting

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.errors import HierlearnError, plural
-from hierlearn.files import atomic_write
+from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy.titles import WIDEST, shorten
 from hierlearn.printable import printable
 

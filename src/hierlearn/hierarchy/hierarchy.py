@@ -23,7 +23,7 @@ from hierlearn.hierarchy.aliases import NO_TARGETS, pruned_targets
 from hierlearn.hierarchy.build import Builders
 from hierlearn.hierarchy.encoding import Encoding
 from hierlearn.hierarchy.lca import DagLCA, TreeLCA, lca
-from hierlearn.hierarchy.names import natural_ranks
+from hierlearn.hierarchy.names import check_total, natural_ranks
 from hierlearn.hierarchy.structure import Cycle, arrange, expand_ranges
 from hierlearn.hierarchy.titles import Titled
 
@@ -91,6 +91,8 @@ class Hierarchy(Titled, Encoding, Builders):
             names = " -> ".join(repr(bare[node]) for node in nodes)
             kind = "class is its own parent" if len(nodes) == 2 else "cycle"
             raise HierarchyError(f"{kind}: {names}; remove one of these edges") from None
+        named_by = named_by or ("path" if structure.is_tree else "id")
+        check_total(structure, [len(bare[node]) for node in order], named_by, len(sep))
         self = object.__new__(cls)
         state = {
             "structure": structure,
@@ -98,7 +100,7 @@ class Hierarchy(Titled, Encoding, Builders):
             "titles": tuple(None if titles is None else titles[node] for node in order),
             "sep": sep,
             "root": root,
-            "named_by": named_by or ("path" if structure.is_tree else "id"),
+            "named_by": named_by,
             "device_cache": {},
             "namespaces": (None,) * len(bare),
             "aliases": NO_TARGETS,

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hierlearn.errors import HierarchyError
+from hierlearn.files.reading import parse_json as read_value
 from hierlearn.hierarchy.names import NAMINGS, checked, checked_sep
 from hierlearn.hierarchy.titles import checked_title
 
@@ -57,10 +58,7 @@ def parent_lists(structure: Structure) -> list[list[int]]:
 
 def parse_json(text: str) -> JsonForm:
     """Return the content of ``to_json``'s text; raise if it is damaged."""
-    try:
-        form = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise HierarchyError(f"not JSON: {error}") from None
+    form = read_value(text, kind=HierarchyError)
     if not isinstance(form, dict) or form.get("format") != FORMAT:
         raise HierarchyError(f"not a hierarchy: the JSON has no 'format': {FORMAT!r}")
     if form.get("version") != VERSION:

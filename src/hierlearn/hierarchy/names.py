@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hierlearn.hierarchy.nodes import NamedBy
-    from hierlearn.hierarchy.structure import Ints
+    from hierlearn.hierarchy.structure import Ints, Structure
 
 DIGITS = re.compile("[0-9]+")
 NAMINGS = ("path", "id")
+DEEPEST = 4_000  # levels of a hierarchy
+LARGEST = 1 << 28  # characters of all paths, or classes with all their ancestors
 
 
 def natural_ranks(names: Sequence[str]) -> Ints:
@@ -75,9 +78,19 @@ def checked_naming(named_by: NamedBy | None) -> NamedBy | None:
     return named_by
 
 
+def check_depth(depth: int) -> None:
+    """Raise on more levels than a hierarchy may have."""
+    if depth > DEEPEST:
+        raise HierarchyError(
+            f"the hierarchy has more than {DEEPEST:,} levels, which are not supported; is one long "
+            f"chain meant?"
+        )
+
+
 def split_path(path: str, sep: str) -> list[str]:
     """Return the names of a path; raise if one is empty."""
     parts = path.split(sep)
+    check_depth(len(parts))
     if not all(part.strip() for part in parts):
         raise HierarchyError(f"path {path!r} has an empty part; write a{sep}b{sep}c")
     return parts
@@ -95,3 +108,28 @@ def level_path(cells: Iterable[Any], sep: str | None) -> list[str]:
         else:
             parts.append(checked(cell, sep))
     return parts
+
+
+def check_total(structure: Structure, lengths: Sequence[int], named_by: str, sep: int) -> None:
+    """Raise on a hierarchy that would fill the memory although its description is short.
+
+    Args:
+        structure: of C classes.
+        lengths: (C,) the characters of their bare names.
+        named_by: what names a class.
+        sep: the characters of the separator.
+    """
+    check_depth(structure.depth)
+    total = int(structure.levels.sum())
+    what = "classes with their ancestors"
+    if named_by == "path" and total <= LARGEST:
+        paths = np.asarray(lengths, dtype=np.int64)
+        first = structure.first_parents
+        for begin, end in pairwise(structure.level_offsets.tolist()[1:]):
+            paths[begin:end] += paths[first[begin:end]] + sep
+        total, what = int(paths.sum()), "characters in the paths of its classes"
+    if total > LARGEST:
+        raise HierarchyError(
+            f"the hierarchy has {total:,} {what}, and at most {LARGEST:,} are supported; use "
+            f"shorter names or fewer levels"
+        )

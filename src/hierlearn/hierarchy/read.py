@@ -14,13 +14,13 @@ Titles come from a column ``title`` of a table (or that which ``title_column`` n
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierarchyError, place, quoted, unknown_name
 from hierlearn.files import read_rows, read_text
+from hierlearn.files.reading import parse_json
 from hierlearn.hierarchy.clus import hierarchy_of, read_header
 from hierlearn.hierarchy.collect import NODE_KEYS
 from hierlearn.hierarchy.hierarchy import Hierarchy
@@ -87,12 +87,7 @@ def extension(path: Path) -> str:
 def read_json(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:
     """Read any of the JSON forms."""
     text = read_text(path)
-    try:
-        value = json.loads(text, object_pairs_hook=_no_repeats)
-    except RecursionError:
-        raise HierarchyError("the JSON is nested too deeply; write edges or paths") from None
-    except json.JSONDecodeError as error:
-        raise HierarchyError(f"{place(path, error.lineno)}: not JSON: {error.msg}") from None
+    value = parse_json(text, path, HierarchyError, object_pairs_hook=_no_repeats)
     if isinstance(value, dict) and value.get("format") == FORMAT:
         if form is not None or root is not None:
             raise HierarchyError("the file was written by to_json and needs no form and no root")

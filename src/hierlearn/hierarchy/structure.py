@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hierlearn.hierarchy.names import check_depth
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -170,6 +172,7 @@ def arrange(child: Ints, parent: Ints, count: int, rank: Ints) -> tuple[Structur
         position[wave] = np.arange(placed, placed + len(wave))
         placed += len(wave)
         waves.append(wave)
+        check_depth(len(waves))
         edges, _ = expand_ranges(child_offsets, wave)
         below = child_ids[edges]
         np.subtract.at(waiting, below, 1)

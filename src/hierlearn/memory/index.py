@@ -14,13 +14,16 @@ from __future__ import annotations
 import json
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import torch
 from torch.nn.functional import normalize
 
 from hierlearn.errors import HierlearnError
+from hierlearn.files.reading import check_regular
+from hierlearn.files.schema import Range, check
 from hierlearn.memory.distance import find_distance
 from hierlearn.memory.search import distances_of, nearest
 
@@ -47,6 +50,16 @@ def _faiss() -> Any:
     # On macOS torch and faiss bring one OpenMP runtime each, which may crash with several threads.
     faiss.omp_set_num_threads(1 if sys.platform == "darwin" else torch.get_num_threads())
     return faiss
+
+
+@dataclass
+class Facts:
+    """The header of a stored index."""
+
+    distance: Literal["squared", "euclidean", "cosine"]
+    probes: Annotated[int, Range(1)]
+    candidates: Annotated[float, Range(1, 1000)]
+    recall: float
 
 
 class ApproximateIndex:
@@ -176,7 +189,9 @@ class ApproximateIndex:
 
     def save(self, path: Path | str) -> None:
         """Write the index, without the embeddings, as one safetensors file."""
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save
+
+        from hierlearn.files.writing import atomic_write
 
         facts = {
             "distance": self.distance,
@@ -185,7 +200,8 @@ class ApproximateIndex:
             "recall": self.recall,
         }
         arrays = {"index": _faiss().serialize_index(self._index), "rows": self._rows}
-        save_file(arrays, path, metadata={"index": json.dumps(facts)})
+        with atomic_write(path, "wb") as file:
+            file.write(save(arrays, {"index": json.dumps(facts)}))
 
     @classmethod
     def load(cls, path: Path | str, embeddings: Tensor) -> ApproximateIndex:
@@ -193,12 +209,19 @@ class ApproximateIndex:
         from safetensors import safe_open
 
         faiss = _faiss()
-        with safe_open(path, framework="numpy") as file:
-            facts = json.loads((file.metadata() or {}).get("index", "null"))
-            if facts is None:
-                raise HierlearnError(f"{path} is not an index; build it again")
-            rows = file.get_tensor("rows")
-            index = faiss.deserialize_index(file.get_tensor("index"))
+        check_regular(path)
+        try:
+            with safe_open(path, framework="numpy") as file:
+                facts = json.loads((file.metadata() or {})["index"])
+                check(path, facts, Facts)
+                rows = file.get_tensor("rows")
+                index = faiss.deserialize_index(file.get_tensor("index"))
+        except HierlearnError:
+            raise
+        except Exception as error:  # of safetensors, JSON and faiss, which has no class of its own
+            raise HierlearnError(f"{path} is not an index; build it again") from error
+        if rows.ndim != 1 or np.count_nonzero(rows >= 0) != int(index.ntotal):
+            raise HierlearnError(f"{path} is a damaged index; build it again")
         if embeddings.shape != (int(index.ntotal), int(index.d)):
             raise HierlearnError(
                 f"{path} is an index of ({index.ntotal}, {index.d}) embeddings, not of "

@@ -162,11 +162,13 @@ def _build_one(spec: NetworkSpec, label_space: LabelSpace) -> nn.Module:
         raise HierlearnError(
             f"network {spec.name} cannot be made with {asked or 'no options'} ({error})"
         ) from None
-    except (MemoryError, RuntimeError) as error:  # torch raises a RuntimeError
-        if not isinstance(error, MemoryError) and "memory" not in str(error):
+    except (RuntimeError, MemoryError) as error:
+        if "alloc" not in str(error) and "memory" not in str(error):
             raise
+        asked = ", ".join(f"{option}={value!r}" for option, value in spec.options.items())
         raise HierlearnError(
-            f"there is not enough memory for network {spec.name}; make it smaller"
+            f"network {spec.name} with {asked or 'no options'} does not fit into memory; make it "
+            f"smaller"
         ) from None
     if not isinstance(network, torch.nn.Module):
         raise HierlearnError(

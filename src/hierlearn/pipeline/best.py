@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -24,13 +23,15 @@ import torch
 
 from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import HierlearnError, plural
-from hierlearn.files import atomic_write
+from hierlearn.files.reading import read_json
 from hierlearn.files.tensors import read_tensors, write_tensors
+from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics import calibration_error
 from hierlearn.metrics.measure import measure
 from hierlearn.networks.blend import BLEND
+from hierlearn.pipeline.folder import WORK, remove_folder
 from hierlearn.pipeline.job import Job
 from hierlearn.pipeline.parts import assemble, predict_answers, scale_rows
 from hierlearn.pipeline.reporting import Beginning, Reporting
@@ -64,7 +65,6 @@ SHARE = 0.6  # of a time limit, for the trainings on folds
 UNIT = 1000  # of the bar: a training on a fold
 SLASH = "/"  # between an ingredient and its answer
 LEFT_OUT = "left out"  # the metrics of the rows that were left out of training
-WORK = "blend"  # folder of what was trained so far, in that of the model
 
 
 @dataclass
@@ -388,10 +388,9 @@ def begin_work(work: Path, identity: dict[str, Any], *, resume: bool) -> Path:
 
     path = work / "run.json"
     if resume and path.is_file():
-        check_identity(path, json.loads(path.read_text(encoding="utf-8")), identity)
+        check_identity(path, read_json(path), identity)
         return work
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    remove_folder(work)
     with atomic_write(path) as file:
         file.write(json.dumps(identity))
     return work

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
-from hierlearn.files import atomic_write
+from hierlearn.files.writing import atomic_write
 from hierlearn.links import link_name, make_link
 from hierlearn.networks.memories import memory_heads
 

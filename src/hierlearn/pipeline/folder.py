@@ -1,82 +1,296 @@
-"""The folder of a model: its files, whether they are intact, and what may be replaced."""
+"""The folder of a model: its files, whether they are intact, and how they are replaced.
+
+A new model is written into a hidden folder first. Renaming that folder to ``NEXT`` is the moment
+from which the new model counts: its files then take the place of the old ones, the configuration
+last, and whoever finds the folder ``NEXT`` completes that. So at any moment the folder holds the
+old model or the new one. A training that replaces a model keeps its log and its checkpoints in
+``TRAINING`` until then.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
+import re
 import shutil
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
+from hierlearn.files.json_lines import read_log
+from hierlearn.files.outputs import check_output_folder
 from hierlearn.files.tensors import CheckpointError
-from hierlearn.pipeline.memory_files import INDEX, MEMORY_FILES
+from hierlearn.files.uninterrupted import uninterrupted
+from hierlearn.files.writing import (
+    HIDDEN,
+    STRAY,
+    WriteError,
+    atomic_write,
+    is_empty,
+    new_folder,
+    remove,
+    remove_strays,
+    rename,
+    sync_folder,
+)
+from hierlearn.pipeline.memory_files import MEMORY_FILES
 from hierlearn.pipeline.seen_rows import ROWS_FILE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 FORMAT = "hierlearn.model"
 VERSION = 2
 FILES = ("model.safetensors", "hierarchy.json", "config.json", "README.md")
-# By which the folder of a training is recognized.
+INDEXES = re.compile(r"index-.+-\d+\.safetensors")
+WORK = "blend"  # folder of what a run with effort "best" has trained so far
+NEXT, TRAINING = f"{HIDDEN}next", f"{HIDDEN}training"
+SWAP = "swap.json"  # in NEXT: what else belongs to the replacement
+# By which the folder of a training is recognized, and all that a training leaves in it.
 OURS = ("config.json", "checkpoints", "log.jsonl")
+TEXTS = ("run.yaml", "log.jsonl", "skipped-labels.csv")  # of a training
+FOLDERS = {  # of a training, with the names of the files in them
+    "checkpoints": re.compile(r"step-\d+\.safetensors"),
+    "tensorboard": re.compile(r"events\.out\.tfevents\..+"),
+    WORK: re.compile(r"run\.json|.+\.safetensors"),
+}
 
 
-def check_free(folder: Path, force: bool, *, clear: bool = True) -> None:
+def check_free(folder: Path, force: bool) -> None:
     """Raise on a folder that is not empty, unless it is a model to be replaced.
 
     Args:
         folder: where a model should go.
         force: whether a model there may be replaced.
-        clear: also remove that model; otherwise only check.
     """
-    if folder.is_file():
-        raise HierlearnError(f"{folder} is a file; name a folder")
-    if not folder.is_dir() or not any(folder.iterdir()):
+    check_output_folder(folder, force=False)
+    if is_empty(folder):
         return
     if not force:
         raise HierlearnError(
             f"{folder} exists; pass force=True to replace the model in it, or resume=True to resume"
         )
-    if not any((folder / name).exists() for name in OURS):
+    if not is_model(folder) and not is_training(folder):
         raise HierlearnError(f"{folder} holds no model, so it is not replaced; name another")
-    if not clear:
-        return
-    indexes = [path.name for path in folder.glob(INDEX.format(head="*", member="*"))]
-    for name in (*FILES, *MEMORY_FILES, ROWS_FILE, *indexes, "run.yaml", "log.jsonl"):
-        (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """Return the configuration of a model folder whose files are complete and intact."""
-    if not folder.is_dir():
-        raise CheckpointError(f"{folder} is no folder with a model in it")
-    for name in FILES[:3]:
-        if not (folder / name).is_file():
-            raise CheckpointError(f"{folder} has no {name}: it is no model, or an unfinished one")
+def is_model(folder: Path) -> bool:
+    """Whether the configuration in a folder says that a model of hierlearn is there."""
     try:
-        config: dict[str, Any] = json.loads((folder / FILES[2]).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise CheckpointError(f"{folder / FILES[2]} is damaged: it is no JSON") from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise CheckpointError(f"{folder / FILES[2]} was not written by hierlearn")
-    if config.get("version") != VERSION:
-        raise CheckpointError(
-            f"{folder / FILES[2]} is of version {config.get('version')}, this hierlearn reads "
-            f"version {VERSION}; use the hierlearn that wrote it"
-        )
-    for name, expected in config["files"].items():
-        if not (folder / name).is_file():
-            raise CheckpointError(f"{folder} has no {name}; copy the whole folder again")
-        if digest(folder / name) != expected:
-            raise CheckpointError(
-                f"{folder / name} is not the file that was saved: it is truncated or of another "
-                f"model; copy the whole folder again"
-            )
-    return config
+        config = json.loads((folder / FILES[2]).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return (folder / NEXT / SWAP).is_file()  # of a first model, whose files are being renamed
+    return isinstance(config, dict) and config.get("format") == FORMAT
 
 
-def digest(path: Path) -> str:
-    """Return the sha256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def is_training(folder: Path) -> bool:
+    """Whether a folder holds a training that was not finished, and nothing else."""
+    for path in folder.iterdir():
+        if STRAY.fullmatch(path.name) or path.name in (TRAINING, NEXT):
+            continue
+        if path.name in FOLDERS and path.is_dir() and not path.is_symlink():
+            own = FOLDERS[path.name]
+            held = [one.name for one in path.iterdir()]
+            if not all(own.fullmatch(one) or STRAY.fullmatch(one) for one in held):
+                return False
+        elif path.name == "run.yaml" and path.is_file():
+            if not path.read_bytes().startswith(b"# hierlearn"):
+                return False
+        elif path.name == TEXTS[2] and path.is_file() and (folder / "run.yaml").is_file():
+            continue
+        elif path.name == "log.jsonl" and path.is_file():
+            if not is_log(path):
+                return False
+        else:
+            return False
+    return True
+
+
+def is_log(path: Path) -> bool:
+    """Whether a file is empty, or the log of a training."""
+    try:
+        records: list[Any] = read_log(path)
+    except (OSError, ValueError):
+        return False
+    ours = all(isinstance(one, dict) and "epoch" in one and "loss" in one for one in records)
+    return ours and bool(records or not path.stat().st_size)
+
+
+# ---------------------------------------------------------------------- training in a folder
+
+
+def begin_training(folder: Path, force: bool) -> None:
+    """Prepare a folder for a training from the start; a model that is there stays until the end.
+
+    Args:
+        folder: of the model.
+        force: whether a model there may be replaced.
+    """
+    check_free(folder, force)
+    if not folder.is_dir():
+        return
+    complete_swap(folder)
+    remove_strays(folder)
+    shutil.rmtree(folder / TRAINING, ignore_errors=True)
+    if is_model(folder):
+        (folder / TRAINING).mkdir()
+    else:
+        remove_training(folder)
+
+
+def training_folder(folder: Path) -> Path:
+    """Return where a training writes its log and checkpoints: in the folder, or hidden in it."""
+    hidden = folder / TRAINING
+    return hidden if hidden.is_dir() else folder
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the model in a folder is complete, and no training is about to replace it."""
+    complete_swap(folder)
+    return (folder / FILES[2]).is_file() and not (folder / TRAINING).is_dir()
+
+
+def remove_training(folder: Path) -> None:
+    """Remove what a training leaves in a folder: only files that it writes."""
+    for name in TEXTS:
+        remove(folder / name)
+    for name in FOLDERS:
+        remove_folder(folder / name)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove the files of a training in one of its folders, and the folder if it is empty then."""
+    if not folder.is_dir() or folder.is_symlink():
+        return
+    remove_strays(folder)
+    for path in list(folder.iterdir()):
+        if FOLDERS[folder.name].fullmatch(path.name):
+            remove(path)
+    with suppress(OSError):
+        folder.rmdir()
+
+
+# ---------------------------------------------------------------------- replacing a model
+
+
+@contextmanager
+def replaced_model(
+    folder: Path, *, of_training: bool = False, keep_log: bool = True
+) -> Iterator[Path]:
+    """Yield a hidden folder to write a model into; its files replace those of ``folder``.
+
+    Args:
+        folder: of the model.
+        of_training: the log and the checkpoints in ``TRAINING`` belong to the new model.
+        keep_log: keep the log and the checkpoints that are in the folder.
+
+    Raises:
+        WriteError: if a file cannot be written; a model in the folder is as it was.
+    """
+    is_new = not (folder / FILES[2]).is_file()
+    try:
+        complete_swap(folder)
+        with new_folder(folder) as hidden:
+            yield hidden
+            with atomic_write(hidden / SWAP) as file:
+                moved = training_files(folder / TRAINING) if of_training else []
+                file.write(json.dumps({"of_training": moved, "keep_log": keep_log}))
+            rename(hidden, folder / NEXT)
+    except OSError as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        old = "" if is_new else "the model that was there is intact; "
+        again = "resume with resume=True" if of_training else "try again"
+        raise WriteError(
+            f"cannot write the model into {folder}: {reason}; {old}free disk space and {again}"
+        ) from error
+    complete_swap(folder)
+
+
+def complete_swap(folder: Path) -> None:
+    """Complete a replacement that was interrupted; nothing where there is none."""
+    hidden = folder / NEXT
+    if not hidden.is_dir() or hidden.is_symlink():
+        return
+    try:
+        with uninterrupted():
+            swap(folder, hidden)
+    except OSError as error:
+        raise WriteError(
+            f"{folder}: the replacement of its model was interrupted, and cannot be completed "
+            f"({error.strerror or error}); run the command as a user who may write there"
+        ) from error
+
+
+def swap(folder: Path, hidden: Path) -> None:
+    """Move the files of a new model into the folder, the configuration last; then clean up.
+
+    Every step may have been done before, by a process that was killed or by one that runs now.
+    """
+    rest = read_swap(hidden / SWAP)
+    if rest is None:  # all files are in place
+        shutil.rmtree(hidden, ignore_errors=True)
+        return
+    written = [path.name for path in hidden.iterdir() if is_own(path.name)]
+    for name in sorted(written, key=lambda one: one == FILES[2]):
+        if name == FILES[2]:
+            move_training(folder, rest)
+        with suppress(FileNotFoundError):
+            rename(hidden / name, folder / name)
+    config = json.loads((folder / FILES[2]).read_text(encoding="utf-8"))
+    for path in list(folder.iterdir()):
+        if is_own(path.name) and path.name not in (*FILES, *config["files"]):
+            remove(path)  # of what the model held before; no configuration lists it now
+    remove(hidden / SWAP)
+    shutil.rmtree(hidden, ignore_errors=True)
+    sync_folder(folder)
+
+
+def move_training(folder: Path, rest: dict[str, Any]) -> None:
+    """Let the log and the checkpoints of the new model replace those of the old one."""
+    hidden = folder / TRAINING
+    if not rest["keep_log"]:
+        remove_training(folder)
+        shutil.rmtree(hidden, ignore_errors=True)
+    if not rest["of_training"] or not hidden.is_dir():
+        return
+    for name in rest["of_training"]:
+        (folder / name).parent.mkdir(exist_ok=True)
+        with suppress(FileNotFoundError):
+            rename(hidden / name, folder / name)
+    for name, own in FOLDERS.items():
+        for path in list((folder / name).glob("*")):
+            if own.fullmatch(path.name) and f"{name}/{path.name}" not in rest["of_training"]:
+                remove(path)  # of the old training
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
+def training_files(folder: Path) -> list[str]:
+    """Return the files of a training in its hidden folder, without those of unfinished work."""
+    names = [name for name in TEXTS if (folder / name).is_file()]
+    for name, own in FOLDERS.items():
+        if name != WORK:
+            paths = sorted((folder / name).glob("*"))
+            names += [f"{name}/{path.name}" for path in paths if own.fullmatch(path.name)]
+    return names
+
+
+def read_swap(path: Path) -> dict[str, Any] | None:
+    """Return what else belongs to a replacement; None where it is complete."""
+    try:
+        rest = json.loads(path.read_text(encoding="utf-8"))
+        own = {f"{name}/" for name in FOLDERS}
+        names = [
+            name
+            for name in rest["of_training"]
+            if name in TEXTS or (name.count("/") == 1 and name[: name.index("/") + 1] in own)
+        ]
+        return {"of_training": names, "keep_log": bool(rest["keep_log"])}
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise CheckpointError(f"{path} is damaged; remove {path.parent}") from None
+
+
+def is_own(name: str) -> bool:
+    """Whether a file name is one of those that a model has."""
+    return name in (*FILES, *MEMORY_FILES, ROWS_FILE) or bool(INDEXES.fullmatch(name))

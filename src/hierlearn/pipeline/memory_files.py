@@ -8,15 +8,18 @@ index-*.safetensors  approximate indexes, where they were built
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.files import atomic_write
+from hierlearn.files.reading import LARGE, guarded, read_json
+from hierlearn.files.schema import check
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
+from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.memory import LabelSets, Remembered
 from hierlearn.memory.index import ApproximateIndex
@@ -41,6 +44,16 @@ MEMORY_FILES = ("memory.safetensors", "memory.json")
 INDEX = "index-{head}-{member}.safetensors"
 ARRAYS = ("set_offsets", "set_numbers", "set_of_row")
 FORMAT = "hierlearn.memory"
+COPY = "copy the whole folder again"
+
+
+@dataclass
+class MemoryJson:
+    """memory.json."""
+
+    unlabeled_descendants: Literal["negative", "ignore"]
+    ids: list[str | int]
+    texts: list[str] | None
 
 
 def check_filled(network: nn.Module) -> None:
@@ -128,14 +141,20 @@ def read_memory(
     heads = memory_heads(network)
     if not heads:
         return
+    for name in MEMORY_FILES:
+        if name not in names:
+            raise CheckpointError(f"{folder} has no {name}; copy the whole folder again")
     path = folder / MEMORY_FILES[0]
     tensors, _ = read_tensors(path)
-    try:
-        values: dict[str, Any] = json.loads((folder / MEMORY_FILES[1]).read_text(encoding="utf-8"))
+    values = read_json(folder / MEMORY_FILES[1], LARGE, CheckpointError)
+    check(folder / MEMORY_FILES[1], values, MemoryJson, CheckpointError)
+    with guarded(path, "does not fit this model", CheckpointError, COPY):
         offsets, numbers, of_row = (tensors[name].numpy() for name in ARRAYS)
         sets = Labels.from_numbers(offsets, numbers, hierarchy, values["unlabeled_descendants"])
         if len(of_row) and not 0 <= int(of_row.min()) <= int(of_row.max()) < len(sets):
             raise ValueError("a row has a label set that is not there")
+        if not len(of_row) == len(values["ids"]) == len(values["texts"] or values["ids"]):
+            raise ValueError("ids, texts and label sets differ in number")
         weights = tensors["weights"].numpy() if "weights" in tensors else None
         rows = Remembered(LabelSets(sets, of_row), values["ids"], weights, values["texts"])
         found: dict[str, Tensor] = {name: tensors[f"embeddings/{name}"] for name in heads}
@@ -145,7 +164,3 @@ def read_memory(
             )
         set_memory(network, found, rows)
         read_indexes(folder, network, names)
-    except (KeyError, ValueError, TypeError, OSError) as error:
-        raise CheckpointError(
-            f"{path} does not fit this model ({error}); copy the whole folder again"
-        ) from None

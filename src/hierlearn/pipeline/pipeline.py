@@ -30,17 +30,21 @@ from hierlearn.decoding import make_decoder
 from hierlearn.decoding.scaling import Scaling
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import Preprocessor, from_state
-from hierlearn.files import atomic_write
+from hierlearn.files.reading import guarded
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
+from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import Hierarchy, LabelSpace
 from hierlearn.links import link_name, make_link
 from hierlearn.networks import read_output
 from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.networks.network import AVERAGE
 from hierlearn.pipeline.card import model_card
-from hierlearn.pipeline.folder import FILES, FORMAT, VERSION, check_free, digest, read_config
-from hierlearn.pipeline.memory_files import check_filled, read_memory, write_memory
+from hierlearn.pipeline.config_file import digest, read_config, write_config
+from hierlearn.pipeline.folder import FILES, FORMAT, VERSION, check_free, replaced_model
+from hierlearn.pipeline.memory_files import COPY, check_filled, read_memory, write_memory
+from hierlearn.pipeline.network_size import check_network
 from hierlearn.pipeline.seen_rows import ROWS_FILE, SeenRows
+from hierlearn.training.processes import find_device
 from hierlearn.training.rows import as_rows
 
 if TYPE_CHECKING:
@@ -203,7 +207,14 @@ class Pipeline:
             force: replace a model that is there.
         """
         folder = Path(folder)
-        check_free(folder, force, clear=False)
+        check_free(folder, force)
+        self.check_savable()
+        with replaced_model(folder, keep_log=False) as hidden:
+            self.write(hidden)
+        return folder
+
+    def check_savable(self) -> None:
+        """Raise on a pipeline that cannot be saved."""
         if self.network_spec is None:
             raise HierlearnError(
                 f"a {type(self.network).__name__} that was passed in as a module cannot be saved "
@@ -211,18 +222,23 @@ class Pipeline:
                 f"its state_dict yourself"
             )
         check_filled(self.network)
+        network = self.network_spec.to_dict()
+        check_plain({"decoder_options": self.decoder_options, "network": network, **self.config})
+
+    def write(self, folder: Path) -> None:
+        """Write the files of the pipeline into an empty folder."""
+        self.check_savable()
+        assert self.network_spec is not None
         tensors = {f"network/{k}": v for k, v in self.network.state_dict().items()}
         settings = None
         if self.preprocessor is not None:
             settings, arrays = self.preprocessor.state()
             tensors |= {f"preprocessing/{k}": torch.from_numpy(v) for k, v in arrays.items()}
-        network = self.network_spec.to_dict()
-        check_plain({"decoder_options": self.decoder_options, "network": network, **self.config})
         config = {
             "format": FORMAT,
             "version": VERSION,
             "fingerprint": self.hierarchy.fingerprint,
-            "network": network,
+            "network": self.network_spec.to_dict(),
             "link": link_name(self.link),
             "decoder": {"name": self.decoder, "options": self.decoder_options},
             "terminals": self.label_space.terminals.tolist(),
@@ -230,8 +246,6 @@ class Pipeline:
             "answer": self.answer,
             "scaling": None if self.scaling is None else self.scaling.to_dict(),
         }
-        check_free(folder, force)  # an old model is removed once this one can be written
-        folder.mkdir(parents=True, exist_ok=True)
         write_tensors(folder / FILES[0], tensors, {"format": FORMAT})
         with atomic_write(folder / FILES[1]) as file:
             file.write(self.hierarchy.to_json() + "\n")
@@ -240,11 +254,9 @@ class Pipeline:
             self.seen.save(folder / ROWS_FILE)
             names.append(ROWS_FILE)
         config |= {"files": {one: digest(folder / one) for one in names}, **self.config}
-        with atomic_write(folder / FILES[2]) as file:
-            file.write(json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+        write_config(folder / FILES[2], config)
         with atomic_write(folder / FILES[3]) as file:
             file.write(model_card(self.hierarchy, config))
-        return folder
 
     @classmethod
     def load(
@@ -258,7 +270,7 @@ class Pipeline:
             trust: whether a network factory outside of hierlearn that the folder names may be
                 imported and called.
         """
-        folder = Path(folder)
+        folder, device = Path(folder), find_device(str(device))
         config = read_config(folder)
         hierarchy = Hierarchy.read(folder / FILES[1])
         if hierarchy.fingerprint != config["fingerprint"]:
@@ -266,6 +278,20 @@ class Pipeline:
                 f"{folder / FILES[1]} is not the hierarchy of this model: fingerprint "
                 f"{hierarchy.fingerprint[:12]}, the model has {config['fingerprint'][:12]}"
             )
+        with guarded(folder / FILES[2], "does not describe this model", CheckpointError, COPY):
+            return cls._load(folder, config, hierarchy, device, trust)
+
+    @classmethod
+    def _load(
+        cls,
+        folder: Path,
+        config: dict[str, Any],
+        hierarchy: Hierarchy,
+        device: torch.device | str,
+        trust: bool,
+    ) -> Pipeline:
+        if any(one >= len(hierarchy) for one in config["terminals"]):
+            raise CheckpointError(f"{folder / FILES[2]}: terminals must be class numbers")
         label_space = LabelSpace(hierarchy, config["terminals"])
         tensors, _ = read_tensors(folder / FILES[0])
         spec = NetworkSpec.from_dict(config["network"])
@@ -274,17 +300,10 @@ class Pipeline:
                 f"{folder} names the network {spec.foreign[0]!r}, which is code outside of "
                 f"hierlearn; pass trust=True if you trust it to run"
             )
-        try:
-            network = build_network(spec, label_space)
-        except HierlearnError as error:
-            raise CheckpointError(f"{folder}: {error}") from None
-        try:
-            network.load_state_dict(named(tensors, "network/"))
-        except RuntimeError as error:
-            reason = str(error).splitlines()[-1].strip()
-            raise CheckpointError(
-                f"{folder}: the network {spec.name!r} is not the one that was saved ({reason})"
-            ) from None
+        weights = named(tensors, "network/")
+        check_network(folder, spec, label_space, weights)
+        network = build_network(spec, label_space)
+        network.load_state_dict(weights)
         read_memory(folder, network, hierarchy, config["files"])
         preprocessor = None
         if config["preprocessing"] is not None:

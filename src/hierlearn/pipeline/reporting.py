@@ -34,7 +34,7 @@ class Reporting:
     Attributes:
         on_message: called with one sentence on what was chosen.
         on_prepared: called in the process that writes with what will be trained, before the first
-            step; an old model in the folder is removed by then.
+            step.
         on_epoch: called with the record of every epoch.
         on_step: called with the number of the step, from 1, and the number of steps.
         tensorboard: also log for TensorBoard.

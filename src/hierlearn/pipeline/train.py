@@ -5,20 +5,30 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import plural
+from hierlearn.files.schema import Extra, check
 from hierlearn.files.tensors import CheckpointError
-from hierlearn.files.uninterrupted import uninterrupted
 from hierlearn.networks.build import NetworkSpec
-from hierlearn.pipeline.best import WORK, BlendTraining
+from hierlearn.pipeline.best import BlendTraining
+from hierlearn.pipeline.config_file import read_config
 from hierlearn.pipeline.evaluate import evaluate
-from hierlearn.pipeline.folder import OURS, check_free, read_config
+from hierlearn.pipeline.folder import (
+    OURS,
+    TRAINING,
+    WORK,
+    begin_training,
+    check_free,
+    complete_swap,
+    is_finished,
+    remove_folder,
+    replaced_model,
+    training_folder,
+)
 from hierlearn.pipeline.job import Job
-from hierlearn.pipeline.memory_files import INDEX
 from hierlearn.pipeline.pipeline import Pipeline, check_plain, versions
 from hierlearn.pipeline.reporting import Beginning, Reporting
 from hierlearn.pipeline.seen_rows import note_rows
@@ -71,24 +81,29 @@ def train(
     resume = resume or was_restarted(out)
     with processes(Settings.from_dict(plan.settings).device) as here:
         if out is not None and not resume and here.writes:
-            check_free(out, force, clear=False)
+            check_free(out, force)
+        if out is not None and resume and here.writes:
+            complete_swap(out)
         here.wait()
         job: Single | BlendTraining
         if plan.effort == "best":
             job = BlendTraining(dataset, plan, here, weights, reporting)
         else:
             job = Single(dataset, plan, here, weights, reporting)
-        if out is not None and resume and (out / "config.json").is_file():
+        if out is not None and resume and is_finished(out):
             config = read_config(out)
             check_identity(out, config.get("training", {}).get("run"), job.identity())
             names = NetworkSpec.from_dict(config["network"]).foreign
             trust = set(names) <= set(job.foreign)  # built already
             finished = Pipeline.load(out, device=here.device, trust=trust)
+            if here.writes:
+                remove_folder(out / WORK)
             reporting.message(f"{out} is finished already")
             return finished
         if here.writes and out is not None and not resume:
-            check_free(out, force)  # the old model is removed once the new training can begin
-        pipeline = job.run(out, resume=resume)
+            begin_training(out, force)  # a model that is there stays until the new one is complete
+        here.wait()
+        pipeline = job.run(None if out is None else training_folder(out), resume=resume)
         pipeline.config |= metadata or {}
         if here.writes:
             note_rows(pipeline, dataset, job.rows, job.held_out)
@@ -98,8 +113,8 @@ def train(
                 pipeline.config["metrics"][name] = evaluate(pipeline, dataset.take(picked))
         if out is not None and here.writes:
             pipeline.config["training"]["run"] = job.identity()
-            save_into(pipeline, out)
-            shutil.rmtree(out / WORK, ignore_errors=True)
+            save_into(pipeline, out, of_training=True)
+            remove_folder(out / WORK)
         here.wait()
         return pipeline
 
@@ -149,28 +164,21 @@ class Single(Job):
 def was_restarted(out: Path | None) -> bool:
     """Whether torchrun has restarted this training, and left files to resume from."""
     again = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    return again and out is not None and any((out / name).exists() for name in (*OURS, "run.yaml"))
+    names = (*OURS, TRAINING, "run.yaml")
+    return again and out is not None and any((out / name).exists() for name in names)
 
 
-def save_into(pipeline: Pipeline, out: Path) -> None:
-    """Save a pipeline into the folder of its own training, beside log and checkpoints."""
-    import tempfile
+def save_into(pipeline: Pipeline, out: Path, *, of_training: bool = False) -> None:
+    """Save a pipeline into the folder of its own training, beside log and checkpoints.
 
-    out.mkdir(parents=True, exist_ok=True)
-    for left in out.glob(".model-*"):  # of a process that was killed
-        shutil.rmtree(left, ignore_errors=True)
-    for left in out.glob(".*.part"):
-        left.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(dir=out, prefix=".model-") as name:
-        folder = pipeline.save(Path(name) / "model")
-        written = {file.name for file in folder.iterdir()}
-        with uninterrupted():
-            # The configuration comes last: a folder that has one is complete.
-            for file in sorted(folder.iterdir(), key=lambda path: path.name == "config.json"):
-                file.replace(out / file.name)
-            for index in out.glob(INDEX.format(head="*", member="*")):
-                if index.name not in written:
-                    index.unlink()  # of what the memory held before; no configuration lists it
+    Args:
+        pipeline: a trained pipeline.
+        out: the folder; a model that is there is replaced.
+        of_training: whether a training that ends now wrote log and checkpoints.
+    """
+    pipeline.check_savable()
+    with replaced_model(out, of_training=of_training) as hidden:
+        pipeline.write(hidden)
 
 
 def run(
@@ -208,6 +216,8 @@ def run(
         if latest is not None:
             check_identity(latest.path, latest.metadata.get("run"), identity)
             trainer.resume(latest)
+            if here.writes:
+                checkpoints.prune()  # a process that was killed may have left one too many
         trainer.save = lambda step, tensors, metadata: checkpoints.save(
             step, tensors, {**metadata, "run": identity, "versions": versions()}
         )
@@ -256,10 +266,27 @@ def run_identity(prepared: Prepared) -> dict[str, Any]:
     }
 
 
+@dataclass
+class Identity(Extra):
+    """What must be equal, as JSON."""
+
+    fingerprint: str
+    data: str
+    plan: IdentityPlan
+
+
+@dataclass
+class IdentityPlan(Extra):
+    """A plan with its settings."""
+
+    settings: dict[str, Any]
+
+
 def check_identity(path: Path, stored: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:
     """Raise on a checkpoint of another training, naming what differs."""
     if stored is None:
         raise CheckpointError(f"{path} does not name its training; train again in another folder")
+    check(path, stored, Identity, CheckpointError)
     if stored["fingerprint"] != now["fingerprint"]:
         raise CheckpointError(
             f"{path} is of another hierarchy: fingerprint {stored['fingerprint'][:12]}, this "

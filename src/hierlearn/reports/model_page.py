@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.datasets.dataset import row_names, shown_texts
 from hierlearn.errors import plural
-from hierlearn.files import atomic_write
+from hierlearn.files.writing import atomic_write
 from hierlearn.networks.memories import remembered
 from hierlearn.pipeline.explain import answering_memories, explain
 from hierlearn.reports import classes, icicle, mistakes, model_sections, reliability, risk

@@ -11,12 +11,13 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
-from hierlearn.files import atomic_write
+from hierlearn.files.reading import guarded
+from hierlearn.files.writing import atomic_write
 from hierlearn.reports import icicle, mistakes, plots, sections, selection
 from hierlearn.reports.assets import asset, page_script, script_policy
 from hierlearn.reports.markup import embed, safe
 from hierlearn.studies.decisions import Decisions
-from hierlearn.studies.study import Study
+from hierlearn.studies.study import Study, StudyError
 from hierlearn.studies.summary import summarize
 
 if TYPE_CHECKING:
@@ -45,9 +46,10 @@ def write_report(
     Returns:
         The file.
     """
-    study, summary = read(study_folder, summary)
+    with guarded(study_folder, "is a damaged study", StudyError, "run hierlearn compare again"):
+        study, summary = read(study_folder, summary)
+        text = page(study, summary)
     out = Path(out) if out is not None else study.folder / NAME
-    text = page(study, summary)
     with atomic_write(out) as file:
         file.write(text)
     return out

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hierlearn.errors import HierlearnError
-from hierlearn.files import atomic_write
+from hierlearn.files.writing import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError, plural
-from hierlearn.files import atomic_write
+from hierlearn.files.writing import atomic_write
 from hierlearn.metrics.registry import find_metric
 from hierlearn.reports.assets import asset
 from hierlearn.reports.markup import safe, table

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.datasets.dataset import row_names, shown_texts
 from hierlearn.datasets.describe import describe
 from hierlearn.errors import HierlearnError
+from hierlearn.files.writing import WriteError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.losses import CollapseWarning
 from hierlearn.pipeline.pipeline import versions
@@ -67,14 +68,29 @@ def compare(
         raise HierlearnError(f"jobs must be at least 1, not {jobs}")
     protocol.check(parsed)
     new = not (Path(out) / "study.json").is_file()
-    study = Study.begin(out, make_config(dataset, parsed, protocol, metadata), force=force)
+    config = make_config(dataset, parsed, protocol, metadata)
+    try:
+        study = Study.begin(out, config, force=force)
+    except WriteError as error:
+        raise continues(error) from error
     try:
         run_candidates(study, parsed, dataset, protocol, jobs, on_step)
+    except WriteError as error:
+        raise continues(error) from error
     except HierlearnError:
         if new and not study.runs():  # nothing was trained: the corrected command begins here
             study.discard()
         raise
     return study
+
+
+def continues(error: WriteError) -> WriteError:
+    """Return the error of a file of a study, which says how it goes on."""
+    what = str(error).rpartition("; ")[0]
+    return WriteError(
+        f"{what}; what is finished is kept: free disk space and run the same command again, which "
+        f"continues with what is missing"
+    )
 
 
 def make_config(

@@ -21,8 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hierlearn.files import atomic_write
+from hierlearn.errors import DataError
+from hierlearn.files.reading import LARGE, guarded, read_json
+from hierlearn.files.schema import check
 from hierlearn.files.tensors import read_tensors, write_tensors
+from hierlearn.files.writing import atomic_write, remove
 from hierlearn.memory.label_sets import take_rows
 from hierlearn.networks.memories import embed, neighbors_of, remembered
 from hierlearn.pipeline.explain import answering_memories
@@ -38,8 +41,17 @@ if TYPE_CHECKING:
     from hierlearn.training.rows import Rows
 
 FORMAT = "hierlearn.evidence"
+ARRAYS = ("rows", "weights", "offsets", "classes")
 COUNT = 3  # remembered rows per answer
 BATCH = 4096
+
+
+@dataclass
+class EvidenceJson:
+    """What evidence/<candidate>.json holds."""
+
+    ids: list[str]
+    texts: list[str] | None
 
 
 @dataclass(frozen=True)
@@ -64,10 +76,7 @@ class StoredEvidence:
 
     def write(self, folder: Path, name: str) -> None:
         """Write the files of a candidate."""
-        parts = {
-            key: torch.from_numpy(getattr(self, key))
-            for key in ("rows", "weights", "offsets", "classes")
-        }
+        parts = {key: torch.from_numpy(getattr(self, key)) for key in ARRAYS}
         write_tensors(folder / f"{name}.safetensors", parts, {"format": FORMAT})
         with atomic_write(folder / f"{name}.json") as file:
             file.write(json.dumps({"ids": self.ids, "texts": self.texts}, ensure_ascii=False))
@@ -77,16 +86,30 @@ class StoredEvidence:
         """Read the files of a candidate; None where there are none."""
         if not (folder / f"{name}.json").is_file():
             return None
-        tensors, _ = read_tensors(folder / f"{name}.safetensors")
-        found: dict[str, Any] = {key: value.numpy() for key, value in tensors.items()}
-        named = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        path = folder / f"{name}.safetensors"
+        tensors, _ = read_tensors(path)
+        named = read_json(folder / f"{name}.json", LARGE)
+        check(folder / f"{name}.json", named, EvidenceJson)
+        with guarded(path, "is damaged"):
+            found: dict[str, Any] = {key: tensors[key].numpy() for key in ARRAYS}
+            stored = len(found["offsets"]) - 1
+            rows, offsets = found["rows"], found["offsets"]
+            fits = (
+                rows.ndim == 3 and rows.shape == found["weights"].shape,
+                not rows.size or 0 <= rows.min() <= rows.max() < stored,
+                len(named["ids"]) == stored == len(named["texts"] or named["ids"]),
+                offsets[0] == 0 and offsets[-1] == len(found["classes"]),
+                bool((offsets[1:] >= offsets[:-1]).all()),
+            )
+            if not all(fits):
+                raise DataError(f"{path} is damaged: its rows do not fit each other")
         return cls(**found, **named)
 
     @staticmethod
     def remove(folder: Path, name: str) -> None:
         """Remove the files of a candidate."""
         for ending in ("json", "safetensors"):
-            (folder / f"{name}.{ending}").unlink(missing_ok=True)
+            remove(folder / f"{name}.{ending}")
 
 
 @torch.no_grad()

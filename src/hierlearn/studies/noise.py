@@ -28,6 +28,7 @@ import torch
 from hierlearn.datasets.describe import describe
 from hierlearn.datasets.noise import corrupt_hierarchy, with_label_noise, with_terminal_labels
 from hierlearn.errors import HierlearnError, quoted, unknown_name
+from hierlearn.files.writing import is_empty
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.studies.candidates import parse_candidates
 from hierlearn.studies.compare import compare
@@ -35,7 +36,7 @@ from hierlearn.studies.decisions import Truth, evaluate_decisions
 from hierlearn.studies.noise_figures import DECIDED, SCORES, summarize_noise
 from hierlearn.studies.protocol import KINDS, Noise, Protocol
 from hierlearn.studies.splits import check_test_rows, with_training_rows
-from hierlearn.studies.study import StudyError
+from hierlearn.studies.study import StudyError, holds_studies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -228,7 +229,8 @@ def check_draws(draws: int) -> int:
 
 def check_folder(out: Path) -> None:
     """Raise for a folder with other files in it, before anything is trained."""
-    if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / "cells").is_dir()):
+    cells_of = out / "cells"
+    if not is_empty(out) and not (cells_of.is_dir() and holds_studies(cells_of)):
         raise StudyError(f"{out} exists and holds no noise study; name another folder")
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.files import atomic_write
+from hierlearn.files.reading import guarded
+from hierlearn.files.writing import atomic_write
 from hierlearn.studies import noise_figures, ranks
 from hierlearn.studies.noise_verdict import noise_verdict
+from hierlearn.studies.study import Study, StudyError
 from hierlearn.studies.summary import summarize
 from hierlearn.studies.tables import as_csv, as_latex, as_markdown
 from hierlearn.studies.verdict import study_verdict
@@ -16,12 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from hierlearn.studies.study import Study
-
 
 def publish(study: Study) -> tuple[dict[str, Any], list[Path]]:
     """Write summary.json, table.csv, table.md and table.tex; return the summary and the paths."""
-    summary = summarize(study)
+    with guarded(study.folder, "is a damaged study", StudyError, "run hierlearn compare again"):
+        summary = summarize(study)
     summary["verdict"] = study_verdict(summary)
     texts = {
         "summary.json": as_json(summary),

@@ -16,16 +16,18 @@ first run that is missing.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 
-from hierlearn.errors import HierlearnError
-from hierlearn.files import atomic_write
-from hierlearn.files.json_lines import json_line, read_log
+from hierlearn.errors import DataError, HierlearnError, shown
+from hierlearn.files.json_lines import json_line, read_log, read_records
+from hierlearn.files.reading import LARGE, guarded, read_json
+from hierlearn.files.schema import Extra, Range, check
 from hierlearn.files.tensors import read_tensors, write_tensors
+from hierlearn.files.writing import atomic_write, flush, is_empty, remove, remove_strays
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.studies.candidates import Candidate
 from hierlearn.studies.decisions import Truth
@@ -41,6 +43,67 @@ if TYPE_CHECKING:
     from hierlearn.studies.runner import Result
 
 FORMAT, VERSION = "hierlearn.study", 2
+
+
+@dataclass
+class CandidateJson:
+    """A candidate in study.json."""
+
+    key: Annotated[str, Range(1, 200)]
+    loss: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    recipe: str | None = None
+    label: str = ""
+
+
+@dataclass
+class TaxonomyJson(Extra):
+    """What study.json says of the hierarchy."""
+
+    classes: int
+    leaves: int
+    levels: int
+    kind: str
+
+
+@dataclass
+class DatasetJson(Extra):
+    """What study.json says of the rows."""
+
+    name: str | None
+    hierarchy: TaxonomyJson
+    rows: int
+    splits: dict[str, int]
+
+
+@dataclass
+class StudyJson(Extra):
+    """study.json."""
+
+    format: Literal["hierlearn.study"]
+    version: int
+    candidates: Annotated[list[CandidateJson], Range(1, 10_000)]
+    uses_hierarchy: dict[str, bool]
+    seeds: Annotated[list[int], Range(1, 100_000)]
+    metrics: list[str]
+    settings: dict[str, Any]
+    dataset: DatasetJson
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class RunJson(Extra):
+    """A line of runs.jsonl."""
+
+    candidate: str
+    seed: int
+    test: dict[str, float | list[float | None] | None]
+    seconds: float
+    best_epoch: int | None
+    still_improving: bool
+    settings: dict[str, Any]
+    loss_options: dict[str, Any] = field(default_factory=dict)
+    recipe: str | None = None
 
 
 class StudyError(HierlearnError):
@@ -67,6 +130,10 @@ class Study:
             raise StudyError(f"{folder} holds no study: there is no study.json in it")
         config = read_config(path)
         check_version(path, config)
+        check(path, config, StudyJson, StudyError)
+        for one in config["candidates"]:
+            if one["key"] not in config["uses_hierarchy"]:
+                raise StudyError(f"{path}: uses_hierarchy.{one['key']} is missing")
         return cls(Path(folder), config)
 
     @classmethod
@@ -96,11 +163,11 @@ class Study:
                     f"{folder} holds another study (its {', '.join(differing)} differ); name "
                     f"another folder, or pass force=True to replace it"
                 )
-            (folder / "runs.jsonl").unlink(missing_ok=True)
-        elif folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
-            raise StudyError(f"{folder} exists and holds no study; name another folder")
+        check_folder(folder)
         with atomic_write(path) as file:
             file.write(json.dumps(wanted, indent=2, ensure_ascii=False) + "\n")
+            flush(file)  # on a full disk, the runs of the old study are still there
+            remove(folder / "runs.jsonl")
         return cls(folder, wanted)
 
     # ------------------------------------------------------------------ what it holds
@@ -129,12 +196,11 @@ class Study:
     def runs(self) -> list[dict[str, Any]]:
         """Return the complete runs."""
         path = self.folder / "runs.jsonl"
-        found = []
-        for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-            try:
-                found.append(json.loads(line))
-            except json.JSONDecodeError:
-                break  # cut off while it was written
+        found = read_records(path, RunJson, StudyError) if path.exists() else []
+        for run in found:
+            absent = [name for name in self.config["metrics"] if name not in run["test"]]
+            if absent:
+                raise StudyError(f"{path}: a run of {run['candidate']} lacks {absent[0]}")
         return found
 
     def is_done(
@@ -166,7 +232,8 @@ class Study:
             runs: what ``runs`` returned, so that many figures read the file once.
         """
         by_seed = {run["seed"]: run for run in self.runs_of(candidate, runs)}
-        found = [by_seed[seed]["test"][metric] for seed in self.seeds]
+        with guarded(self.folder / "runs.jsonl", f"lacks a figure of {candidate.key}", StudyError):
+            found = [by_seed[seed]["test"][metric] for seed in self.seeds]
         return [float("nan") if value is None else value for value in found]
 
     def rows(self, candidate: Candidate) -> dict[str, NDArray[Any]]:
@@ -175,12 +242,26 @@ class Study:
         ``argmax`` is the most probable class, ``terminal`` the best terminal class and
         ``probability`` its probability; the per-row metrics of the table go by their names.
         """
-        tensors, _ = read_tensors(self.folder / "rows" / f"{candidate.file_name}.safetensors")
+        path = self.folder / "rows" / f"{candidate.file_name}.safetensors"
+        tensors, _ = read_tensors(path)
+        shape = (len(self.seeds), len(self.truth()))
+        for name, value in tensors.items():
+            if tuple(value.shape) != shape:
+                raise StudyError(
+                    f"{path}: {name} {tuple(value.shape)} must be {shape}, seeds and test rows"
+                )
+        for name in ("argmax", "terminal"):
+            if name not in tensors:
+                raise StudyError(f"{path} is damaged: it lacks {name}")
+            check_classes(path, tensors[name].numpy(), len(self.hierarchy))
+        if "probability" not in tensors or not tensors["probability"].isfinite().all():
+            raise StudyError(f"{path} is damaged: its probabilities are not finite")
         return {name: value.numpy() for name, value in tensors.items()}
 
     def log(self, candidate: Candidate) -> list[dict[str, Any]]:
         """Return the epochs of a candidate's training."""
-        return read_log(self.folder / "logs" / f"{candidate.file_name}.jsonl")
+        path = self.folder / "logs" / f"{candidate.file_name}.jsonl"
+        return read_log(path) if path.exists() else []
 
     def selected(self, candidate: Candidate) -> NDArray[np.uint8] | None:
         """Return (epochs, C) in what percentage of the batches a class was selected."""
@@ -188,7 +269,12 @@ class Study:
         if not path.is_file():
             return None
         tensors, _ = read_tensors(path)
-        found: NDArray[np.uint8] = tensors["selected"].numpy()
+        with guarded(path, "is damaged", StudyError):
+            found: NDArray[np.uint8] = tensors["selected"].numpy()
+        if found.ndim != 2 or found.shape[1] != len(self.hierarchy):
+            raise StudyError(
+                f"{path}: selected {found.shape} must be (epochs, {len(self.hierarchy)})"
+            )
         return found
 
     def evidence(self, candidate: Candidate) -> StoredEvidence | None:
@@ -197,18 +283,34 @@ class Study:
 
     def truth(self) -> Truth:
         """Return the labels of the test rows."""
-        tensors, _ = read_tensors(self.folder / "truth.safetensors")
-        return Truth(self.hierarchy, tensors["offsets"].numpy(), tensors["classes"].numpy())
+        path, hierarchy = self.folder / "truth.safetensors", self.hierarchy
+        tensors, _ = read_tensors(path)
+        with guarded(path, "is damaged", StudyError):
+            offsets, classes = (tensors[name].numpy() for name in ("offsets", "classes"))
+            if offsets[0] != 0 or offsets[-1] != len(classes) or (offsets[1:] < offsets[:-1]).any():
+                raise StudyError(f"{path} is damaged: its offsets do not fit its classes")
+        check_classes(path, classes, len(hierarchy))
+        return Truth(hierarchy, offsets, classes)
 
     def texts(self) -> list[str] | None:
         """Return the texts of the test rows, where they are texts."""
-        path = self.folder / "texts.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        return self._strings("texts.json")
 
     def names(self) -> list[str] | None:
         """Return what each test row is called, by id or line, where it has one."""
-        path = self.folder / "names.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        return self._strings("names.json")
+
+    def _strings(self, name: str) -> list[str] | None:
+        path = self.folder / name
+        if not path.exists():
+            return None
+        found: list[str] = read_json(path, LARGE, StudyError)
+        check(path, found, list[str], StudyError)
+        if len(found) != len(self.truth()):
+            raise StudyError(
+                f"{path} has {len(found):,} entries, but there are {len(self.truth()):,} test rows"
+            )
+        return found
 
     # ------------------------------------------------------------------ writing
 
@@ -230,7 +332,7 @@ class Study:
                 with atomic_write(self.folder / name) as file:
                     file.write(json.dumps(list(held), ensure_ascii=False))
             else:
-                (self.folder / name).unlink(missing_ok=True)  # of a study that was replaced
+                remove(self.folder / name)  # of a study that was replaced
 
     def add(self, candidate: Candidate, result: Result) -> None:
         """Add the runs of a candidate, all its seeds at once."""
@@ -252,30 +354,57 @@ class Study:
     def discard(self) -> None:
         """Remove what ``begin`` and ``set_data`` wrote, and the folder if nothing else is in it."""
         for name in (
-            *("study.json", "hierarchy.json", "truth.safetensors"),
-            *("texts.json", "names.json"),
+            *("hierarchy.json", "truth.safetensors", "texts.json", "names.json"),
+            "study.json",  # the last, by which the others are known
         ):
-            (self.folder / name).unlink(missing_ok=True)
+            remove(self.folder / name)
+        remove_strays(self.folder)
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
+
+
+def check_folder(folder: Path) -> None:
+    """Raise on a folder that holds other things than a study."""
+    if not (folder / "study.json").is_file() and not is_empty(folder):
+        raise StudyError(f"{folder} exists and holds no study; name another folder")
+
+
+def check_collection(folder: Path) -> None:
+    """Raise on a folder that holds other things than studies, each in a folder of its own."""
+    if not is_empty(folder) and not holds_studies(folder):
+        raise StudyError(f"{folder} exists and holds no studies; name another folder")
+
+
+def holds_studies(folder: Path) -> bool:
+    """Whether there are studies in a folder, or nothing but where they were about to begin."""
+    found = list(folder.iterdir())
+    begun = all(one.is_dir() and is_empty(one) for one in found)
+    return begun or any((one / "study.json").is_file() for one in found)
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """Return the content of a study.json of any version."""
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError:
-        raise StudyError(f"{path} is damaged: it is not JSON") from None
+        config: dict[str, Any] = read_json(path)
+    except DataError as error:
+        raise StudyError(f"{path} is damaged: it is not JSON ({error})") from None
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise StudyError(f"{path} was not written by hierlearn")
     return config
+
+
+def check_classes(path: Path, numbers: NDArray[Any], count: int) -> None:
+    """Raise on numbers that are not those of ``count`` classes."""
+    whole = numbers.dtype.kind in "iu"
+    if not whole or (numbers.size and not 0 <= numbers.min() <= numbers.max() < count):
+        raise StudyError(f"{path} is damaged: its classes are not numbers in 0..{count - 1}")
 
 
 def check_version(path: Path, config: Mapping[str, Any]) -> None:
     """Raise for a study of another version of the format."""
     if config.get("version") != VERSION:
         raise StudyError(
-            f"{path} has version {config.get('version')} of the study format, and this hierlearn "
-            f"reads version {VERSION}; run the study again in another folder, or pass force=True "
-            f"to replace it"
+            f"{path} has version {shown(config.get('version'))} of the study format, and this "
+            f"hierlearn reads version {VERSION}; run the study again in another folder, or pass "
+            f"force=True to replace it"
         )

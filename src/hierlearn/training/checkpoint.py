@@ -9,12 +9,14 @@ before it stays intact.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 
-from hierlearn.files import WriteError
+from hierlearn.errors import plural
+from hierlearn.files.schema import Extra, Range, check
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
+from hierlearn.files.writing import WriteError, remove
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +30,25 @@ ENDING = ".safetensors"
 FORMAT = "hierlearn.checkpoint"
 
 
+@dataclass
+class Best(Extra):
+    """The early stopping of each member, in the header of a checkpoint."""
+
+    value: list[float | None]
+    epoch: list[Annotated[int, Range(0)]]
+    peak: list[float | None]
+    stopped: list[bool]
+    improved_last: list[bool]
+
+
+@dataclass
+class Header(Extra):
+    """The header of a checkpoint."""
+
+    step: Annotated[int, Range(0)]
+    best: Best
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """The content of one file."""
@@ -35,6 +56,26 @@ class Checkpoint:
     path: Path
     tensors: dict[str, Tensor]
     metadata: dict[str, Any]
+
+    def check(self, members: int, steps: int) -> None:
+        """Raise where the header is damaged, or of a training of another size.
+
+        Args:
+            members: networks that are trained at once.
+            steps: of the whole training.
+        """
+        check(self.path, self.metadata, Header, CheckpointError)
+        for name, values in self.metadata["best"].items():
+            if isinstance(values, list) and len(values) != members:
+                raise CheckpointError(
+                    f"{self.path} does not fit this network, its losses or its optimizer "
+                    f"(best.{name} has {plural(len(values), 'member')}, not {members}); train "
+                    f"again in another folder"
+                )
+        if self.metadata["step"] > steps:
+            raise CheckpointError(
+                f"{self.path} is of step {self.metadata['step']:,}, but this training has {steps:,}"
+            )
 
 
 class Checkpoints:
@@ -65,11 +106,13 @@ class Checkpoints:
                 f"cannot write {path.name} into {self.folder}: {error.strerror}; {before} disk "
                 f"space and resume with resume=True"
             ) from error
-        for old in self.paths()[: -self.keep]:
-            old.unlink(missing_ok=True)
-        for left in self.folder.glob(f".step-*{ENDING}.*.part"):  # of a process that was killed
-            left.unlink(missing_ok=True)
+        self.prune()
         return path
+
+    def prune(self) -> None:
+        """Remove the oldest checkpoints beyond ``keep``."""
+        for old in self.paths()[: -self.keep]:
+            remove(old)
 
     def latest(self) -> Checkpoint | None:
         """Return the newest checkpoint, or None if there is none yet.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
-from hierlearn.files import atomic_write, cannot_write
 from hierlearn.files.json_lines import json_line, read_log
+from hierlearn.files.writing import append_text, atomic_write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,11 +30,7 @@ class EpochLog:
 
     def __call__(self, record: dict[str, Any]) -> None:
         """Append the record of an epoch."""
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json_line(record))
-        except OSError as error:
-            raise cannot_write(self.path, error) from error
+        append_text(self.path, json_line(record))
         if self._writer is not None:
             for name, value in scalars(record).items():
                 self._writer.add_scalar(name, value, record["epoch"])

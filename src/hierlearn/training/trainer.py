@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from hierlearn.errors import HierlearnError
+from hierlearn.files.reading import guarded
 from hierlearn.metrics.measure import compute
 from hierlearn.networks.ensemble import Noise, clip_grad_norm, members_of
 from hierlearn.networks.memories import candidates_of
@@ -392,7 +393,10 @@ class Trainer:
             part, _, name = key.partition("/")
             parts.setdefault(part, {})[name] = value
         device = self.rows.device
-        try:
+        checkpoint.check(len(self.stopping.epoch), self.steps)
+        what = "does not fit this network, its losses or its optimizer"
+        remedy = "train again in another folder"
+        with guarded(checkpoint.path, what, CheckpointError, remedy):
             self.network.load_state_dict(parts["network"])
             self.loss.load_state_dict(parts.get("loss", {}))
             restore_optimizer(self.optimizer, parts.get("optimizer", {}))
@@ -400,11 +404,5 @@ class Trainer:
                 checkpoint.metadata["best"], parts.get("best", {}), device
             )
             self.step = self.saved = checkpoint.metadata["step"]
-        except (KeyError, RuntimeError, ValueError) as error:
-            reason = str(error).splitlines()[-1].strip()
-            raise CheckpointError(
-                f"{checkpoint.path} does not fit this network, its losses or its optimizer "
-                f"({reason}); train again in another folder"
-            ) from None
-        self.running.load_state_dict(parts.get("epoch", {}), device)
-        self.loss.load_epoch_state(parts.get("selected", {}))
+            self.running.load_state_dict(parts.get("epoch", {}), device)
+            self.loss.load_epoch_state(parts.get("selected", {}))

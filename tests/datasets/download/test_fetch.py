@@ -122,3 +122,12 @@ def test_timeout_and_retries_are_checked(server, target, timeout, retries):
     assert refusal(server, target, timeout=timeout, retries=retries) == (
         f"timeout {timeout:g} must be more than 0 and retries {retries} at least 0"
     )
+
+
+@pytest.mark.parametrize("answer", [without_length(SIZE), chunked(complete=True)])
+def test_a_download_of_unknown_size_ends_somewhere(server, target, answer, monkeypatch):
+    monkeypatch.setattr("hierlearn.datasets.download.LARGEST", SIZE - 1)
+    server.script = [answer]
+    with pytest.raises(DownloadError, match=f"has more than {SIZE - 1:,} bytes; what had arrived"):
+        get(server, target, size=None)
+    assert not target.exists()

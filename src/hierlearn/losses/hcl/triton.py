@@ -62,7 +62,7 @@ def unsupported_output(output: HeadOutput, weight: Tensor | None) -> str | None:
     if logits.dtype not in kernels.LOGITS:
         return f"logits of {logits.dtype}, but of float32, bfloat16 and float16 only"
     if not kernels.has_triton():
-        return "a machine without Triton; install hierlearn[gpu]"
+        return "a machine without Triton; install triton"
     if not (logits.is_cuda or kernels.interpreted()):
         return f"logits on {logits.device}, but on a GPU only"
     return None

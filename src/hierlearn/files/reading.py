@@ -1,0 +1,221 @@
+"""The one door for files that are read: regular files, in bounds, with errors of one sentence.
+
+What is read may come from anyone. A file is opened only if it is a regular one (a pipe would wait
+forever, a device never ends); its size is compared with a limit before memory is taken; what is
+damaged raises an error that names the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from hierlearn.errors import DataError, HierlearnError, place, shown
+from hierlearn.files.compressed import decompress
+from hierlearn.files.delimiters import refuse_utf16
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SMALL = 1 << 26  # bytes of a description such as config.json, 64 MB
+LARGE = 1 << 33  # bytes of a text that is read whole, 8 GB
+DAMAGE = (  # what code raises that meets values of another type or size than it was written for
+    *(KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError),
+    *(OverflowError, RecursionError, MemoryError, AssertionError, EOFError),
+)
+
+
+@contextmanager
+def guarded(
+    where: Path | str,
+    what: str,
+    kind: type[HierlearnError] = DataError,
+    remedy: str = "copy it again",
+) -> Iterator[None]:
+    """Turn whatever damaged content makes a block raise into one sentence that names the file.
+
+    Args:
+        where: the file or folder.
+        what: what it is said to be: "is not the memory of this model".
+        kind: the error to raise; those of the block that are of this kind pass.
+        remedy: what to do about it.
+    """
+    try:
+        yield
+    except kind:
+        raise
+    except HierlearnError as error:
+        if str(where) in str(error):  # it names the file, or one in the folder
+            raise
+        raise kind(f"{where} {what} ({error}); {remedy}") from error
+    except DAMAGE as error:
+        lines = str(error).split("\n")
+        reason = lines[-1].strip() or lines[0].strip() or type(error).__name__
+        if isinstance(error, KeyError):
+            reason = f"no {reason}"
+        if len(reason) > 160:
+            reason = f"{reason[:160]}..."
+        raise kind(f"{where} {what} ({reason}); {remedy}") from error
+
+
+def open_regular(path: Path | str) -> BinaryIO:
+    """Open a regular file for reading bytes.
+
+    Raises:
+        DataError: for a missing file, a folder, a pipe, a device or a name that no file can have.
+    """
+    try:
+        # Without O_NONBLOCK, opening a pipe would wait for a writer.
+        handle = os.open(
+            path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        )
+    except OSError as error:
+        raise cannot_read(Path(path), error) from None
+    except ValueError:  # a NUL
+        raise DataError(f"{shown(str(path))} cannot be the name of a file") from None
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        if stat.S_ISDIR(mode):
+            raise DataError(f"{path} is a folder, not a file")
+        raise DataError(f"{path} is not a regular file; copy its content into one")
+    return os.fdopen(handle, "rb")
+
+
+def check_regular(path: Path | str) -> Path:
+    """Return the path of a regular file, for libraries that open it themselves."""
+    open_regular(path).close()
+    return Path(path)
+
+
+def read_bytes(path: Path | str, most: int = LARGE) -> bytes:
+    """Return the content of a regular file, decompressed where its name ends in .gz.
+
+    Args:
+        path: the file.
+        most: the most bytes that it may have.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise DataError(f"{path} has {size:,} bytes, and at most {most:,} are read")
+        try:
+            if Path(path).suffix.lower() == ".gz":
+                return decompress(Path(path), file, size, most)
+            return file.read(size)
+        except OSError as error:
+            raise cannot_read(Path(path), error) from None
+        except MemoryError:
+            raise DataError(f"{path} has {size:,} bytes, which do not fit into memory") from None
+
+
+def read_text(path: Path | str, most: int = LARGE) -> str:
+    """Read UTF-8 text, also of a .gz, with its line ends as line feeds; refuse an empty file."""
+    path = Path(path)
+    raw = read_bytes(path, most)
+    try:
+        refuse_utf16(path, raw)
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise not_utf8(path, line, raw[error.start]) from None
+    if not text or text.isspace():
+        raise DataError(f"{path} is empty")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def read_json(
+    path: Path | str,
+    most: int = SMALL,
+    kind: Callable[[str], HierlearnError] = DataError,
+    **options: Any,
+) -> Any:
+    """Return the content of a JSON file.
+
+    Args:
+        path: the file.
+        most: the most bytes that it may have.
+        kind: the error to raise where it is no JSON.
+        options: what ``json.loads`` takes.
+    """
+    try:
+        text = read_text(path, most)
+    except DataError as error:
+        raise kind(str(error)) from None
+    return parse_json(text, path, kind, **options)
+
+
+def parse_json(
+    text: str,
+    where: Path | str | None = None,
+    kind: Callable[[str], HierlearnError] = DataError,
+    **options: Any,
+) -> Any:
+    """Return the value of a JSON text; the arguments are those of ``read_json``."""
+    at = "" if where is None else f"{where} "
+    try:
+        value = json.loads(text, **options)
+    except RecursionError:
+        raise kind(f"{at}is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        line = "" if where is None else f"{place(where, error.lineno)}: "
+        raise kind(f"{line}not JSON: {error.msg}") from None
+    except HierlearnError:
+        raise
+    except (ValueError, MemoryError) as error:  # an integer of thousands of digits
+        raise kind(f"{at}cannot be read as JSON ({error})") from None
+    return value
+
+
+def text_lines(path: Path, offset: int = 0) -> Iterator[str]:
+    """Yield the lines of a UTF-8 text file with their ends as line feeds.
+
+    Args:
+        path: the file.
+        offset: the byte to begin at.
+    """
+    try:
+        with open_regular(path) as raw:
+            raw.seek(offset)
+            with io.TextIOWrapper(raw, encoding="utf-8" if offset else "utf-8-sig") as file:
+                yield from file
+    except UnicodeDecodeError as error:
+        raise find_not_utf8(path) from error
+    except OSError as error:
+        raise cannot_read(path, error) from None
+
+
+def find_not_utf8(path: Path) -> DataError:
+    """Return the error of the first byte that is not UTF-8, reading one line at a time."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                return not_utf8(path, number, line[error.start])
+    return DataError(f"{path} changed while it was read")
+
+
+def not_utf8(path: Path, line: int, byte: int) -> DataError:
+    """Return the error of a byte that is not UTF-8."""
+    return DataError(
+        f"{place(path, line)}: byte 0x{byte:02x} is not UTF-8; "
+        f"convert the file, for example with: iconv -f latin1 -t utf-8"
+    )
+
+
+def cannot_read(path: Path, error: OSError) -> DataError:
+    """Return the error of a file that cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return DataError(f"{path}: no such file")
+    if isinstance(error, IsADirectoryError):
+        return DataError(f"{path} is a folder, not a file")
+    if error.errno == errno.ENXIO:  # a socket
+        return DataError(f"{path} is not a regular file; copy its content into one")
+    return DataError(f"{path}: {error.strerror or error}")

@@ -1,0 +1,293 @@
+"""Writing: every file is written here, complete or not at all.
+
+A file is written beside its path under a hidden name that nobody can guess, flushed to disk and
+renamed, so a process that is killed or a full disk leaves what was there. The hidden name tells
+which process writes it: what a killed process left behind is recognized and removed by the next
+write into the folder. Whether a path may be written at all is decided in ``outputs``.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import stat
+import sys
+import time
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from hierlearn.errors import HierlearnError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HIDDEN = ".hierlearn-"
+# Machine, process number, when the process started, chance; a file or a folder.
+STRAY = re.compile(r"\.hierlearn-([0-9a-f]{8})-(\d+)-(\d+)-[0-9a-f]{16}\.(part|new)")
+UNTOUCHED = 24 * 3600  # seconds after which a file of another machine is taken for left behind
+LONGEST = 80  # letters of a name in a message
+EXCLUSIVE = (
+    os.O_WRONLY
+    | os.O_CREAT
+    | os.O_EXCL
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+KINDS = {
+    "a FIFO": stat.S_ISFIFO,
+    "a device": lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode),
+    "a socket": stat.S_ISSOCK,
+}
+
+
+class WriteError(HierlearnError, OSError):
+    """A file cannot be written at its path."""
+
+
+@contextmanager
+def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
+    """Write to a hidden file beside ``path`` and rename it when the block ends without error.
+
+    A symbolic link at ``path`` is replaced, not followed.
+
+    Raises:
+        WriteError: naming the file, its folder and the reason.
+    """
+    path = Path(path)
+    refuse_special(path)
+    temporary = path.with_name(hidden_name("part"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_strays(path.parent)
+        with create(temporary, mode) as file:
+            yield file
+            flush(file)
+        rename(temporary, path)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and not isinstance(error, WriteError):
+            raise cannot_write(path, error) from error
+        raise
+
+
+def append_text(path: Path, text: str) -> None:
+    """Append to a file; a text that does not fit leaves the file as it was.
+
+    Raises:
+        WriteError: naming the file, its folder and the reason.
+    """
+    refuse_special(path)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        handle = os.open(path, flags, 0o666)
+        try:
+            size = os.fstat(handle).st_size
+            try:
+                append(handle, text.encode())
+            except OSError:
+                with suppress(OSError):
+                    os.ftruncate(handle, size)
+                raise
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+@contextmanager
+def new_folder(parent: Path) -> Iterator[Path]:
+    """Make a hidden folder; it is removed at the end of the block unless it was renamed."""
+    parent.mkdir(parents=True, exist_ok=True)
+    remove_strays(parent)
+    folder = parent / hidden_name("new")
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# ---------------------------------------------------------------------- single steps
+
+
+def create(path: Path, mode: str) -> IO[Any]:
+    """Create a file that does not exist, with the permissions that the umask says."""
+    handle = os.open(path, EXCLUSIVE, 0o666)
+    return os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8")
+
+
+def flush(file: IO[Any]) -> None:
+    """Write to disk what was written to a file."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def append(handle: int, data: bytes) -> None:
+    """Write bytes to the end of an open file."""
+    while data:
+        data = data[os.write(handle, data) :]
+
+
+def rename(source: Path, target: Path) -> None:
+    """Give a file or a folder its name, replacing a file that has it."""
+    source.replace(target)
+    sync_folder(target.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there."""
+    path.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the names in a folder to disk, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+# ---------------------------------------------------------------------- what was left behind
+
+
+def hidden_name(ending: str) -> str:
+    """Return a name that tells its process and that nobody can guess."""
+    pid = os.getpid()
+    return f"{HIDDEN}{machine()}-{pid}-{start_of(pid) or 0}-{secrets.token_hex(8)}.{ending}"
+
+
+def remove_strays(folder: Path) -> None:
+    """Remove what processes of hierlearn that have ended left in a folder, and nothing else."""
+    for entry in strays(folder):
+        with suppress(OSError):
+            if stat.S_ISDIR(entry.lstat().st_mode):
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink()
+
+
+def strays(folder: Path) -> list[Path]:
+    """Return what processes of hierlearn that have ended left in a folder."""
+    found = []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            named = STRAY.fullmatch(entry.name) if entry.name.startswith(HIDDEN) else None
+            if named is not None and is_left(Path(entry.path), named):
+                found.append(Path(entry.path))
+    return found
+
+
+def is_left(path: Path, named: re.Match[str]) -> bool:
+    """Whether a hidden file or folder is ours, and its process has ended."""
+    try:
+        held = path.lstat()
+    except OSError:
+        return False
+    right = stat.S_ISREG if named[4] == "part" else stat.S_ISDIR
+    if not right(held.st_mode) or held.st_uid != os.geteuid():
+        return False
+    if named[1] != machine():
+        return time.time() - held.st_mtime > UNTOUCHED
+    return not is_running(int(named[2]), int(named[3]))
+
+
+def is_running(pid: int, start: int) -> bool:
+    """Whether the process that had this number at its start is still there."""
+    if start:
+        return start_of(pid) == start
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def start_of(pid: int) -> int | None:
+    """Return when a process started, in ticks of the system; None if that is not known."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+@lru_cache(maxsize=1)
+def machine() -> str:
+    """Return a name of this machine since it was started, within which process numbers count."""
+    known = [os.uname().nodename if hasattr(os, "uname") else sys.platform]
+    with suppress(OSError):
+        known.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
+    with suppress(OSError):
+        known.append(str(Path("/proc/self/ns/pid").readlink()))
+    return hashlib.sha256("\n".join(known).encode()).hexdigest()[:8]
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether a folder is absent, or holds nothing but what killed processes left."""
+    if not folder.is_dir():
+        return not folder.exists()
+    left = {path.name for path in strays(folder)}
+    return all(path.name in left for path in folder.iterdir())
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def refuse_special(path: Path) -> None:
+    """Raise where a folder, a device, a FIFO or a socket is, or a name that no file can have."""
+    check_name(path)
+    if not path.name:
+        raise WriteError(f"cannot write to {path}, which is a folder; name a file in it")
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    if stat.S_ISDIR(mode):
+        raise WriteError(f"cannot write to {path}, which is a folder; name a file in it")
+    if not stat.S_ISREG(mode):
+        what = next((name for name, test in KINDS.items() if test(mode)), "no regular file")
+        raise WriteError(f"cannot write to {path}, which is {what}; name a regular file")
+
+
+def check_name(path: Path) -> None:
+    """Raise on a name that no file can have, or that no text can hold."""
+    text = str(path)
+    if "\0" in text:
+        raise WriteError(f"the name {shortened(text)!r} holds a NUL character; name another file")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise WriteError(f"the name {shortened(text)!r} is not UTF-8; name another file") from None
+
+
+def cannot_write(path: Path, error: OSError) -> WriteError:
+    """Return the error of a file that cannot be written, without naming temporary files."""
+    not_a_folder = isinstance(error, (FileExistsError, NotADirectoryError))
+    reason = "that is no folder" if not_a_folder else error.strerror or str(error)
+    remedy = "name a file in a folder that you can write to"
+    if error.errno in FULL:
+        remedy = "free disk space and try again"
+    folder = shortened(str(path.parent), 4 * LONGEST)
+    failure = WriteError(f"cannot write {shortened(path.name)} into {folder}: {reason}; {remedy}")
+    failure.strerror = reason
+    return failure
+
+
+def shortened(name: str, most: int = LONGEST) -> str:
+    """Return a name that is short enough for a message."""
+    return name if len(name) <= most else f"{name[:most]}..."

@@ -1,0 +1,88 @@
+"""Whether a network that a folder describes is the one whose weights it holds.
+
+A description can ask for more memory than there is. So numbers are compared with the size of the
+weights first, and the network is made without memory, on torch's meta device, to compare shapes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hierlearn.errors import HierlearnError
+from hierlearn.files.tensors import CheckpointError
+from hierlearn.networks.build import build_network
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from hierlearn.hierarchy import LabelSpace
+    from hierlearn.networks.build import NetworkSpec
+
+LOOPS = ("depth", "layers")  # options that count layers, each with a tensor of its own
+FREE = 1 << 16  # numbers up to this one need no weights
+
+
+def check_network(
+    folder: Path, spec: NetworkSpec, label_space: LabelSpace, weights: Mapping[str, Tensor]
+) -> None:
+    """Raise where a network is not the one whose weights are stored, before memory is taken.
+
+    Args:
+        folder: of the model, for errors.
+        spec: how to build the network.
+        label_space: what can be predicted.
+        weights: the tensors that are stored.
+    """
+    stored = {name: tuple(value.shape) for name, value in weights.items()}
+    total = sum(map(math.prod, stored.values()))
+    for name, value in numbers_of(spec):
+        most = len(stored) + 1 if name.rpartition(".")[2] in LOOPS else max(total, FREE)
+        if value > most:
+            raise CheckpointError(
+                f"{folder}: the network {spec.name!r} with {name} {value:,} is not the one that "
+                f"was saved, which has {total:,} weights in {len(stored):,} tensors"
+            )
+    try:
+        with torch.device("meta"):
+            built = build_network(spec, label_space).state_dict()
+    except HierlearnError as error:
+        raise CheckpointError(f"{folder}: {error}") from None
+    except Exception as error:
+        if spec.foreign:  # which may not be made for the meta device
+            return
+        reason = " ".join(str(error).split())[:160]
+        raise CheckpointError(
+            f"{folder}: the network {spec.name!r} cannot be built ({reason})"
+        ) from error
+    made = {name: tuple(value.shape) for name, value in built.items()}
+    for name in {**made, **stored}:
+        if made.get(name) != stored.get(name):
+            raise CheckpointError(
+                f"{folder}: the network {spec.name!r} is not the one that was saved ({name} is "
+                f"{stored.get(name, 'absent')}, the network has {made.get(name, 'none')})"
+            )
+
+
+def numbers_of(spec: NetworkSpec) -> Iterator[tuple[str, int]]:
+    """Yield the integers by which a network is sized, with what they are called."""
+    if spec.members is not None:
+        yield "members", spec.members
+    yield from integers(spec.options, "")
+    for name, head in spec.heads.items():
+        yield from integers(head.options, f"{name}.")
+    for part in spec.parts:
+        yield from numbers_of(part.network)
+
+
+def integers(options: Mapping[str, Any], begin: str) -> Iterator[tuple[str, int]]:
+    """Yield the integers among options, also those in lists."""
+    for name, value in options.items():
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(one, (int, float)) and not isinstance(one, bool) and one == one:
+                yield f"{begin}{name}", int(min(max(one, -(2**63)), 2**63))

@@ -1,0 +1,236 @@
+"""Command lines: options drawn from their declarations, values from a pool of nasty ones."""
+
+import contextlib
+import io
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import typer
+
+from fuzz.folders import rows
+from fuzz.formats import ARFF, GAF, NESTED, OBO, TABLE
+from hierlearn.cli import app, main
+from hierlearn.errors import HierlearnError
+
+WORDS = [
+    *("", " ", "0", "1", "-1", "2", "0.5", "1e-300", "1e300", "nan", "inf", "none", "None", "true"),
+    *(
+        "9" * 400,
+        "a" * 5000,
+        "é",
+        "\x1b[31mred",
+        "[bold]x[/bold]",
+        "../x",
+        "a,b",
+        ",",
+        "a=b",
+        "=",
+        "a=",
+    ),
+    *(
+        "[1,2",
+        "{}",
+        "hcl",
+        "bce",
+        "hxe:alpha=2",
+        "hxe:alpha=x",
+        "mlp",
+        "linear",
+        "class",
+        "a",
+        "note",
+    ),
+    *("csv", "parquet", "test", "valid", "cpu", "mps", "xpu", "meta", "cuda:99", "leaf", "cost=3"),
+    *(
+        "stop",
+        "l1,l2",
+        "id",
+        "part",
+        ";",
+        "tab",
+        "\udcff",
+        "%s",
+        "$(x)",
+        "--help",
+        "-",
+        "--",
+        "999999999999",
+    ),
+]
+PATHS = [
+    *(
+        "rows.csv",
+        "rows.csv",
+        "rows.csv",
+        "new.csv",
+        "h.json",
+        "x.obo",
+        "x.arff",
+        "x.gaf",
+        "empty.csv",
+    ),
+    *("model", "model", "model", "study", "folder", "missing", "missing/x.csv", "out", "out.csv"),
+    *("/dev/null", "/dev/zero", "fifo", "link", "synthetic", "a" * 300, "", "nul", "x.unknown"),
+]
+BASES = {  # command lines that succeed, to which options are added
+    ("train",): "fit.csv --label class --out new --epochs 1",
+    ("predict",): "model fit.csv --out answers.csv",
+    ("evaluate",): "model fit.csv --label class",
+    ("compare",): "fit.csv --label class --test-fraction 0.3 --out cmp --epochs 1 --seeds 1 "
+    "--losses bce,hxe --jobs 1",
+    ("inspect",): "h.json",
+    ("explain",): "neighbors fit.csv",
+    ("index",): "neighbors --out indexed",
+    ("report",): "study",
+    ("data", "describe"): "fit.csv --label class",
+}
+NEEDED = {  # so that what trains ends within seconds
+    "train": ["--epochs", "1"],
+    "compare": ["--epochs", "1", "--seeds", "1", "--losses", "bce,hxe", "--jobs", "1"],
+    "noise": ["--epochs", "1", "--draws", "1", "--rates", "0,0.2", "--losses", "bce"],
+    "bench": ["--rows", "8", "--losses", "bce"],
+}
+FILES = ("data", "model", "out", "hierarchy", "rows", "study", "studies")
+LONG = ("epochs", "seeds", "draws", "ensemble_size", "rates", "folds", "repeat", "rows", "effort")
+SKIPPED = ("demo", "jobs", "data_dir", "debug", "help", "suite")  # of commands and options
+
+
+def commands(group=None, words=()):
+    """Yield the words and the declaration of every command."""
+    group = group or typer.main.get_command(app)
+    for name, one in sorted(group.commands.items()):
+        if name in SKIPPED or name in ("get", "fetch"):
+            continue
+        if hasattr(one, "commands"):
+            yield from commands(one, (*words, name))
+        else:
+            yield (*words, name), one
+
+
+def make_folder(folder, examples):
+    """Fill a folder with the files that command lines name."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    (folder / "folder").mkdir()
+    (folder / "folder" / "a.txt").write_text("keep me\n")
+    (folder / "rows.csv").write_text(
+        TABLE + "".join(TABLE.split("\n", 1)[1].replace("\n1,", f"\n{n},") for n in range(5))
+    )
+    (folder / "new.csv").write_text("a,b\n1,2\n3,4\n")
+    (folder / "empty.csv").write_text("")
+    (folder / "h.json").write_bytes(NESTED)
+    (folder / "x.obo").write_text(OBO)
+    (folder / "x.arff").write_text(ARFF)
+    (folder / "x.gaf").write_text(GAF)
+    (folder / "x.unknown").write_text("?")
+    os.mkfifo(folder / "fifo")
+    (folder / "link").symlink_to("missing")
+    shutil.copytree(examples.model("mlp"), folder / "model")
+    shutil.copytree(examples.model("neighbors"), folder / "neighbors")
+    shutil.copytree(examples.study(), folder / "study")
+    data = rows()
+    header = [*data.feature_names, "class"]
+    cells = [
+        [*map(str, one), ";".join(few)] for one, few in zip(data.inputs, data.labels, strict=True)
+    ]
+    (folder / "fit.csv").write_text("\n".join(map(",".join, [header, *cells])) + "\n")
+
+
+def value_of(rng, parameter):
+    """Return a value for a parameter, more often than not of its type."""
+    kind = str(getattr(parameter, "type", None) or parameter.type_descriptor).lower()
+    named = parameter.name or ""
+    path_like = "path" in kind or named in (
+        "data",
+        "model",
+        "out",
+        "hierarchy",
+        "rows",
+        "study",
+        "studies",
+    )
+    if path_like and rng.random() < 0.8:
+        return rng.choice(PATHS)
+    if named in LONG:
+        return rng.choice(["1", "2", "0", "-1", "x", "", "1.5", "nan"])
+    if "int" in kind and rng.random() < 0.6:
+        return rng.choice(["0", "1", "2", "3", "-5", "1000000000", "99999999999999999999"])
+    if "float" in kind and rng.random() < 0.6:
+        return rng.choice(["0", "0.1", "0.5", "1", "-1", "1e-300", "1e300", "nan", "inf"])
+    return rng.choice([*WORDS, *PATHS])
+
+
+def make_line(rng):
+    """Return the words of a command line."""
+    words, command = rng.choice(list(commands()))
+    line = list(words)
+    based = words in BASES and rng.random() < 0.7
+    if based:
+        line += BASES[words].split()
+    chosen = []
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            if not based and rng.random() < 0.95:
+                line += [value_of(rng, parameter) for _ in range(2 if parameter.nargs == -1 else 1)]
+        elif parameter.name not in SKIPPED:
+            chosen.append(parameter)
+    for parameter in rng.sample(chosen, min(len(chosen), rng.choice([0, 1, 1, 2, 3, 5]))):
+        flag = rng.choice(parameter.opts)
+        line.append(flag)
+        if not getattr(parameter, "is_flag", False):
+            line.append(value_of(rng, parameter))
+    for flag, value in zip(*[iter(NEEDED.get(words[0], []))] * 2, strict=True):
+        if flag not in line:
+            line += [flag, value]
+    if words[0] in ("train", "compare", "noise") and "--label" not in line and rng.random() < 0.8:
+        line += ["--label", "class"]
+    if rng.random() < 0.1:
+        line.insert(rng.randrange(1, len(line) + 1), rng.choice(WORDS))
+    return [word.replace("\0", "") for word in line]
+
+
+class BadEndError(AssertionError):
+    """A command line that ended in a way that no user should see."""
+
+
+def run_line(line, folder):
+    """Run a command line in a folder.
+
+    Raise HierlearnError where it is refused, BadEndError on a traceback or a long message.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    before, argv = Path.cwd(), sys.argv
+    os.chdir(folder)
+    sys.argv = ["hierlearn", *line]
+    code = None
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+    except SystemExit as end:
+        code = end.code or 0
+    finally:
+        os.chdir(before)
+        sys.argv = argv
+    said = err.getvalue()
+    if code not in (0, 1, 2):
+        raise BadEndError(f"exit code {code!r}")
+    if "Traceback" in said:
+        raise BadEndError("a traceback")
+    last = said.strip().split("\n")[-1]
+    if code and (len(last) > 720 or not last.startswith("hierlearn: ")):
+        raise BadEndError(f"{len(last)} characters: {last[:80]!r}")
+    if not (Path(folder) / "folder" / "a.txt").is_file():
+        raise BadEndError("a file of the user is gone")
+    if code:
+        raise HierlearnError(last.removeprefix("hierlearn: ").partition("; see hierlearn")[0])
+
+
+def prepare_command(rng, folder, examples):
+    """Make a command line, and run it among files."""
+    where = Path(folder) / "here"
+    make_folder(where, examples)
+    line = make_line(rng)
+    prepare_command.last = line
+    return lambda: run_line(line, where), 1 << 20

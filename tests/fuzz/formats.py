@@ -1,0 +1,249 @@
+"""Single files: an example of each format, how it is mutated and how it is read."""
+
+import gzip
+import io
+import struct
+import tempfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from fuzz.mutations import mutate_bytes, mutate_json
+from hierlearn import Hierarchy
+from hierlearn.cli import train
+from hierlearn.cli.config import option_kinds, read_config
+from hierlearn.cli.train import PER_RUN
+from hierlearn.datasets.arff import read_arff
+from hierlearn.datasets.gaf import read_gaf
+from hierlearn.datasets.png import read_bilevel_png
+from hierlearn.datasets.tables import read_table
+from hierlearn.files.tensors import read_tensors, write_tensors
+
+TABLE = """id,a,b,note,when,class,l1,l2,part
+1,0.5,2,some words,2020-01-02,animal/dog,animal,dog,train
+2,,3,"quoted, cell",2020-02-03,animal/cat,animal,cat,train
+3,1e3,4,"two ""quotes"" here",2021-12-31,plant/oak;animal/dog,plant,oak,valid
+4,-7,5,,2019-06-01,plant,plant,,test
+5,8,6,größer,2020-01-01,plant/oak,plant,oak,train
+"""
+ARFF = """@relation toy
+@attribute a numeric
+@attribute 'b c' {x,'y z',w}
+@attribute class hierarchical 1,1/1,1/2,2,2/1
+@data
+0.5,x,1/1@2
+?,'y z',1/2
+{0 2.5, 2 2/1}
+"""
+OBO = """format-version: 1.2
+default-namespace: toy
+
+[Term]
+id: T:1
+name: root thing
+namespace: toy
+
+[Term]
+id: T:2
+name: a \\"part\\" ! remark
+is_a: T:1 {source="x"} ! root thing
+alt_id: T:9
+
+[Term]
+id: T:3
+is_a: T:1
+relationship: part_of T:2
+
+[Term]
+id: T:4
+is_obsolete: true
+replaced_by: T:3
+"""
+GAF = "!gaf-version: 2.2\n" + "".join(
+    f"DB\tP{n}\tsym\tinvolved_in\tGO:{n}\tREF\tIDA\t\tP\tname\tsyn\tprotein\ttaxon:1\t2020\tDB\t\t\n"
+    for n in range(3)
+)
+YAML = """# options
+epochs: 3
+batch-size: 32
+learning_rate: 1e-3
+loss: hcl
+loss_option: {floor: 0.3}
+ignore: [id, when]
+patience: null
+joint:
+  - soft-labels=3
+"""
+NESTED = (
+    b'{"animal": {"dog": ["pug", "lab"], "cat": {}}, '
+    b'"plant": ["oak", {"name": "rose", "title": "Rose"}]}'
+)
+EDGES = b'[["", "a"], ["a", "b"], {"parent": "a", "child": "c", "title": "C"}]'
+PARENTS = b'{"a": null, "b": "a", "c": ["a", "b"]}'
+PATHS = "animal/dog\nanimal/cat\n# comment\nplant/oak\n"
+
+
+@dataclass
+class Format:
+    """A format: an example and how it is read."""
+
+    ending: str
+    examples: Any
+    read: Any
+    mutate: Any = mutate_bytes
+
+    def prepare(self, rng, folder):
+        """Write a mutated example; return what reads it, and its size."""
+        examples = self.examples()
+        path = Path(folder) / f"x{self.ending}"
+        content = self.mutate(rng, rng.choice(examples))
+        path.write_bytes(content)
+        choice = rng.random()
+        return lambda: self.read(path, choice), len(content)
+
+
+def read_rows(path, choice):
+    if choice < 0.2:
+        return Hierarchy.read(path, form=None if choice < 0.1 else "levels")
+    roles = [
+        {"label": "class"},
+        {"label": "class", "text": "note"},
+        {"levels": ["l1", "l2"], "features": ["a", "b"]},
+        {"label": "class", "split": "part", "id_column": "id", "ignore": ["l1", "l2"]},
+        {"label": "class", "column_kinds": {"when": "date", "a": "number"}},
+        {"label": "class", "label_sep": None, "sep": "::"},
+    ]
+    return read_table(path, **roles[int(choice * 100) % len(roles)])
+
+
+def png(width=13, height=9):
+    def chunk(kind, data):
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    stride = (width + 7) // 8
+    raw = b"".join(bytes([row % 5]) + bytes(range(row, row + stride)) for row in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    content = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + content
+
+
+def parquet(**columns):
+    out = io.BytesIO()
+    pq.write_table(pa.table(columns), out)
+    return out.getvalue()
+
+
+def parquet_examples():
+    classes = ["animal/dog", "animal/cat", None, "plant"]
+    numbers = pa.array([1.5, None, float("nan"), 2.0])
+    odd = [
+        pa.array([[1], [2, 3], None, []]),
+        pa.array([{"x": 1}, None, {"x": 2}, {}]),
+        pa.array([b"\xff", b"a", None, b""]),
+        pa.array([1, 2, 3, 4]).dictionary_encode(),
+        pa.array([2**63 - 1, 0, -1, 5]),
+        pa.array([True, None, False, True]),
+        pa.array([1, 2, 3, 4], pa.timestamp("ns")),
+        pa.array([1, 2, 3, 4], pa.decimal128(20, 3)),
+        pa.array([None] * 4, pa.null()),
+    ]
+    notes = ["x", "y z", "", None]
+    found = [parquet(**{"a": numbers, "b": one, "class": classes, "note": notes}) for one in odd]
+    twice = pa.Table.from_arrays([numbers, numbers, pa.array(classes)], names=["a", "a", "class"])
+    out = io.BytesIO()
+    pq.write_table(twice, out)
+    offsets = pa.py_buffer(np.array([0, 1, 3], dtype=np.int32))
+    broken = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"a\xff\xfe")])
+    found.append(parquet(a=broken, **{"class": ["x", "y"]}))
+    return [*found, out.getvalue(), parquet(a=[1.0, 2.0], **{"class": broken})]
+
+
+def read_parquet(path, choice):
+    return read_table(path, label="class", **({"text": "note"} if choice < 0.2 else {}))
+
+
+def mutate_parquet(rng, content):
+    return content if rng.random() < 0.3 else mutate_bytes(rng, content)
+
+
+def tensors_example():
+    values = {"a": torch.arange(12.0).reshape(3, 4), "b": torch.ones(2, dtype=torch.int64)}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.safetensors"
+        write_tensors(path, values, {"step": 1})
+        return [path.read_bytes()]
+
+
+def cached(make):
+    held = []
+
+    def examples():
+        if not held:
+            held.extend(make())
+        return held
+
+    return examples
+
+
+def mutate_json_hierarchy(rng, content):
+    if rng.random() < 0.05:
+        depth = rng.choice([100, 1000, 100_000])
+        return b'{"a":' * depth + b"1" + b"}" * depth
+    return mutate_json(rng, content)
+
+
+def hierarchy_json():
+    h = Hierarchy.from_paths(["animal/dog/pug", "animal/cat", "plant/oak"])
+    dag = Hierarchy.from_edges([("", "a"), ("a", "b"), ("", "c"), ("c", "b")])
+    return [NESTED, EDGES, PARENTS, h.to_json().encode(), dag.to_json().encode()]
+
+
+def read_options(path, choice):
+    return read_config(path, option_kinds(train.train, without=PER_RUN))
+
+
+def read_hierarchy(path, choice):
+    h = Hierarchy.read(path)
+    h.to_json()
+    return h.names[:5]
+
+
+def mutate_gzip(rng, content):
+    if rng.random() < 0.5:
+        return mutate_bytes(rng, content)
+    return gzip.compress(mutate_bytes(rng, gzip.decompress(content)))
+
+
+def gzip_examples():
+    return [gzip.compress(OBO.encode())]
+
+
+def read_png(path, _):
+    return read_bilevel_png(path.read_bytes(), path.name)
+
+
+def read_tensor_file(path, _):
+    return read_tensors(path)
+
+
+FORMATS = {
+    "csv": Format(".csv", lambda: [TABLE.encode()], read_rows),
+    "tsv": Format(".tsv", lambda: [TABLE.replace(",", "\t").encode()], read_rows),
+    "json": Format(".json", cached(hierarchy_json), read_hierarchy, mutate_json_hierarchy),
+    "paths": Format(".txt", lambda: [PATHS.encode()], read_hierarchy),
+    "yaml": Format(".yaml", lambda: [YAML.encode()], read_options),
+    "arff": Format(".arff", lambda: [ARFF.encode()], lambda path, _: read_arff(path)),
+    "obo": Format(".obo", lambda: [OBO.encode()], read_hierarchy),
+    "obo.gz": Format(".obo.gz", cached(gzip_examples), read_hierarchy, mutate_gzip),
+    "gaf": Format(".gaf", lambda: [GAF.encode()], lambda path, _: read_gaf(path)),
+    "parquet": Format(".parquet", cached(parquet_examples), read_parquet, mutate_parquet),
+    "safetensors": Format(".safetensors", cached(tensors_example), read_tensor_file),
+    "png": Format(".png", lambda: [png()], read_png),
+}
