@@ -78,7 +78,7 @@ def print_plain(console: RichConsole, *lines: str) -> None:
 
 
 def print_lines(text: str) -> None:
-    """Print text whose line breaks are meant, where no console is at hand."""
+    """Print text whose line breaks are meant, without a console."""
     print(printable_lines(text))
 
 
