@@ -12,7 +12,7 @@ They are no part of equality and of the fingerprint. Namespaces, too, come from 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from hierlearn.errors import HierarchyError, LabelError, quoted, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from typing_extensions import Self
 
     from hierlearn.hierarchy.nodes import Nodes
     from hierlearn.hierarchy.structure import Ints

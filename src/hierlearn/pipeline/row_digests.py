@@ -56,7 +56,8 @@ def mix(x: Digests) -> Digests:
     """Return 64 bits each of which depends on all bits of x (the finalizer of SplitMix64)."""
     x = (x ^ (x >> np.uint64(30))) * FIRST
     x = (x ^ (x >> np.uint64(27))) * SECOND
-    return x ^ (x >> np.uint64(31))
+    mixed: Digests = x ^ (x >> np.uint64(31))
+    return mixed
 
 
 def number_bits(values: NDArray[Any]) -> Digests:
