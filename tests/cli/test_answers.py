@@ -205,7 +205,7 @@ def test_texts_that_a_spreadsheet_would_run_are_counted_and_escaped(trained, row
     assert "escaped 4 texts" in said
     found = [row["'=note"] for row in written(rows / "safe.csv")]
     assert found == ["'=1+1", "-3.5", "'+x", "plain", "'@sum", "-1e3", '\'=HYPERLINK("x")', "'=1"]
-    said = call(f"predict {trained} f.csv -o out.parquet --keep =note --escape-formulas")
+    said = call(f"predict {trained} f.csv -o out.parquet --keep =note")
     assert "formula" not in said
     assert pq.read_table(rows / "out.parquet")["=note"].to_pylist() == cells
 

@@ -222,7 +222,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(files, place):
         ("data describe rows.csv --label y --label-sep ''", "neither may be empty or part of"),
         ("data describe rows.csv --label y --sep ''", "sep must be a non-empty text, not ''"),
         ("data describe rows.csv --levels y --label-sep +", "--label-sep goes with --label"),
-        ("data describe rows.csv --levels ,", "levels names no column; name at least one"),
+        ("data describe rows.csv --levels ,", "',' names nothing; write names with commas"),
         (
             "data describe icd10cm --dataset-option size=[",
             "unknown size of icd10cm '['; known: full, small",

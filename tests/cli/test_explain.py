@@ -1,6 +1,7 @@
 """hierlearn explain and predict --explain: the remembered rows behind an answer."""
 
 import csv
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from hierlearn.datasets import read_table
 from hierlearn.pipeline import Pipeline
+from hierlearn.pipeline.config_file import write_config
 from hierlearn.pipeline.explain import explain
 
 
@@ -129,7 +131,7 @@ def test_the_evidence_is_that_of_the_memory_alone(memories, call):
     assert note not in call("predict joint texts.csv -o plain.csv").replace("\n", " ")
     assert note not in call("explain texts texts.csv --limit 1").replace("\n", " ")
     path = memories / "joint" / "config.json"
-    path.write_text(path.read_text().replace('"answer": "average"', '"answer": "soft-labels"'))
+    write_config(path, {**json.loads(path.read_text()), "answer": "soft-labels"})
     for words in ("explain joint texts.csv", "predict joint texts.csv --explain 2 -o no.csv"):
         message = call(words, code=2)
         assert "answers by its head 'soft-labels', which is no memory" in message

@@ -53,6 +53,7 @@ SAME = {  # what rightly makes no difference here, and why
     "label_sep": "no cell holds it",
     "escape_formulas": "there are none",
     "standardize": "the default",
+    "recall": "so few rows are always found",
 }
 VALUES = {
     "device": "cpu",

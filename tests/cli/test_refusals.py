@@ -17,7 +17,7 @@ def test_devices(rows, call, device):
 @pytest.mark.parametrize("width", [10**12, 10**20])
 def test_a_network_that_fits_nowhere(rows, call, width):
     said = call(f"{LINE} --network mlp --network-option width={width}", code=2, begun=False)
-    assert "width" in said
+    assert "of memory; make it narrower" in said
 
 
 def test_a_cost_is_a_name_or_a_tensor(rows, call):
@@ -30,4 +30,6 @@ def test_a_name_that_is_not_utf8(rows, call, monkeypatch, capsys):
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 2
-    assert capsys.readouterr().err == "hierlearn: --name is not UTF-8: '\\udcff'\n"
+    assert capsys.readouterr().err == (
+        "hierlearn: --name '\\udcff' is not valid UTF-8, as the files of a model are; rename it\n"
+    )

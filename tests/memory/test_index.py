@@ -158,7 +158,7 @@ def test_errors_before_building():
 
 def test_without_faiss_an_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(HierlearnError, match=r"pip install 'hierlearn\[index\]'"):
+    with pytest.raises(HierlearnError, match=r"pip install faiss-cpu"):
         ApproximateIndex.build(torch.zeros(3, 4))
 
 

@@ -23,7 +23,7 @@ each_pair = pytest.mark.parametrize("name", module_function_pairs())
 
 def test_every_class_is_paired_with_its_function():
     used = {type(module).__name__ for module, _, _ in module_function_pairs().values()}
-    assert used == set(metrics.MODULES)
+    assert used - {"FunctionMetric"} == set(metrics.MODULES)  # the rest have no class of their own
     for name in metrics.MODULES:
         assert getattr(metrics, name) is getattr(modules, name)
 

@@ -256,7 +256,7 @@ def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:
     names = [name for name in shared.COLUMN_NAMES if name not in of_the_file]
     columns = {name: chosen[name] for name in names if name in chosen}
     return {
-        **{name: as_utf8(chosen[name], name) for name in ("name", "license") if name in chosen},
+        **{name: chosen[name] for name in ("name", "license") if name in chosen},
         "columns": columns,
     }
 
@@ -274,12 +274,3 @@ def written(folder: Path, model: Pipeline) -> list[str]:
     if model.config["metrics"] or model.config.get("metrics_before"):
         return [files]
     return ["no rows were held out, so there are no metrics; see --valid-fraction", files]
-
-
-def as_utf8(text: str, option: str) -> str:
-    """Return what was typed, or raise if the terminal sent bytes that are not UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise HierlearnError(f"--{option} is not UTF-8: {text!a}") from None
-    return text

@@ -1,19 +1,8 @@
 """Files: text and delimited rows; see reading.py and writing.py for the two doors."""
 
-from hierlearn.files.reading import read_text
-from hierlearn.files.rows import (
-    Start,
-    announced_delimiter,
-    read_rows,
-    refuse_duplicates,
-    stream_rows,
-)
-
-__all__ = [
-    "Start",
-    "announced_delimiter",
-    "read_rows",
-    "read_text",
-    "refuse_duplicates",
-    "stream_rows",
-]
+from hierlearn.files.reading import read_text as read_text
+from hierlearn.files.rows import Start as Start
+from hierlearn.files.rows import announced_delimiter as announced_delimiter
+from hierlearn.files.rows import read_rows as read_rows
+from hierlearn.files.rows import refuse_duplicates as refuse_duplicates
+from hierlearn.files.rows import stream_rows as stream_rows

@@ -380,6 +380,12 @@ def namespace_classes(hierarchy: Hierarchy) -> dict[str, Ints]:
     return found
 
 
+def not_negative(label_space: object) -> tuple[float, float]:
+    """Return the limits of a distance."""
+    del label_space
+    return 0.0, math.inf
+
+
 ENTRIES = (
     Metric(
         "fmax",
@@ -400,7 +406,7 @@ ENTRIES = (
         smin,
         "smallest distance of remaining uncertainty and misinformation over thresholds, in bits",
         direction="down",
-        limits=lambda _: (0.0, math.inf),
+        limits=not_negative,
         takes="probabilities",
     ),
 )

@@ -161,6 +161,8 @@ def read_targets(targets: Targets, hierarchy: Hierarchy | None, what: str = "tar
         if dense.dim() != 1 or dense.dtype == torch.bool or dense.is_floating_point():
             return dense
         rows = dense.tolist()  # (N,) class numbers
+    elif hierarchy is not None:
+        as_numbers(rows, hierarchy)  # raises on integers that are also names of other classes
     return encoded(rows, hierarchy, what)
 
 

@@ -102,7 +102,7 @@ class Roles(Extra):
     id_column: str | None = None
     label: str | None = None
     label_sep: str | None = None
-    levels: list[str] | None = None
+    levels: str | list[str] | None = None
 
 
 @dataclass

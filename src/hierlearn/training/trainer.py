@@ -341,9 +341,11 @@ class Trainer:
             targets = self.valid.targets(torch.arange(len(self.valid), device=self.rows.device))
             found = member_probabilities(self.network, self.valid, self.read)
             for member, p in enumerate(found):
+                if self.stopped[member]:
+                    continue
                 if not bool(p.isfinite().all()):
                     values[-1] = values[-1] or member + 1
-                elif not self.stopped[member]:
+                else:
                     value = compute(name, p, targets, self.loss.label_space)
                     values[member] = value.to(values.device)
         if self.processes.world > 1:
