@@ -160,6 +160,8 @@ def read_targets(targets: Targets, hierarchy: Hierarchy | None, what: str = "tar
         dense = targets if isinstance(targets, Tensor) else array_tensor(targets, what)
         if dense.dim() != 1 or dense.dtype == torch.bool or dense.is_floating_point():
             return dense
+        if not isinstance(targets, Tensor):
+            checked_numbers(dense, hierarchy)
         rows = dense.tolist()  # (N,) class numbers
     elif hierarchy is not None:
         as_numbers(rows, hierarchy)  # raises on integers that are also names of other classes
