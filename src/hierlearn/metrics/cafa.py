@@ -16,7 +16,6 @@ evaluated, do not count. Thresholds are 0.01, 0.02, ..., 1 unless others are giv
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,7 @@ from hierlearn.hierarchy.chunks import row_chunks
 from hierlearn.metrics.coherent_columns import Coherence
 from hierlearn.metrics.information import information_content
 from hierlearn.metrics.inputs import as_probabilities, as_targets
-from hierlearn.metrics.metric import Metric, unit_interval
+from hierlearn.metrics.metric import Metric, not_negative, unit_interval
 from hierlearn.metrics.rows import check_rows
 from hierlearn.metrics.sets import close
 
@@ -378,12 +377,6 @@ def namespace_classes(hierarchy: Hierarchy) -> dict[str, Ints]:
         if len(below):
             found[name] = below
     return found
-
-
-def not_negative(label_space: object) -> tuple[float, float]:
-    """Return the limits of a distance."""
-    del label_space
-    return 0.0, math.inf
 
 
 ENTRIES = (

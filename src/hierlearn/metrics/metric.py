@@ -159,3 +159,8 @@ class Metric:
 def unit_interval(_: Hierarchy) -> tuple[float, float]:
     """Return the limits of a fraction."""
     return 0.0, 1.0
+
+
+def not_negative(_: Hierarchy) -> tuple[float, float]:
+    """Return the limits of a distance."""
+    return 0.0, math.inf
