@@ -109,6 +109,8 @@ def check_used(data: str, options: Mapping[str, Any]) -> None:
     from hierlearn.cli.model_rows import ANNOTATIONS, is_table
     from hierlearn.cli.sources import check_goes_with, check_not_given
 
+    if options["out"].suffix.lower() == ".parquet":
+        check_goes_with({"escape_formulas": options["escape_formulas"]}, "a CSV or TSV file")
     calibrate = options["calibrate"]
     if calibrate is not None and is_table(calibrate):
         return  # they describe its rows
