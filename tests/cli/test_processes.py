@@ -74,14 +74,14 @@ def folder(tmp_path):
 
 
 COMPARE = ["compare", "rows.csv", "--label", "class", "--split", "part", "--losses", "bce,hxe"]
+ALL = 5  # the command, two workers, and multiprocessing's server and tracker
 SIGNALS = [(signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143)]
 
 
 def test_a_killed_study_leaves_no_process(folder):
     job = start(folder, *COMPARE, "--jobs", "2", "--seeds", "2", "--epochs", "100000")
     try:
-        # The command, the two workers, and what multiprocessing starts beside them.
-        wait_for(lambda: len(members(job.pid)) >= 3, job)
+        wait_for(lambda: len(members(job.pid)) >= ALL, job)
         time.sleep(1)
         os.kill(job.pid, signal.SIGKILL)
         job.wait()
@@ -114,7 +114,7 @@ def test_an_interrupted_training_says_how_to_resume(folder, number, word, code):
 def test_an_interrupted_study_says_that_it_continues(folder, number, word, code):
     job = start(folder, *COMPARE, "--jobs", "2", "--seeds", "2", "--epochs", "100000")
     try:
-        wait_for(lambda: len(members(job.pid)) >= 3, job)
+        wait_for(lambda: len(members(job.pid)) >= ALL, job)
         time.sleep(1)
         os.kill(job.pid, number)
         err = job.communicate(timeout=SECONDS)[1]
