@@ -127,13 +127,16 @@ def test_an_interrupted_study_leaves_no_process_and_goes_on(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    begun = time.monotonic()
-    while len(list(tmp_path.glob("begun-*"))) < 2 and time.monotonic() - begun < 60:
-        time.sleep(0.1)  # until both are in the midst of the training
-    workers = descendants(running.pid)
-    assert len(workers) >= 2
-    running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=60)
+    try:
+        begun = time.monotonic()
+        while len(list(tmp_path.glob("begun-*"))) < 2 and time.monotonic() - begun < 60:
+            time.sleep(0.1)  # until both are in the midst of the training
+        workers = descendants(running.pid)
+        assert len(workers) >= 2
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=60)
+    finally:
+        running.kill()  # where the test fails
     assert "KeyboardInterrupt" in errors
     begun = time.monotonic()  # one of them cleans up after the others, and goes last
     while workers and time.monotonic() - begun < 10:
