@@ -4,6 +4,9 @@ import os
 
 from hypothesis import settings
 
+# torch.compile builds in this process: a pool of its own would import torch again, per worker.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
 settings.register_profile(
     "hierlearn", deadline=None, max_examples=60, derandomize=bool(os.environ.get("CI"))
 )
