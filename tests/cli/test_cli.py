@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -297,7 +298,13 @@ def test_interrupted_is_130_and_a_closed_pipe_is_quiet(files):
     code = "import hierlearn.cli as c, hierlearn.cli.sources as s, signal, sys\n"
     code += "s.open_hierarchy = lambda *a, **k: signal.raise_signal(signal.SIGINT)\n"
     code += "sys.argv = ['hierlearn', 'inspect', 'tree.csv']; c.main()"
-    done = subprocess.run([sys.executable, "-c", code], cwd=files, capture_output=True, check=False)
+    done = subprocess.run(
+        [*warm.python(), "-c", code],
+        cwd=files,
+        capture_output=True,
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     assert done.returncode == 130
     assert done.stderr == b"hierlearn: interrupted; run the same command again\n"
     piped = subprocess.run(
