@@ -6,6 +6,7 @@ from collections.abc import Mapping  # noqa: TC003  (read at run time by setting
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from hierlearn.backbones import names_backbone
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.training.fields import check_fields, documented, setting
 from hierlearn.training.settings import OF_BATCHES, Settings
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hierlearn.datasets.dataset import Kind
+    from hierlearn.features.preprocessor import Produced
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.training.recipes import Recipe
 
@@ -52,11 +54,15 @@ class Plan:
     )
     network: str | None = setting(
         None,
-        "Network; mlp by default, token-bag for texts and sparse rows.",
+        "Network; mlp by default, token-bag for texts and sparse rows; hf:PATH_OR_NAME for a text "
+        "encoder of transformers, timm:NAME for an image encoder of timm.",
         registry="hierlearn.networks:NETWORKS",
         importable=True,
     )
     network_options: Mapping[str, Any] = setting({}, "Options of the network, such as width=800.")
+    encoder: Mapping[str, Any] = setting(
+        {}, "Frozen backbones that encode columns, such as title=hf:PATH.", study=False
+    )
     head: str | None = setting(
         None,
         "Head: linear gives logits, neighbors looks answers up among the training rows.",
@@ -132,7 +138,7 @@ class Plan:
 
             known = LOSSES[self.loss].option_names()
             check_known(f"option of {self.loss}", self.loss_options, known)
-        if self.network is not None and self.network_options:
+        if self.network is not None and self.network_options and not names_backbone(self.network):
             from hierlearn.networks.build import option_names
 
             taken = option_names(self.network)
@@ -207,7 +213,9 @@ class Decision:
     settings: Settings
 
 
-def decide(plan: Plan, labels: Labels, kind: Kind = "numbers", *, logits: bool = False) -> Decision:
+def decide(
+    plan: Plan, labels: Labels, kind: Kind | Produced = "numbers", *, logits: bool = False
+) -> Decision:
     """Return the recipe of the plan, or of the training labels, with the plan's own choices.
 
     Args:
