@@ -6,7 +6,6 @@ from collections.abc import Mapping  # noqa: TC003  (read at run time by setting
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from hierlearn.backbones import names_backbone
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.training.fields import check_fields, documented, setting
 from hierlearn.training.settings import OF_BATCHES, Settings
@@ -138,7 +137,7 @@ class Plan:
 
             known = LOSSES[self.loss].option_names()
             check_known(f"option of {self.loss}", self.loss_options, known)
-        if self.network is not None and self.network_options and not names_backbone(self.network):
+        if self.network is not None and self.network_options:
             from hierlearn.networks.build import option_names
 
             taken = option_names(self.network)
