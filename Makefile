@@ -14,7 +14,7 @@ demo: $(VENV)/.installed
 # What takes one core goes two at a time, before the tests, which take two.
 test: $(VENV)/.installed-dev
 	$(MAKE) --no-print-directory -j 2 lint docs types oldest
-	$(MAKE) --no-print-directory tests SITE=site
+	$(MAKE) --no-print-directory tests DOCS_BUILT=1
 
 install: $(VENV)/.installed
 
@@ -31,7 +31,7 @@ oldest: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-tests: $(VENV)/.installed-dev $(if $(SITE),,docs)
+tests: $(VENV)/.installed-dev $(if $(DOCS_BUILT),,docs)
 	HIERLEARN_SITE=$(CURDIR)/site OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q
 
 # For an hour, with inputs that nobody has seen: HIERLEARN_FUZZ_SECONDS=600 make fuzz

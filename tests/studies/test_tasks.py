@@ -15,7 +15,7 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.studies.study import Study
-from hierlearn.studies.tasks import count_cores, default_jobs
+from hierlearn.studies.tasks import count_cores, default_jobs, start_context
 from studies import small_studies as small
 
 
@@ -152,6 +152,12 @@ def test_the_default_number_of_jobs():
     assert default_jobs(8, torch.device("cuda")) == 1
     assert default_jobs(1, torch.device("cpu")) == 1
     assert default_jobs(100, torch.device("cpu")) == min(8, count_cores())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no server to fork from")
+def test_processes_are_forks_of_a_server_only_on_a_cpu():
+    assert start_context(gpu=False).get_start_method() == "forkserver"
+    assert start_context(gpu=True).get_start_method() == "spawn"
 
 
 def test_at_least_one(tmp_path):
