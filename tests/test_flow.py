@@ -27,10 +27,11 @@ STAGES = {
     "training": 10,
     "pipeline": 11,
     "estimator": 12,
-    "studies": 13,
-    "reports": 14,
-    "cli": 15,
-    "__main__": 16,
+    "integrations": 13,
+    "studies": 14,
+    "reports": 15,
+    "cli": 16,
+    "__main__": 17,
 }
 
 

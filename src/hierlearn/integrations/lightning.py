@@ -1,13 +1,13 @@
 """Lightning: a mix-in with the steps of a LightningModule, and a callback for curricula.
 
-    class Classifier(HierarchicalMixin, LightningModule):
-        def __init__(self, hierarchy):
-            super().__init__()
-            self.network = ...
-            self.set_loss(HCLLoss(hierarchy), metrics=["leaf-accuracy", "hier-f1"])
+class Classifier(HierarchicalMixin, LightningModule):
+    def __init__(self, hierarchy):
+        super().__init__()
+        self.network = ...
+        self.set_loss(HCLLoss(hierarchy), metrics=["leaf-accuracy", "hier-f1"])
 
-        def forward(self, x): ...
-        def configure_optimizers(self): ...
+    def forward(self, x): ...
+    def configure_optimizers(self): ...
 """
 
 from __future__ import annotations
@@ -221,15 +221,12 @@ class CurriculumCallback(Callback):  # type: ignore[misc]
         """Count the steps of the training."""
         self.total = trainer.estimated_stepping_batches
 
-    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        """Close an epoch whose last step was followed by a checkpoint and nothing else."""
-        if self.open_steps:
-            self._end_epoch()
-
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
         """Report the progress."""
+        if batch_idx == 0 and self.open_steps:
+            self._end_epoch()  # resumed from a checkpoint between its last step and its end
         self._loss.set_progress(min(trainer.global_step / self.total, 1.0))
 
     def on_train_batch_end(

@@ -3,8 +3,9 @@
     mixup and cutmix    targets are (N, K) floats: row n is class i to the part w, class j to 1 - w
 
 The loss of such a row is w times the loss of class i plus 1 - w times that of class j. It is
-computed as two rows with these weights, which is right for every loss, also for those that are not
-linear in the targets, and for curricula, where a weighted row counts by its weight.
+computed as two rows with these weights, which is right also for losses that are not linear in the
+targets, and for HCL, where a row counts by its weight. SampleCurriculumLoss, which selects rows
+whatever they weigh, selects among both rows of each.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ class TimmLoss(nn.Module):
             self._checked = True
         # Of a row that is not mixed the second class is any, with weight 0.
         indices = indices.clamp_max(self.count - 1)
-        rows, _ = self.reader.from_indices(indices.T.flatten())  # all first classes, then all second
+        rows, _ = self.reader.from_indices(
+            indices.T.flatten()
+        )  # all first classes, then all second
         repeated = logits.repeat(weights.shape[1], 1)
         value: Tensor = self.loss(repeated, rows, weight=weights.T.flatten().to(logits.dtype))
         return value
