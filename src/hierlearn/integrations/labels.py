@@ -1,7 +1,9 @@
-"""Labels as other libraries batch them: class indices, or (N, C) rows with marks of what is unknown.
+"""Labels as other libraries batch them: class indices, or (N, C) rows.
 
-IGNORED   -100: does not count. As a class index it is a row without any known label.
-UNKNOWN   -1: an unknown entry of a row that counts as a whole
+    IGNORED   -100: does not count. As a class index it is a row without any known label.
+    UNKNOWN   -1: an unknown entry of a row that counts as a whole
+
+Both are marks of what is unknown, in place of a mask, for which loaders have no room.
 """
 
 from __future__ import annotations

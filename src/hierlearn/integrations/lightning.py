@@ -1,13 +1,15 @@
 """Lightning: a mix-in with the steps of a LightningModule, and a callback for curricula.
 
-class Classifier(HierarchicalMixin, LightningModule):
-    def __init__(self, hierarchy):
-        super().__init__()
-        self.network = ...
-        self.set_loss(HCLLoss(hierarchy), metrics=["leaf-accuracy", "hier-f1"])
+    class Classifier(HierarchicalMixin, LightningModule):
+        def __init__(self, hierarchy):
+            super().__init__()
+            self.network = ...
+            self.set_loss(HCLLoss(hierarchy), metrics=["leaf-accuracy", "hier-f1"])
 
-    def forward(self, x): ...
-    def configure_optimizers(self): ...
+        def forward(self, x): ...
+        def configure_optimizers(self): ...
+
+The mix-in adds the callback by itself; in a module of your own, pass it to the Trainer.
 """
 
 from __future__ import annotations
@@ -117,7 +119,7 @@ class HierarchicalMixin:
         metrics: Sequence[str] = USUAL,
         class_names: Sequence[Label] | None = None,
     ) -> None:
-        """Set what is minimized and measured; call it in ``__init__``, after ``super().__init__()``.
+        """Set what is minimized and measured, in ``__init__`` after ``super().__init__()``.
 
         Args:
             loss: a loss with reduction "mean".

@@ -197,9 +197,7 @@ class LabelCollator:
 
     def _has_unknown(self, row: Label | Sequence[Label] | None) -> bool:
         """Whether a label of a row is not in the hierarchy; the first one is warned about."""
-        for label in (
-            [row] if isinstance(row, str) else row if isinstance(row, (list, tuple)) else ()
-        ):
+        for label in row if isinstance(row, (list, tuple)) else [row]:
             if not isinstance(label, str) or not label:
                 continue
             try:
@@ -257,7 +255,7 @@ class TrainerMetrics:
 
 
 def by_name(found: Mapping[str, Any]) -> dict[str, float]:
-    """Return metrics as one number per name; those that are not defined for the rows are left out."""
+    """Return metrics as one number per name, without those that the rows do not define."""
     values: dict[str, float | None] = {}
     for name, value in found.items():
         if METRICS[name].by_level and value is not None:
