@@ -13,6 +13,9 @@ from hierlearn import Hierarchy, Labels, Settings
 from hierlearn.training.rows import Rows
 from hierlearn.training.trainer import Trainer
 
+# The folder tests/datasets can be imported, which transformers takes for Hugging Face's package.
+transformers.trainer.is_datasets_available = lambda: False
+
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 NAMES = ["h", "a/b/c", "a/b/d", "a/e", "f/g"]  # in an order of the user's own
 WORDS, LENGTH = 30, 6
