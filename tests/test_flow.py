@@ -82,6 +82,13 @@ def test_the_hierarchy_needs_numpy_alone():
     assert not loaded_after("from hierlearn import Hierarchy") & heavy
 
 
+def test_nothing_but_its_integration_needs_another_library():
+    others = {"accelerate", "lightning", "peft", "timm", "transformers"}
+    names = "HCLLoss, HierarchicalClassifier, METRICS, train; import hierlearn.integrations"
+    assert not loaded_after(f"from hierlearn import {names}") & others
+    assert not loaded_after("import hierlearn.integrations.timm") & others
+
+
 def test_public_names_resolve():
     import hierlearn
 
