@@ -1,5 +1,6 @@
 """Tiny problems for the integrations: a taxonomy, token rows, a transformer, and both Trainers."""
 
+import gc
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
@@ -15,6 +16,9 @@ from hierlearn.training.trainer import Trainer
 
 # The folder tests/datasets can be imported, which transformers takes for Hugging Face's package.
 transformers.trainer.is_datasets_available = lambda: False
+# The Trainer collects garbage at its end, which takes longer than a tiny training: nothing of what
+# the libraries have made while they were imported is garbage.
+gc.freeze()
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 NAMES = ["h", "a/b/c", "a/b/d", "a/e", "f/g"]  # in an order of the user's own

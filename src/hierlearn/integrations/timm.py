@@ -36,6 +36,7 @@ class TimmLoss(nn.Module):
             in sorted order.
 
     Example:
+        >>> import torch
         >>> from hierlearn import Hierarchy
         >>> from hierlearn.losses import HXELoss
         >>> h = Hierarchy.from_paths(["dog/pug", "cat"])
