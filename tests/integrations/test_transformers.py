@@ -2,6 +2,7 @@
 
 import doctest
 import json
+import pickle
 import re
 
 import numpy as np
@@ -36,6 +37,8 @@ def test_labels_become_closed_targets():
     assert torch.equal(batch["x"], torch.tensor([[1.0, 2.0]]).expand(8, 2))
     assert torch.equal(batch["labels"] == 1, Labels(ROWS, TREE).targets())
     assert torch.equal(batch["labels"] == 0, ~Labels(ROWS, TREE).targets())
+    copied = pickle.loads(pickle.dumps(LabelCollator(BCELoss(TREE))))  # for the workers of a loader
+    assert torch.equal(copied.labels(ROWS), batch["labels"])
 
 
 def test_what_is_unknown_is_marked():
@@ -81,9 +84,9 @@ def test_an_unknown_label_raises_or_leaves_its_row_out():
     lenient = LabelCollator(BCELoss(TREE), unknown="ignore")
     message = "; rows with labels that are not in the hierarchy are left out"
     with pytest.warns(DataWarning, match=message) as found:
-        labels = lenient.labels(["c", "a/b/z", ["c", "y"], None])
+        labels = lenient.labels(["c", "a/b/z", ["c", "y"], None, np.array(["h", "z"])])
     assert len(found) == 1
-    assert [bool((row == -100).all()) for row in labels] == [False, True, True, False]
+    assert [bool((row == -100).all()) for row in labels] == [False, True, True, False, True]
     assert torch.equal(labels[0] == 1, TREE.encode(["c"])[0])
     twice = integration.LabelCollator(
         BCELoss(type(TREE).from_paths(["a/x", "b/x"])), unknown="ignore"

@@ -197,7 +197,9 @@ class LabelCollator:
 
     def _has_unknown(self, row: Label | Sequence[Label] | None) -> bool:
         """Whether a label of a row is not in the hierarchy; the first one is warned about."""
-        for label in row if isinstance(row, (list, tuple)) else [row]:
+        several = hasattr(row, "__iter__") and not isinstance(row, str)
+        labels: Any = row if several else [row]
+        for label in labels:
             if not isinstance(label, str) or not label:
                 continue
             try:
