@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from hierlearn.backbones.compiled import declare_operators
 from hierlearn.decoding.mass import terminal_scores
 from hierlearn.errors import HierlearnError
 from hierlearn.integrations.curriculum import (
@@ -32,6 +33,7 @@ from hierlearn.metrics.registry import METRICS, check_metrics
 from hierlearn.networks.network import read_output
 from hierlearn.training.prepare import reading_link
 
+declare_operators()
 try:
     from lightning.pytorch import Callback
 except ImportError:

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hierlearn.backbones.compiled import declare_operators
 from hierlearn.errors import DataWarning, HierlearnError, LabelError, unknown_name
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.nodes import Label
     from hierlearn.losses import Loss
 
+declare_operators()  # for transformers, wherever it is imported after this
 UnknownLabels = Literal["raise", "ignore"]
 
 
