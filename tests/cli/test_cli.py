@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -303,7 +302,6 @@ def test_interrupted_is_130_and_a_closed_pipe_is_quiet(files):
         cwd=files,
         capture_output=True,
         check=False,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert done.returncode == 130
     assert done.stderr == b"hierlearn: interrupted; run the same command again\n"

@@ -177,15 +177,7 @@ def test_an_interrupted_memory_is_as_it_was(memories):
     assert contents(memories / "model") == before
 
 
-@pytest.fixture
-def ctrl_c():
-    """Ctrl-C raises, also where the tests run in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def test_renames_that_belong_together_are_not_interrupted(ctrl_c):
+def test_renames_that_belong_together_are_not_interrupted():
     done = []
 
     def rename():
