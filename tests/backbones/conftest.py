@@ -30,6 +30,6 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tiny BERT."""
     pytest.importorskip("transformers")
-    from text_models import bert_config, save_model
+    from backbones.text_models import bert_config, save_model
 
     return save_model(tmp_path_factory.mktemp("bert"), bert_config())

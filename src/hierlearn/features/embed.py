@@ -175,6 +175,11 @@ class EmbedPreprocessor(Preprocessor[Any, "NDArray[np.float32]"]):
         weights = {k: torch.from_numpy(v) for k, v in part(arrays, "weights/").items()}
         shapes = {name: tuple(value.shape) for name, value in weights.items()}
         check_numbers(new._description, shapes)
+        known = new._description.get("vocab_size")
+        if new.step.produces == "tokens" and known is not None and new.step.columns > known:
+            raise HierlearnError(
+                f"the tokenizer has {new.step.columns:,} tokens, but the backbone knows {known:,}"
+            )
         check_shapes(new._build, shapes)
         encoder = new._build()
         encoder.load_state_dict(weights)
