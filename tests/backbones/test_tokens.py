@@ -85,7 +85,7 @@ def test_max_tokens_is_bounded_by_the_network(tmp_path: Path) -> None:
     folder = save_model(tmp_path, bert_config(max_position_embeddings=8))
     assert tokens(folder).max_tokens == 8
     assert tokens(folder).transform(["red " * 50]).shape == (1, 8)
-    with pytest.raises(HierlearnError, match="max_tokens is 9, but .* reads at most 8 tokens"):
+    with pytest.raises(HierlearnError, match=r"max_tokens is 9, but .* reads at most 8 tokens"):
         tokens(folder, max_tokens=9)
     with pytest.raises(HierlearnError, match="max_tokens is 2, but every text has 2 special"):
         tokens(folder, max_tokens=2)
@@ -120,7 +120,7 @@ def test_a_folder_without_a_tokenizer(bert: Path, tmp_path: Path) -> None:
 def test_a_damaged_tokenizer(bert: Path, tmp_path: Path, content: str) -> None:
     shutil.copytree(bert, tmp_path, dirs_exist_ok=True)
     (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(HierlearnError, match="tokenizer of .* cannot be read|has no tokenizer"):
+    with pytest.raises(HierlearnError, match=r"tokenizer of .* cannot be read|has no tokenizer"):
         tokens(tmp_path)
 
 
