@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
+    from torch import nn
     from typing_extensions import Self
 
     from hierlearn.backbones import Encoder
@@ -149,6 +151,15 @@ class EmbedPreprocessor(Preprocessor[Any, "NDArray[np.float32]"]):
             sums.update(f"\n{name} {tuple(value.shape)}\n".encode())
             sums.update(value.cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
         return sums.hexdigest()[:32]
+
+    def as_module(self) -> nn.Module | None:
+        """Return the encoder, which reads token ids; None for one that reads images."""
+        reads_tokens = self.step.produces == "tokens"
+        return deepcopy(self._fitted()).cpu().eval() if reads_tokens else None
+
+    def plain_state(self) -> dict[str, Any]:
+        """Return how rows are prepared, without the weights."""
+        return {"name": self.name, "source": self.source, "step": self.step.plain_state()}
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the description of the backbone, its weights, and the step before it."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import torch
 
 from hierlearn.backbones import find_backbone
 from hierlearn.backbones.hf import PADDING, longest_input
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
+    from torch import Tensor
     from typing_extensions import Self
 
     from hierlearn.datasets.dataset import Kind
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 TOKENS = 128  # per text, by default
 CHARACTERS = 32  # per token: what is behind them is not even looked at
+LONGEST = 11  # tokens of the examples by which an exported graph is checked
 UNBOUNDED = 1 << 20  # tokenizers without a longest text name a larger number
 
 
@@ -125,13 +127,28 @@ class TokenPreprocessor(Preprocessor["Sequence[str]", "NDArray[np.int32]"]):
         if self._tokenizer is None:
             raise self._not_fitted()
         settings = {"name": self.name, "source": self.source, "max_tokens": self.max_tokens}
-        text = self._tokenizer.to_str().encode()
+        text = self.to_json().encode()
         return settings, {"tokenizer": np.frombuffer(text, dtype=np.uint8).copy()}
 
     def plain_state(self) -> dict[str, Any]:
-        """Return the settings and the tokenizer, as tokenizer.json has it."""
-        settings, arrays = self.state()
-        return {**settings, "tokenizer": json.loads(arrays["tokenizer"].tobytes())}
+        """Return the settings."""
+        return self.state()[0]  # the tokenizer is a file of its own, see ``to_json``
+
+    def to_json(self) -> str:
+        """Return the tokenizer as the content of a tokenizer.json."""
+        if self._tokenizer is None:
+            raise self._not_fitted()
+        return str(self._tokenizer.to_str())
+
+    def examples(self, count: int) -> Tensor:
+        """Return (N, T) int64 random token ids, the rows of different lengths."""
+        draw = torch.Generator().manual_seed(count)
+        assert self.max_tokens is not None
+        longest = min(self.max_tokens, LONGEST)
+        ids = torch.randint(0, self.columns, (count, longest), generator=draw)
+        ends = torch.randint(1, longest + 1, (count, 1), generator=draw)
+        ends[0] = longest
+        return torch.where(torch.arange(longest) < ends, ids, PADDING)
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
