@@ -101,9 +101,11 @@ class FeatureCache:
             there = {path.name for path in self.folder.glob(f"*{KEYS}")}
             for name in sorted(there - self._known):
                 keys = self._read(name, torch.uint8, 32)
-                if keys is not None:
-                    for row, key in enumerate(keys):
-                        self._places[key.tobytes()] = (name.removesuffix(KEYS), row)
+                if keys is None:
+                    there.remove(name)
+                    continue
+                for row, key in enumerate(keys):
+                    self._places[key.tobytes()] = (name.removesuffix(KEYS), row)
             self._known = there
 
     def _values(self, name: str) -> Floats | None:
