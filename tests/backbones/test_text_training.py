@@ -286,7 +286,8 @@ def test_the_trainer_of_transformers_takes_the_same_steps(
             module.p = 0.0
     theirs, loss = copy.deepcopy(ready.network), copy.deepcopy(ready.loss)
     ours = Trainer(ready.network, ready.loss, ready.rows, ready.decision.settings)
-    order = ready.rows.order([0], 0)[0]
+    order, records, seen = ready.rows.order([0], 0)[0], [], []
+    ours.on_epoch = records.append
     ours.train()
 
     class Rows(torch.utils.data.Dataset[Any]):
@@ -302,8 +303,9 @@ def test_the_trainer_of_transformers_takes_the_same_steps(
             return torch.utils.data.DataLoader(Rows(), batch_size=16 // parts)
 
         def compute_loss(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> torch.Tensor:
-            found: torch.Tensor = loss(model(inputs["x"]), inputs["labels"])
-            return found / parts  # all parts have the same number of rows
+            found: torch.Tensor = loss(model(inputs["x"]), inputs["labels"]) / parts
+            seen.append(found.item())  # all parts have the same number of rows
+            return found
 
     arguments = TrainingArguments(
         output_dir=str(tmp_path),
@@ -325,5 +327,6 @@ def test_the_trainer_of_transformers_takes_the_same_steps(
     hf.get_decay_parameter_names = lambda model: [name for name, _ in model.named_parameters()]
     hf.train()
     assert ours.step == hf.state.global_step == 3
+    assert records[0]["loss"][0] == pytest.approx(sum(seen) / 3, abs=1e-5)
     for name, value in ready.network.state_dict().items():
         torch.testing.assert_close(theirs.state_dict()[name], value, atol=1e-5, rtol=1e-4)

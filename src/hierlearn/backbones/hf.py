@@ -96,10 +96,9 @@ class HFBackbone(Backbone):
 
     def describe(self, source: str) -> dict[str, Any]:
         """Return the configuration of a model."""
-        transformers = find_transformers()
         path, how = locate(source)
         with reading(source, "configuration"):
-            config = transformers.AutoConfig.from_pretrained(path, **how)
+            config = find_transformers().AutoConfig.from_pretrained(path, **how)
         if getattr(config, "quantization_config", None):
             raise HierlearnError(f"{source} is quantized; use the model that it was made from")
         sizes = [getattr(config, name, None) for name in ("vocab_size", "hidden_size")]
