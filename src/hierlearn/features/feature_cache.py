@@ -75,14 +75,12 @@ class FeatureCache:
         return values, found
 
     def add(self, keys: Sequence[bytes], values: Floats) -> None:
-        """Store the features of some rows; a few rows are not worth a file."""
-        first = dict(zip(keys, range(len(keys)), strict=True))
-        rows = list(first.values())
-        if len(rows) < FEWEST:
+        """Store the features of different rows; a few rows are not worth a file."""
+        if len(keys) < FEWEST:
             return
-        for begin in range(0, len(rows), PART):
-            part = rows[begin : begin + PART]
-            joined = b"".join(keys[row] for row in part)
+        for begin in range(0, len(keys), PART):
+            part = slice(begin, begin + PART)
+            joined = b"".join(keys[part])
             name = hashlib.sha256(joined).hexdigest()[:32]
             packed = np.frombuffer(joined, dtype=np.uint8).reshape(-1, 32).copy()
             with suppress(HierlearnError, OSError):
