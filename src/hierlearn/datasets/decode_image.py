@@ -14,7 +14,10 @@ square and cuts what is left over, as the evaluation of timm does, "stretch" doe
 from __future__ import annotations
 
 import io
+import os
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -22,7 +25,11 @@ import numpy as np
 from hierlearn.errors import DataError, HierlearnError, unknown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
+
+    from hierlearn.datasets.images import Images
 
 MOST_PIXELS = 1 << 27  # of one image, 134 million: 11,585 x 11,585
 Fit = Literal["pad", "crop", "stretch"]
@@ -60,17 +67,15 @@ def open_image(content: bytes | NDArray[np.uint8], most: int = MOST_PIXELS) -> A
     if not content:
         raise DataError("the file is empty")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Pillow, about sizes and metadata
-            image = pillow.Image.open(io.BytesIO(content))
-            width, height = image.size
-            if width * height > most:
-                raise DataError(
-                    f"{width:,} x {height:,} pixels are more than {most:,}; scale it down"
-                )
-            return upright(pillow, image)
+        image = pillow.Image.open(io.BytesIO(content))
+        width, height = image.size
+        if width * height > most:
+            raise DataError(f"it has more than {most:,} pixels, {width:,} x {height:,}")
+        return upright(pillow, image)
     except DataError:
         raise
+    except pillow.Image.DecompressionBombError:
+        raise DataError(f"it has more than {most:,} pixels") from None
     except pillow.UnidentifiedImageError:
         raise DataError(f"it is no image; it begins with {content[:12]!r}") from None
     except Exception as error:  # decoders raise what they like on damaged files
@@ -134,3 +139,26 @@ def as_channels(image: Any, channels: int) -> NDArray[np.uint8]:
     """Return the (C, H, W) pixels of an image."""
     values = np.asarray(image.convert("L" if channels == 1 else "RGB"))
     return values[None] if channels == 1 else np.ascontiguousarray(np.moveaxis(values, -1, 0))
+
+
+@contextmanager
+def in_threads(count: int | None = None) -> Iterator[ThreadPoolExecutor]:
+    """Yield threads that decode images; Pillow's warnings about odd files are not shown."""
+    with warnings.catch_warnings(), ThreadPoolExecutor(count or os.cpu_count() or 1) as pool:
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        yield pool
+
+
+def find_broken(images: Images) -> dict[int, str]:
+    """Return the rows of images that cannot be decoded, and why; every image is decoded."""
+
+    def reason(row: int) -> str | None:
+        try:
+            open_image(images.read(row))
+        except DataError as error:
+            return str(error)
+        return None
+
+    with in_threads() as pool:
+        found = pool.map(reason, range(len(images)))
+        return {row: why for row, why in enumerate(found) if why is not None}

@@ -7,8 +7,6 @@ mapped from there.
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -18,7 +16,7 @@ from uuid import uuid4
 import numpy as np
 
 from hierlearn.backbones import find_backbone
-from hierlearn.datasets.decode_image import FITS, as_channels, fit_to, open_image
+from hierlearn.datasets.decode_image import FITS, as_channels, fit_to, in_threads, open_image
 from hierlearn.datasets.download import cache_dir
 from hierlearn.datasets.images import ImageFile, Images, Pixels
 from hierlearn.errors import DataError, HierlearnError, plural, unknown_name
@@ -225,7 +223,7 @@ def decode_into(found: Bytes, images: Images, target: Target) -> None:
     """Decode images into an array, in threads; raise once, naming all that are broken."""
     broken: list[tuple[str, str]] = []
     pixels = all(isinstance(one, Pixels) for one in images.references)
-    with ThreadPoolExecutor(1 if pixels else (os.cpu_count() or 1)) as pool:
+    with in_threads(1 if pixels else None) as pool:
         for rows in chunks(len(images)):
             one: Bytes | str
             decoded = pool.map(
@@ -258,11 +256,3 @@ def describe_broken(broken: list[tuple[str, str]], count: int) -> str:
         f"{len(broken):,} of {plural(count, 'image')} {verb}: {first} ({why}){others}{more}; "
         f"replace them, or leave them out with --skip-broken"
     )
-
-
-def find_broken(images: Images) -> dict[int, str]:
-    """Return the rows of images that cannot be decoded, and why; every image is decoded."""
-    tiny = Target(1, 8, "stretch")
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        decoded = pool.map(lambda row: try_decode(images, row, tiny), range(len(images)))
-        return {row: one for row, one in enumerate(decoded) if isinstance(one, str)}
