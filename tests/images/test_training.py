@@ -10,6 +10,7 @@ from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.export import export
 from hierlearn.pipeline.remember import remember
+from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training.plan import Plan
 from images.picture_files import COLORS, make_folder, picture
 
@@ -57,12 +58,10 @@ def test_a_training_resumes_bit_for_bit(dataset, tmp_path, head):
     shorter = plan(head=head, settings={"ensemble_size": 2, "checkpoint_every": 2})
     calls = []
 
-    def stop(_, step):
+    def stop(step, _):
         calls.append(step)
         if step == 5:
             raise KeyboardInterrupt
-
-    from hierlearn.pipeline.reporting import Reporting
 
     with pytest.raises(KeyboardInterrupt):
         train(dataset, shorter, tmp_path / "model", reporting=Reporting(on_step=stop))
