@@ -91,6 +91,9 @@ def test_shards_and_descriptions(trained, tmp_path):
     code, said = run("data", "describe", tmp_path / "test-0.tar")
     assert code == 0, said
     assert "images" in said
+    code, said = run("inspect", trained / "images")
+    assert code == 0, said
+    assert "orange" in said
 
 
 def test_a_table_of_paths(tmp_path):

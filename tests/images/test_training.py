@@ -108,6 +108,17 @@ def test_a_graph_reads_bytes(dataset, tmp_path, head):
     np.testing.assert_allclose(found, made.probabilities(dataset.inputs).numpy(), atol=1e-5)
 
 
+def test_the_best_of_a_memory_and_logits(dataset, tmp_path):
+    chosen = Plan(
+        effort="best",
+        preprocessing_options={"image_size": 8},
+        settings={"epochs": 1, "device": "cpu", "ensemble_size": 1},
+    )
+    made = train(dataset, chosen, tmp_path / "model")
+    again = Pipeline.load(tmp_path / "model")
+    assert torch.equal(again.probabilities(dataset.inputs), made.probabilities(dataset.inputs))
+
+
 def test_broken_images_stop_a_training(dataset, tmp_path):
     path = tmp_path / "images" / next(iter(COLORS)) / "999.jpg"
     path.write_bytes(b"nothing")
