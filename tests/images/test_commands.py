@@ -108,8 +108,10 @@ def test_a_table_of_paths(tmp_path):
     code, said = run("predict", model, table, "--out", tmp_path / "out.csv")
     assert code == 0, said
     assert rows_of(tmp_path / "out.csv")[0]["id"] == "warm/red/000.png"
-    code, said = run("train", table, "--text", "file", "--image", "file", "--label", "kind")
-    assert code != 0
+    words = ("--text", "file", "--image", "file", "--label", "kind", "--out", tmp_path / "other")
+    code, said = run("train", table, *words)
+    assert code == 2
+    assert "does not take --text" in said
 
 
 def test_new_classes_are_remembered_and_explained(trained, tmp_path):

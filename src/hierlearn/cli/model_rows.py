@@ -91,9 +91,10 @@ def table_columns(preprocessor: Any, options: Mapping[str, Any]) -> dict[str, An
 
 def open_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> TableStream:
     """Open a table to predict on; its rows have ids where a column of them is given or known."""
-    from hierlearn.cli.sources import split_names
+    from hierlearn.cli.sources import check_goes_with, split_names
     from hierlearn.datasets.streaming import TableStream
 
+    check_goes_with({"skip_broken": options.get("skip_broken")}, "images")
     inputs = input_columns(model, options)
     named = options.get("id_column")
     known = model.config.get("columns", {}).get("id_column")

@@ -149,7 +149,8 @@ def open_chunks(
         stream = open_stream(model, data, options)
         ignored = f"ignored columns: {quoted(stream.ignored)}" if stream.ignored else ""
         return stream, stream.rows, ignored
-    check_not_given(data, "no table", {name: options.get(name) for name in ("id_column", "keep")})
+    wrong = ("id_column", "keep", "skip_broken")
+    check_not_given(data, "no table", {name: options.get(name) for name in wrong})
     named = {name: options[name] for name in ("dataset_option", "data_dir")}
     picked, which = pick_rows(open_dataset(data, named), options["rows"])
     inputs: Any = picked.inputs

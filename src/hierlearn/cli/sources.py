@@ -166,7 +166,9 @@ def open_dataset(
     columns = as_arguments(columns)
     with reading(source):
         if "image" in columns:
-            check_not_given(source, "read by --image", {"stream": stream})
+            names = ("features", "text", "ignore", "column_kinds")
+            inputs = {name: columns.get(name) for name in names}
+            check_not_given(source, "read by --image", {"stream": stream, **inputs})
             skip = bool(options.get("skip_broken"))
             return readable(read_image_table(path, **columns), skip_broken=skip)
         if stream:
