@@ -9,7 +9,9 @@ from hierlearn.backbones import BACKBONES
 from hierlearn.backbones.timm import find_timm
 from hierlearn.datasets import read_images
 from hierlearn.errors import HierlearnError
+from hierlearn.features.images import ImagePreprocessor
 from hierlearn.pipeline import Pipeline, train
+from hierlearn.pipeline.export import export
 from hierlearn.training.plan import Plan
 from images.picture_files import make_folder
 
@@ -103,3 +105,18 @@ def test_a_trained_encoder(tmp_path):
     again = Pipeline.load(tmp_path / "model")
     assert torch.equal(again.probabilities(dataset.inputs), made.probabilities(dataset.inputs))
     assert again.network_spec.inputs.shape == (3, 32, 32)
+
+
+@pytest.mark.parametrize("tuning", ["frozen", "full"])
+def test_a_graph_reads_bytes(tmp_path, tuning):
+    import onnxruntime
+
+    dataset = read_images(make_folder(tmp_path / "images", 4))
+    options = {**RANDOM, "tuning": tuning}
+    plan = Plan(network=f"timm:{NAME}", network_options=options, settings=SETTINGS)
+    made = train(dataset, plan)
+    path = export(made, tmp_path / "model.onnx")[0]
+    session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+    step = ImagePreprocessor(f"timm:{NAME}", image_size=32).fit(dataset.inputs)
+    found = session.run(["probabilities"], {"inputs": step.transform(dataset.inputs)})[0]
+    np.testing.assert_allclose(found, made.probabilities(dataset.inputs).numpy(), atol=1e-5)
