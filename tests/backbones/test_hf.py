@@ -66,6 +66,15 @@ def test_a_text_without_tokens_has_features_of_zero(bert: Path, pooling: str) ->
     assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in encoder.parameters())
 
 
+def test_a_batch_without_rows_has_gradients_of_zero(bert: Path) -> None:
+    encoder = encoder_of(bert).train()
+    found = encoder(torch.zeros(0, 3, dtype=torch.int32))
+    assert found.shape == (0, 32)
+    found.sum().backward()
+    used = [one.grad for one in encoder.parameters()]
+    assert all(grad is not None and not grad.any() for grad in used)
+
+
 def test_of_t5_the_encoder_is_used(tmp_path: Path) -> None:
     from transformers import T5Config, T5EncoderModel
 

@@ -52,9 +52,12 @@ class TextEncoder(Encoder):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, F) features of (N, T) token ids, -1 where a text has ended."""
+        if not torch.compiler.is_exporting() and not len(x):
+            # Transformers refuse a batch without rows, as one of several processes may have.
+            return self(x.new_zeros(1, 1))[:0]  # type: ignore[no-any-return]
         known = x >= 0
         if not torch.compiler.is_exporting():
-            longest = max(int(known.sum(dim=1).max()) if len(x) else 0, 1)
+            longest = max(int(known.sum(dim=1).max()), 1)
             longest = min(longest, self.longest or longest)
             x, known = x[:, :longest], known[:, :longest]  # padding of all rows costs nothing
         count = known.sum(dim=1)

@@ -17,7 +17,6 @@ import warnings
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,7 @@ from hierlearn.links import link_name, make_link
 from hierlearn.networks.memories import memory_heads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from hierlearn.features import Preprocessor
     from hierlearn.pipeline.pipeline import Pipeline
@@ -45,6 +44,7 @@ WITHIN = 1e-5  # the largest difference between graph and model
 LARGEST = 2**31 - 1  # bytes of an ONNX file
 BESIDE = ("hierarchy.json", "preprocessing.json")
 TOKENIZER = "tokenizer.json"  # beside a graph that reads token ids
+CHECKED = (1, 64)  # rows of the batches by which a graph is checked
 ROWS = 13  # of the traced example: not the width of a layer
 
 
@@ -95,15 +95,16 @@ def export(pipeline: Pipeline, path: Path | str) -> tuple[Path, ...]:
     graph = Graph(pipeline).eval()
     tokens = tokens_of(pipeline.preprocessor)
     images = images_of(pipeline.preprocessor)
-    draw: Callable[[int], Tensor]
     if images is not None:
-        draw = partial(random_images, images.shape)
+        example = random_images(images.shape, ROWS)
+        batches = [random_images(images.shape, count) for count in CHECKED]
     elif tokens is not None:
-        draw = tokens.examples
+        example, batches = tokens.examples(ROWS), [tokens.examples(count) for count in CHECKED]
     else:
-        draw = partial(numbers, graph, columns_of(pipeline))
-    data = to_onnx(graph, draw(ROWS), path)
-    check_equal(graph, data, [draw(1), draw(64)])
+        width = columns_of(pipeline)
+        example, batches = torch.zeros(ROWS, width), numbers(graph, width)
+    data = to_onnx(graph, example, path)
+    check_equal(graph, data, batches)
     with atomic_write(path, "wb") as file:
         file.write(data)
     hierarchy, preprocessing = (path.parent / name for name in BESIDE)
@@ -141,11 +142,13 @@ def random_images(shape: tuple[int, ...], count: int) -> Tensor:
     return torch.randint(0, 256, (count, *shape), generator=drawn, dtype=torch.uint8)
 
 
-def numbers(graph: Graph, width: int, count: int) -> Tensor:
-    """Return rows of random numbers that spread like the training rows, as far as is known."""
-    x = np.random.default_rng(count).standard_normal((count, width)).astype(np.float32)
+def numbers(graph: Graph, width: int) -> list[Tensor]:
+    """Return batches of random rows that spread like the training rows, as far as is known."""
+    draw, found = np.random.default_rng(0), []
     examples: Any = getattr(graph.preprocessing, "examples", None)
-    found: Tensor = torch.from_numpy(x) if examples is None else examples(torch.from_numpy(x))
+    for count in CHECKED:
+        x = torch.from_numpy(draw.standard_normal((count, width)).astype(np.float32))
+        found.append(x if examples is None else examples(x))
     return found
 
 
