@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from hierlearn.datasets.images import Images
     from hierlearn.datasets.table import Table
     from hierlearn.datasets.table_file import TableChunk
 
@@ -30,13 +31,14 @@ class Chunk:
     """Some consecutive rows.
 
     Attributes:
-        inputs: (n, D) float32 with NaN where a value is missing, or n texts, or a ``Table``.
+        inputs: (n, D) float32 with NaN where a value is missing, or n texts, or a ``Table``,
+            or ``Images``.
         lines: the line of each row in the file, or its number from 1 in Parquet.
         ids: the id of each row; None where no column has them.
         kept: columns of the file as they are, lists or Arrow arrays, by name.
     """
 
-    inputs: NDArray[np.float32] | list[str] | Table
+    inputs: NDArray[np.float32] | list[str] | Table | Images
     lines: Sequence[int]
     ids: Sequence[str] | None = None
     kept: Mapping[str, Any] = field(default_factory=dict)
