@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hierlearn.features import FEATURES
     from hierlearn.hierarchy import Hierarchy, LabelSpace, join_levels
     from hierlearn.hierarchy.labels import Labels
-    from hierlearn.links import LINKS, HeadOutput
+    from hierlearn.links import LINKS, HeadOutput, fit_temperature, from_similarities
     from hierlearn.losses import LOSSES, HCLLoss
     from hierlearn.memory import NeighborHead
     from hierlearn.metrics import METRICS
@@ -58,6 +58,8 @@ _HOMES = {
     "compare_suite": "hierlearn.studies.suites",
     "cross_val_proba": "hierlearn.estimator",
     "evaluate": "hierlearn.pipeline",
+    "fit_temperature": "hierlearn.links",
+    "from_similarities": "hierlearn.links",
     "join_levels": "hierlearn.hierarchy",
     "load": "hierlearn.pipeline",
     "load_dataset": "hierlearn.datasets",
@@ -94,6 +96,8 @@ __all__ = [
     "compare_suite",
     "cross_val_proba",
     "evaluate",
+    "fit_temperature",
+    "from_similarities",
     "join_levels",
     "load",
     "load_dataset",
