@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hierlearn.pipeline.evaluate import evaluate
     from hierlearn.pipeline.pipeline import Pipeline, load
     from hierlearn.pipeline.train import train
+    from hierlearn.pipeline.zero_shot import zero_shot, zero_shot_pipeline
     from hierlearn.studies.compare import compare
     from hierlearn.studies.suites import SUITES, compare_suite
     from hierlearn.training import RECIPES, Plan, Recipe, Settings
@@ -66,6 +67,8 @@ _HOMES = {
     "read_table": "hierlearn.datasets",
     "scorer": "hierlearn.estimator",
     "train": "hierlearn.pipeline",
+    "zero_shot": "hierlearn.pipeline.zero_shot",
+    "zero_shot_pipeline": "hierlearn.pipeline.zero_shot",
 }
 
 __all__ = [
@@ -104,6 +107,8 @@ __all__ = [
     "read_table",
     "scorer",
     "train",
+    "zero_shot",
+    "zero_shot_pipeline",
 ]
 
 
