@@ -35,6 +35,7 @@ from hierlearn.pipeline.seen_rows import note_rows
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.linear_solver import LinearSolver
 from hierlearn.training.log import EpochLog
+from hierlearn.training.memorizer import Memorizer
 from hierlearn.training.plan import Plan
 from hierlearn.training.prepare import Extras, Prepared, prepare
 from hierlearn.training.processes import Processes, processes
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hierlearn.datasets.dataset import Dataset
+
+TRAINERS: dict[str, type[Trainer]] = {"adamw": Trainer, "lbfgs": LinearSolver, "none": Memorizer}
 
 
 def train(
@@ -199,7 +202,7 @@ def run(
         reporting: the callbacks.
     """
     settings, reporting = prepared.decision.settings, reporting or Reporting(bar=False)
-    make = LinearSolver if settings.optimizer == "lbfgs" else Trainer
+    make = TRAINERS[settings.optimizer]
     trainer = make(
         prepared.network,
         prepared.loss,

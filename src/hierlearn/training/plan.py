@@ -230,7 +230,10 @@ def decide(
         name, why, recipe = "custom", "the loss was named", Recipe(plan.loss, "a loss by name")
     else:
         name, why = plan.recipe, "it was named"
-        if plan.recipe == "auto":
+        if plan.recipe == "auto" and plan.network == "embeddings":
+            name = "nearest" if plan.head == "neighbors" else "linear"
+            why = "inputs are embeddings"
+        elif plan.recipe == "auto":
             logits = logits or needs_logits(plan, kind)
             name, why = choose_recipe(labels, kind, logits=logits)
         batch_size = Settings.from_dict(plan.settings).batch_size

@@ -243,7 +243,8 @@ def fitted_preprocessor(
         if name is not None and train_set.kind == "table":  # it is the step of the numbers there
             name, options = None, {"numbers": name, **options}
     if name is None:
-        options = {"standardize": plan.standardize, **options}
+        as_is = recipe.network == "embeddings" and train_set.kind == "numbers"
+        options = {"standardize": plan.standardize and not as_is, **options}
     preprocessor: Any = make_preprocessor(name, train_set, **options)
     inputs: Any = train_set.inputs
     if preprocessor is None:

@@ -119,6 +119,14 @@ def quick(facts: Facts) -> Mapping[str, Any]:
     }
 
 
+def nearest(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a memory of vectors as they are, in which nothing is trained."""
+    return {
+        "preprocessing": "latent" if facts.kind == "texts" else None,
+        "settings": {"optimizer": "none", "epochs": 1},
+    }
+
+
 def plain(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a network with logits: the more rows, the fewer epochs."""
     epochs = min(round(PLAIN_STEPS / facts.steps_per_epoch), PLAIN_EPOCHS)

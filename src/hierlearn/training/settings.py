@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Schedule = Literal["cosine", "linear", "constant"]
 Precision = Literal["float32", "bf16"]
-Optimizer = Literal["adamw", "lbfgs"]
+Optimizer = Literal["adamw", "lbfgs", "none"]
 # What only training in batches uses.
 OF_BATCHES = (
     "epochs",
@@ -47,7 +47,8 @@ class Settings:
 
     optimizer: Optimizer = setting(
         "adamw",
-        "How to train: adamw in batches, lbfgs a linear network on all rows at once.",
+        "How to train: adamw in batches, lbfgs a linear network on all rows at once, none fills a "
+        "memory and trains nothing.",
     )
     l2_penalty: float = setting(
         0.3, "Penalty of lbfgs on squared weights, beside the summed loss of the rows.", above=0

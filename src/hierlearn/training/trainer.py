@@ -33,6 +33,7 @@ from hierlearn.training.divergence import Moment, diverged
 from hierlearn.training.early_stopping import EarlyStopping
 from hierlearn.training.epoch import RunningEpoch, running_selection
 from hierlearn.training.memorize import memorize
+from hierlearn.training.optimizer import adamw
 from hierlearn.training.probabilities import member_probabilities, non_finite_member
 from hierlearn.training.processes import Processes, is_loss, lost
 from hierlearn.training.seeding import derive
@@ -104,30 +105,28 @@ class Trainer:
         self.step = 0  # steps done
         self.saved: int | None = None  # the step of the last checkpoint
         self.stopping = EarlyStopping(network, len(self.seeds), settings.metric, settings.patience)
-        if not any(one.requires_grad for one in network.parameters()):
-            raise HierlearnError(
-                f"this {type(network).__name__} has no parameters to train; give it a head or an "
-                f"encoder that learns"
-            )
-        self.optimizer = torch.optim.AdamW(
-            self.network.parameters(),
-            lr=settings.learning_rate,
-            weight_decay=settings.weight_decay,
-            fused=True,
-        )
+        self.optimizer = self.make_optimizer()
         count = candidates_of(network)
         self.sampler = None
         if count is not None:
             self.sampler = CandidateSampler(rows, self.seeds, count, apart=self.is_ensemble)
         self._noise = Noise(self.network, rows.device)
         self._forward: nn.Module = self.network
-        if self.processes.world > 1:
-            self._forward = DistributedDataParallel(self.network)
+        self.distribute()
         self.running = RunningEpoch()
         self.selections: list[Tensor] = []  # (C,) per epoch, if there is a curriculum
         self.on_epoch: Callable[[dict[str, Any]], None] | None = None
         self.on_step: Callable[[int], None] | None = None
         self.save: Callable[[int, dict[str, Tensor], dict[str, Any]], object] | None = None
+
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        """Return the optimizer of the network's parameters."""
+        return adamw(self.network, self.settings)
+
+    def distribute(self) -> None:
+        """Average gradients over the processes, where there are several."""
+        if self.processes.world > 1:
+            self._forward = DistributedDataParallel(self.network)
 
     # ------------------------------------------------------------------ the loop
 
