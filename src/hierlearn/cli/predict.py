@@ -143,7 +143,7 @@ def check_used(data: str, options: Mapping[str, Any]) -> None:
     labels = {name: options[name] for name in of_labels}
     check_goes_with(labels, "a table in --calibrate")
     if not is_table(data):
-        names = ("features", "text", "ignore", "column_kind", "delimiter")
+        names = ("features", "text", "ignore", "column_kind", "delimiter", "embeddings")
         check_not_given(data, "no table", {name: options[name] for name in names})
 
 
