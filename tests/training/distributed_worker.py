@@ -85,6 +85,14 @@ CASES = {
     ),
 }
 CASES |= {
+    "batches in parts": (partial_problem, plan("leaf-ce", batch_size=7, accumulate=3), None),
+    "batches in parts, joint heads, noise": (
+        problem,
+        neighbor_plan(
+            batch_size=7, accumulate=4, joint={"soft-labels": 3.0}, dropout=0.3, ensemble_size=2
+        ),
+        WEIGHTS,
+    ),
     "noise": (problem, plan("hcl", dropout=0.3, batch_size=7, epochs=4), None),
     "noise, stacked": (problem, plan("hcl", dropout=0.5, batch_size=7, ensemble_size=2), None),
     "noise of candidates": (

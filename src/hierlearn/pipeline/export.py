@@ -4,8 +4,9 @@
 
 Numbers go in raw, NaN where one is missing: imputing and standardizing are part of the graph. The
 graph of a text model takes the weighted words of the preprocessing, dense; preprocessing.json,
-written beside it, has the vocabulary and the weights. Before it is written, the graph is compared
-with the model on random rows.
+written beside it, has the vocabulary and the weights. That of a text encoder, frozen or trained,
+takes token ids, (N, T) int64, -1 where a text has ended; tokenizer.json makes them. Before it is
+written, the graph is compared with the model on random rows.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import warnings
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,9 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
+from hierlearn.features.chain import ChainPreprocessor
+from hierlearn.features.embed import EmbedPreprocessor
+from hierlearn.features.tokens import TokenPreprocessor
 from hierlearn.files.writing import atomic_write
 from hierlearn.links import link_name, make_link
 from hierlearn.networks.memories import memory_heads
@@ -31,12 +36,14 @@ from hierlearn.networks.memories import memory_heads
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hierlearn.features import Preprocessor
     from hierlearn.pipeline.pipeline import Pipeline
 
 OPSET = 20
 WITHIN = 1e-5  # the largest difference between graph and model
 LARGEST = 2**31 - 1  # bytes of an ONNX file
 BESIDE = ("hierarchy.json", "preprocessing.json")
+TOKENIZER = "tokenizer.json"  # beside a graph that reads token ids
 ROWS = 13  # of the traced example: not the width of a layer
 
 
@@ -59,7 +66,9 @@ class Graph(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return (N, C) probabilities."""
         x = inputs if self.preprocessing is None else self.preprocessing(inputs)
-        output = self.scaled(self.read(self.network(x.to(self.dtype))))
+        if x.is_floating_point():
+            x = x.to(self.dtype)
+        output = self.scaled(self.read(self.network(x)))
         return output.probabilities.float()
 
 
@@ -83,9 +92,10 @@ def export(pipeline: Pipeline, path: Path | str) -> tuple[Path, ...]:
     """
     path = Path(path)
     graph = Graph(pipeline).eval()
-    width = columns_of(pipeline)
-    data = to_onnx(graph, width, path)
-    check_equal(graph, data, width)
+    tokens = tokens_of(pipeline.preprocessor)
+    draw = partial(numbers, graph, columns_of(pipeline)) if tokens is None else tokens.examples
+    data = to_onnx(graph, draw(ROWS), path)
+    check_equal(graph, data, [draw(1), draw(64)])
     with atomic_write(path, "wb") as file:
         file.write(data)
     hierarchy, preprocessing = (path.parent / name for name in BESIDE)
@@ -93,7 +103,28 @@ def export(pipeline: Pipeline, path: Path | str) -> tuple[Path, ...]:
         file.write(pipeline.hierarchy.to_json() + "\n")
     with atomic_write(preprocessing) as file:
         file.write(json.dumps(describe(pipeline), indent=2, ensure_ascii=False) + "\n")
-    return path, hierarchy, preprocessing
+    if tokens is None:
+        return path, hierarchy, preprocessing
+    tokenizer = path.parent / TOKENIZER
+    with atomic_write(tokenizer) as file:
+        file.write(tokens.to_json() + "\n")
+    return path, hierarchy, preprocessing, tokenizer
+
+
+def tokens_of(step: Preprocessor[Any, Any] | None) -> TokenPreprocessor | None:
+    """Return the step that makes the token ids that a graph reads; None where it reads none."""
+    if isinstance(step, ChainPreprocessor):
+        return tokens_of(step.first) if step.as_module() is not None else None
+    found = step.step if isinstance(step, EmbedPreprocessor) else step
+    return found if isinstance(found, TokenPreprocessor) else None
+
+
+def numbers(graph: Graph, width: int, count: int) -> Tensor:
+    """Return rows of random numbers that spread like the training rows, as far as is known."""
+    x = np.random.default_rng(count).standard_normal((count, width)).astype(np.float32)
+    examples: Any = getattr(graph.preprocessing, "examples", None)
+    found: Tensor = torch.from_numpy(x) if examples is None else examples(torch.from_numpy(x))
+    return found
 
 
 def columns_of(pipeline: Pipeline) -> int:
@@ -113,8 +144,11 @@ def describe(pipeline: Pipeline) -> dict[str, Any]:
     """Return the preprocessing as plain values, and the inputs and outputs of the graph."""
     state = {} if pipeline.preprocessor is None else pipeline.preprocessor.plain_state()
     inside = preprocessing_of(pipeline) is not None
+    inputs = "raw numbers, NaN where one is missing" if inside else "preprocessed rows"
+    if tokens_of(pipeline.preprocessor) is not None:
+        inputs = f"token ids by {TOKENIZER}, -1 where a text has ended"
     return {
-        "inputs": "raw numbers, NaN where one is missing" if inside else "preprocessed rows",
+        "inputs": inputs,
         "in_graph": inside,
         "feature_names": list(pipeline.config.get("feature_names", ())),
         "outputs": "probabilities, one column per class in the order of hierarchy.json",
@@ -126,8 +160,8 @@ def describe(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def to_onnx(graph: Graph, width: int, path: Path) -> bytes:
-    """Return the graph as ONNX bytes."""
+def to_onnx(graph: Graph, example: Tensor, path: Path) -> bytes:
+    """Return the graph as ONNX bytes; the number of rows is free, and that of token ids."""
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
@@ -138,7 +172,9 @@ def to_onnx(graph: Graph, width: int, path: Path) -> bytes:
     size = sum(value.nbytes for value in graph.state_dict().values())
     if size > LARGEST:
         raise HierlearnError(f"{path}: the weights are {size:,} bytes, ONNX holds {LARGEST:,}")
-    example = torch.zeros(ROWS, width)
+    free: Any = {0: torch.export.Dim("rows")}
+    if not example.is_floating_point():
+        free[1] = torch.export.Dim("tokens", min=2)
     with torch.no_grad(), quiet():
         graph(example)  # caches the index tensors of the hierarchy, so that they are constants
         program: Any = torch.onnx.export(
@@ -147,7 +183,7 @@ def to_onnx(graph: Graph, width: int, path: Path) -> bytes:
             dynamo=True,
             input_names=["inputs"],
             output_names=["probabilities"],
-            dynamic_shapes={"inputs": {0: torch.export.Dim("rows")}},
+            dynamic_shapes={"inputs": free},
             opset_version=OPSET,
             verbose=False,
             # The optimizer replaces a sum into every column of a level by a copy.
@@ -177,7 +213,7 @@ def quiet() -> Iterator[None]:
 
 
 @torch.no_grad()
-def check_equal(graph: Graph, data: bytes, width: int) -> None:
+def check_equal(graph: Graph, data: bytes, batches: list[Tensor]) -> None:
     """Compare the graph with the model on random rows; skipped without onnxruntime."""
     try:
         import onnxruntime
@@ -186,14 +222,9 @@ def check_equal(graph: Graph, data: bytes, width: int) -> None:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    draw = np.random.default_rng(0)
-    for rows in (1, 64):
-        x = draw.standard_normal((rows, width)).astype(np.float32)
-        examples: Any = getattr(graph.preprocessing, "examples", None)
-        if examples is not None:
-            x = examples(torch.from_numpy(x)).numpy()
-        given = session.run(["probabilities"], {"inputs": x})[0]
-        apart = float(np.abs(given - graph(torch.from_numpy(x)).numpy()).max())
+    for x in batches:
+        given = session.run(["probabilities"], {"inputs": x.numpy()})[0]
+        apart = float(np.abs(given - graph(x).numpy()).max())
         if not apart <= WITHIN:
             raise HierlearnError(
                 f"the exported graph differs from the model by {apart:.2g}, more than {WITHIN}; "

@@ -6,12 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.backbones import find_backbone, names_backbone
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.features.chain import ChainPreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.features.registry import find_step
+from hierlearn.networks import NETWORKS
+from hierlearn.networks.build import option_names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import torch
     from torch import nn
 
@@ -36,9 +40,12 @@ def resolve(plan: Plan) -> Plan:
     family, source = find_backbone(name)
     options = dict(plan.network_options)
     tuning = options.pop(TUNING, FROZEN)
+    if tuning != FROZEN:
+        family.check_tuning(tuning)
     step = [one for one in find_step(family.step).options() if one != "source"]
+    check_options(name, options, tuning)
     if tuning == FROZEN:
-        own = {k: options.pop(k) for k in [*options] if k in (*family.options(), *step)}
+        own = {k: options.pop(k) for k in [*options] if k in EmbedPreprocessor.options_of(name)}
         return replace(
             plan,
             network=None,
@@ -50,7 +57,6 @@ def resolve(plan: Plan) -> Plan:
             f"{name} reads {family.reads} by itself; leave out preprocessing {plan.preprocessing!r}"
         )
     first = {k: options.pop(k) for k in [*options] if k in step}
-    family.check_tuning(tuning)
     description = family.describe(source)
     options |= {TUNING: tuning} if TUNING in family.options() else {}
     return replace(
@@ -60,6 +66,33 @@ def resolve(plan: Plan) -> Plan:
         preprocessing_options={"source": name, **first},
         settings={**family.settings_for(tuning), **plan.settings},
     )
+
+
+def check_options(name: str, options: Mapping[str, Any], tuning: str) -> None:
+    """Raise on an option that a backbone does not have, or not where it is tuned like this.
+
+    Args:
+        name: ``prefix:source``.
+        options: without the tuning; those of a frozen backbone may be of the network after it.
+        tuning: "frozen", or one of the backbone's.
+    """
+    family, _ = find_backbone(name)
+    step = [one for one in find_step(family.step).options() if one != "source"]
+    known = {*family.options(), *step, TUNING}
+    if tuning == FROZEN:
+        known |= {"cache"}
+    after = {
+        option for network in NETWORKS for option in option_names(network) or () if tuning == FROZEN
+    }
+    for option in options:
+        wanted = family.training_options.get(option, "") or tuning
+        if wanted != tuning:
+            raise HierlearnError(
+                f"{option} is for tuning {wanted!r}, not {tuning!r}; leave it out, or set tuning="
+                f"{wanted}"
+            )
+        if option not in known | after:
+            raise HierlearnError(unknown_name(f"option of {name}", option, known))
 
 
 def fitted_embedder(dataset: Dataset, plan: Plan, device: torch.device) -> EmbedPreprocessor | None:

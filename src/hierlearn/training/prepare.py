@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from hierlearn.datasets.dataset import Dataset, Kind
+    from hierlearn.features.embed import EmbedPreprocessor
     from hierlearn.features.preprocessor import Preprocessor, Produced
     from hierlearn.hierarchy.nodes import Label
     from hierlearn.links import HeadOutput, Link
@@ -116,12 +117,14 @@ class Extras:
         network: a module instead of a network by name.
         terminals: more terminal classes than those of the training rows.
         logits: whether the head must give logits, so that training can go on with more rows.
+        encoder: the frozen encoder of the plan, fitted; None reads it.
     """
 
     weights: Floats | None = None
     network: nn.Module | None = None
     terminals: Iterable[Label] = field(default=())
     logits: bool = False
+    encoder: EmbedPreprocessor | None = None
 
 
 def prepare(
@@ -132,7 +135,7 @@ def prepare(
     plan = resolve(plan)
     picked, held_out = split_rows(dataset, plan)
     raw = dataset.take(picked)
-    embedder = fitted_embedder(raw, plan, device)
+    embedder = extras.encoder or fitted_embedder(raw, plan, device)
     train_set = embedded(raw, embedder)
     labels = Labels(
         train_set.labels, dataset.hierarchy, unlabeled_descendants=plan.unlabeled_descendants

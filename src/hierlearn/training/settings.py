@@ -24,6 +24,7 @@ Optimizer = Literal["adamw", "lbfgs", "none"]
 OF_BATCHES = (
     "epochs",
     "batch_size",
+    "accumulate",
     "learning_rate",
     "weight_decay",
     "schedule",
@@ -55,6 +56,9 @@ class Settings:
     )
     epochs: int = setting(100, "Passes over the training rows, at most.", at_least=1)
     batch_size: int = setting(128, "Rows per step, over all processes together.", at_least=1)
+    accumulate: int = setting(
+        1, "Parts that a batch is cut into, so that it fits into memory.", at_least=1
+    )
     learning_rate: float = setting(1e-3, "Learning rate of AdamW, at its peak.", above=0)
     weight_decay: float = setting(0.0, "Weight decay of AdamW.", at_least=0)
     schedule: Schedule = setting("cosine", "How the learning rate falls to 0, if it does.")
@@ -102,6 +106,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.optimizer == "lbfgs" and self.accumulate > 1:
+            raise HierlearnError(
+                f"accumulate {self.accumulate} cuts batches, and lbfgs has none; leave it out, or "
+                f"use optimizer 'adamw'"
+            )
 
     def check_validation(self, possible: bool) -> None:
         """Raise on early stopping where there are no validation rows."""

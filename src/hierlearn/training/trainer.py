@@ -36,8 +36,8 @@ from hierlearn.training.memorize import memorize
 from hierlearn.training.optimizer import adamw
 from hierlearn.training.probabilities import member_probabilities, non_finite_member
 from hierlearn.training.processes import Processes, is_loss, lost
-from hierlearn.training.seeding import derive
 from hierlearn.training.settings import learning_rate
+from hierlearn.training.step import compute_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,6 +65,8 @@ class Trainer:
         processes: this process among all of them.
 
     Attributes:
+        forward: the network, wrapped where there are several processes.
+        noise: the random numbers of a step.
         on_epoch: called after each epoch with its record.
         on_step: called after each step with the step's number from 1.
         save: called with the step, tensors and metadata whenever a checkpoint is due.
@@ -110,8 +112,8 @@ class Trainer:
         self.sampler = None
         if count is not None:
             self.sampler = CandidateSampler(rows, self.seeds, count, apart=self.is_ensemble)
-        self._noise = Noise(self.network, rows.device)
-        self._forward: nn.Module = self.network
+        self.noise = Noise(self.network, rows.device)
+        self.forward: nn.Module = self.network
         self.distribute()
         self.running = RunningEpoch()
         self.selections: list[Tensor] = []  # (C,) per epoch, if there is a curriculum
@@ -126,7 +128,7 @@ class Trainer:
     def distribute(self) -> None:
         """Average gradients over the processes, where there are several."""
         if self.processes.world > 1:
-            self._forward = DistributedDataParallel(self.network)
+            self.forward = DistributedDataParallel(self.network)
 
     # ------------------------------------------------------------------ the loop
 
@@ -154,7 +156,7 @@ class Trainer:
     @property
     def uses_torch_generator(self) -> bool:
         """Whether the network draws from torch's own generator, which the steps then seed."""
-        return self._noise.uses_torch
+        return self.noise.uses_torch
 
     def train(self) -> None:
         """Train to the end, and restore the best weights if early stopping is on."""
@@ -167,7 +169,7 @@ class Trainer:
             if self.processes.world == 1 or not is_loss(error):
                 raise
             raise lost(self.processes.rank, error, f" in epoch {self.epoch + 1}") from error
-        self._forward = self.network  # drop the reference to the process group
+        self.forward = self.network  # drop the reference to the process group
         self.stopping.restore()
         memorize(self.network, self.rows)
         if self.valid is None:
@@ -214,67 +216,20 @@ class Trainer:
         rate = learning_rate(self.settings, self.step, self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self._seed_noise(place)
-        extra: dict[str, Any] = {"apart": True} if self.is_ensemble else {}
-        if self.sampler is None:
-            x, targets, mask = self.rows.batch(index)
-        else:
-            begin = place * self.settings.batch_size
-            x, targets, mask, extra["candidates"] = self.sampler.batch(
-                index, self.step, epoch, begin
-            )
-        weight = self.rows.weights
-        if weight is not None:
-            weight = weight[index.to(self.rows.device)]
-        kind = self.rows.device.type
-        half = self.settings.precision == "bf16"
-        with torch.autocast(kind, torch.bfloat16) if half else nullcontext():
-            output = self._forward(x, **extra)
         self.loss.set_progress(self.step / self.steps)
-        total = self._losses(output, targets, mask, weight)
-        if kind == "cpu" and not bool(total.isfinite().all()):
-            self._refuse_loss(total.detach(), epoch, place)
         self.optimizer.zero_grad(set_to_none=True)
-        total.sum().backward()  # type: ignore[no-untyped-call]
+        total = compute_gradients(self, index, epoch, place)
+        kind = self.rows.device.type
+        if kind == "cpu" and not bool(total.isfinite().all()):
+            self._refuse_loss(total, epoch, place)
         if self.settings.max_grad_norm is not None:
             clip_grad_norm(self.network, self.settings.max_grad_norm)
         self.optimizer.step()
         stopped = self.stopped if self.is_ensemble else None
-        self.running.add(total.detach(), running_selection(self.loss.selection, stopped))
+        self.running.add(total, running_selection(self.loss.selection, stopped))
         self.step += 1
         if kind != "cpu" and self.step % CHECK_EVERY == 0:
             self._check_finite(epoch)
-
-    def _seed_noise(self, place: int) -> None:
-        """Seed the noise of a step: drawn for the global batch, each process uses its part."""
-        first, own = (
-            [derive(seed, f"noise {number}", self.step) for seed in self.seeds]
-            for number in (0, self.processes.rank)
-        )
-        size = self.settings.batch_size
-        count = min(size, len(self.rows) - place * size)
-        drawn = 0 if self.sampler is None else self.sampler.size
-        self._noise.seed(first, own, self.processes.part_of_noise(count, drawn))
-
-    def _losses(
-        self, output: Any, targets: Tensor, mask: Tensor | None, weight: Tensor | None
-    ) -> Tensor:
-        """Return (M,) the loss of each member; 0 for one that has stopped.
-
-        Under several processes each term is scaled so that their average is the mean of the global
-        batch.
-        """
-        value: Tensor
-        if self.processes.world == 1:
-            value = self.loss(output, targets, mask, weight)
-        else:
-            value = self.processes.part_of_mean(self.loss.terms(output, targets, mask, weight))
-        if not self.is_ensemble:
-            return value[None]
-        if any(self.stopped):
-            stopped = torch.tensor(self.stopped, device=value.device)
-            value = torch.where(stopped, 0.0, value)
-        return value
 
     # ------------------------------------------------------------------ records and checks
 
