@@ -143,7 +143,8 @@ def check_used(data: str, options: Mapping[str, Any]) -> None:
     labels = {name: options[name] for name in of_labels}
     check_goes_with(labels, "a table in --calibrate")
     if not is_table(data):
-        names = ("features", "text", "ignore", "column_kind", "delimiter", "embeddings")
+        inputs = ("features", "text", "image", "embeddings")
+        names = (*inputs, "ignore", "column_kind", "delimiter")
         check_not_given(data, "no table", {name: options[name] for name in names})
 
 
@@ -158,11 +159,16 @@ def open_chunks(
     model: Pipeline, data: str, options: Mapping[str, Any]
 ) -> tuple[Iterable[Chunk], int | None, str]:
     """Return the rows to predict on, how many if that is known, and a note about them."""
-    from hierlearn.cli.model_rows import is_table, open_stream, pick_rows
+    from hierlearn.cli.image_rows import open_image_stream
+    from hierlearn.cli.model_rows import is_table, open_stream, pick_rows, reads_images
     from hierlearn.cli.sources import check_not_given, open_dataset
+    from hierlearn.datasets.image_folder import is_images
     from hierlearn.datasets.streaming import Chunk
     from hierlearn.errors import quoted
 
+    if reads_images(model) and (is_table(data) or is_images(data)):
+        images = open_image_stream(model, data, options)
+        return images, images.rows, ""
     if is_table(data):
         wrong = ("dataset_option", "rows", "data_dir")
         check_not_given(data, "a file", {name: options[name] for name in wrong if options[name]})

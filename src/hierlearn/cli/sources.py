@@ -127,13 +127,28 @@ def open_dataset(
         stream: leave the inputs of a Parquet file in the file.
         window: how many rows are then shuffled together.
     """
-    from hierlearn.datasets import DATASETS, READERS, read_arff, read_table, stream_table
+    from hierlearn.datasets import (
+        DATASETS,
+        READERS,
+        read_arff,
+        read_image_table,
+        read_table,
+        stream_table,
+    )
+    from hierlearn.datasets.image_folder import is_images
 
     columns = {name: options[name] for name in COLUMN_NAMES if is_given(options.get(name))}
     words = options.get("dataset_option") or ()
     data_dir = None if options.get("data_dir") is None else Path(options["data_dir"])
     path = Path(source)
     ending = path.suffix.lower()
+    if source not in DATASETS and is_images(path):
+        check_not_given(
+            source, "of images", {"dataset_option": words, "data_dir": data_dir, "stream": stream}
+        )
+        return open_images(source, columns, skip_broken=bool(options.get("skip_broken")))
+    if "image" not in columns:
+        check_goes_with({"skip_broken": options.get("skip_broken")}, "images")
     if source in DATASETS or not (ending or path.exists()):
         find_entry(source)
         check_not_given(source, "a named dataset", {**columns, "stream": stream})
@@ -141,7 +156,7 @@ def open_dataset(
     if ending not in (".arff", *READERS):
         raise HierlearnError(
             f"{source} is neither a dataset nor a file that can be read; "
-            f"files end in .arff, {', '.join(READERS)}"
+            f"files end in .arff, {', '.join(READERS)}, .tar"
         )
     check_not_given(source, "a file", {"dataset_option": words, "data_dir": data_dir})
     if ending == ".arff":
@@ -153,9 +168,57 @@ def open_dataset(
         raise HierlearnError("--label-sep goes with --label, not with --levels; leave it out")
     columns = as_arguments(columns)
     with reading(source):
+        if "image" in columns:
+            check_not_given(source, "read by --image", {"stream": stream})
+            skip = bool(options.get("skip_broken"))
+            return readable(read_image_table(path, **columns), skip_broken=skip)
         if stream:
             return stream_table(path, window=window, **columns)
         return read_table(path, **columns)
+
+
+def open_images(source: str, columns: Mapping[str, Any], *, skip_broken: bool) -> Dataset:
+    """Open a folder of images, or tar shards.
+
+    Args:
+        source: the folder, the tar file, or a pattern of them.
+        columns: the options about columns, of which only the taxonomy matters.
+        skip_broken: leave out images that cannot be read.
+    """
+    from hierlearn.datasets import read_images
+
+    used = ("hierarchy", "unknown")
+    others = {name: value for name, value in columns.items() if name not in used}
+    check_not_given(source, "a source of images", others)
+    with reading(source):
+        found = read_images(source, **{name: columns[name] for name in used if name in columns})
+    return readable(found, skip_broken=skip_broken)
+
+
+def readable(dataset: Dataset, *, skip_broken: bool) -> Dataset:
+    """Return a dataset of images, where asked for without those that cannot be read."""
+    from hierlearn.datasets.image_folder import without_broken
+    from hierlearn.terminal import complain
+
+    if not skip_broken:
+        return dataset
+    found, broken = without_broken(dataset)
+    if broken:
+        complain(skipped_note(broken, len(dataset)))
+    return found
+
+
+def skipped_note(broken: Mapping[str, str], count: int) -> str:
+    """Say which images were left out, and why the first of them was."""
+    from hierlearn.errors import plural
+
+    names = [*broken]
+    first = f"{names[0]} ({broken[names[0]]})"
+    more = f" and {len(names) - 10:,} more" if len(names) > 10 else ""
+    return (
+        f"left out {len(names):,} of {plural(count, 'image')} that cannot be read: "
+        f"{', '.join([first, *names[1:10]])}{more}"
+    )
 
 
 def is_given(value: Any) -> bool:

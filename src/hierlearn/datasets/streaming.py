@@ -5,6 +5,7 @@ For predicting, so without labels: only the columns that a model reads become nu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,13 @@ from hierlearn.datasets.vectors import Vectors
 from hierlearn.errors import DataError, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from hierlearn.datasets.images import Images
     from hierlearn.datasets.table import Table
     from hierlearn.datasets.table_file import TableChunk
 
@@ -31,13 +33,14 @@ class Chunk:
     """Some consecutive rows.
 
     Attributes:
-        inputs: (n, D) float32 with NaN where a value is missing, or n texts, or a ``Table``.
+        inputs: (n, D) float32 with NaN where a value is missing, or n texts, or a ``Table``,
+            or ``Images``.
         lines: the line of each row in the file, or its number from 1 in Parquet.
         ids: the id of each row; None where no column has them.
         kept: columns of the file as they are, lists or Arrow arrays, by name.
     """
 
-    inputs: NDArray[np.float32] | list[str] | Table
+    inputs: NDArray[np.float32] | list[str] | Table | Images
     lines: Sequence[int]
     ids: Sequence[str] | None = None
     kept: Mapping[str, Any] = field(default_factory=dict)
@@ -48,9 +51,9 @@ class TableStream:
 
     Args:
         path: the file; its ending tells the format.
-        features: the feature columns, in the order in which the model reads them, or
+        features: the feature columns, in the order in which the model reads them, those of a mixed
+            table with their kinds; or
         text: the column of texts.
-        kinds: the kind of every feature column of a mixed table; None where all are numbers.
         id_column: a column that names each row.
         keep: columns that every chunk has as they are.
         delimiter: what separates the cells of a CSV or TSV file; by default found.
@@ -69,9 +72,8 @@ class TableStream:
         self,
         path: Path | str,
         *,
-        features: Sequence[str] = (),
+        features: Sequence[str] | Mapping[str, str] = (),
         text: str | None = None,
-        kinds: Mapping[str, str] | None = None,
         id_column: str | None = None,
         keep: Sequence[str] = (),
         delimiter: str | None = None,
@@ -81,7 +83,7 @@ class TableStream:
         if embeddings is None and bool(features) == (text is not None):
             raise DataError("name either feature columns (features=) or a text column (text=)")
         self.text = text
-        self.kinds = kinds
+        self.kinds = dict(features) if isinstance(features, Mapping) else None
         self.id_column = id_column
         self.names = (text,) if text is not None else tuple(features)
         self.keep = tuple(keep)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.features.chain import ChainPreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
+from hierlearn.features.images import ImagePreprocessor
 from hierlearn.features.latent import LatentPreprocessor
 from hierlearn.features.numbers import NumericPreprocessor
 from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
@@ -34,6 +35,7 @@ FEATURES: dict[str, type[Preprocessor[Any, Any]]] = {
     LatentPreprocessor.name: LatentPreprocessor,
     TablePreprocessor.name: TablePreprocessor,
     TokenPreprocessor.name: TokenPreprocessor,
+    ImagePreprocessor.name: ImagePreprocessor,
 }
 
 # Made by a training of other steps and of backbones, never chosen by name.

@@ -316,6 +316,8 @@ def describe_inputs(prepared: Prepared, dataset: Dataset) -> str:
     if dataset.is_text:
         return "text"
     columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
+    if dataset.kind == "images":
+        return columns or "images"
     return columns or plural(prepared.rows.inputs.shape[1], "number")
 
 

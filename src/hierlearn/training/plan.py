@@ -53,8 +53,9 @@ class Plan:
     )
     network: str | None = setting(
         None,
-        "Network; mlp by default, token-bag for texts and sparse rows; hf:PATH_OR_NAME for a text "
-        "encoder of transformers, timm:NAME for an image encoder of timm.",
+        "Network; mlp by default, token-bag for texts and sparse rows, cnn for images; "
+        "hf:PATH_OR_NAME for a text encoder of transformers, timm:NAME for an image encoder of "
+        "timm.",
         registry="hierlearn.networks:NETWORKS",
         importable=True,
     )
@@ -165,8 +166,8 @@ def check_known(what: str, options: Mapping[str, Any], known: Sequence[str] | No
 
 
 def default_network(kind: str) -> str:
-    """Return the network for a kind of inputs: numbers, texts, or sparse rows."""
-    return "mlp" if kind == "numbers" else "token-bag"
+    """Return the network for a kind of inputs: numbers, images, texts, or sparse rows."""
+    return {"numbers": "mlp", "images": "cnn"}.get(kind, "token-bag")
 
 
 def check_joint(joint: Mapping[str, Any]) -> None:
@@ -190,7 +191,7 @@ def needs_logits(plan: Plan, kind: str) -> bool:
     """Whether a plan makes choices that only go with a head that gives logits."""
     if plan.link is not None or plan.head == "linear":
         return True
-    if kind == "numbers":
+    if kind in ("numbers", "images"):
         return plan.network not in (None, default_network(kind))
     return plan.network is not None or bool(plan.network_options)
 

@@ -166,11 +166,11 @@ def choose_recipe(
         why, one_path = f"{without:,} of {rows:,} training rows have no label", False
     else:
         why, one_path = f"every {'labeled ' * bool(without)}training row has one path", True
-    if kind == "numbers" and not logits:
+    if kind in ("numbers", "images") and not logits:
         if rows <= MEMORY_ROWS:
-            return "quick", f"inputs are numbers, and {why}"
+            return "quick", f"inputs are {kind}, and {why}"
         why = f"{why}, and {rows:,} rows are many for a memory"
-    if kind == "numbers" or logits:
+    if kind in ("numbers", "images") or logits:
         return ("hcl" if one_path else "max"), why
     return "linear", f"{why}, and inputs are {'texts' if kind == 'texts' else 'sparse'}"
 
