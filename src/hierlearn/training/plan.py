@@ -147,6 +147,10 @@ class Plan:
             from hierlearn.networks.heads import head_options
 
             check_known(f"option of head {self.head}", self.head_options, head_options(self.head))
+        for value in self.encoder.values():
+            from hierlearn.backbones import find_backbone, parse_encoder
+
+            find_backbone(parse_encoder(value)["source"])
         check_joint(self.joint)
         if self.decoder is not None:
             from hierlearn.decoding import check_options

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from hierlearn.datasets.dataset import Dataset, Kind
-    from hierlearn.features.embed import EmbedPreprocessor
     from hierlearn.features.preprocessor import Preprocessor, Produced
     from hierlearn.hierarchy.nodes import Label
     from hierlearn.links import HeadOutput, Link
@@ -124,7 +123,7 @@ class Extras:
     network: nn.Module | None = None
     terminals: Iterable[Label] = field(default=())
     logits: bool = False
-    encoder: EmbedPreprocessor | None = None
+    encoder: Preprocessor[Any, Any] | None = None
 
 
 def prepare(
