@@ -17,7 +17,7 @@ WORDS = [
 ]
 
 
-def save_tiny_bert(folder: Path, *, layers: int = 2, width: int = 32, seed: int = 0) -> Path:
+def save_tiny_bert(folder: Path, *, width: int = 32, dropout: float = 0.1) -> Path:
     """Save a BERT whose vocabulary is ``WORDS``, and return its folder."""
     declare_operators()
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
@@ -35,13 +35,15 @@ def save_tiny_bert(folder: Path, *, layers: int = 2, width: int = 32, seed: int 
         folder
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         config = BertConfig(
             vocab_size=len(vocabulary),
             hidden_size=width,
-            num_hidden_layers=layers,
+            num_hidden_layers=2,
             num_attention_heads=2,
             intermediate_size=2 * width,
+            hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=dropout,
         )
         BertModel(config).save_pretrained(folder)
     return folder

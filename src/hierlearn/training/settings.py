@@ -102,6 +102,13 @@ class Settings:
     keep_checkpoints: int = setting(
         2, "Checkpoints to keep.", at_least=1, panel=RUN, study=False, estimator=False
     )
+    parallel: Literal["ddp", "fsdp"] = setting(
+        "ddp",
+        "Under torchrun: ddp copies the network into every process, fsdp shares out its weights.",
+        panel=RUN,
+        study=False,
+        estimator=False,
+    )
     device: str = setting("auto", "Device of torch: auto, cpu, cuda.", panel=RUN)
 
     def __post_init__(self) -> None:
