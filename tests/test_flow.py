@@ -28,10 +28,11 @@ STAGES = {
     "training": 10,
     "pipeline": 11,
     "estimator": 12,
-    "studies": 13,
-    "reports": 14,
-    "cli": 15,
-    "__main__": 16,
+    "integrations": 13,
+    "studies": 14,
+    "reports": 15,
+    "cli": 16,
+    "__main__": 17,
 }
 
 
@@ -79,6 +80,13 @@ def test_help_needs_no_torch():
 def test_the_hierarchy_needs_numpy_alone():
     heavy = {"scipy", "sklearn", "pandas", "networkx", "torchmetrics", "typer", "yaml"}
     assert not loaded_after("from hierlearn import Hierarchy") & heavy
+
+
+def test_nothing_but_its_integration_needs_another_library():
+    others = {"accelerate", "lightning", "peft", "timm", "transformers"}
+    names = "HCLLoss, HierarchicalClassifier, METRICS, train; import hierlearn.integrations"
+    assert not loaded_after(f"from hierlearn import {names}") & others
+    assert not loaded_after("import hierlearn.integrations.timm") & others
 
 
 def test_public_names_resolve():

@@ -100,4 +100,4 @@ def test_every_file_named_for_a_loss_belongs_to_an_entry():
     tests = {path.stem.removeprefix("test_") for path in (TESTS / "losses").glob("test_*.py")}
     assert pages == slugs
     shared = {"checks", "compiled", "contracts", "identities", "joint", "protocol", "theory"}
-    assert tests - slugs == {*shared, "trainer_loss"}
+    assert tests - slugs == {*shared, "indices"}

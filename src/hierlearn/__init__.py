@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy, LabelSpace, join_levels
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.links import LINKS, HeadOutput, fit_temperature, from_similarities
-    from hierlearn.losses import LOSSES, HCLLoss
+    from hierlearn.losses import LOSSES, HCLLoss, targets_from_indices
     from hierlearn.memory import NeighborHead
     from hierlearn.metrics import METRICS
     from hierlearn.networks import HEADS, NETWORKS
@@ -66,6 +66,7 @@ _HOMES = {
     "load_dataset": "hierlearn.datasets",
     "read_table": "hierlearn.datasets",
     "scorer": "hierlearn.estimator",
+    "targets_from_indices": "hierlearn.losses",
     "train": "hierlearn.pipeline",
     "zero_shot": "hierlearn.pipeline.zero_shot",
     "zero_shot_pipeline": "hierlearn.pipeline.zero_shot",
@@ -106,6 +107,7 @@ __all__ = [
     "load_dataset",
     "read_table",
     "scorer",
+    "targets_from_indices",
     "train",
     "zero_shot",
     "zero_shot_pipeline",
