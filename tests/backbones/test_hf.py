@@ -98,6 +98,12 @@ def test_positions_of_roberta_begin_after_that_of_padding() -> None:
     assert longest_input({"model_type": "bert", "max_position_embeddings": 512}) == 512
 
 
+def test_no_more_tokens_are_read_than_there_are_positions(tmp_path: Path) -> None:
+    encoder = encoder_of(save_model(tmp_path, bert_config(max_position_embeddings=4)))
+    long = [2, 5, 9, 3, 7, 7]
+    torch.testing.assert_close(encoder(padded([long])), encoder(padded([long[:4]])))
+
+
 # ---------------------------------------------------------------------- LoRA
 
 

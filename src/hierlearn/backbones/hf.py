@@ -38,14 +38,16 @@ class TextEncoder(Encoder):
     Args:
         model: returns ``last_hidden_state`` (N, T, F).
         pooling: "mean" over the tokens, "cls", the first, or "last", the last token.
+        longest: the tokens of a text that it reads; None for all.
     """
 
-    def __init__(self, model: Any, pooling: Pooling = "mean") -> None:
+    def __init__(self, model: Any, pooling: Pooling = "mean", longest: int | None = None) -> None:
         super().__init__()
         if pooling not in get_args(Pooling):
             raise HierlearnError(unknown_name("pooling", str(pooling), get_args(Pooling)))
         self.model = model
         self.pooling = pooling
+        self.longest = longest
         self.features = int(model.config.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -53,6 +55,7 @@ class TextEncoder(Encoder):
         known = x >= 0
         if not torch.compiler.is_exporting():
             longest = max(int(known.sum(dim=1).max()) if len(x) else 0, 1)
+            longest = min(longest, self.longest or longest)
             x, known = x[:, :longest], known[:, :longest]  # padding of all rows costs nothing
         count = known.sum(dim=1)
         # A row without tokens attends to one, so that it has no NaN; its features are 0 in the end.
@@ -96,10 +99,9 @@ class HFBackbone(Backbone):
 
     def describe(self, source: str) -> dict[str, Any]:
         """Return the configuration of a model."""
-        transformers = find_transformers()
         path, how = locate(source)
         with reading(source, "configuration"):
-            config = transformers.AutoConfig.from_pretrained(path, **how)
+            config = find_transformers().AutoConfig.from_pretrained(path, **how)
         if getattr(config, "quantization_config", None):
             raise HierlearnError(f"{source} is quantized; use the model that it was made from")
         sizes = [getattr(config, name, None) for name in ("vocab_size", "hidden_size")]
@@ -149,7 +151,8 @@ class HFBackbone(Backbone):
             raise HierlearnError(
                 f"the text encoder cannot be built ({first_line(error)})"
             ) from error
-        return TextEncoder(lora.apply(model) if tuning == "lora" else model, pooling)
+        adapted = lora.apply(model) if tuning == "lora" else model
+        return TextEncoder(adapted, pooling, longest_input(values))
 
     def load(self, encoder: Encoder, source: str) -> None:
         """Read the pretrained weights."""

@@ -65,8 +65,12 @@ def locate(source: str) -> tuple[str, dict[str, Any]]:
 
 def can_download(name: str) -> bool:
     """Whether a model can be downloaded; False where it is in the cache of transformers only."""
-    import huggingface_hub as hub
-    from huggingface_hub import errors
+    try:
+        import huggingface_hub as hub  # far quicker than transformers, which brings it
+        from huggingface_hub import errors
+    except ImportError:
+        find_transformers()
+        raise
 
     cached = isinstance(hub.try_to_load_from_cache(name, "config.json"), str)
     if hub.constants.HF_HUB_OFFLINE:

@@ -16,6 +16,7 @@ import torch
 
 from hierlearn.backbones import find_backbone
 from hierlearn.backbones.size import check_numbers, check_shapes
+from hierlearn.datasets.dataset import count_rows
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.features.feature_cache import FeatureCache, is_on, row_key
 from hierlearn.features.preprocessor import Preprocessor, stored
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from hierlearn.backbones import Encoder
     from hierlearn.datasets.dataset import Dataset, Kind
 
-BATCH = 64
+BATCH = 64  # rows that are encoded at once
+BLOCK = 1 << 14  # rows that are prepared, sorted by length and stored at once
 
 
 class EmbedPreprocessor(Preprocessor[Any, "NDArray[np.float32]"]):
@@ -118,8 +120,15 @@ class EmbedPreprocessor(Preprocessor[Any, "NDArray[np.float32]"]):
 
     def transform(self, inputs: Any) -> NDArray[np.float32]:
         """Return (N, F) features; those of rows that were encoded before come from the cache."""
-        rows = np.asarray(self.step.transform(inputs))
-        if not self.cache or not is_on() or not len(rows):
+        found = np.zeros((count_rows(inputs), self.columns), dtype=np.float32)
+        for begin in range(0, len(found), BLOCK):
+            block = slice(begin, begin + BLOCK)
+            found[block] = self._features(np.asarray(self.step.transform(inputs[block])))
+        return found
+
+    def _features(self, rows: NDArray[Any]) -> NDArray[np.float32]:
+        """Return the features of prepared rows, as far as possible from the cache."""
+        if not self.cache or not is_on():
             return self.encode(rows)
         if self._cached is None:
             self._cached = FeatureCache(self.digest(), self.columns)
@@ -127,8 +136,11 @@ class EmbedPreprocessor(Preprocessor[Any, "NDArray[np.float32]"]):
         values, found = self._cached.find(keys)
         left = np.flatnonzero(~found)
         if len(left):
-            values[left] = self.encode(rows[left])
-            self._cached.add([keys[number] for number in left], values[left])
+            new = {keys[number]: number for number in left}  # equal rows are encoded once
+            encoded = self.encode(rows[list(new.values())])
+            place = {key: row for row, key in enumerate(new)}
+            values[left] = encoded[[place[keys[number]] for number in left]]
+            self._cached.add(list(new), encoded)
         return values
 
     @torch.no_grad()

@@ -75,14 +75,12 @@ class FeatureCache:
         return values, found
 
     def add(self, keys: Sequence[bytes], values: Floats) -> None:
-        """Store the features of some rows; a few rows are not worth a file."""
-        first = dict(zip(keys, range(len(keys)), strict=True))
-        rows = list(first.values())
-        if len(rows) < FEWEST:
+        """Store the features of different rows; a few rows are not worth a file."""
+        if len(keys) < FEWEST:
             return
-        for begin in range(0, len(rows), PART):
-            part = rows[begin : begin + PART]
-            joined = b"".join(keys[row] for row in part)
+        for begin in range(0, len(keys), PART):
+            part = slice(begin, begin + PART)
+            joined = b"".join(keys[part])
             name = hashlib.sha256(joined).hexdigest()[:32]
             packed = np.frombuffer(joined, dtype=np.uint8).reshape(-1, 32).copy()
             with suppress(HierlearnError, OSError):
@@ -101,9 +99,11 @@ class FeatureCache:
             there = {path.name for path in self.folder.glob(f"*{KEYS}")}
             for name in sorted(there - self._known):
                 keys = self._read(name, torch.uint8, 32)
-                if keys is not None:
-                    for row, key in enumerate(keys):
-                        self._places[key.tobytes()] = (name.removesuffix(KEYS), row)
+                if keys is None:
+                    there.remove(name)
+                    continue
+                for row, key in enumerate(keys):
+                    self._places[key.tobytes()] = (name.removesuffix(KEYS), row)
             self._known = there
 
     def _values(self, name: str) -> Floats | None:

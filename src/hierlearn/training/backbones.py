@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hierlearn.backbones import find_backbone, names_backbone, parse_encoder
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.features.chain import ChainPreprocessor
@@ -130,14 +132,15 @@ def fitted_embedder(
             f"{step.source} reads {step.reads}, but the inputs are {dataset.kind}; name a column "
             f"of {step.reads}"
         )
-    return step.fit(dataset.inputs)
+    return step.fit_parts(dataset.input_parts)
 
 
 def embedded(dataset: Dataset, embedder: Preprocessor[Any, Any] | None) -> Dataset:
     """Return a dataset of the numbers that an encoder gives; without one, the dataset as it is."""
     if embedder is None:
         return dataset
-    return replace(dataset, inputs=embedder.transform(dataset.inputs), feature_names=())
+    found = [embedder.transform(part) for part in dataset.input_parts()]
+    return replace(dataset, inputs=np.concatenate(found), feature_names=())
 
 
 def chained(
