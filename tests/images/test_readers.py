@@ -11,6 +11,7 @@ import pytest
 from hierlearn.datasets import Images, describe, read_image_table, read_images
 from hierlearn.datasets.image_folder import without_broken
 from hierlearn.datasets.images import MOST_BYTES, TarMember
+from hierlearn.datasets.label_report import LabelWarning
 from hierlearn.errors import DataError, LabelError
 from hierlearn.hierarchy import Hierarchy
 from images.picture_files import (
@@ -76,7 +77,7 @@ def test_a_taxonomy_names_the_classes_of_a_flat_folder(tmp_path):
     picture((250, 180, 200)).save(tmp_path / "pink" / "a.png")
     with pytest.raises(LabelError, match="pink"):
         read_images(tmp_path, hierarchy=tree)
-    with pytest.warns(UserWarning) as warned:
+    with pytest.warns(LabelWarning, match="hierarchy|skipped") as warned:
         assert len(read_images(tmp_path, hierarchy=tree, unknown="skip")) == 3
     assert any("'pink'" in str(one.message) for one in warned)
 

@@ -122,7 +122,7 @@ def test_many_broken_images_are_counted(tmp_path):
     for number in range(14):
         (tmp_path / "a").mkdir(exist_ok=True)
         (tmp_path / "a" / f"{number:02}.png").write_bytes(b"")
-    with pytest.raises(DataError, match="14 of 14 images cannot be read.*09.png and 4 more;"):
+    with pytest.raises(DataError, match=r"14 of 14 images cannot be read.*09\.png and 4 more;"):
         ImagePreprocessor().fit(read_images(tmp_path).inputs)
 
 

@@ -276,10 +276,14 @@ def open_hierarchy(source: str, *, data_dir: Path | None = None, **options: Any)
         options: those of ``Hierarchy.read``, None where they were not given.
     """
     from hierlearn.datasets import DATASETS
+    from hierlearn.datasets.image_folder import is_images
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.names import checked_sep
 
     options = {name: value for name, value in options.items() if value is not None}
+    if source not in DATASETS and is_images(source):
+        check_not_given(source, "a source of images", {"data_dir": data_dir, **options})
+        return open_images(source, {}, skip_broken=False).hierarchy
     if source in DATASETS or not (Path(source).suffix or Path(source).exists()):
         find_entry(source)
         check_not_given(source, "a named dataset", options)

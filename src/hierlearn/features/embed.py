@@ -165,9 +165,8 @@ class EmbedPreprocessor(Preprocessor[Any, "NDArray[np.float32]"]):
         return sums.hexdigest()[:32]
 
     def as_module(self) -> nn.Module | None:
-        """Return the encoder, which reads token ids; None for one that reads images."""
-        reads_tokens = self.step.produces == "tokens"
-        return deepcopy(self._fitted()).cpu().eval() if reads_tokens else None
+        """Return the encoder, which reads token ids or images."""
+        return deepcopy(self._fitted()).cpu().eval()
 
     def plain_state(self) -> dict[str, Any]:
         """Return how rows are prepared, without the weights."""

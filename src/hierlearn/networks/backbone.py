@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.backbones import find_backbone
 from hierlearn.errors import HierlearnError
+from hierlearn.networks.augment import make_augment
 from hierlearn.networks.heads import LinearHead
 from hierlearn.networks.network import Network
 
@@ -43,6 +44,9 @@ def backbone(
             f"tokens up to {inputs.width:,} need a vocabulary of more than {known}"
         )
     encoder = family.build(description, **options)
+    if family.reads == "images":
+        made: Any = encoder
+        made.augment = make_augment(options.get("augment", "none"), flip=options.get("flip", False))
     return Network(encoder, LinearHead(encoder.features, label_space, link))
 
 

@@ -28,13 +28,14 @@ from torch import Tensor, nn
 from hierlearn.errors import HierlearnError
 from hierlearn.features.chain import ChainPreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
+from hierlearn.features.images import ImagePreprocessor
 from hierlearn.features.tokens import TokenPreprocessor
 from hierlearn.files.writing import atomic_write
 from hierlearn.links import link_name, make_link
 from hierlearn.networks.memories import memory_heads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hierlearn.features import Preprocessor
     from hierlearn.pipeline.pipeline import Pipeline
@@ -93,7 +94,14 @@ def export(pipeline: Pipeline, path: Path | str) -> tuple[Path, ...]:
     path = Path(path)
     graph = Graph(pipeline).eval()
     tokens = tokens_of(pipeline.preprocessor)
-    draw = partial(numbers, graph, columns_of(pipeline)) if tokens is None else tokens.examples
+    images = images_of(pipeline.preprocessor)
+    draw: Callable[[int], Tensor]
+    if images is not None:
+        draw = partial(random_images, images.shape)
+    elif tokens is not None:
+        draw = tokens.examples
+    else:
+        draw = partial(numbers, graph, columns_of(pipeline))
     data = to_onnx(graph, draw(ROWS), path)
     check_equal(graph, data, [draw(1), draw(64)])
     with atomic_write(path, "wb") as file:
@@ -117,6 +125,20 @@ def tokens_of(step: Preprocessor[Any, Any] | None) -> TokenPreprocessor | None:
         return tokens_of(step.first) if step.as_module() is not None else None
     found = step.step if isinstance(step, EmbedPreprocessor) else step
     return found if isinstance(found, TokenPreprocessor) else None
+
+
+def images_of(step: Preprocessor[Any, Any] | None) -> ImagePreprocessor | None:
+    """Return the step that makes the images that a graph reads; None where it reads none."""
+    if isinstance(step, ChainPreprocessor):
+        return images_of(step.first) if step.as_module() is not None else None
+    found = step.step if isinstance(step, EmbedPreprocessor) else step
+    return found if isinstance(found, ImagePreprocessor) else None
+
+
+def random_images(shape: tuple[int, ...], count: int) -> Tensor:
+    """Return (count, C, S, S) random bytes."""
+    drawn = torch.Generator().manual_seed(count)
+    return torch.randint(0, 256, (count, *shape), generator=drawn, dtype=torch.uint8)
 
 
 def numbers(graph: Graph, width: int, count: int) -> Tensor:
@@ -147,6 +169,9 @@ def describe(pipeline: Pipeline) -> dict[str, Any]:
     inputs = "raw numbers, NaN where one is missing" if inside else "preprocessed rows"
     if tokens_of(pipeline.preprocessor) is not None:
         inputs = f"token ids by {TOKENIZER}, -1 where a text has ended"
+    images = images_of(pipeline.preprocessor)
+    if images is not None:
+        inputs = f"images as bytes, (N, {', '.join(map(str, images.shape))})"
     return {
         "inputs": inputs,
         "in_graph": inside,
@@ -173,7 +198,7 @@ def to_onnx(graph: Graph, example: Tensor, path: Path) -> bytes:
     if size > LARGEST:
         raise HierlearnError(f"{path}: the weights are {size:,} bytes, ONNX holds {LARGEST:,}")
     free: Any = {0: torch.export.Dim("rows")}
-    if not example.is_floating_point():
+    if example.dtype == torch.int64:
         free[1] = torch.export.Dim("tokens", min=2)
     with torch.no_grad(), quiet():
         graph(example)  # caches the index tensors of the hierarchy, so that they are constants

@@ -63,7 +63,7 @@ def assemble(
     preprocessor = side_by_side(steps) if steps else None
     inputs = specs[0].network.inputs
     if preprocessor is not None:
-        inputs = InputSpec(preprocessor.produces, (preprocessor.columns,))
+        inputs = InputSpec(preprocessor.produces, preprocessor.shape)
     device, label_space = first.rows.device, first.label_space
     return Pipeline(
         label_space=label_space,
