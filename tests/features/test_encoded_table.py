@@ -115,6 +115,28 @@ def test_images_of_files(tmp_path):
     assert one.read(table).read(1) == (tmp_path / "b.png").read_bytes()
 
 
+def test_a_training_on_images_and_numbers(tmp_path):
+    pytest.importorskip("timm")
+    from PIL import Image
+
+    draw = np.random.default_rng(0)
+    kinds = draw.integers(0, 4, 24)
+    for number, kind in enumerate(kinds):
+        pixels = draw.integers(0, 50, (20, 20, 3), dtype=np.uint8)
+        pixels[..., kind // 2] += 180
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    paths = np.array([f"{number}.png" for number in range(24)], dtype=object)
+    sizes = (kinds % 2 + draw.normal(0, 0.1, 24)).astype(np.float32)
+    table = Table({"photo": paths, "size": sizes}, {"photo": "text", "size": "number"})
+    dataset = Dataset(table, [[LEAVES[kind]] for kind in kinds], Hierarchy.from_paths(LEAVES))
+    encoder = {"source": "timm:test_resnet", "pretrained": False, "root": str(tmp_path)}
+    plan = Plan(recipe="nearest", encoder={"photo": encoder}, settings={"device": "cpu"})
+    model = train(dataset, plan, tmp_path / "model")
+    assert model.predict(table) == [LEAVES[kind] for kind in kinds]
+    again = load(tmp_path / "model")
+    torch.testing.assert_close(again.probabilities(table), model.probabilities(table))
+
+
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [

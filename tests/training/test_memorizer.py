@@ -8,6 +8,7 @@ from hierlearn import Dataset, Hierarchy, Plan, load, train
 from hierlearn.errors import HierlearnError
 from hierlearn.networks.memories import memory_heads
 from hierlearn.pipeline.explain import explain
+from hierlearn.pipeline.export import export
 from hierlearn.pipeline.remember import forget, remember
 from tiny_backbones import save_tiny_bert
 
@@ -122,6 +123,17 @@ def test_a_frozen_backbone_without_training(tmp_path):
     again = load(tmp_path / "model")
     torch.testing.assert_close(again.probabilities(texts[:5]), model.probabilities(texts[:5]))
     assert explain(again, ["small apple"], 1)[0][0].text == "small apple"
+
+
+def test_an_onnx_graph_has_the_vectors_of_length_1_inside(tmp_path):
+    pytest.importorskip("onnxscript")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    rows = dataset()
+    model = train(rows, plan())
+    path, *_ = export(model, tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (found,) = session.run(["probabilities"], {"inputs": 2 * rows.inputs[:9]})
+    np.testing.assert_allclose(found, model.probabilities(rows.inputs[:9]), atol=1e-4)
 
 
 def test_sparse_rows_are_refused():
