@@ -6,6 +6,9 @@ import signal
 import setuptools  # noqa: F401  (torch's compiler needs it, and cannot import it after distutils)
 from hypothesis import settings
 
+# torch.compile builds in this process: a pool of its own would import torch again, per worker.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
 # A shell ignores SIGINT for what it starts in the background, and processes inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -17,6 +17,7 @@ from hierlearn.cli.config import option_kinds, read_config
 from hierlearn.cli.generate import add_command, described, given, given_fields, takes
 from hierlearn.estimator.parameters import Own, make_plan, parameters_of, signature_of
 from hierlearn.losses import LOSSES
+from hierlearn.networks import NETWORKS
 from hierlearn.studies.protocol import Protocol
 from hierlearn.training import Plan, Settings
 from hierlearn.training.fields import setting, settings_of
@@ -211,7 +212,8 @@ def test_defaults_and_choices_are_shown():
         if one.default not in (None, True):
             assert f"[default: {one.default}]" in text, text
     assert by_name["--loss"].endswith(f"One of {', '.join(LOSSES)}. [default: from the recipe]")
-    assert "One of mlp, token-bag, linear, package.module:factory." in by_name["--network"]
+    known = ", ".join([*NETWORKS, "package.module:factory"])
+    assert f"One of {known}." in by_name["--network"]
     assert "--schedule [cosine|linear|constant]" in shown
     assert "level-accuracy" not in by_name["--metric"]  # no single number: it cannot stop anything
     assert shown["--standardize / --no-standardize"].endswith("[default: on]")
