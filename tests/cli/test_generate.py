@@ -32,13 +32,14 @@ def test_every_front_door_has_every_setting():
     fields = settings_of(Settings)
     every = set(fields)
     studies = {name for name, one in fields.items() if one.description.study}
-    assert every - studies == {"seed", "ensemble_size", "checkpoint_every", "keep_checkpoints"}
+    of_a_run = {"seed", "checkpoint_every", "keep_checkpoints", "parallel"}
+    assert every - studies == {"ensemble_size", *of_a_run}
     assert every <= options_of(train.train)
     assert every <= set(option_kinds(train.train, without=train.PER_RUN))
     assert studies <= options_of(compare.compare)
     assert studies <= options_of(noise.noise)
     estimator = set(HierarchicalClassifier().get_params())
-    assert every - estimator == {"seed", "checkpoint_every", "keep_checkpoints"}
+    assert every - estimator == of_a_run
     assert {"loss_option", "network_option", "decoder_option"} <= options_of(train.train)
     plain = {name for name, one in settings_of(Plan).items() if one.kind is not dict}
     assert plain <= options_of(train.train)
