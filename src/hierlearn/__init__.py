@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hierlearn.features import FEATURES
     from hierlearn.hierarchy import Hierarchy, LabelSpace, join_levels
     from hierlearn.hierarchy.labels import Labels
-    from hierlearn.links import LINKS, HeadOutput
+    from hierlearn.links import LINKS, HeadOutput, fit_temperature, from_similarities
     from hierlearn.losses import LOSSES, HCLLoss, targets_from_indices
     from hierlearn.memory import NeighborHead
     from hierlearn.metrics import METRICS
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hierlearn.pipeline.evaluate import evaluate
     from hierlearn.pipeline.pipeline import Pipeline, load
     from hierlearn.pipeline.train import train
+    from hierlearn.pipeline.zero_shot import zero_shot, zero_shot_pipeline
     from hierlearn.studies.compare import compare
     from hierlearn.studies.suites import SUITES, compare_suite
     from hierlearn.training import RECIPES, Plan, Recipe, Settings
@@ -58,6 +59,8 @@ _HOMES = {
     "compare_suite": "hierlearn.studies.suites",
     "cross_val_proba": "hierlearn.estimator",
     "evaluate": "hierlearn.pipeline",
+    "fit_temperature": "hierlearn.links",
+    "from_similarities": "hierlearn.links",
     "join_levels": "hierlearn.hierarchy",
     "load": "hierlearn.pipeline",
     "load_dataset": "hierlearn.datasets",
@@ -65,6 +68,8 @@ _HOMES = {
     "scorer": "hierlearn.estimator",
     "targets_from_indices": "hierlearn.losses",
     "train": "hierlearn.pipeline",
+    "zero_shot": "hierlearn.pipeline.zero_shot",
+    "zero_shot_pipeline": "hierlearn.pipeline.zero_shot",
 }
 
 __all__ = [
@@ -95,6 +100,8 @@ __all__ = [
     "compare_suite",
     "cross_val_proba",
     "evaluate",
+    "fit_temperature",
+    "from_similarities",
     "join_levels",
     "load",
     "load_dataset",
@@ -102,6 +109,8 @@ __all__ = [
     "scorer",
     "targets_from_indices",
     "train",
+    "zero_shot",
+    "zero_shot_pipeline",
 ]
 
 

@@ -47,7 +47,7 @@ OPTIONS = [
     option("threshold", float, None, "Threshold of the decoder, such as stop."),
     option("rows", str, None, "Split of a named dataset, or all."),
 ]
-COLUMNS = ("features", "text", "id_column", "label_sep", "dataset_option", "data_dir")
+COLUMNS = ("features", "embeddings", "text", "id_column", "label_sep", "dataset_option", "data_dir")
 SOURCE = [one for one in shared.SOURCE if one.name in COLUMNS]
 
 

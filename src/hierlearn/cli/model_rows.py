@@ -39,6 +39,8 @@ def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]
 
     if model.preprocessor is not None and model.preprocessor.reads == "table":
         return table_columns(model.preprocessor, options)
+    if model.config.get("columns", {}).get("embeddings") or options.get("embeddings"):
+        return {"embeddings": vectors_of(model, options)}
     for name in ("column_kind", "ignore"):
         if options.get(name):
             raise HierlearnError(f"the model does not read a mixed table; leave {dashed(name)} out")
@@ -69,6 +71,30 @@ def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]
     return {"features": list(names)}
 
 
+def vectors_of(model: Pipeline, options: Mapping[str, Any]) -> str:
+    """Return the file or the column of the vectors that a model reads."""
+    from hierlearn.datasets.vectors import is_vector_file
+
+    if model.preprocessor is not None and model.preprocessor.reads != "numbers":
+        raise HierlearnError(
+            f"the model reads {model.preprocessor.reads} and does not take --embeddings; leave it "
+            f"out"
+        )
+    for name in ("features", "text", "column_kind", "ignore"):
+        if options.get(name):
+            raise HierlearnError(f"embeddings are the only inputs; leave {dashed(name)} out")
+    known: str | None = model.config.get("columns", {}).get("embeddings")
+    found: str | None = options.get("embeddings")
+    if found is None and known is not None and not is_vector_file(known):
+        found = known
+    if found is None:
+        raise HierlearnError(
+            "the model reads embeddings; name the file of those of the new rows with --embeddings "
+            "FILE.npy"
+        )
+    return found
+
+
 def reads_images(model: Pipeline) -> bool:
     """Whether the inputs of a model are images."""
     return model.preprocessor is not None and model.preprocessor.reads == "images"
@@ -77,7 +103,7 @@ def reads_images(model: Pipeline) -> bool:
 def table_columns(preprocessor: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a mixed table; raise on options that would change them."""
     kinds: dict[str, str] = preprocessor.kinds
-    for name in ("features", "text", "column_kind"):
+    for name in ("features", "text", "column_kind", "embeddings"):
         if options.get(name):
             raise HierlearnError(
                 f"the model knows the columns of its table and does not take {dashed(name)}; "
@@ -105,6 +131,7 @@ def open_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> Tab
     keep = columns if options.get("keep") == "all" else split_names(options.get("keep") or "")
     if named in keep and options.get("id_column") is None:
         named = None  # kept under its own name
+    inputs = {"features": inputs["kinds"]} if "kinds" in inputs else inputs
     return TableStream(source, id_column=named, keep=keep, delimiter=delimiter, **inputs)
 
 
@@ -158,7 +185,7 @@ def open_labeled_table(
         if known.get(name) not in header(source, options.get("delimiter")):
             known.pop(name, None)
     columns = {**known, **given}
-    for name in ("features", "text", "image", "ignore", "column_kind"):
+    for name in ("features", "text", "image", "ignore", "column_kind", "embeddings"):
         columns.pop(name, None)
     for name, value in input_columns(model, options).items():
         columns["column_kind" if name == "kinds" else name] = value

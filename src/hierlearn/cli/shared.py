@@ -26,6 +26,13 @@ COLUMNS = [
     option("label", str, None, "Column of labels.", panel=OWN_DATA),
     option("levels", str, None, "Columns of labels, one column per level: a,b,c.", panel=OWN_DATA),
     option("features", str, None, "Input columns: a,b,c; all others if none.", panel=OWN_DATA),
+    option(
+        "embeddings",
+        str,
+        None,
+        "Vectors of the rows, the only input: a .npy or .safetensors file, or a column of lists.",
+        panel=OWN_DATA,
+    ),
     option("text", str, None, "Column of texts, the only input unless --features.", panel=OWN_DATA),
     option(
         "image",

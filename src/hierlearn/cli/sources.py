@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
 
+RANGE = re.compile(r"(?P<name>.*\D|)(?P<first>\d+)\.\.(?P<again>.*\D|)(?P<last>\d+)")
+MOST_COLUMNS = 1 << 16  # of a range
 PASSED = ("data_dir", "trust", "progress")  # what a loader gets from options of their own
 
 
@@ -294,8 +297,20 @@ def open_hierarchy(source: str, *, data_dir: Path | None = None, **options: Any)
 
 
 def split_names(text: str) -> list[str]:
-    """Split a comma-separated list of names; raise on commas without a name."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    """Split a comma-separated list of names, e0..e767 among them; raise on commas without one."""
+    words = [name.strip() for name in text.split(",") if name.strip()]
+    names = [name for word in words for name in expanded(word)]
     if text and not names:
         raise HierlearnError(f"{text!r} names nothing; write names with commas, such as a,b")
     return names
+
+
+def expanded(word: str) -> list[str]:
+    """Return the columns that ``e0..e767`` stands for; any other name as it is."""
+    found = RANGE.fullmatch(word)
+    if found is None or found["name"] != found["again"]:
+        return [word]
+    first, last = int(found["first"]), int(found["last"])
+    if not first <= last <= first + MOST_COLUMNS:
+        return [word]
+    return [f"{found['name']}{number}" for number in range(first, last + 1)]

@@ -78,6 +78,30 @@ class ChainPreprocessor(Preprocessor[Any, Any]):
         self.first.to(device)
         return self
 
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The kinds of the columns, where the first step reads a table."""
+        found: dict[str, str] = self.first.kinds  # type: ignore[attr-defined]
+        return found
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns as they were given, where the first step reads a table."""
+        found: tuple[str, ...] = self.first.order  # type: ignore[attr-defined]
+        return found
+
+    def read(self, inputs: Any) -> Any:
+        """Return rows as a table, where the first step reads one."""
+        return self.first.read(inputs)  # type: ignore[attr-defined]
+
+    def summary(self) -> str:
+        """Return what the first step says of its columns."""
+        return self.first.summary()
+
+    def first_missing(self, inputs: Any) -> tuple[int, int] | None:
+        """Return what the first step finds missing."""
+        return self.first.first_missing(inputs)
+
     def fit(self, inputs: Any) -> Self:
         """Fit both steps."""
         self.second.fit(self.first.fit_transform(inputs))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.features.chain import ChainPreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
+from hierlearn.features.encoded_table import EncodedTablePreprocessor
 from hierlearn.features.images import ImagePreprocessor
 from hierlearn.features.latent import LatentPreprocessor
 from hierlearn.features.numbers import NumericPreprocessor
@@ -43,6 +44,7 @@ INTERNAL: dict[str, type[Preprocessor[Any, Any]]] = {
     SeveralPreprocessor.name: SeveralPreprocessor,
     EmbedPreprocessor.name: EmbedPreprocessor,
     ChainPreprocessor.name: ChainPreprocessor,
+    EncodedTablePreprocessor.name: EncodedTablePreprocessor,
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hierlearn.links import Head
 from hierlearn.networks.cnn import CNNEncoder, cnn
+from hierlearn.networks.embeddings import embeddings
 from hierlearn.networks.heads import HEADS, LinearHead
 from hierlearn.networks.inputs import InputSpec
 from hierlearn.networks.linear import linear
@@ -27,6 +28,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "mlp": mlp,
     "token-bag": token_bag,
     "linear": linear,
+    "embeddings": embeddings,
     "cnn": cnn,
 }
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.backbones import find_backbone, names_backbone
+from hierlearn.backbones import find_backbone, names_backbone, parse_encoder
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.features.chain import ChainPreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
+from hierlearn.features.encoded_table import EncodedTablePreprocessor
 from hierlearn.features.registry import find_step
 from hierlearn.networks import NETWORKS
 from hierlearn.networks.build import option_names
@@ -97,8 +98,10 @@ def check_options(name: str, options: Mapping[str, Any], tuning: str) -> None:
             raise HierlearnError(unknown_name(f"option of {name}", option, known))
 
 
-def fitted_embedder(dataset: Dataset, plan: Plan, device: torch.device) -> EmbedPreprocessor | None:
-    """Return the frozen encoder of a plan; None where it has none.
+def fitted_embedder(
+    dataset: Dataset, plan: Plan, device: torch.device
+) -> Preprocessor[Any, Any] | None:
+    """Return the frozen encoder of a plan, or the encoders of its columns; None without any.
 
     Args:
         dataset: the training rows.
@@ -107,7 +110,23 @@ def fitted_embedder(dataset: Dataset, plan: Plan, device: torch.device) -> Embed
     """
     if not plan.encoder:
         return None
-    step = EmbedPreprocessor(**plan.encoder[ALL]).to(device)
+    encoders = {column: parse_encoder(own) for column, own in plan.encoder.items()}
+    if [*encoders] == [*dataset.feature_names]:  # the only column
+        encoders = {ALL: encoders[dataset.feature_names[0]]}
+    if ALL not in encoders:
+        if dataset.kind != "table":
+            raise HierlearnError(
+                f"encoder names the column {next(iter(encoders))!r}, but the inputs are "
+                f"{dataset.kind} without columns; use network= for the only input"
+            )
+        table = {"standardize": plan.standardize}
+        return EncodedTablePreprocessor(encoders, table).to(device).fit(dataset.inputs)
+    if len(encoders) > 1:
+        raise HierlearnError(
+            f"network={encoders[ALL]['source']!r} encodes the only input; name the column of every "
+            f"encoder with encoder= instead"
+        )
+    step = EmbedPreprocessor(**encoders[ALL]).to(device)
     if dataset.kind != step.reads:
         raise HierlearnError(
             f"{step.source} reads {step.reads}, but the inputs are {dataset.kind}; name a column "

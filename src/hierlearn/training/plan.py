@@ -147,6 +147,10 @@ class Plan:
             from hierlearn.networks.heads import head_options
 
             check_known(f"option of head {self.head}", self.head_options, head_options(self.head))
+        for value in self.encoder.values():
+            from hierlearn.backbones import find_backbone, parse_encoder
+
+            find_backbone(parse_encoder(value)["source"])
         check_joint(self.joint)
         if self.decoder is not None:
             from hierlearn.decoding import check_options
@@ -231,7 +235,10 @@ def decide(
         name, why, recipe = "custom", "the loss was named", Recipe(plan.loss, "a loss by name")
     else:
         name, why = plan.recipe, "it was named"
-        if plan.recipe == "auto":
+        if plan.recipe == "auto" and plan.network == "embeddings":
+            name = "nearest" if plan.head == "neighbors" else "linear"
+            why = "inputs are embeddings"
+        elif plan.recipe == "auto":
             logits = logits or needs_logits(plan, kind)
             name, why = choose_recipe(labels, kind, logits=logits)
         batch_size = Settings.from_dict(plan.settings).batch_size

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from hierlearn.datasets.dataset import Dataset, Kind
-    from hierlearn.features.embed import EmbedPreprocessor
     from hierlearn.features.preprocessor import Preprocessor, Produced
     from hierlearn.hierarchy.nodes import Label
     from hierlearn.links import HeadOutput, Link
@@ -124,7 +123,7 @@ class Extras:
     network: nn.Module | None = None
     terminals: Iterable[Label] = field(default=())
     logits: bool = False
-    encoder: EmbedPreprocessor | None = None
+    encoder: Preprocessor[Any, Any] | None = None
 
 
 def prepare(
@@ -246,7 +245,8 @@ def fitted_preprocessor(
         if name is not None and train_set.kind == "table":  # it is the step of the numbers there
             name, options = None, {"numbers": name, **options}
     if name is None:
-        options = {"standardize": plan.standardize, **options}
+        as_is = recipe.network == "embeddings" and train_set.kind == "numbers"
+        options = {"standardize": plan.standardize and not as_is, **options}
     preprocessor: Any = make_preprocessor(name, train_set, **options)
     inputs: Any = train_set.inputs
     if preprocessor is None:

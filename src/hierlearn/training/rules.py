@@ -123,6 +123,14 @@ def quick(facts: Facts) -> Mapping[str, Any]:
     }
 
 
+def nearest(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a memory of vectors as they are, in which nothing is trained."""
+    return {
+        "preprocessing": "latent" if facts.kind == "texts" else None,
+        "settings": {"optimizer": "none", "epochs": 1},
+    }
+
+
 def images(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a memory of images: a small CNN, trained on changed images."""
     epochs = max(min(round(IMAGE_STEPS / facts.steps_per_epoch), IMAGE_EPOCHS), FEWEST_EPOCHS)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Schedule = Literal["cosine", "linear", "constant"]
 Precision = Literal["float32", "bf16"]
-Optimizer = Literal["adamw", "lbfgs"]
+Optimizer = Literal["adamw", "lbfgs", "none"]
 # What only training in batches uses.
 OF_BATCHES = (
     "epochs",
@@ -48,7 +48,8 @@ class Settings:
 
     optimizer: Optimizer = setting(
         "adamw",
-        "How to train: adamw in batches, lbfgs a linear network on all rows at once.",
+        "How to train: adamw in batches, lbfgs a linear network on all rows at once, none fills a "
+        "memory and trains nothing.",
     )
     l2_penalty: float = setting(
         0.3, "Penalty of lbfgs on squared weights, beside the summed loss of the rows.", above=0
@@ -100,6 +101,13 @@ class Settings:
     )
     keep_checkpoints: int = setting(
         2, "Checkpoints to keep.", at_least=1, panel=RUN, study=False, estimator=False
+    )
+    parallel: Literal["ddp", "fsdp"] = setting(
+        "ddp",
+        "Under torchrun: ddp copies the network into every process, fsdp shares out its weights.",
+        panel=RUN,
+        study=False,
+        estimator=False,
     )
     device: str = setting("auto", "Device of torch: auto, cpu, cuda.", panel=RUN)
 

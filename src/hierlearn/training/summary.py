@@ -38,6 +38,9 @@ def summary(prepared: Prepared) -> str:
             f"neighbors, {head.candidates:,} candidates per step), trained by "
             f"{decision.recipe.loss}{also}"
         )
+        if settings.optimizer == "none":
+            trained_by = f"a memory ({head.distance} distance, {head.neighbors} neighbors)"
+            length = "nothing is trained"
     columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
     return (
         f"{backbone_line(prepared)}"

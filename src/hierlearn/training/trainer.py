@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,7 @@ from hierlearn.training.divergence import Moment, diverged
 from hierlearn.training.early_stopping import EarlyStopping
 from hierlearn.training.epoch import RunningEpoch, running_selection
 from hierlearn.training.memorize import memorize
+from hierlearn.training.optimizer import adamw
 from hierlearn.training.probabilities import member_probabilities, non_finite_member
 from hierlearn.training.processes import Processes, is_loss, lost
 from hierlearn.training.settings import learning_rate
@@ -69,7 +70,10 @@ class Trainer:
         on_epoch: called after each epoch with its record.
         on_step: called after each step with the step's number from 1.
         save: called with the step, tensors and metadata whenever a checkpoint is due.
+        sharded: whether the network computes only in all processes together.
     """
+
+    sharded: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -92,12 +96,12 @@ class Trainer:
                 f"holds {members or 1} network{'s' * ((members or 1) > 1)}"
             )
         self.processes = processes or Processes(0, 1, rows.device)
-        self.network = network.to(rows.device)
+        self.rows, self.valid, self.settings = rows, valid, settings
+        self.network = self.place(network)
         self.is_ensemble = members is not None
         self.loss = loss.to(rows.device)
         if members is not None:
             self.loss.set_members(members)
-        self.rows, self.valid, self.settings = rows, valid, settings
         link = loss.link
         self.read = read or (lambda found: read_output(found, link))
         self.seeds = [settings.seed + number for number in range(members or 1)]
@@ -105,31 +109,38 @@ class Trainer:
         self.steps = settings.epochs * self.steps_per_epoch
         self.step = 0  # steps done
         self.saved: int | None = None  # the step of the last checkpoint
-        self.stopping = EarlyStopping(network, len(self.seeds), settings.metric, settings.patience)
-        if not any(one.requires_grad for one in network.parameters()):
-            raise HierlearnError(
-                f"this {type(network).__name__} has no parameters to train; give it a head or an "
-                f"encoder that learns"
-            )
-        self.optimizer = torch.optim.AdamW(
-            self.network.parameters(),
-            lr=settings.learning_rate,
-            weight_decay=settings.weight_decay,
-            fused=True,
+        self.stopping = EarlyStopping(
+            self.network, len(self.seeds), settings.metric, settings.patience
         )
+        self.optimizer = self.make_optimizer()
         count = candidates_of(network)
         self.sampler = None
         if count is not None:
             self.sampler = CandidateSampler(rows, self.seeds, count, apart=self.is_ensemble)
         self.noise = Noise(self.network, rows.device)
         self.forward: nn.Module = self.network
-        if self.processes.world > 1:
-            self.forward = DistributedDataParallel(self.network)
+        self.distribute()
         self.running = RunningEpoch()
         self.selections: list[Tensor] = []  # (C,) per epoch, if there is a curriculum
         self.on_epoch: Callable[[dict[str, Any]], None] | None = None
         self.on_step: Callable[[int], None] | None = None
         self.save: Callable[[int, dict[str, Tensor], dict[str, Any]], object] | None = None
+
+    def place(self, network: nn.Module) -> nn.Module:
+        """Return the network on the device where it is trained."""
+        return network.to(self.rows.device)
+
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        """Return the optimizer of the network's parameters."""
+        return adamw(self.network, self.settings)
+
+    def distribute(self) -> None:
+        """Average gradients over the processes, where there are several."""
+        if self.processes.world > 1:
+            self.forward = DistributedDataParallel(self.network)
+
+    def collect(self) -> None:
+        """Bring the network back to one piece; nothing to do where it never was in parts."""
 
     # ------------------------------------------------------------------ the loop
 
@@ -172,6 +183,7 @@ class Trainer:
             raise lost(self.processes.rank, error, f" in epoch {self.epoch + 1}") from error
         self.forward = self.network  # drop the reference to the process group
         self.stopping.restore()
+        self.collect()
         memorize(self.network, self.rows)
         if self.valid is None:
             wrong = non_finite_member(self.network, self.rows, self.read)
@@ -290,11 +302,12 @@ class Trainer:
         name = self.settings.metric
         # The last value: 1 + the first member whose probabilities are not finite, or 0.
         values = torch.zeros(len(self.seeds) + 1, dtype=torch.float64, device=self.rows.device)
-        if self.processes.writes:
+        if self.processes.writes or self.sharded:
             assert self.valid is not None
             memorize(self.network, self.rows)
             targets = self.valid.targets(torch.arange(len(self.valid), device=self.rows.device))
-            found = member_probabilities(self.network, self.valid, self.read)
+            network = self.forward if self.sharded else self.network
+            found = member_probabilities(network, self.valid, self.read)
             for member, p in enumerate(found):
                 if self.stopped[member]:
                     continue
