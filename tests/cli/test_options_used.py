@@ -65,6 +65,7 @@ SAME = {  # what rightly makes no difference here, and why
 }
 SAME_HERE = {
     "prune": ("ignore", "column_kind"),  # of inputs, which are read but not counted
+    "cafa predict": ("min_score",),  # all rows are remembered: their scores are 0 or 1
     "cafa threshold": COLUMN_NAMES,  # read as by cafa evaluate, where they are tried
 }
 VALUES = {
@@ -86,7 +87,6 @@ VALUES = {
     "draws": "2",
     "count": "2",
     "max_terms": "1",
-    "min_score": "0",
     "svg": "a.svg",
 }
 
