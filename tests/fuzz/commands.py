@@ -105,8 +105,8 @@ NEEDED = {  # so that what trains ends within seconds
     "noise": ["--epochs", "1", "--draws", "1", "--rates", "0,0.2", "--losses", "bce"],
     "bench": ["--rows", "8", "--losses", "bce"],
 }
-INTEGERS = ["0", "1", "2", "3", "-5", "1000000000", "99999999999999999999"]
-FLOATS = ["0", "0.1", "0.5", "1", "-1", "1e-300", "1e300", "nan", "inf"]
+INTEGERS = ["1", "0", "2", "3", "-5", "1000000000", "99999999999999999999"]
+FLOATS = ["0.5", "0.1", "0", "1", "-1", "1e-300", "1e300", "nan", "inf"]
 FILES = ("data", "model", "out", "hierarchy", "rows", "study", "studies")
 LONG = ("epochs", "seeds", "draws", "ensemble_size", "rates", "folds", "repeat", "rows", "effort")
 SKIPPED = ("demo", "jobs", "data_dir", "debug", "help", "suite")  # of commands and options
@@ -166,8 +166,10 @@ def values_of(parameter):
     if named in LONG:
         return st.sampled_from(["1", "2", "0", "-1", "x", "", "1.5", "nan"])
     if "int" in kind:
-        return st.sampled_from(INTEGERS) | any_word
-    return st.sampled_from(FLOATS) | any_word if "float" in kind else any_word
+        return st.sampled_from(INTEGERS) | st.sampled_from(INTEGERS) | any_word
+    if "float" in kind:
+        return st.sampled_from(FLOATS) | st.sampled_from(FLOATS) | any_word
+    return any_word
 
 
 @st.composite
@@ -187,8 +189,7 @@ def lines(draw, words):
     if options:
         few = st.lists(
             st.sampled_from(options),
-            min_size=int(based),  # a line that succeeds, and at least one more option
-            max_size=4,
+            max_size=3,
             unique_by=lambda one: one.name,
         )
         for parameter in draw(few):
