@@ -15,6 +15,7 @@ STAGES = {
     "terminal": 0,
     "kernels": 0,  # imports no stage
     "files": 0,
+    "backbones": 0,  # imports no stage
     "hierarchy": 1,
     "datasets": 2,
     "features": 3,

@@ -28,6 +28,9 @@ COLUMNS = {"x": np.float32([1, 2]), "t": np.array(["one two", "three"], dtype=ob
 MIXED = Dataset(Table(COLUMNS, {"x": "number", "t": "text"}), [["a"], ["b"]], H)
 DATASETS = {"numbers": NUMBERS, "texts": WORDS, "sparse": SPARSE, "table": MIXED}
 
+# A step that needs the source of a backbone is tested in a file of its own.
+WITHOUT_A_SOURCE = sorted(set(FEATURES) - {"tokens"})
+
 
 class Ranges(Preprocessor):
     """A step of one's own: every column to [0, factor]."""
@@ -90,6 +93,7 @@ def test_a_step_is_chosen_by_name():
 def test_no_step_for_a_kind_of_inputs_is_an_error(monkeypatch):
     monkeypatch.delitem(FEATURES, "text")
     monkeypatch.delitem(FEATURES, "latent")
+    monkeypatch.delitem(FEATURES, "tokens")
     message = "no preprocessing of numeric, piecewise-linear, table accepts inputs that are texts"
     with pytest.raises(DataError, match=message):
         preprocessor_for(WORDS)
@@ -121,7 +125,7 @@ def test_texts_in_parts_are_joined_for_a_step_that_does_not_say_how():
     assert Longest().fit_parts(lambda: [["a"], [], ["bcd", "e"]]).longest == 3
 
 
-@pytest.mark.parametrize("name", sorted(FEATURES))
+@pytest.mark.parametrize("name", WITHOUT_A_SOURCE)
 def test_every_step_says_what_it_reads_and_returns(name):
     step = FEATURES[name]
     for kind, dataset in DATASETS.items():
@@ -143,7 +147,7 @@ def test_a_step_tells_how_many_columns_it_reads():
     assert (own.input_columns, own.produces) == (None, "numbers")
 
 
-@pytest.mark.parametrize("name", sorted(FEATURES))
+@pytest.mark.parametrize("name", WITHOUT_A_SOURCE)
 def test_every_preprocessor_asks_to_be_fitted_first(name):
     preprocessor = FEATURES[name]()
     assert preprocessor.name == name

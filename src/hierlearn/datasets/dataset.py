@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.labels import Rows
 
-Kind = Literal["numbers", "texts", "sparse", "table"]
+Kind = Literal["numbers", "texts", "sparse", "table", "images"]
 
 
 def count_rows(inputs: Any) -> int:
@@ -110,7 +110,7 @@ class Dataset:
 
     @property
     def kind(self) -> Kind:
-        """What the inputs are: "numbers", "texts", "sparse" or "table"."""
+        """What the inputs are: "numbers", "texts", "sparse", "table" or "images"."""
         if isinstance(self.inputs, list):
             return "texts"
         if hasattr(self.inputs, "tocsr"):

@@ -18,6 +18,7 @@ from hierlearn.errors import DataError, HierlearnError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    import torch
     from numpy.typing import NDArray
     from torch import nn
     from typing_extensions import Self
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 Inputs = TypeVar("Inputs", contravariant=True)
 Outputs = TypeVar("Outputs", covariant=True)
+Produced = Literal["numbers", "sparse", "tokens", "images"]
 
 
 class Preprocessor(ABC, Generic[Inputs, Outputs]):
@@ -35,13 +37,14 @@ class Preprocessor(ABC, Generic[Inputs, Outputs]):
         name: the key of the class in ``FEATURES``; ``state`` stores it.
         reads: the kind of inputs it takes, as ``Dataset.kind`` names them.
         by_default: whether it may be chosen for inputs that it accepts where no step is named.
-        produces: what ``transform`` returns: "numbers", a dense array, or "sparse", SciPy CSR rows.
+        produces: what ``transform`` returns: "numbers", a dense array; "sparse", SciPy CSR rows;
+            "tokens", (N, T) token ids; or "images", (N, C, H, W) bytes.
     """
 
     name: ClassVar[str]
     reads: ClassVar[Kind]
     by_default: ClassVar[bool] = True
-    produces: ClassVar[Literal["numbers", "sparse"]] = "numbers"
+    produces: ClassVar[Produced] = "numbers"
 
     @classmethod
     def accepts(cls, dataset: Dataset) -> bool:
@@ -54,7 +57,7 @@ class Preprocessor(ABC, Generic[Inputs, Outputs]):
         return tuple(signature(cls).parameters)
 
     @classmethod
-    def produces_for(cls, dataset: Dataset, **options: Any) -> Literal["numbers", "sparse"]:
+    def produces_for(cls, dataset: Dataset, **options: Any) -> Produced:
         """Return what ``transform`` will return for a dataset; ``produces`` unless that depends.
 
         Args:
@@ -68,6 +71,16 @@ class Preprocessor(ABC, Generic[Inputs, Outputs]):
     @abstractmethod
     def columns(self) -> int:
         """The number of columns that ``transform`` returns."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a row, as an ``InputSpec`` has it; (columns,) unless they are images."""
+        return (self.columns,)
+
+    def to(self, device: torch.device) -> Self:
+        """Compute on a device, where the step computes with torch."""
+        del device
+        return self
 
     @property
     def input_columns(self) -> int | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import DataError, HierlearnError, unknown_name
+from hierlearn.features.chain import ChainPreprocessor
+from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.features.latent import LatentPreprocessor
 from hierlearn.features.numbers import NumericPreprocessor
 from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
@@ -16,6 +18,7 @@ from hierlearn.features.preprocessor import Preprocessor, stored
 from hierlearn.features.several import SeveralPreprocessor
 from hierlearn.features.table import TablePreprocessor
 from hierlearn.features.texts import TextPreprocessor
+from hierlearn.features.tokens import TokenPreprocessor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +33,14 @@ FEATURES: dict[str, type[Preprocessor[Any, Any]]] = {
     TextPreprocessor.name: TextPreprocessor,
     LatentPreprocessor.name: LatentPreprocessor,
     TablePreprocessor.name: TablePreprocessor,
+    TokenPreprocessor.name: TokenPreprocessor,
+}
+
+# Made by a training of other steps and of backbones, never chosen by name.
+INTERNAL: dict[str, type[Preprocessor[Any, Any]]] = {
+    SeveralPreprocessor.name: SeveralPreprocessor,
+    EmbedPreprocessor.name: EmbedPreprocessor,
+    ChainPreprocessor.name: ChainPreprocessor,
 }
 
 
@@ -103,11 +114,10 @@ def from_state(
 ) -> Preprocessor[Any, Any]:
     """Restore a preprocessor of any class from what its ``state`` returned."""
     name = str(stored(settings, "name"))
-    if name == SeveralPreprocessor.name:  # made of other steps, never chosen by name
-        return SeveralPreprocessor.from_state(settings, arrays)
-    if name not in FEATURES:
-        raise DataError(unknown_name("preprocessor", name, FEATURES))
-    return FEATURES[name].from_state(settings, arrays)
+    known = {**FEATURES, **INTERNAL}
+    if name not in known:
+        raise DataError(unknown_name("preprocessor", name, known))
+    return known[name].from_state(settings, arrays)
 
 
 def find_step(name: str) -> type[Preprocessor[Any, Any]]:

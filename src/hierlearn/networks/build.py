@@ -1,19 +1,23 @@
 """Build: a network by name, with its options, as a model folder stores it.
 
-A name is one of NETWORKS, or ``package.module:factory`` of code that is importable. A factory gets
+A name is one of NETWORKS, a backbone such as ``hf:PATH``, or ``package.module:factory`` of code
+that is importable. A factory gets
 the label space and the InputSpec, and returns any ``nn.Module``.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib import import_module
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hierlearn.backbones import names_backbone
 from hierlearn.errors import HierlearnError, plural, unknown_name
+from hierlearn.networks.backbone import backbone
 from hierlearn.networks.blend import PartSpec, build_blend
 from hierlearn.networks.ensemble import ensemble_of
 from hierlearn.networks.heads import make_head
@@ -98,7 +102,8 @@ class NetworkSpec:
 
         if self.parts:
             return [name for part in self.parts for name in part.network.foreign]
-        return [self.name] if ":" in self.name and self.name not in NETWORKS else []
+        ours = self.name in NETWORKS or names_backbone(self.name)
+        return [self.name] if ":" in self.name and not ours else []
 
 
 def find_factory(name: str) -> Callable[..., nn.Module]:
@@ -107,6 +112,8 @@ def find_factory(name: str) -> Callable[..., nn.Module]:
 
     if name in NETWORKS:
         return NETWORKS[name]
+    if names_backbone(name):
+        return partial(backbone, source=name)
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
         known = [*NETWORKS, "package.module:factory"]

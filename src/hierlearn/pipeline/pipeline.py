@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from hierlearn.decoding import Decoder
     from hierlearn.links import HeadOutput, Link
-    from hierlearn.networks import SparseRows
+    from hierlearn.networks import InputSpec, SparseRows
     from hierlearn.training.prepare import Prepared
 
 BATCH = 4096
@@ -184,12 +184,9 @@ class Pipeline:
         if self.preprocessor is not None:
             inputs = self.preprocessor.transform(inputs)
         rows = as_rows(inputs, self.device, self.dtype)
-        if self.network_spec is not None and rows.shape[1] != self.network_spec.inputs.width:
-            raise DataError(
-                f"inputs have {rows.shape[1]} features but the network reads "
-                f"{self.network_spec.inputs.width}"
-            )
-        return rows
+        if self.network_spec is not None:
+            check_width(rows, self.network_spec.inputs)
+        return rows.to(self.device)
 
     def read(self, found: Any) -> HeadOutput:
         """Return the output of the network as one HeadOutput."""
@@ -308,7 +305,7 @@ class Pipeline:
         preprocessor = None
         if config["preprocessing"] is not None:
             arrays = {k: v.numpy() for k, v in named(tensors, "preprocessing/").items()}
-            preprocessor = from_state(config["preprocessing"], arrays)
+            preprocessor = from_state(config["preprocessing"], arrays).to(torch.device(device))
         return cls(
             label_space=label_space,
             network=network.to(device).eval(),
@@ -322,6 +319,15 @@ class Pipeline:
             seen=SeenRows.load(folder / ROWS_FILE) if ROWS_FILE in config["files"] else None,
             config={key: value for key, value in config.items() if key not in OWN_KEYS},
         )
+
+
+def check_width(rows: Tensor | SparseRows, inputs: InputSpec) -> None:
+    """Raise on rows of another width than the network reads; texts are of any length."""
+    found, wanted = rows.shape[1:], inputs.shape or (inputs.width,)
+    if inputs.kind == "images" and found != wanted:
+        raise DataError(f"images are {tuple(found)} but the network reads {wanted}")
+    if inputs.kind in ("numbers", "sparse") and found[0] != inputs.width:
+        raise DataError(f"inputs have {found[0]} features but the network reads {inputs.width}")
 
 
 def load(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hierlearn.datasets.dataset import Kind
+    from hierlearn.features.preprocessor import Produced
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.training.recipes import Recipe
 
@@ -52,11 +53,15 @@ class Plan:
     )
     network: str | None = setting(
         None,
-        "Network; mlp by default, token-bag for texts and sparse rows.",
+        "Network; mlp by default, token-bag for texts and sparse rows; hf:PATH_OR_NAME for a text "
+        "encoder of transformers, timm:NAME for an image encoder of timm.",
         registry="hierlearn.networks:NETWORKS",
         importable=True,
     )
     network_options: Mapping[str, Any] = setting({}, "Options of the network, such as width=800.")
+    encoder: Mapping[str, Any] = setting(
+        {}, "Frozen backbones that encode columns, such as title=hf:PATH.", study=False
+    )
     head: str | None = setting(
         None,
         "Head: linear gives logits, neighbors looks answers up among the training rows.",
@@ -207,7 +212,9 @@ class Decision:
     settings: Settings
 
 
-def decide(plan: Plan, labels: Labels, kind: Kind = "numbers", *, logits: bool = False) -> Decision:
+def decide(
+    plan: Plan, labels: Labels, kind: Kind | Produced = "numbers", *, logits: bool = False
+) -> Decision:
     """Return the recipe of the plan, or of the training labels, with the plan's own choices.
 
     Args:

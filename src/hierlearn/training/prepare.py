@@ -22,6 +22,13 @@ from hierlearn.networks import InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
 from hierlearn.networks.ensemble import head_names, set_prior
 from hierlearn.networks.network import AVERAGE, MAIN
+from hierlearn.training.backbones import (
+    chained,
+    embedded,
+    fitted_embedder,
+    load_weights,
+    resolve,
+)
 from hierlearn.training.linear_solver import unsupported_reason
 from hierlearn.training.plan import Decision, Plan, decide, default_network
 from hierlearn.training.recipes import build_loss
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from hierlearn.datasets.dataset import Dataset, Kind
-    from hierlearn.features.preprocessor import Preprocessor
+    from hierlearn.features.preprocessor import Preprocessor, Produced
     from hierlearn.hierarchy.nodes import Label
     from hierlearn.links import HeadOutput, Link
     from hierlearn.losses import Loss
@@ -121,9 +128,12 @@ def prepare(
     dataset: Dataset, plan: Plan, device: torch.device, extras: Extras | None = None
 ) -> Prepared:
     """Fit the preprocessing, choose what the plan leaves open, build network and loss."""
-    extras = extras or Extras()
+    extras, asked = extras or Extras(), plan
+    plan = resolve(plan)
     picked, held_out = split_rows(dataset, plan)
-    train_set = dataset.take(picked)
+    raw = dataset.take(picked)
+    embedder = fitted_embedder(raw, plan, device)
+    train_set = embedded(raw, embedder)
     labels = Labels(
         train_set.labels, dataset.hierarchy, unlabeled_descendants=plan.unlabeled_descendants
     )
@@ -145,26 +155,27 @@ def prepare(
         spec = network_spec(decision, input_spec(train_set, preprocessor), own, joint)
         seeds = [settings.seed + number for number in range(settings.ensemble_size)]
         network = build_network(spec, label_space, [derive(seed, "weights") for seed in seeds])
+        load_weights(network, plan)
         if settings.prior_bias:
             set_prior(network, *class_counts(labels, weights))
     loss = for_heads(own, network, joint, recipe.joint)
     valid = None
     if len(held_out):
-        held = dataset.take(held_out)
+        held = embedded(dataset.take(held_out), embedder)
         truth = Labels(held.labels, dataset.hierarchy)
         valid = make_rows(held.inputs, preprocessor, truth, device)
     rows = make_rows(train_set.inputs, preprocessor, labels, device, weights)
     rows.ids, rows.numbers = train_set.ids, picked
-    rows.texts = shown_texts(train_set.inputs)
+    rows.texts = shown_texts(raw.inputs)
     decision = in_batches_if_needed(decision, plan, unsupported_reason(network, loss, rows))
     return Prepared(
-        plan=plan,
+        plan=asked,
         decision=decision,
         label_space=label_space,
         rows=rows,
         valid=valid,
         held_out=held_out,
-        preprocessor=preprocessor,
+        preprocessor=chained(embedder, preprocessor),
         network=network,
         network_spec=spec,
         loss=loss,
@@ -214,7 +225,7 @@ def split_rows(dataset: Dataset, plan: Plan) -> tuple[Ints, Ints]:
     return np.sort(shuffled[count:]), np.sort(shuffled[:count])
 
 
-def prepared_kind(train_set: Dataset, plan: Plan) -> Kind:
+def prepared_kind(train_set: Dataset, plan: Plan) -> Kind | Produced:
     """Return what the recipe should take the inputs for: what a named step makes of them."""
     name = plan.preprocessing
     if name is None and train_set.kind != "table":
@@ -282,7 +293,7 @@ def row_weights(rows: Ints, weights: Floats | None, count: int) -> Floats | None
 def input_spec(train_set: Dataset, preprocessor: Preprocessor[Any, Any] | None) -> InputSpec:
     """Return what the network reads."""
     if preprocessor is not None:
-        return InputSpec(preprocessor.produces, (preprocessor.columns,))
+        return InputSpec(preprocessor.produces, preprocessor.shape)
     inputs: Any = train_set.inputs
     width = int(inputs.shape[1])
     return InputSpec.sparse(width) if train_set.is_sparse else InputSpec.numbers(width)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hierlearn.datasets.dataset import Kind
+    from hierlearn.features.preprocessor import Produced
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.losses import Loss
@@ -138,7 +139,7 @@ def find_recipe(name: str) -> Recipe:
 
 
 def choose_recipe(
-    labels: Labels, kind: Kind = "numbers", *, logits: bool = False
+    labels: Labels, kind: Kind | Produced = "numbers", *, logits: bool = False
 ) -> tuple[str, str]:
     """Return the name of the recipe for the training rows, and why.
 

@@ -34,7 +34,8 @@ class Rows:
     """N rows ready for a network.
 
     Args:
-        inputs: (N, D) array or tensor, or a SciPy sparse matrix.
+        inputs: (N, D) array or tensor, or a SciPy sparse matrix; images, (N, C, H, W) bytes, stay
+            where they are, and only those of a batch go to the device.
         labels: the labels of the rows.
         device: of the tensors.
         weights: (N,) how much each row counts; None for all alike.
@@ -101,10 +102,9 @@ class Rows:
 
     def take(self, index: Tensor) -> Tensor | SparseRows:
         """Return the inputs of the rows ``index``: (n,), or (M, n) for members."""
-        index = index.to(self.device)
-        return (
-            self.inputs.take(index) if isinstance(self.inputs, SparseRows) else self.inputs[index]
-        )
+        if isinstance(self.inputs, SparseRows):
+            return self.inputs.take(index.to(self.device))
+        return self.inputs[index.to(self.inputs.device)].to(self.device)
 
     @property
     def pool_size(self) -> int:
@@ -169,9 +169,17 @@ def flat_numbers(index: Tensor) -> NDArray[np.int64]:
 def as_rows(
     inputs: Any, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> Tensor | SparseRows:
-    """Return inputs on a device, read as float32 and cast to ``dtype``; sparse stays sparse."""
+    """Return inputs on a device, read as float32 and cast to ``dtype``.
+
+    Sparse rows stay sparse, token ids stay integers, and images stay bytes, where they are.
+    """
     if hasattr(inputs, "tocsr"):
         inputs = SparseRows.from_scipy(inputs)
     if isinstance(inputs, SparseRows):
         return replace(inputs, values=inputs.values.to(dtype)).to(device)
+    kind = getattr(inputs, "dtype", None)
+    if kind in (np.uint8, torch.uint8):
+        return torch.as_tensor(inputs)
+    if kind in (np.int32, torch.int32):
+        return torch.as_tensor(inputs).to(device)
     return torch.as_tensor(inputs, dtype=torch.float32).to(device, dtype)

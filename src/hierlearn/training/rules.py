@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hierlearn.datasets.dataset import Kind
+    from hierlearn.features.preprocessor import Produced
     from hierlearn.hierarchy.labels import Labels
 
 STEPS = 1600  # fewest for rows with one path, unless that takes more than MOST_EPOCHS
@@ -45,7 +46,7 @@ class Facts:
     """
 
     labels: Labels
-    kind: Kind
+    kind: Kind | Produced
     batch_size: int = 128
 
     @property

@@ -1,0 +1,82 @@
+"""Backbone: a family of pretrained networks, and how to build one of them again.
+
+Reading a source gives a description of plain values. From it alone the network is built again, so a
+model folder needs neither the source nor the network to load.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from torch import Tensor, nn
+
+from hierlearn.errors import HierlearnError, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Encoder(nn.Module):
+    """A network from prepared inputs to features.
+
+    Attributes:
+        features: F, the width of the features.
+    """
+
+    features: int
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (N, F) features of what the family's step of FEATURES returns."""
+        raise NotImplementedError
+
+
+class Backbone(ABC):
+    """A family of pretrained networks.
+
+    Attributes:
+        reads: the kind of inputs, as ``Dataset.kind`` names them.
+        step: the name in FEATURES of the step that prepares the inputs for it; it takes ``source``,
+            ``prefix:source`` of the backbone.
+        such: an example of a source, for messages.
+        tunings: which of its weights can be trained, beside none of them.
+        settings: how to train all of its weights: changes to the default settings.
+    """
+
+    reads: ClassVar[Literal["texts", "images"]]
+    step: ClassVar[str]
+    such: ClassVar[str]
+    settings: ClassVar[Mapping[str, Any]] = {}
+    tunings: ClassVar[tuple[str, ...]] = ("full",)
+
+    @abstractmethod
+    def describe(self, source: str) -> dict[str, Any]:
+        """Return the network of a source as plain values, from which ``build`` makes it again."""
+
+    @abstractmethod
+    def build(self, description: Mapping[str, Any], **options: Any) -> Encoder:
+        """Return the encoder of a description, with random weights.
+
+        Args:
+            description: what ``describe`` returned.
+            options: such as ``pooling``, or how it is trained; see ``options``.
+        """
+
+    @abstractmethod
+    def load(self, encoder: Encoder, source: str) -> None:
+        """Read the pretrained weights of a source into an encoder that ``build`` made."""
+
+    def check_tuning(self, tuning: str) -> None:
+        """Raise on a way of training that the family does not have; all have "full"."""
+        if tuning not in self.tunings:
+            raise HierlearnError(unknown_name("tuning", tuning, ("frozen", *self.tunings)))
+
+    def settings_for(self, tuning: str) -> Mapping[str, Any]:
+        """Return how to train the weights that a way of training changes."""
+        del tuning
+        return self.settings
+
+    def options(self) -> list[str]:
+        """Return the names of the options of ``build``."""
+        return [*signature(self.build).parameters][1:]
