@@ -158,10 +158,10 @@ def build_network(
             if seeds is not None:
                 torch.manual_seed(seeds[number])
             made.append(_build_one(spec, label_space))
-        if number == 0:
-            size = sum(one.nbytes for one in made[0].parameters())
-            networks = plural(spec.members or 1, "network takes", "networks take")
-            check_memory(networks, size * (spec.members or 1), "make them fewer or smaller")
+        if number == 0 and spec.members is not None:
+            size = spec.members * sum(one.nbytes for one in made[0].parameters())
+            networks = plural(spec.members, "network takes", "networks take")
+            check_memory(networks, size, "make them fewer or smaller")
     return made[0] if spec.members is None else ensemble_of(made)
 
 
