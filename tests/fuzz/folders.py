@@ -165,13 +165,16 @@ def prepare_model(damage, folder, examples):
 
 
 def prepare_checkpoint(damage, folder, examples):
-    """Damage the newest checkpoint of a training, and resume it."""
+    """Damage a checkpoint of a training, and resume it."""
     name = ("mlp", "members")[damage.which % 2]
     copy = fresh_copy(examples.model(name), Path(folder) / "run")
     for one in ("config.json", "model.safetensors"):
         (copy / one).unlink()
-    newest = sorted((copy / "checkpoints").iterdir())[-1]
-    damage_file(copy / "log.jsonl" if damage.file % 4 == 3 else newest, damage)
+    first, last = sorted((copy / "checkpoints").iterdir())
+    if damage.which % 4 < 2:  # what is resumed has an epoch to go
+        last.unlink()
+        last = first
+    damage_file(copy / "log.jsonl" if damage.file % 4 == 3 else last, damage)
 
     def work():
         train(rows(), PLANS[name], copy, resume=True, reporting=QUIET)

@@ -21,6 +21,9 @@ from hierlearn.training import Plan
 QUIET = Reporting(bar=False)
 SETTINGS = {"epochs": 2, "batch_size": 32, "device": "cpu"}
 MLP = Plan(loss="hcl", network="mlp", network_options={"width": 4}, settings=SETTINGS)
+PATIENT = Plan(
+    loss="bce", network="linear", settings={**SETTINGS, "patience": 2}, valid_fraction=0.3
+)
 NEIGHBORS = Plan(recipe="neighbors", settings=SETTINGS)
 
 
@@ -31,7 +34,7 @@ def rows():
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     root = tmp_path_factory.mktemp("trained")
-    for name, plan in {"mlp": MLP, "neighbors": NEIGHBORS}.items():
+    for name, plan in {"mlp": MLP, "neighbors": NEIGHBORS, "patient": PATIENT}.items():
         train(rows(), plan, root / name, reporting=QUIET)
     return root
 
@@ -47,10 +50,10 @@ def remembering(trained, tmp_path):
 
 
 def refusal(folder):
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(CheckpointError) as caught:
         Pipeline.load(folder)
-    assert time.monotonic() - begun < 5
+    assert time.process_time() - begun < 5
     message = str(caught.value)
     assert len(message) <= 600
     assert "\n" not in message
@@ -149,8 +152,8 @@ def test_files_may_be_links_as_in_a_cache_that_shares_them(remembering, tmp_path
 def test_a_blend_has_a_bounded_number_of_parts(model):
     network = json.loads((model / "config.json").read_text())["network"]
     part = {"name": "a", "network": network, "link": "sigmoid", "answers": {"main": 1.0}}
-    forge(model, network={**network, "parts": [part] * 30_000})
-    assert refusal(model) == "FOLDER: a blend has at most 100 parts, not 30,000"
+    forge(model, network={**network, "parts": [part] * 3_000})
+    assert refusal(model) == "FOLDER: a blend has at most 100 parts, not 3,000"
 
 
 @pytest.mark.parametrize("depth", [1, 40])
@@ -253,6 +256,31 @@ def test_headers_of_checkpoints_are_checked(model, change, wrong):
         train(rows(), MLP, model, resume=True, reporting=QUIET)
     assert wrong in str(caught.value)
     assert path.name in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["optimizer/0.exp_avg", "optimizer/0.step", "best/0/"])
+@pytest.mark.parametrize("change", ["longer", "shorter", "absent", "unknown"])
+def test_tensors_of_checkpoints_are_checked(trained, tmp_path, name, change):
+    """Fused kernels of torch write beyond the end of a state that is too short."""
+    model = shutil.copytree(trained / "patient", tmp_path / "p")
+    for one in ("config.json", "model.safetensors"):
+        (model / one).unlink()
+    path, last = sorted((model / "checkpoints").iterdir())
+    last.unlink()
+    tensors, metadata = read_tensors(path)
+    name = next(one for one in sorted(tensors) if one.startswith(name))
+    if change == "absent":
+        del tensors[name]
+    elif change == "unknown":
+        tensors[f"{name}x"] = tensors[name].clone()
+    else:
+        tensors[name] = tensors[name].flatten()[: 0 if change == "shorter" else 1].repeat(99)
+    write_tensors(path, tensors, metadata)
+    with pytest.raises(CheckpointError) as caught:
+        train(rows(), PATIENT, model, resume=True, reporting=QUIET)
+    assert f"{path.name} does not fit this network, its losses or its optimizer ({name}" in str(
+        caught.value
+    )
 
 
 def test_equal_models_are_equal_files(tmp_path):

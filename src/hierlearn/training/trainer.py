@@ -406,5 +406,6 @@ class Trainer:
                 checkpoint.metadata["best"], parts.get("best", {}), device
             )
             self.step = self.saved = checkpoint.metadata["step"]
-            self.running.load_state_dict(parts.get("epoch", {}), device)
+            epoch, classes = parts.get("epoch", {}), len(self.loss.label_space)
+            self.running.load_state_dict(epoch, device, self.stopping.stopped, classes)
             self.loss.load_epoch_state(parts.get("selected", {}))
