@@ -402,9 +402,8 @@ class Trainer:
             self.network.load_state_dict(parts["network"])
             self.loss.load_state_dict(parts.get("loss", {}))
             restore_optimizer(self.optimizer, parts.get("optimizer", {}))
-            self.stopping.load_state_dict(
-                checkpoint.metadata["best"], parts.get("best", {}), device
-            )
+            best, weights = checkpoint.metadata["best"], parts.get("best", {})
+            self.stopping.load_state_dict(best, weights, device)
             self.step = self.saved = checkpoint.metadata["step"]
             epoch, classes = parts.get("epoch", {}), len(self.loss.label_space)
             self.running.load_state_dict(epoch, device, self.stopping.stopped, classes)
