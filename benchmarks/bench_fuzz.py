@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="kinds, with commas; command: all commands")
     options = parser.parse_args()
     total = sum(SHARES.values())
-    counts = {name: round(options.inputs * share / total) for name, share in SHARES.items()}
+    counts = {name: math.ceil(options.inputs * share / total) for name, share in SHARES.items()}
     counts |= dict.fromkeys(COMMAND_LINES, math.ceil(options.commands / len(COMMAND_LINES)))
     if options.only:
         names = options.only.replace("command", ",".join(COMMAND_LINES)).split(",")
