@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 from fuzz.commands import COMMANDS, lines, prepare_command
@@ -14,6 +14,7 @@ from fuzz.folders import FOLDERS, damages
 from fuzz.formats import FORMATS
 
 QUIET = {"deadline": None, "derandomize": False, "suppress_health_check": list(HealthCheck)}
+PHASES = (Phase.reuse, Phase.generate, Phase.shrink)  # explaining traces every line
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def explore(name, folder, examples, on_outcome, first=0, **options):
         on_outcome(drawn, judge(*case.prepare(drawn, folder, examples)))
 
     test = seed(zlib.crc32(f"{name} {first}".encode()))(given(drawn=case.strategy)(check))
-    settings(**QUIET, **{"database": None, **options})(test)()
+    settings(**QUIET, **{"database": None, "phases": PHASES, **options})(test)()
 
 
 def database(name):

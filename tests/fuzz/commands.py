@@ -62,6 +62,7 @@ WORDS = [
 ]
 PATHS = [
     *(
+        "empty.csv",
         "rows.csv",
         "rows.csv",
         "rows.csv",
@@ -71,7 +72,6 @@ PATHS = [
         "x.arff",
         "x.gaf",
         "x.onnx",
-        "empty.csv",
     ),
     *("model", "model", "model", "study", "folder", "missing", "missing/x.csv", "out", "out.csv"),
     *("/dev/null", "/dev/zero", "fifo", "link", "synthetic", "a" * 300, "", "nul", "x.unknown"),
@@ -127,8 +127,8 @@ def commands(group=None, words=()):
 COMMANDS = dict(commands())
 
 
-def make_folder(folder, examples):
-    """Fill a folder with the files that command lines name."""
+def make_folder(folder, examples, line):
+    """Fill a folder with the files that command lines name, and the folders that this one names."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     (folder / "folder").mkdir()
@@ -145,9 +145,12 @@ def make_folder(folder, examples):
     (folder / "x.unknown").write_text("?")
     os.mkfifo(folder / "fifo")
     (folder / "link").symlink_to("missing")
-    shutil.copytree(examples.model("mlp"), folder / "model")
-    shutil.copytree(examples.model("neighbors"), folder / "neighbors")
-    shutil.copytree(examples.study(), folder / "study")
+    if "model" in line:
+        shutil.copytree(examples.model("mlp"), folder / "model")
+    if "neighbors" in line:
+        shutil.copytree(examples.model("neighbors"), folder / "neighbors")
+    if "study" in line:
+        shutil.copytree(examples.study(), folder / "study")
     data = rows()
     header = [*data.feature_names, "class"]
     cells = [
@@ -177,7 +180,9 @@ def lines(draw, words):
     """Draw the words of a command line of one command."""
     command = COMMANDS[words]
     line = list(words)
-    based = words in BASES and draw(st.sampled_from([True, True, False]))
+    # The first line takes the first choices: for noise, which draws figures, one that ends at once.
+    ways = [False, True, True] if words[0] == "noise" else [True, True, False]
+    based = words in BASES and draw(st.sampled_from(ways))
     if based:
         line += BASES[words].split()
     options = []
@@ -246,5 +251,5 @@ def run_line(line, folder):
 def prepare_command(line, folder, examples):
     """Return what runs a command line among files."""
     where = Path(folder) / "here"
-    make_folder(where, examples)
+    make_folder(where, examples, line)
     return lambda: run_line(line, where), 1 << 20

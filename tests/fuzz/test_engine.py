@@ -27,7 +27,7 @@ def test_a_planted_fault_is_found_and_shrunk(tmp_path, monkeypatch):
         assert outcome.reason is None
 
     with pytest.raises(AssertionError):
-        explore("csv", tmp_path, None, on_outcome, max_examples=300)
+        explore("csv", tmp_path, None, on_outcome, max_examples=200)
     edits, reason = seen[-1]
     assert reason.startswith("KeyError at ")
     assert len(edits) == 1  # one edit is enough, whatever was drawn first
@@ -38,7 +38,9 @@ def test_the_same_seed_draws_the_same_cases(tmp_path, monkeypatch):
     drawn = []
     for first in (0, 0, 1):
         found = []
-        explore("csv", tmp_path, None, lambda one, _, to=found: to.append(one), first)
+        explore(
+            "csv", tmp_path, None, lambda one, _, to=found: to.append(one), first, max_examples=8
+        )
         drawn.append(found)
     assert drawn[0] == drawn[1] != drawn[2]
 

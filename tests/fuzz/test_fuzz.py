@@ -16,7 +16,7 @@ from fuzz.formats import FORMATS
 
 BUDGET = float(os.environ.get("HIERLEARN_FUZZ_SECONDS", "0"))  # of all; 0: a few cases
 FIRST = int(os.environ.get("HIERLEARN_FUZZ_SEED", "0"))
-FEW = {**dict.fromkeys(FORMATS, 30), "model": 25, "checkpoint": 8, "study": 12}
+FEW = {**dict.fromkeys(FORMATS, 20), "model": 15, "checkpoint": 8, "study": 8}
 ROUND = 100  # cases between two looks at the clock
 
 
