@@ -85,5 +85,12 @@ def test_what_is_refused(elsewhere, name, options, message):
         build_network(NetworkSpec(name, INPUTS, options), SPACE)
 
 
+def test_an_ensemble_must_fit_into_memory(monkeypatch):
+    monkeypatch.setattr("hierlearn.networks.layers.memory_size", lambda: 10_000)
+    spec = NetworkSpec("linear", INPUTS, members=900)
+    with pytest.raises(HierlearnError, match=r"900 networks take .* memory; make them fewer"):
+        build_network(spec, SPACE)
+
+
 def test_a_factory_is_found_by_name():
     assert find_factory("mlp") is NETWORKS["mlp"]

@@ -115,7 +115,7 @@ def train(
         ),
     )
     print_metrics(console, model.config["metrics"], model)
-    print_plain(console, *written(folder, model))
+    print_plain(console, *written(folder, model, dataset))
 
 
 def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -262,7 +262,7 @@ def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def written(folder: Path, model: Pipeline) -> list[str]:
+def written(folder: Path, model: Pipeline, dataset: Dataset) -> list[str]:
     """Say where everything is, and what is missing."""
     from hierlearn.pipeline.memory_files import MEMORY_FILES
     from hierlearn.pipeline.seen_rows import ROWS_FILE
@@ -274,4 +274,6 @@ def written(folder: Path, model: Pipeline) -> list[str]:
         files += ", log.jsonl, checkpoints"
     if model.config["metrics"] or model.config.get("metrics_before"):
         return [files]
+    if model.config["data"].get("validation_rows") or len(dataset.splits.get("test", ())):
+        return ["no rows could be evaluated, so there are no metrics", files]
     return ["no rows were held out, so there are no metrics; see --valid-fraction", files]

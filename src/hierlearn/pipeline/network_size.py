@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LOOPS = ("depth", "layers")  # options that count layers, each with a tensor of its own
 FREE = 1 << 16  # numbers up to this one need no weights
+MOST_PARTS = 100  # of a blend
 
 
 def check_network(
@@ -42,8 +43,16 @@ def check_network(
     """
     stored = {name: tuple(value.shape) for name, value in weights.items()}
     total = sum(map(math.prod, stored.values()))
+    if len(spec.parts) > MOST_PARTS:
+        raise CheckpointError(
+            f"{folder}: a blend has at most {MOST_PARTS} parts, not {len(spec.parts):,}"
+        )
+    layers = 0
     for name, value in numbers_of(spec):
-        most = len(stored) + 1 if name.rpartition(".")[2] in LOOPS else max(total, FREE)
+        most = max(total, FREE)
+        if name.rpartition(".")[2] in LOOPS:
+            layers += value
+            value, most = layers, len(stored) + 1  # those of all parts of a blend together
         if value > most:
             raise CheckpointError(
                 f"{folder}: the network {spec.name!r} with {name} {value:,} is not the one that "

@@ -15,7 +15,7 @@ from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.build import NetworkSpec
 from hierlearn.pipeline.best import BlendTraining
 from hierlearn.pipeline.config_file import read_config
-from hierlearn.pipeline.evaluate import evaluate
+from hierlearn.pipeline.evaluate import evaluate_after_training
 from hierlearn.pipeline.folder import (
     OURS,
     TRAINING,
@@ -114,7 +114,8 @@ def train(
         held = {"valid": job.held_out, "test": dataset.splits.get("test", ())}
         for name, picked in held.items():
             if here.writes and len(picked):
-                pipeline.config["metrics"][name] = evaluate(pipeline, dataset.take(picked))
+                figures = evaluate_after_training(pipeline, dataset.take(picked), name)
+                pipeline.config["metrics"] |= {} if figures is None else {name: figures}
         if out is not None and here.writes:
             pipeline.config["training"]["run"] = job.identity()
             save_into(pipeline, out, of_training=True)

@@ -76,7 +76,11 @@ class Settings:
         estimator=False,
     )
     ensemble_size: int = setting(
-        1, "Networks to train; their probabilities are averaged.", at_least=1, study=False
+        1,
+        "Networks to train; their probabilities are averaged.",
+        at_least=1,
+        below=1_001,
+        study=False,
     )
     metric: str = setting(
         "au-prc",

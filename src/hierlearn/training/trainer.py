@@ -370,9 +370,9 @@ class Trainer:
             self.network.load_state_dict(parts["network"])
             self.loss.load_state_dict(parts.get("loss", {}))
             restore_optimizer(self.optimizer, parts.get("optimizer", {}))
-            self.stopping.load_state_dict(
-                checkpoint.metadata["best"], parts.get("best", {}), device
-            )
+            best, weights = checkpoint.metadata["best"], parts.get("best", {})
+            self.stopping.load_state_dict(best, weights, device)
             self.step = self.saved = checkpoint.metadata["step"]
-            self.running.load_state_dict(parts.get("epoch", {}), device)
+            epoch, classes = parts.get("epoch", {}), len(self.loss.label_space)
+            self.running.load_state_dict(epoch, device, self.stopping.stopped, classes)
             self.loss.load_epoch_state(parts.get("selected", {}))
