@@ -21,8 +21,10 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from itertools import product
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,15 +39,18 @@ from hierlearn.training.plan import Plan
 from machine import write
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from hierlearn.datasets.dataset import Dataset
     from hierlearn.pipeline import Pipeline
 
-COMMAND = "python benchmarks/bench_omniglot.py --seeds 5"
+COMMAND = "python benchmarks/bench_omniglot.py --seeds 5 --jobs 14"
 SIDE = 28
 NEW = 0.2  # of the characters
 AUGMENT = {"augment": "light"}
 METHODS: dict[str, dict[str, Any]] = {
     "neighbors": {"recipe": "quick"},
+    "neighbors, joint": {"recipe": "quick", "joint": {"leaf-ce": 1.0}},
     "softmax": {"loss": "leaf-ce", "network": "cnn"},
     "hcl": {"recipe": "hcl", "network": "cnn"},  # what to use by default, beside the neighbor head
 }
@@ -124,17 +129,24 @@ def by_nearest(pipeline: Pipeline, known: Dataset, rows: Dataset) -> np.ndarray:
     return truth(known)[distances.argmin(dim=1).numpy()]
 
 
-def choose(dataset: Dataset, epochs: tuple[int, ...], device: str) -> dict[str, Any]:
+def validated(dataset: Dataset, method: str, choice: dict[str, Any], device: str) -> Any:
+    """Return a choice with its accuracy on the validation rows."""
+    pipeline = fit(dataset.split("train"), method, choice, 0, device)
+    valid = dataset.split("valid")
+    return {**choice, "valid": accuracy(answers(pipeline, valid), valid)}
+
+
+def choose(dataset: Dataset, epochs: tuple[int, ...], device: str, pool: Executor) -> Any:
     """Return the choice of every method by its validation rows, and all that was tried."""
+    grid = [{"epochs": count, "learning_rate": rate} for count, rate in product(epochs, RATES)]
+    jobs = {
+        method: [pool.submit(validated, dataset, method, one, device) for one in grid]
+        for method in METHODS
+    }
     found: dict[str, Any] = {}
-    for method in METHODS:
-        tried = []
-        for count, rate in product(epochs, RATES):
-            choice = {"epochs": count, "learning_rate": rate}
-            pipeline = fit(dataset.split("train"), method, choice, 0, device)
-            valid = dataset.split("valid")
-            tried.append({**choice, "valid": accuracy(answers(pipeline, valid), valid)})
-            print(f"{method}: {tried[-1]}", flush=True)
+    for method, running in jobs.items():
+        tried = [job.result() for job in running]
+        print(method, *tried, sep="\n", flush=True)
         best = max(tried, key=lambda one: one["valid"]["character"])
         choice = {name: best[name] for name in ("epochs", "learning_rate")}
         found[method] = {"choice": choice, "tried": tried}
@@ -157,13 +169,15 @@ def run_new(dataset: Dataset, choices: dict[str, Any], seed: int, device: str) -
     drawn = np.random.default_rng(seed).permutation(characters)[: round(NEW * len(characters))]
     is_new, asks_new = np.isin(truth(rows), drawn), np.isin(truth(test), drawn)
     old, added = rows.take(~is_new), rows.take(is_new)
-    neighbors = fit(old, "neighbors", choices["neighbors"]["choice"], seed, device)
-    begun = time.perf_counter()
-    remember(neighbors, added.inputs, added.labels, hierarchy=dataset.hierarchy)
-    seconds = time.perf_counter() - begun
+    decided, seconds = {}, 0.0
+    for method in ("neighbors", "neighbors, joint"):
+        memory = fit(old, method, choices[method]["choice"], seed, device)
+        begun = time.perf_counter()
+        remember(memory, added.inputs, added.labels, hierarchy=dataset.hierarchy)
+        seconds = time.perf_counter() - begun
+        decided[f"{method}, remembered"] = answers(memory, test)
     softmax = fit(old, "softmax", choices["softmax"]["choice"], seed, device)
-    decided = {
-        "neighbors, remembered": answers(neighbors, test),
+    decided |= {
         "softmax, class mean of features": by_class_mean(softmax, rows, test),
         "softmax, nearest features": by_nearest(softmax, rows, test),
         "softmax alone": answers(softmax, test),
@@ -195,30 +209,37 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", default=",".join(map(str, EPOCHS)), help="to choose from")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at once")
     parser.add_argument("--name", default="omniglot", help="of the file of results")
     given = parser.parse_args()
     dataset = load(given.data)
     epochs = tuple(int(one) for one in given.epochs.split(","))
-    choices = choose(dataset, epochs, given.device)
-    seen: dict[str, list[Any]] = {method: [] for method in METHODS}
-    new = []
-    for seed in range(given.seeds):
-        for method in METHODS:
-            choice = choices[method]["choice"]
-            seen[method].append(run_seen(dataset, method, choice, seed, given.device))
-            print(f"seed {seed}, seen, {method}: {seen[method][-1]}", flush=True)
-        new.append(run_new(dataset, choices, seed, given.device))
-        print(f"seed {seed}, new: {new[-1]}", flush=True)
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
+        choices = choose(dataset, epochs, given.device, pool)
+        seen = {
+            method: [
+                pool.submit(run_seen, dataset, method, chosen["choice"], seed, given.device)
+                for seed in range(given.seeds)
+            ]
+            for method, chosen in choices.items()
+        }
+        new = [
+            pool.submit(run_new, dataset, choices, seed, given.device)
+            for seed in range(given.seeds)
+        ]
         found = {
-            "seeds": seed + 1,
+            "seeds": given.seeds,
+            "jobs": given.jobs,
             "side": SIDE,
             "rows": {name: len(rows) for name, rows in dataset.splits.items()},
             "augment": AUGMENT["augment"],
             "choices": choices,
-            "seen": {method: summarize(runs) for method, runs in seen.items()},
-            "new": summarize(new),
+            "seen": {
+                method: summarize([job.result() for job in jobs]) for method, jobs in seen.items()
+            },
+            "new": summarize([job.result() for job in new]),
         }
-        write(given.name, found, COMMAND)
+    write(given.name, found, COMMAND)
 
 
 if __name__ == "__main__":

@@ -31,8 +31,9 @@ MANY = 10_000  # texts, from which on rare n-grams get no column
 HINGE_PENALTY = 0.15  # of a linear model; 1 / C of scikit-learn
 SOFTMAX_PENALTY = 0.03
 LOGISTIC_PENALTY = 0.1
-IMAGE_STEPS = 800
-IMAGE_EPOCHS = 60
+QUICK_IMAGES = 800  # steps of a memory of images
+LONG_IMAGES = 1600
+IMAGE_EPOCHS = 60  # at most, of the fewer steps
 SHORT_EPOCHS = 6  # for rows with several labels
 SHORT_STEPS = 60  # fewest for these
 
@@ -108,8 +109,10 @@ def quick(facts: Facts) -> Mapping[str, Any]:
     One path per row: as ``neighbors``, but narrower, with fewer candidates, a higher rate, fewer
     steps and no further heads. Several labels: training is short anyway.
     """
+    if facts.kind == "images":
+        return quick_images(facts)
     found = dict(neighbors(facts))
-    if facts.kind == "images" or not facts.labels.single_path:
+    if not facts.labels.single_path:
         return found
     epochs = max(min(round(QUICK_STEPS / facts.steps_per_epoch), QUICK_EPOCHS), FEWEST_EPOCHS)
     options = {"dropout": 0.25, "input_dropout": 0.1} if facts.kind != "sparse" else {}
@@ -132,8 +135,21 @@ def nearest(facts: Facts) -> Mapping[str, Any]:
 
 
 def images(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of a memory of images: a small CNN, trained on changed images."""
-    epochs = max(min(round(IMAGE_STEPS / facts.steps_per_epoch), IMAGE_EPOCHS), FEWEST_EPOCHS)
+    """Return the settings of a memory of images: a small CNN, trained on changed images.
+
+    One path per row: a softmax trains the same CNN, and training is long; it helps from about a
+    thousand steps on.
+    """
+    one_path = facts.labels.single_path
+    return {
+        **quick_images(facts),
+        "joint": {"leaf-ce": 1.0} if one_path else {},
+        "settings": image_settings(facts, LONG_IMAGES),
+    }
+
+
+def quick_images(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a memory of images that is trained in half the steps."""
     return {
         "network_options": {"augment": "light"},
         "head_options": {
@@ -141,8 +157,14 @@ def images(facts: Facts) -> Mapping[str, Any]:
             "scale": 1.0,
             "candidates": min(256, max(128, facts.rows // 2)),
         },
-        "settings": {"epochs": epochs, "learning_rate": 2e-3},
+        "settings": image_settings(facts, QUICK_IMAGES),
     }
+
+
+def image_settings(facts: Facts, steps: int) -> Mapping[str, Any]:
+    """Return the epochs that take some steps, within bounds, and the learning rate."""
+    epochs = min(round(steps / facts.steps_per_epoch), IMAGE_EPOCHS * steps // QUICK_IMAGES)
+    return {"epochs": max(epochs, FEWEST_EPOCHS), "learning_rate": 3e-3}
 
 
 def plain(facts: Facts) -> Mapping[str, Any]:
