@@ -50,6 +50,7 @@ def python():
     global _server
     if _server is None:
         _server = Server()
+    assert _server.job.poll() is None, "the server of Python processes has ended; see its error"
     return [sys.executable, "-S", "-E", __file__, _server.address]
 
 
@@ -140,6 +141,9 @@ def serve(address):
     import gc
     import importlib
 
+    from hierlearn.backbones.compiled import declare_operators
+
+    declare_operators()  # torchmetrics imports torchvision, which may be of another build
     for name in PRELOADED:
         with contextlib.suppress(ImportError):  # what needs it will say so
             importlib.import_module(name)
