@@ -38,7 +38,10 @@ def test_a_spec_survives_json():
     assert NetworkSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+OF_ROWS = [name for name in NETWORKS if name != "cnn"]  # those that read rows of numbers
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
 def test_the_same_seed_gives_the_same_weights(name):
     spec = NetworkSpec(name, INPUTS)
     state = torch.random.get_rng_state()

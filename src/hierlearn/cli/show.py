@@ -58,6 +58,8 @@ def print_description(console: Console, description: dict[str, Any]) -> None:
     splits = ", ".join(f"{name} {count:,}" for name, count in description["splits"].items())
     if inputs["kind"] == "texts":
         described = f"texts of {inputs['words_per_row']:.1f} words"
+    elif inputs["kind"] == "images":
+        described = "images"
     elif inputs["kind"] == "sparse":
         described = f"{inputs['features']:,} sparse numbers, {inputs['density']:.2%} not zero"
     elif inputs["kind"] == "table":

@@ -191,10 +191,11 @@ def rows_and_classes(dataset: Dataset) -> str:
     hierarchy = dataset.hierarchy
     splits = ", ".join(f"{name} {len(rows):,}" for name, rows in dataset.splits.items())
     kind = "a tree" if hierarchy.is_tree else "a DAG"
-    what = plural(len(dataset), "text" if dataset.is_text else "row")
-    if not dataset.is_text:
+    what = plural(len(dataset), {"texts": "text", "images": "image"}.get(dataset.kind, "row"))
+    if dataset.kind not in ("texts", "images"):
         column = "column" if dataset.kind == "table" else "number"
-        what += f" of {plural(len(dataset.feature_names), column)}"
+        width = len(dataset.feature_names) or dataset.inputs.shape[1]  # type: ignore[union-attr]
+        what += f" of {plural(width, column)}"
     classes = plural(len(hierarchy), "class", "classes")
     line = (
         f"{dataset.name}: {what}{f' ({splits})' if splits else ''}, "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hierlearn.backbones.size import check_numbers
 from hierlearn.errors import HierlearnError
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.build import build_network
@@ -58,6 +59,7 @@ def check_network(
                 f"was saved, which has {total:,} weights in {len(stored):,} tensors"
             )
     try:
+        check_descriptions(spec, stored)
         with torch.device("meta"):
             built = build_network(spec, label_space).state_dict()
     except HierlearnError as error:
@@ -76,6 +78,13 @@ def check_network(
                 f"{folder}: the network {spec.name!r} is not the one that was saved ({name} is "
                 f"{stored.get(name, 'absent')}, the network has {made.get(name, 'none')})"
             )
+
+
+def check_descriptions(spec: NetworkSpec, stored: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise where a backbone is described with numbers that are too large for the weights."""
+    check_numbers(spec.options.get("description", {}), stored)
+    for part in spec.parts:
+        check_descriptions(part.network, stored)
 
 
 def numbers_of(spec: NetworkSpec) -> Iterator[tuple[str, int]]:
