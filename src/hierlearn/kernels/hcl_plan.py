@@ -118,12 +118,13 @@ class LaunchPlan:
             numbers=(INT, searched),
             totals=(DOUBLE, self.chunks),
             bits=(INT, SEARCH_ROUNDS),
+            **self.more_arrays(),
         )
         self.reduce = self.plan_reduction()
         self.selection = self.plan_selection() if spec.selection is not None else []
         self.gradient = self.plan_gradient(x, y, known)
         forward = [*self.sweeps, *self.selection]
-        step = [*forward, self.gradient]
+        step = [*forward, *self.gradient]
         if self.is_small and self.is_few and self.selection:
             step = [*self.sweeps, self.plan_select_and_sweep_up(x, y, known)]
         self.launches = {
@@ -131,15 +132,24 @@ class LaunchPlan:
             "select": self.selection,
             "forward": forward,
             "step": step,
-            "up": [self.gradient],
+            "up": self.gradient,
         }
         with torch.inference_mode(False):
             # empty_like is cheaper than empty with its arguments; this holds one byte.
             self.blank = torch.empty(1, dtype=BYTE, device=self.device).expand(self.memory.size)
-        self.addresses = [self.bounds.data_ptr(), self.tiles.data_ptr()]
+        self.constants = self.constant_arrays()
+        self.addresses = [array.data_ptr() for array in self.constants.values()]
         # By names of part and tensors: the offsets of arrays in the block, and for each launch how
         # to pick its pointers among tensors, arrays and addresses.
         self.replays: dict[tuple[str, ...], tuple[list[int], list[tuple[Any, Any]]]] = {}
+
+    def more_arrays(self) -> dict[str, tuple[torch.dtype, int]]:
+        """Return what other plans keep in the block besides."""
+        return {}
+
+    def constant_arrays(self) -> dict[str, Tensor]:
+        """Return the arrays that depend on the hierarchy alone, by name."""
+        return {"bounds": self.bounds, "tiles": self.tiles}
 
     # ------------------------------------------------------------------ calls
 
@@ -178,7 +188,7 @@ class LaunchPlan:
     def run_first(self, names: tuple[str, ...], block: Tensor, tensors: tuple[Tensor, ...]) -> None:
         """Run with tensors, and record how to replay the launches with their addresses."""
         launches = self.launches[names[0]]
-        at = {**self.memory.arrays(block), "bounds": self.bounds, "tiles": self.tiles}
+        at = {**self.memory.arrays(block), **self.constants}
         for name, tensor in zip(names[1:], tensors, strict=True):
             at[name] = tensor.view(BYTE) if tensor.dtype == torch.bool else tensor
         compiled = [launch.compile_and_run(at) for launch in launches]
@@ -186,7 +196,7 @@ class LaunchPlan:
             return
         used = {name for launch in launches for name in launch.names} - {*names[1:]}
         own = {name: entry[0] for name, entry in self.memory.entries.items() if name in used}
-        order = [*names[1:], *own, "bounds", "tiles"]
+        order = [*names[1:], *own, *self.constants]
         picks = [itemgetter(*map(order.index, launch.names)) for launch in launches]
         self.replays[names] = (list(own.values()), list(zip(compiled, picks, strict=True)))
 
@@ -294,7 +304,7 @@ class LaunchPlan:
             launches.insert(0, self.tiled(kernels.find_peaks, grid, names, (len(sizes),), tiling))
         return launches
 
-    def plan_gradient(self, x: Tensor, y: Tensor, known: Tensor) -> Launch:
+    def plan_gradient(self, x: Tensor, y: Tensor, known: Tensor) -> list[Launch]:
         """Plan the sweep up, which writes the gradient."""
         from hierlearn.kernels import hcl_triton as kernels
 
@@ -306,7 +316,7 @@ class LaunchPlan:
         tiling = self.tiling(name, x, y, known)
         names = "peaks places weights stats upstream out"
         numbers = (len(self.spec.sizes), self.spec.base.scale)
-        return self.tiled(kernel, (ceil_div(self.rows, tiling.rows),), names, numbers, tiling)
+        return [self.tiled(kernel, (ceil_div(self.rows, tiling.rows),), names, numbers, tiling)]
 
     def plan_select_and_sweep_up(self, x: Tensor, y: Tensor, known: Tensor) -> Launch:
         """Plan the selection and the sweep up as one launch, for few classes."""

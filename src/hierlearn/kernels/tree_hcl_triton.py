@@ -1,0 +1,205 @@
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
+"""The Triton kernels of HCL with bce on a tree: the softmax link, or the sigmoid; scope "ancestors".
+
+An entry is bound by the greatest loss of its ancestors, the peak of its parent. In the sweep up an
+entry that is bound owes its weight to that ancestor, and every class passes on what it is owed
+unless its own loss is the greatest so far.
+"""
+
+import triton
+import triton.language as tl
+
+from hierlearn.kernels.tree_triton import (
+    HEAVY,
+    MINUS_INF,
+    WRONG,
+    is_one,
+    log_outside,
+    logistic,
+    node_logs,
+    pair_loss,
+)
+
+
+@triton.jit
+def tile_losses(
+    x, y, m, slot, level, logp, norms, beyond, rows, here, cols, inside, S, L, x_row, y_row, m_row,
+    SOFTMAX: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """Return loss, log p (or the logit), whether the target is 1, and the mask of a tile.
+
+    The loss of an unknown entry is MINUS_INF.
+    """
+    long = rows.to(tl.int64)
+    there = here[:, None] & inside[None, :]
+    one = is_one(tl.load(y + (long * y_row)[:, None] + cols[None, :], mask=there, other=0))
+    if SOFTMAX:
+        value, _inner = node_logs(x, slot, logp, norms, rows, here, cols, inside, S, x_row)
+        floor = tl.load(level + cols, mask=inside, other=0)
+        missed = log_outside(value, beyond, rows[:, None] * L + floor[None, :], there)
+        loss = pair_loss(value, missed, one)
+    else:
+        value = tl.load(x + (long * x_row)[:, None] + cols[None, :], mask=there, other=0.0)
+        value = value.to(tl.float32)
+        loss = logistic(tl.where(one, -value, value))
+    known = there
+    if MASKED:
+        known = tl.load(m + (long * m_row)[:, None] + cols[None, :], mask=there, other=0) != 0
+        loss = tl.where(known, loss, MINUS_INF)
+    return loss, value, one, known
+
+
+@triton.jit
+def sum_tree(
+    x, y, m, slot, parent, level, logp, peak, norms, beyond, partials, counts,
+    N, C, S, L, height, x_row, y_row, m_row,
+    SOFTMAX: tl.constexpr, BOUND: tl.constexpr, MASKED: tl.constexpr,
+    R: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """Write a row of partial class sums (C,), and the counts of errors and of known entries."""
+    cols = tl.program_id(0) * B + tl.arange(0, B)
+    inside = cols < C
+    above = tl.load(parent + cols, mask=inside, other=0)
+    part = tl.program_id(1)
+    sums = tl.zeros([B], tl.float32)
+    errors = tl.zeros([B], tl.int32)
+    seen = tl.zeros([B], tl.int32)
+    for row in range(part * height, tl.minimum(part * height + height, N), R):
+        rows = row + tl.arange(0, R)
+        here = rows < N
+        loss, _value, _one, known = tile_losses(
+            x, y, m, slot, level, logp, norms, beyond, rows, here, cols, inside,
+            S, L, x_row, y_row, m_row, SOFTMAX, MASKED,
+        )  # fmt: skip
+        if BOUND:
+            at = (rows.to(tl.int64) * S)[:, None] + above[None, :]
+            limit = tl.load(peak + at, mask=known, other=MINUS_INF)
+            loss = tl.maximum(loss, limit, propagate_nan=tl.PropagateNan.ALL)
+        sums += tl.sum(tl.where(known, loss, 0.0), axis=0)
+        errors += tl.sum((known & (loss >= WRONG)).to(tl.int32), axis=0)
+        if MASKED:
+            seen += tl.sum(known.to(tl.int32), axis=0)
+    tl.store(partials + part.to(tl.int64) * C + cols, sums, mask=inside)
+    at = 2 * (part * tl.num_programs(0) + tl.program_id(0))
+    tl.store(counts + at, tl.sum(errors, axis=0))
+    tl.store(counts + at + 1, tl.sum(seen, axis=0))
+
+
+@triton.jit
+def answered(loss, limit, weight, owed):
+    """Return the weight that an entry answers for, and the weight that it passes up."""
+    keeps = loss >= limit
+    leads = loss > limit
+    own = tl.where(keeps, weight, 0.0) + tl.where(leads, owed, 0.0)
+    return own, tl.where(keeps, 0.0, weight) + tl.where(leads, 0.0, owed)
+
+
+@triton.jit
+def sweep_groups(
+    x, y, m, first, slot, level, logp, peak, norms, beyond, weights, stats, upstream,
+    owed, sums, drops,
+    N, S, L, T, scale, x_row, y_row, m_row, slot_0, slots, floor, tile_0, height,
+    SOFTMAX: tl.constexpr, BOUND: tl.constexpr, MASKED: tl.constexpr, LEAVES: tl.constexpr,
+    P: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
+    """Add up what the groups of one level owe to the class above them.
+
+    For the softmax also, of each tile of groups, the sums of a + b and of b / (1 - p) over light
+    classes, and b of the heavy class of the level.
+    """
+    mine = slot_0 + tl.program_id(0) * P + tl.arange(0, P)
+    ok = mine < slot_0 + slots
+    begin = tl.load(first + mine, mask=ok, other=0)
+    size = tl.load(first + mine + 1, mask=ok, other=0) - begin
+    longest = tl.max(size, axis=0)
+    factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
+    k = tl.arange(0, K)[None, :]
+    start = tl.program_id(1) * height
+    for row in range(start, tl.minimum(start + height, N)):
+        long = tl.cast(row, tl.int64)
+        at = long * S
+        total = tl.zeros([P], tl.float32)
+        all_ = tl.zeros([P], tl.float32)
+        light = tl.zeros([P], tl.float32)
+        limit = tl.full([P], MINUS_INF, tl.float32)
+        if BOUND:
+            limit = tl.load(peak + at + mine, mask=ok, other=MINUS_INF)
+        for begin_k in range(0, longest, K):
+            cols = begin[:, None] + begin_k + k
+            live = begin_k + k < size[:, None]
+            one = is_one(tl.load(y + long * y_row + cols, mask=live, other=0))
+            own = tl.zeros([P, K], tl.int32) - 1
+            if not LEAVES:
+                own = tl.load(slot + cols, mask=live, other=-1)
+            value = tl.load(x + long * x_row + cols, mask=live, other=0.0).to(tl.float32)
+            if SOFTMAX:
+                high = tl.load(norms + 2 * row)
+                log_sum = tl.load(norms + 2 * row + 1)
+                value = (value - high) + (0.0 - log_sum)
+                if not LEAVES:
+                    known_p = tl.load(logp + at + own, mask=own >= 0, other=0.0)
+                    value = tl.where(own >= 0, known_p, value)
+                place = tl.zeros([P, K], tl.int32) + (row * L + floor)
+                loss = pair_loss(value, log_outside(value, beyond, place, live), one)
+            else:
+                loss = logistic(tl.where(one, -value, value))
+            weight = tl.load(weights + cols, mask=live, other=0.0) * factor
+            if MASKED:
+                known = tl.load(m + long * m_row + cols, mask=live, other=0) != 0
+                loss = tl.where(known, loss, MINUS_INF)
+                weight = tl.where(known, weight, 0.0)
+            debt = tl.zeros([P, K], tl.float32)
+            if BOUND and not LEAVES:
+                debt = tl.load(owed + at + own, mask=own >= 0, other=0.0)
+            kept, passed = answered(loss, limit[:, None], weight, debt)
+            total += tl.sum(passed, axis=1)
+            if SOFTMAX:
+                heavy = live & (value > HEAVY)
+                missed = tl.where(one, 0.0, -kept)
+                all_ -= tl.sum(kept, axis=1)
+                light += tl.sum(
+                    tl.where(heavy, 0.0, missed / (1.0 - tl.exp(tl.where(heavy, -1.0, value)))),
+                    axis=1,
+                )
+                tl.store(drops + place, missed, mask=heavy)
+        if BOUND:
+            tl.store(owed + at + mine, total, mask=ok)
+        if SOFTMAX:
+            tile = 2 * (long * T + tile_0 + tl.program_id(0))
+            tl.store(sums + tile, tl.sum(all_, axis=0))
+            tl.store(sums + tile + 1, tl.sum(light, axis=0))
+
+
+@triton.jit
+def write_sigmoid(
+    x, y, m, weights, stats, upstream, slot, parent, level, logp, peak, norms, beyond, owed,
+    gradient,
+    N, C, S, L, scale, height, x_row, y_row, m_row,
+    MASKED: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """Write the gradient of HCL with sigmoids and scope "ancestors"."""
+    cols = tl.program_id(0) * B + tl.arange(0, B)
+    inside = cols < C
+    own = tl.load(slot + cols, mask=inside, other=-1)
+    inner = (own >= 0)[None, :]
+    above = tl.load(parent + cols, mask=inside, other=0)
+    factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
+    weight = tl.load(weights + cols, mask=inside, other=0.0) * factor
+    start = tl.program_id(1) * height
+    for row in range(start, tl.minimum(start + height, N), R):
+        rows = row + tl.arange(0, R)
+        here = rows < N
+        there = here[:, None] & inside[None, :]
+        loss, value, one, known = tile_losses(
+            x, y, m, slot, level, logp, norms, beyond, rows, here, cols, inside,
+            S, L, x_row, y_row, m_row, False, MASKED,
+        )  # fmt: skip
+        at = (rows.to(tl.int64) * S)[:, None]
+        limit = tl.load(peak + at + above[None, :], mask=there, other=MINUS_INF)
+        debt = tl.load(owed + at + own[None, :], mask=there & inner, other=0.0)
+        kept, _passed = answered(loss, limit, tl.where(known, weight[None, :], 0.0), debt)
+        z = tl.where(one, -value, value)
+        slope = 1.0 / (1.0 + tl.exp(-z))
+        found = kept * tl.where(one, -slope, slope)
+        out = (rows.to(tl.int64) * C)[:, None] + cols[None, :]
+        tl.store(gradient + out, found, mask=there)

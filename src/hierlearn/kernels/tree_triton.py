@@ -1,0 +1,293 @@
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
+"""The Triton kernels of a softmax over the leaves of a tree, summed upward; ``tree_layout``.
+
+With x the logits, log p(c) = log of the sum over the terminal classes t below c of exp(x_t), less
+that of all. A slot holds its greatest logit (``top``) and the log of the sum relative to it
+(``grown``), so that logits with a large part in common lose nothing. 1 - p needs care only where p
+is near 1. The *heavy* classes, p > 0.6, are a chain from the top, at most one per level; outside of
+one lies what is outside of its parent and the rest of its group,
+
+    1 - p(c) = (1 - p(parent)) + p(parent) (the fraction of the group that is not c)
+
+where c is the greatest of its group. ``rest`` is the log of that fraction, and ``beyond`` the log of
+1 - p for each row and level. For all others log(1 - p) is log1p(-p).
+"""
+
+import triton
+import triton.language as tl
+
+from hierlearn.kernels.entries_triton import log1p
+
+LOG_ZERO = tl.constexpr(-1e30)  # log(0), but finite
+MINUS_INF = tl.constexpr(float("-inf"))
+HEAVY = tl.constexpr(-0.5)  # log p beyond which a class is heavy
+ABSENT = tl.constexpr(1.0)  # in ``beyond``: no heavy class in this level
+WRONG = tl.constexpr(0.693147)  # the bce from which p lies on the wrong side of 1/2, or on it
+
+
+@triton.jit
+def child_values(x, top, grown, slot, cols, live, LEAVES: tl.constexpr):
+    """Return the greatest logit below each class of a tile, and the log sum relative to it."""
+    if LEAVES:
+        high = tl.load(x + cols, mask=live, other=MINUS_INF).to(tl.float32)
+        log_sum = tl.zeros_like(high)
+    else:
+        own = tl.load(slot + cols, mask=live, other=-1)
+        inner = own >= 0
+        high = tl.load(x + cols, mask=live & (own < 0), other=MINUS_INF).to(tl.float32)
+        high = tl.where(inner, tl.load(top + own, mask=inner, other=MINUS_INF), high)
+        log_sum = tl.load(grown + own, mask=inner, other=0.0)
+    return high, log_sum
+
+
+@triton.jit
+def fold_groups(
+    x, terminal, first, owner, slot, top, grown, rest, best,
+    N, C, S, x_row, slot_0, slots, height,
+    LEAVES: tl.constexpr, OWN: tl.constexpr, WHOLE: tl.constexpr,
+    P: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
+    """Sum the groups of one level: top, grown, rest, and the greatest class (best) of each slot."""
+    mine = slot_0 + tl.program_id(0) * P + tl.arange(0, P)
+    ok = mine < slot_0 + slots
+    begin = tl.load(first + mine, mask=ok, other=0)
+    size = tl.load(first + mine + 1, mask=ok, other=0) - begin
+    node = tl.load(owner + mine, mask=ok, other=-1)
+    ends = ok & (node >= 0)
+    if OWN:
+        ends = tl.load(terminal + node, mask=ends, other=0) != 0
+    longest = tl.max(size, axis=0)
+    k = tl.arange(0, K)[None, :]
+    start = tl.program_id(1) * height
+    for row in range(start, tl.minimum(start + height, N)):
+        values = x + tl.cast(row, tl.int64) * x_row
+        at = tl.cast(row, tl.int64) * S
+        own = tl.full([P], LOG_ZERO, tl.float32)
+        if OWN:
+            own = tl.load(values + node, mask=ends, other=LOG_ZERO).to(tl.float32)
+        if WHOLE:
+            cols = begin[:, None] + k
+            high, log_sum = child_values(
+                values, top + at, grown + at, slot, cols, k < size[:, None], LEAVES
+            )
+            peak = tl.maximum(tl.max(high, axis=1), own)
+            w = high - peak[:, None] + log_sum
+            mass = own - peak
+            first_w = tl.maximum(tl.max(w, axis=1), mass)
+            tied = w == first_w[:, None]
+            number = tl.sum(tied.to(tl.int32), axis=1)
+            second = tl.max(tl.where(tied, MINUS_INF, w), axis=1)
+            place = tl.min(tl.where(tied, cols, C), axis=1)
+        else:  # the same in steps of K columns
+            peak = own
+            for begin_k in range(0, longest, K):
+                cols, live = begin[:, None] + begin_k + k, begin_k + k < size[:, None]
+                high, log_sum = child_values(
+                    values, top + at, grown + at, slot, cols, live, LEAVES
+                )
+                peak = tl.maximum(peak, tl.max(high, axis=1))
+            mass = own - peak
+            first_w = mass
+            for begin_k in range(0, longest, K):
+                cols, live = begin[:, None] + begin_k + k, begin_k + k < size[:, None]
+                high, log_sum = child_values(
+                    values, top + at, grown + at, slot, cols, live, LEAVES
+                )
+                first_w = tl.maximum(first_w, tl.max(high - peak[:, None] + log_sum, axis=1))
+            number = tl.zeros([P], tl.int32)
+            second = tl.full([P], MINUS_INF, tl.float32)
+            place = tl.zeros([P], tl.int32) + C
+            for begin_k in range(0, longest, K):
+                cols, live = begin[:, None] + begin_k + k, begin_k + k < size[:, None]
+                high, log_sum = child_values(
+                    values, top + at, grown + at, slot, cols, live, LEAVES
+                )
+                w = high - peak[:, None] + log_sum
+                tied = w == first_w[:, None]
+                number += tl.sum(tied.to(tl.int32), axis=1)
+                second = tl.maximum(second, tl.max(tl.where(tied, MINUS_INF, w), axis=1))
+                place = tl.minimum(place, tl.min(tl.where(tied, cols, C), axis=1))
+        # Without one of the greatest: ``second`` and the sum relative to it.
+        is_first = mass == first_w
+        number += is_first.to(tl.int32)
+        second = tl.maximum(second, tl.where(is_first, LOG_ZERO, mass))
+        second = tl.where(number > 1, first_w, tl.maximum(second, LOG_ZERO))
+        if WHOLE:
+            others = tl.sum(tl.where(tied, 0.0, tl.exp(w - second[:, None])), axis=1)
+        else:
+            others = tl.zeros([P], tl.float32)
+            for begin_k in range(0, longest, K):
+                cols, live = begin[:, None] + begin_k + k, begin_k + k < size[:, None]
+                high, log_sum = child_values(
+                    values, top + at, grown + at, slot, cols, live, LEAVES
+                )
+                w = high - peak[:, None] + log_sum
+                tied = w == first_w[:, None]
+                others += tl.sum(tl.where(tied, 0.0, tl.exp(w - second[:, None])), axis=1)
+        others += tl.where(is_first, 0.0, tl.exp(mass - second)) + (number - 1)
+        total = first_w + log1p(others * tl.exp(second - first_w))
+        tl.store(top + at + mine, peak, mask=ok)
+        tl.store(grown + at + mine, total, mask=ok)
+        tl.store(rest + at + mine, second + tl.log(others) - total, mask=ok)
+        tl.store(best + at + mine, place, mask=ok)
+
+
+@triton.jit
+def log_add(a, b):
+    """log(exp(a) + exp(b))."""
+    high = tl.maximum(a, b)
+    return high + log1p(tl.exp(tl.minimum(a, b) - high))
+
+
+@triton.jit
+def follow_chain(
+    x, slot, top, grown, rest, best, norms, beyond, row, C, S, L, x_row
+):  # fmt: skip
+    """Write ``beyond`` of one row, and its norms: the greatest logit and the log sum of all."""
+    at = tl.cast(row, tl.int64) * S
+    high = tl.load(top + at)
+    total = tl.load(grown + at)
+    tl.store(norms + 2 * row, high)
+    tl.store(norms + 2 * row + 1, total)
+    here = 0  # the slot that the chain has reached
+    log_p = 0.0
+    outside = LOG_ZERO + 0.0
+    alive = high == high
+    for level in range(L):
+        node = tl.load(best + at + here, mask=alive, other=C)
+        fraction = tl.load(rest + at + here, mask=alive, other=0.0)
+        outside = log_add(outside, tl.maximum(log_p + fraction, LOG_ZERO))
+        there = node < C
+        own = tl.load(slot + node, mask=there, other=-1)
+        inner = own >= 0
+        leaf = tl.load(x + tl.cast(row, tl.int64) * x_row + node, mask=there & (own < 0), other=0.0)
+        value = tl.where(inner, tl.load(top + at + own, mask=inner, other=0.0), leaf)
+        log_p = (value - high) + (tl.load(grown + at + own, mask=inner, other=0.0) - total)
+        heavy = there & (log_p > HEAVY)
+        tl.store(beyond + row * L + level, tl.where(heavy, outside, ABSENT))
+        alive = heavy & inner
+        here = tl.where(alive, own, 0)
+
+
+@triton.jit
+def node_logs(x, slot, logp, norms, rows, here, cols, inside, S, x_row):
+    """Return log p of a tile of rows and columns, and which of its columns are inner classes."""
+    own = tl.load(slot + cols, mask=inside, other=-1)
+    inner = own >= 0
+    long = rows.to(tl.int64)
+    high = tl.load(norms + 2 * rows, mask=here, other=0.0)
+    total = tl.load(norms + 2 * rows + 1, mask=here, other=0.0)
+    leaf = tl.load(
+        x + (long * x_row)[:, None] + cols[None, :],
+        mask=here[:, None] & (inside & (own < 0))[None, :], other=0.0,
+    ).to(tl.float32)  # fmt: skip
+    log_p = (leaf - high[:, None]) + (0.0 - total[:, None])
+    known = tl.load(
+        logp + (long * S)[:, None] + own[None, :], mask=here[:, None] & inner[None, :], other=0.0
+    )
+    return tl.where(inner[None, :], known, log_p), inner
+
+
+@triton.jit
+def log_outside(log_p, beyond, at, there):
+    """Return log(1 - p), given where ``beyond`` holds that of the heavy class of row and level."""
+    heavy = log_p > HEAVY
+    light = log1p(-tl.exp(tl.where(heavy, LOG_ZERO, log_p)))
+    return tl.where(heavy, tl.load(beyond + at, mask=heavy & there, other=0.0), light)
+
+
+@triton.jit
+def is_one(y):
+    """Whether a target is 1."""
+    if y.dtype.is_floating():
+        found = y > 0.5
+    else:
+        found = y != 0
+    return found
+
+
+@triton.jit
+def write_pair(
+    x, slot, level, logp, norms, beyond, log_p_out, log_not_p_out,
+    N, C, S, L, x_row, height,
+    BOTH: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """Write log p, and if BOTH log(1 - p), of every class."""
+    cols = tl.program_id(0) * B + tl.arange(0, B)
+    inside = cols < C
+    floor = tl.load(level + cols, mask=inside, other=0)
+    start = tl.program_id(1) * height
+    for row in range(start, tl.minimum(start + height, N), R):
+        rows = row + tl.arange(0, R)
+        here = rows < N
+        there = here[:, None] & inside[None, :]
+        log_p, _inner = node_logs(x, slot, logp, norms, rows, here, cols, inside, S, x_row)
+        at = (rows.to(tl.int64) * C)[:, None] + cols[None, :]
+        tl.store(log_p_out + at, log_p, mask=there)
+        if BOTH:
+            place = rows[:, None] * L + floor[None, :]
+            tl.store(log_not_p_out + at, log_outside(log_p, beyond, place, there), mask=there)
+
+
+@triton.jit
+def descend(
+    x, y, m, owner, slot, parent, slot_bounds, top, grown, rest, best, logp, peak, norms, beyond,
+    N, C, S, L, x_row, y_row, m_row,  # noqa: ARG001
+    SOFTMAX: tl.constexpr, BOUND: tl.constexpr, MASKED: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """From the top down, one row per program: log p of the inner classes, and if BOUND the peak.
+
+    The peak of a slot is the greatest loss of its class and of the ancestors.
+    """
+    row = tl.program_id(0)
+    long = tl.cast(row, tl.int64)
+    at = long * S
+    high = 0.0
+    total = 0.0
+    if SOFTMAX:
+        follow_chain(x, slot, top, grown, rest, best, norms, beyond, row, C, S, L, x_row)
+        high = tl.load(top + at)
+        total = tl.load(grown + at)
+        tl.store(logp + at, 0.0)
+    if BOUND:
+        tl.store(peak + at, MINUS_INF)
+    tl.debug_barrier()
+    for level in range(1, L):
+        end = tl.load(slot_bounds + level + 1)
+        for start in range(tl.load(slot_bounds + level), end, B):
+            mine = start + tl.arange(0, B)
+            ok = mine < end
+            node = tl.load(owner + mine, mask=ok, other=0)
+            log_p = tl.zeros([B], tl.float32)
+            if SOFTMAX:
+                value = tl.load(top + at + mine, mask=ok, other=0.0)
+                log_sum = tl.load(grown + at + mine, mask=ok, other=0.0)
+                log_p = (value - high) + (log_sum - total)
+                tl.store(logp + at + mine, log_p, mask=ok)
+            if BOUND:
+                one = is_one(tl.load(y + long * y_row + node, mask=ok, other=0))
+                if SOFTMAX:
+                    place = tl.zeros([B], tl.int32) + (row * L + level - 1)
+                    missed = log_outside(log_p, beyond, place, ok)
+                    loss = pair_loss(log_p, missed, one)
+                else:
+                    value = tl.load(x + long * x_row + node, mask=ok, other=0.0).to(tl.float32)
+                    loss = logistic(tl.where(one, -value, value))
+                if MASKED:
+                    known = tl.load(m + long * m_row + node, mask=ok, other=0) != 0
+                    loss = tl.where(known, loss, MINUS_INF)
+                above = tl.load(peak + at + tl.load(parent + node, mask=ok, other=0), mask=ok)
+                tl.store(peak + at + mine, tl.maximum(loss, above), mask=ok)
+        tl.debug_barrier()
+
+
+@triton.jit
+def pair_loss(log_p, missed, one):
+    """Return bce; not negative, and NaN where a logarithm is."""
+    return tl.maximum(-tl.where(one, log_p, missed), 0.0, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def logistic(z):
+    """softplus(z)."""
+    return tl.maximum(z, 0.0, propagate_nan=tl.PropagateNan.ALL) + log1p(tl.exp(-tl.abs(z)))
