@@ -19,6 +19,7 @@ from hierlearn.kernels.tree_triton import (
     ABSENT,
     HEAVY,
     MINUS_INF,
+    NOTHING,
     is_one,
     log_outside,
     node_logs,
@@ -28,7 +29,7 @@ from hierlearn.kernels.tree_triton import (
 
 @triton.jit
 def sum_given(
-    x, slot, level, logp, norms, grad_p, grad_not_p, sums, drops,
+    x, slot, level, logp, norms, beyond, grad_p, grad_not_p, sums, drops,
     C, S, L, x_row,
     HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
@@ -50,9 +51,12 @@ def sum_given(
             value, _inner = node_logs(x, slot, logp, norms, rows, here, cols, inside, S, x_row)
             given = tl.load(grad_not_p + at, mask=there, other=0.0)
             heavy = there & (value > HEAVY)
+            place = row * L + tl.load(level + cols, mask=inside, other=0)
+            # Where all terminals are below a class, p = 1 whatever the logits are.
+            out = tl.load(beyond + place[None, :], mask=heavy, other=0.0)
+            given = tl.where(out < NOTHING, 0.0, given)
             all_ += given
             light += tl.where(heavy, 0.0, given / (1.0 - tl.exp(tl.where(heavy, -1.0, value))))
-            place = row * L + tl.load(level + cols, mask=inside, other=0)
             tl.store(drops + place[None, :], given, mask=heavy)
     tl.store(sums + 2 * long, tl.sum(tl.sum(all_, axis=1), axis=0))
     tl.store(sums + 2 * long + 1, tl.sum(tl.sum(light, axis=1), axis=0))
@@ -60,10 +64,10 @@ def sum_given(
 
 @triton.jit
 def slot_gradients(
-    x, y, m, weights, stats, upstream, grad_p, grad_not_p,
+    y, m, weights, stats, upstream, grad_p, grad_not_p,
     owner, parent, slot_bounds, logp, peak, beyond, owed, sums, drops,
     share, even, tilted, shift, following,
-    N, C, S, L, T, scale, x_row, y_row, m_row,  # noqa: ARG001
+    C, S, L, T, scale, y_row, m_row,
     GIVEN: tl.constexpr, HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr,
     BOUND: tl.constexpr, MASKED: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip

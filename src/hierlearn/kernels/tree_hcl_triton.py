@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
-"""The Triton kernels of HCL with bce on a tree: the softmax link, or the sigmoid; scope "ancestors".
+"""The Triton kernels of HCL with bce on a tree: the softmax link, and scope "ancestors".
 
 An entry is bound by the greatest loss of its ancestors, the peak of its parent. In the sweep up an
 entry that is bound owes its weight to that ancestor, and every class passes on what it is owed
@@ -12,6 +12,7 @@ import triton.language as tl
 from hierlearn.kernels.tree_triton import (
     HEAVY,
     MINUS_INF,
+    NOTHING,
     WRONG,
     is_one,
     log_outside,
@@ -96,8 +97,7 @@ def answered(loss, limit, weight, owed):
 
 @triton.jit
 def sweep_groups(
-    x, y, m, first, slot, level, logp, peak, norms, beyond, weights, stats, upstream,
-    owed, sums, drops,
+    x, y, m, first, slot, logp, peak, norms, beyond, weights, stats, upstream, owed, sums, drops,
     N, S, L, T, scale, x_row, y_row, m_row, slot_0, slots, floor, tile_0, height,
     SOFTMAX: tl.constexpr, BOUND: tl.constexpr, MASKED: tl.constexpr, LEAVES: tl.constexpr,
     P: tl.constexpr, K: tl.constexpr,
@@ -140,7 +140,8 @@ def sweep_groups(
                     known_p = tl.load(logp + at + own, mask=own >= 0, other=0.0)
                     value = tl.where(own >= 0, known_p, value)
                 place = tl.zeros([P, K], tl.int32) + (row * L + floor)
-                loss = pair_loss(value, log_outside(value, beyond, place, live), one)
+                out = log_outside(value, beyond, place, live)
+                loss = pair_loss(value, out, one)
             else:
                 loss = logistic(tl.where(one, -value, value))
             weight = tl.load(weights + cols, mask=live, other=0.0) * factor
@@ -155,8 +156,9 @@ def sweep_groups(
             total += tl.sum(passed, axis=1)
             if SOFTMAX:
                 heavy = live & (value > HEAVY)
-                missed = tl.where(one, 0.0, -kept)
-                all_ -= tl.sum(kept, axis=1)
+                # Where all terminals are below a class, p = 1 whatever the logits are.
+                missed = tl.where(one | (out < NOTHING), 0.0, -kept)
+                all_ += tl.sum(tl.where(one, -kept, missed), axis=1)
                 light += tl.sum(
                     tl.where(heavy, 0.0, missed / (1.0 - tl.exp(tl.where(heavy, -1.0, value)))),
                     axis=1,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -138,6 +138,11 @@ class TreeLayout:
     def tiles(self) -> int:
         """The number of tiles of groups of all levels."""
         return sum(group.tiles for group in self.groups)
+
+    @cached_property
+    def plans(self) -> dict[Any, Any]:
+        """The plans of the softmax link, by shape and device."""
+        return {}
 
     @cached_property
     def _on_device(self) -> dict[torch.device, dict[str, torch.Tensor]]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 from hierlearn.kernels.hcl_arrays import FLOAT, INT, ceil_div, multiprocessors
 from hierlearn.kernels.hcl_plan import LaunchPlan
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from hierlearn.kernels.launch import Launch
@@ -64,9 +63,7 @@ def divide(rows: int, programs: int, device: torch.device) -> tuple[int, int]:
     return height, ceil_div(rows, height)
 
 
-def fold_launches(
-    layout: TreeLayout, rows: int, x_row: int, device: torch.device
-) -> list[Launch]:
+def fold_launches(layout: TreeLayout, rows: int, x_row: int, device: torch.device) -> list[Launch]:
     """Return the launches that sum all groups, from the deepest level up."""
     from hierlearn.kernels.launch import Launch
     from hierlearn.kernels.tree_triton import fold_groups
@@ -153,7 +150,7 @@ class TreePlan(LaunchPlan):
         from hierlearn.kernels.tree_hcl_triton import sweep_groups
 
         layout, scale = self.layout, self.spec.base.scale
-        names = "x y m first slot level logp peak norms beyond weights stats upstream"
+        names = "x y m first slot logp peak norms beyond weights stats upstream"
         names += " owed row_sums drops"
         launches, tile = [], layout.tiles
         for level in reversed(range(layout.levels)):
@@ -228,10 +225,9 @@ def softmax_gradient(
     from hierlearn.kernels import tree_gradient_triton as kernels
     from hierlearn.kernels.launch import Launch
 
-    given = "grad_p grad_not_p" if kind["GIVEN"] else "x x"
-    first = f"x y m weights stats upstream {given}"
+    first = "y m weights stats upstream x x"
     if kind["GIVEN"]:
-        first = f"x x x x x x {given}"
+        first = "x x x x x grad_p grad_not_p"
     tiles = 1 if kind["GIVEN"] else layout.tiles
     # What the slots hand down replaces what summing up the tree has left there.
     handed = "top grown rest shift"
@@ -242,13 +238,13 @@ def softmax_gradient(
             kernels.slot_gradients,
             (rows,),
             f"{names} {handed} following",
-            (*size, tiles, scale, *strides),
+            (*size[1:], tiles, scale, *strides[1:]),
             {**kind, "B": SWEEP_COLUMNS},
             {"num_warps": 2},
         )
     ]
     height, parts, columns = rows_and_columns(layout, rows, GRADIENT, device)
-    names = f"{first} slot parent level terminal logp peak norms beyond {handed} out"
+    names = f"x {first} slot parent level terminal logp peak norms beyond {handed} out"
     launches.append(
         Launch(
             kernels.write_softmax,

@@ -9,7 +9,7 @@ one lies what is outside of its parent and the rest of its group,
 
     1 - p(c) = (1 - p(parent)) + p(parent) (the fraction of the group that is not c)
 
-where c is the greatest of its group. ``rest`` is the log of that fraction, and ``beyond`` the log of
+where c is the greatest of its group. ``rest`` is the log of that fraction, and ``beyond`` that of
 1 - p for each row and level. For all others log(1 - p) is log1p(-p).
 """
 
@@ -19,6 +19,7 @@ import triton.language as tl
 from hierlearn.kernels.entries_triton import log1p
 
 LOG_ZERO = tl.constexpr(-1e30)  # log(0), but finite
+NOTHING = tl.constexpr(-1e29)  # a log(1 - p) below this is that of 0
 MINUS_INF = tl.constexpr(float("-inf"))
 HEAVY = tl.constexpr(-0.5)  # log p beyond which a class is heavy
 ABSENT = tl.constexpr(1.0)  # in ``beyond``: no heavy class in this level
@@ -82,26 +83,20 @@ def fold_groups(
             peak = own
             for begin_k in range(0, longest, K):
                 cols, live = begin[:, None] + begin_k + k, begin_k + k < size[:, None]
-                high, log_sum = child_values(
-                    values, top + at, grown + at, slot, cols, live, LEAVES
-                )
+                high, log_sum = child_values(values, top + at, grown + at, slot, cols, live, LEAVES)
                 peak = tl.maximum(peak, tl.max(high, axis=1))
             mass = own - peak
             first_w = mass
             for begin_k in range(0, longest, K):
                 cols, live = begin[:, None] + begin_k + k, begin_k + k < size[:, None]
-                high, log_sum = child_values(
-                    values, top + at, grown + at, slot, cols, live, LEAVES
-                )
+                high, log_sum = child_values(values, top + at, grown + at, slot, cols, live, LEAVES)
                 first_w = tl.maximum(first_w, tl.max(high - peak[:, None] + log_sum, axis=1))
             number = tl.zeros([P], tl.int32)
             second = tl.full([P], MINUS_INF, tl.float32)
             place = tl.zeros([P], tl.int32) + C
             for begin_k in range(0, longest, K):
                 cols, live = begin[:, None] + begin_k + k, begin_k + k < size[:, None]
-                high, log_sum = child_values(
-                    values, top + at, grown + at, slot, cols, live, LEAVES
-                )
+                high, log_sum = child_values(values, top + at, grown + at, slot, cols, live, LEAVES)
                 w = high - peak[:, None] + log_sum
                 tied = w == first_w[:, None]
                 number += tl.sum(tied.to(tl.int32), axis=1)
@@ -118,9 +113,7 @@ def fold_groups(
             others = tl.zeros([P], tl.float32)
             for begin_k in range(0, longest, K):
                 cols, live = begin[:, None] + begin_k + k, begin_k + k < size[:, None]
-                high, log_sum = child_values(
-                    values, top + at, grown + at, slot, cols, live, LEAVES
-                )
+                high, log_sum = child_values(values, top + at, grown + at, slot, cols, live, LEAVES)
                 w = high - peak[:, None] + log_sum
                 tied = w == first_w[:, None]
                 others += tl.sum(tl.where(tied, 0.0, tl.exp(w - second[:, None])), axis=1)
@@ -199,11 +192,7 @@ def log_outside(log_p, beyond, at, there):
 @triton.jit
 def is_one(y):
     """Whether a target is 1."""
-    if y.dtype.is_floating():
-        found = y > 0.5
-    else:
-        found = y != 0
-    return found
+    return y > 0.5 if y.dtype.is_floating() else y != 0
 
 
 @triton.jit
