@@ -270,7 +270,7 @@ def test_members_transforms_and_other_losses_use_the_link(link_kernels):
     FLOAT32.assert_close(link.log_probabilities(logits), link.plain_log_probabilities(logits))
     mapped = torch.func.vmap(link.log_probabilities)(logits)  # takes the plain path
     FLOAT32.assert_close(mapped, link.plain_log_probabilities(logits))
-    assert not tree_link.can_use(logits.double(), link.label_space.layout)
-    assert not tree_link.can_use(logits[:, :0], link.label_space.layout)
+    assert not tree_link.can_use(logits.double())
+    assert not tree_link.can_use(logits[:, :0])
     targets = batch(UNEVEN, 3)[1].to(DEVICE)
     assert LeafCELoss(UNEVEN).to(DEVICE)(link.output(logits[0]), targets) > 0

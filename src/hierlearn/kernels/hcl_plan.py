@@ -132,6 +132,10 @@ class LaunchPlan(Plan):
         }
         self.finish(self.constant_arrays())
 
+    def kept(self, block: Tensor) -> Tensor:
+        """Return what a record keeps of a block, from its begin."""
+        return block
+
     def more_arrays(self) -> dict[str, tuple[torch.dtype, int]]:
         """Return what other plans keep in the block besides."""
         return {}

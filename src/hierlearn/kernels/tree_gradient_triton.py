@@ -14,12 +14,14 @@ t, relative to the first of these (``drops``). No term is large where the result
 import triton
 import triton.language as tl
 
+from hierlearn.kernels.entries_triton import inverse
 from hierlearn.kernels.tree_hcl_triton import answered
 from hierlearn.kernels.tree_triton import (
     ABSENT,
     HEAVY,
     MINUS_INF,
     NOTHING,
+    column_at,
     is_one,
     log_outside,
     node_logs,
@@ -31,35 +33,32 @@ from hierlearn.kernels.tree_triton import (
 def sum_given(
     x, slot, level, logp, norms, beyond, grad_p, grad_not_p, sums, drops,
     C, S, L, x_row,
-    HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr, B: tl.constexpr,
+    HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
-    """The same sums of one row for given gradients of log p and log(1 - p)."""
+    """The sums of a + b, and of b / (1 - p) over light classes, of one row; b of heavy classes."""
     row = tl.program_id(0)
     long = tl.cast(row, tl.int64)
-    rows = row + tl.arange(0, 1)
-    here = rows >= 0
-    all_ = tl.zeros([1, B], tl.float32)
-    light = tl.zeros([1, B], tl.float32)
+    all_ = tl.zeros([B], tl.float32)
+    light = tl.zeros([B], tl.float32)
     for start in range(0, C, B):
         cols = start + tl.arange(0, B)
-        inside = cols < C
-        there = inside[None, :]
-        at = long * C + cols[None, :]
+        inside = cols // VEC < C // VEC
         if HAS_P:
-            all_ += tl.load(grad_p + at, mask=there, other=0.0)
+            all_ += tl.load(column_at(grad_p, long * C, cols, VEC), mask=inside, other=0.0)
         if HAS_NOT_P:
-            value, _inner = node_logs(x, slot, logp, norms, rows, here, cols, inside, S, x_row)
-            given = tl.load(grad_not_p + at, mask=there, other=0.0)
-            heavy = there & (value > HEAVY)
-            place = row * L + tl.load(level + cols, mask=inside, other=0)
+            own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
+            value = node_logs(x, logp, norms, row, cols, inside, own, S, x_row, VEC)
+            given = tl.load(column_at(grad_not_p, long * C, cols, VEC), mask=inside, other=0.0)
+            heavy = inside & (value > HEAVY)
+            place = row * L + tl.load(column_at(level, 0, cols, VEC), mask=inside, other=0)
             # Where all terminals are below a class, p = 1 whatever the logits are.
-            out = tl.load(beyond + place[None, :], mask=heavy, other=0.0)
+            out = tl.load(beyond + place, mask=heavy, other=0.0)
             given = tl.where(out < NOTHING, 0.0, given)
             all_ += given
             light += tl.where(heavy, 0.0, given / (1.0 - tl.exp(tl.where(heavy, -1.0, value))))
-            tl.store(drops + place[None, :], given, mask=heavy)
-    tl.store(sums + 2 * long, tl.sum(tl.sum(all_, axis=1), axis=0))
-    tl.store(sums + 2 * long + 1, tl.sum(tl.sum(light, axis=1), axis=0))
+            tl.store(drops + place, given, mask=heavy)
+    tl.store(sums + 2 * long, tl.sum(all_, axis=0))
+    tl.store(sums + 2 * long + 1, tl.sum(light, axis=0))
 
 
 @triton.jit
@@ -69,7 +68,7 @@ def slot_gradients(
     share, even, tilted, shift, following,
     C, S, L, T, scale, y_row, m_row,
     GIVEN: tl.constexpr, HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr,
-    BOUND: tl.constexpr, MASKED: tl.constexpr, B: tl.constexpr,
+    BOUND: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """From the top down, one row per program: what every slot hands to the terminals below it.
 
@@ -127,7 +126,7 @@ def slot_gradients(
             else:
                 one = is_one(tl.load(y + long * y_row + node, mask=ok, other=0))
                 place = tl.zeros([B], tl.int32) + (row * L + level - 1)
-                loss = pair_loss(log_p, log_outside(log_p, beyond, place, ok), one)
+                loss = pair_loss(log_p, log_outside(log_p, beyond, place, ok, FAST), one)
                 weight = tl.load(weights + node, mask=ok, other=0.0) * factor
                 if MASKED:
                     known = tl.load(m + long * m_row + node, mask=ok, other=0) != 0
@@ -168,67 +167,62 @@ def write_softmax(
     share, even, tilted, shift, gradient,
     N, C, S, L, scale, height, x_row, y_row, m_row,
     GIVEN: tl.constexpr, HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr,
-    BOUND: tl.constexpr, MASKED: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
+    BOUND: tl.constexpr, MASKED: tl.constexpr,
+    FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of the logits of every class; 0 for those that are not terminal."""
     cols = tl.program_id(0) * B + tl.arange(0, B)
-    inside = cols < C
-    own = tl.load(slot + cols, mask=inside, other=-1)
-    leaf = (own < 0)[None, :]
-    above = tl.load(parent + cols, mask=inside, other=0)
-    source = tl.where(own < 0, above, own)
-    ends = inside & (tl.load(terminal + cols, mask=inside, other=0) != 0)
-    floor = tl.load(level + cols, mask=inside, other=0)
+    inside = cols // VEC < C // VEC
+    own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
+    leaf = own < 0
+    above = tl.load(column_at(parent, 0, cols, VEC), mask=inside, other=0)
+    source = tl.where(leaf, above, own)
+    ends = tl.load(column_at(terminal, 0, cols, VEC), mask=inside, other=0) != 0
+    floor = tl.load(column_at(level, 0, cols, VEC), mask=inside, other=0)
     weight = tl.zeros([B], tl.float32)
     if not GIVEN:
         factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
-        weight = tl.load(weights + cols, mask=inside, other=0.0) * factor
+        weight = tl.load(column_at(weights, 0, cols, VEC), mask=inside, other=0.0) * factor
+        weight = tl.where(leaf, weight, 0.0)
     start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N), R):
-        rows = row + tl.arange(0, R)
-        here = rows < N
-        there = here[:, None] & ends[None, :]
-        long = rows.to(tl.int64)
-        high = tl.load(norms + 2 * rows, mask=here, other=0.0)
-        total = tl.load(norms + 2 * rows + 1, mask=here, other=0.0)
-        value = tl.load(x + (long * x_row)[:, None] + cols[None, :], mask=there, other=0.0)
-        log_q = (value.to(tl.float32) - high[:, None]) + (0.0 - total[:, None])
+    for row in range(start, tl.minimum(start + height, N)):
+        long = tl.cast(row, tl.int64)
+        high = tl.load(norms + 2 * row)
+        total = tl.load(norms + 2 * row + 1)
+        value = tl.load(column_at(x, long * x_row, cols, VEC), mask=inside, other=0.0)
+        log_q = (value.to(tl.float32) - high) + (0.0 - total)
         heavy = leaf & (log_q > HEAVY)
-        at = (long * S)[:, None] + source[None, :]
+        at = long * S
+        hit = tl.zeros([B], tl.float32)
+        miss = tl.zeros([B], tl.float32)
         if GIVEN:
-            entry = (long * C)[:, None] + cols[None, :]
-            hit = tl.zeros([R, B], tl.float32)
-            miss = tl.zeros([R, B], tl.float32)
             if HAS_P:
-                hit = tl.load(grad_p + entry, mask=there & leaf, other=0.0)
+                hit = tl.load(column_at(grad_p, long * C, cols, VEC), mask=inside, other=0.0)
+                hit = tl.where(leaf, hit, 0.0)
             if HAS_NOT_P:
-                miss = tl.load(grad_not_p + entry, mask=there & leaf, other=0.0)
+                miss = tl.load(column_at(grad_not_p, long * C, cols, VEC), mask=inside, other=0.0)
+                miss = tl.where(leaf, miss, 0.0)
         else:
-            place = (long * y_row)[:, None] + cols[None, :]
-            one = is_one(tl.load(y + place, mask=there, other=0))
-            kept = tl.broadcast_to(weight[None, :], [R, B])
+            one = is_one(tl.load(column_at(y, long * y_row, cols, VEC), mask=inside, other=0))
+            kept = weight
             if MASKED:
-                known = tl.load(m + (long * m_row)[:, None] + cols[None, :], mask=there, other=0)
+                known = tl.load(column_at(m, long * m_row, cols, VEC), mask=inside, other=0)
                 kept = tl.where(known != 0, kept, 0.0)
             if BOUND:
-                spot = rows[:, None] * L + floor[None, :]
-                loss = pair_loss(log_q, log_outside(log_q, beyond, spot, there & leaf), one)
-                limit = tl.load(
-                    peak + (long * S)[:, None] + above[None, :], mask=there & leaf, other=MINUS_INF
-                )
-                kept = tl.where(loss >= limit, kept, 0.0)
-            kept = tl.where(leaf, kept, 0.0)
+                there = ends & leaf
+                missed = log_outside(log_q, beyond, row * L + floor, there, FAST)
+                limit = tl.load(peak + at + above, mask=there, other=MINUS_INF)
+                kept = tl.where(pair_loss(log_q, missed, one) >= limit, kept, 0.0)
             hit = tl.where(one, -kept, 0.0)
             miss = tl.where(one, 0.0, -kept)
         q = tl.exp(log_q)
-        found = hit + tl.load(share + at, mask=there, other=0.0) * tl.exp(
-            log_q - tl.load(logp + at, mask=there, other=0.0)
-        )
-        bent = tl.load(tilted + at, mask=there, other=0.0)
-        pushed = tl.exp(log_q + tl.load(shift + at, mask=there, other=0.0)) * bent
-        flat = q * tl.load(even + at, mask=there & heavy, other=0.0)
+        part = tl.exp(log_q - tl.load(logp + at + source, mask=ends, other=0.0))
+        found = hit + tl.load(share + at + source, mask=ends, other=0.0) * part
+        bent = tl.load(tilted + at + source, mask=ends, other=0.0)
+        pushed = tl.exp(log_q + tl.load(shift + at + source, mask=ends, other=0.0)) * bent
+        flat = q * tl.load(even + at + source, mask=ends & heavy, other=0.0)
         found += tl.where(heavy, flat, pushed)
         if HAS_NOT_P:
-            found -= tl.where(heavy, 0.0, miss * q / (1.0 - tl.minimum(q, 0.7)))
-        out = (long * C)[:, None] + cols[None, :]
-        tl.store(gradient + out, tl.where(there, found, 0.0), mask=here[:, None] & inside[None, :])
+            found -= tl.where(heavy, 0.0, miss * q * inverse(1.0 - tl.minimum(q, 0.7), FAST))
+        out = column_at(gradient, long * C, cols, VEC)
+        tl.store(out, tl.where(ends, found, 0.0), mask=inside)

@@ -9,11 +9,13 @@ unless its own loss is the greatest so far.
 import triton
 import triton.language as tl
 
+from hierlearn.kernels.entries_triton import inverse
 from hierlearn.kernels.tree_triton import (
     HEAVY,
     MINUS_INF,
     NOTHING,
     WRONG,
+    column_at,
     is_one,
     log_outside,
     logistic,
@@ -23,29 +25,27 @@ from hierlearn.kernels.tree_triton import (
 
 
 @triton.jit
-def tile_losses(
-    x, y, m, slot, level, logp, norms, beyond, rows, here, cols, inside, S, L, x_row, y_row, m_row,
-    SOFTMAX: tl.constexpr, MASKED: tl.constexpr,
+def row_losses(
+    x, y, m, logp, norms, beyond, row, cols, inside, own, floor, S, L, x_row, y_row, m_row,
+    SOFTMAX: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
-    """Return loss, log p (or the logit), whether the target is 1, and the mask of a tile.
+    """Return loss, log p (or the logit), whether the target is 1, and the mask of columns of a row.
 
     The loss of an unknown entry is MINUS_INF.
     """
-    long = rows.to(tl.int64)
-    there = here[:, None] & inside[None, :]
-    one = is_one(tl.load(y + (long * y_row)[:, None] + cols[None, :], mask=there, other=0))
+    long = tl.cast(row, tl.int64)
+    one = is_one(tl.load(column_at(y, long * y_row, cols, VEC), mask=inside, other=0))
     if SOFTMAX:
-        value, _inner = node_logs(x, slot, logp, norms, rows, here, cols, inside, S, x_row)
-        floor = tl.load(level + cols, mask=inside, other=0)
-        missed = log_outside(value, beyond, rows[:, None] * L + floor[None, :], there)
+        value = node_logs(x, logp, norms, row, cols, inside, own, S, x_row, VEC)
+        missed = log_outside(value, beyond, row * L + floor, inside, FAST)
         loss = pair_loss(value, missed, one)
     else:
-        value = tl.load(x + (long * x_row)[:, None] + cols[None, :], mask=there, other=0.0)
+        value = tl.load(column_at(x, long * x_row, cols, VEC), mask=inside, other=0.0)
         value = value.to(tl.float32)
-        loss = logistic(tl.where(one, -value, value))
-    known = there
+        loss = logistic(tl.where(one, -value, value), FAST)
+    known = inside
     if MASKED:
-        known = tl.load(m + (long * m_row)[:, None] + cols[None, :], mask=there, other=0) != 0
+        known = tl.load(column_at(m, long * m_row, cols, VEC), mask=inside, other=0) != 0
         loss = tl.where(known, loss, MINUS_INF)
     return loss, value, one, known
 
@@ -55,32 +55,32 @@ def sum_tree(
     x, y, m, slot, parent, level, logp, peak, norms, beyond, partials, counts,
     N, C, S, L, height, x_row, y_row, m_row,
     SOFTMAX: tl.constexpr, BOUND: tl.constexpr, MASKED: tl.constexpr,
-    R: tl.constexpr, B: tl.constexpr,
+    FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
     """Write a row of partial class sums (C,), and the counts of errors and of known entries."""
     cols = tl.program_id(0) * B + tl.arange(0, B)
-    inside = cols < C
-    above = tl.load(parent + cols, mask=inside, other=0)
+    inside = cols // VEC < C // VEC
+    own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
+    above = tl.load(column_at(parent, 0, cols, VEC), mask=inside, other=0)
+    floor = tl.load(column_at(level, 0, cols, VEC), mask=inside, other=0)
     part = tl.program_id(1)
     sums = tl.zeros([B], tl.float32)
     errors = tl.zeros([B], tl.int32)
     seen = tl.zeros([B], tl.int32)
-    for row in range(part * height, tl.minimum(part * height + height, N), R):
-        rows = row + tl.arange(0, R)
-        here = rows < N
-        loss, _value, _one, known = tile_losses(
-            x, y, m, slot, level, logp, norms, beyond, rows, here, cols, inside,
-            S, L, x_row, y_row, m_row, SOFTMAX, MASKED,
+    for row in range(part * height, tl.minimum(part * height + height, N)):
+        loss, _value, _one, known = row_losses(
+            x, y, m, logp, norms, beyond, row, cols, inside, own, floor,
+            S, L, x_row, y_row, m_row, SOFTMAX, MASKED, FAST, VEC,
         )  # fmt: skip
         if BOUND:
-            at = (rows.to(tl.int64) * S)[:, None] + above[None, :]
-            limit = tl.load(peak + at, mask=known, other=MINUS_INF)
+            at = tl.cast(row, tl.int64) * S
+            limit = tl.load(peak + at + above, mask=known, other=MINUS_INF)
             loss = tl.maximum(loss, limit, propagate_nan=tl.PropagateNan.ALL)
-        sums += tl.sum(tl.where(known, loss, 0.0), axis=0)
-        errors += tl.sum((known & (loss >= WRONG)).to(tl.int32), axis=0)
+        sums += tl.where(known, loss, 0.0)
+        errors += (known & (loss >= WRONG)).to(tl.int32)
         if MASKED:
-            seen += tl.sum(known.to(tl.int32), axis=0)
-    tl.store(partials + part.to(tl.int64) * C + cols, sums, mask=inside)
+            seen += known.to(tl.int32)
+    tl.store(column_at(partials, part.to(tl.int64) * C, cols, VEC), sums, mask=inside)
     at = 2 * (part * tl.num_programs(0) + tl.program_id(0))
     tl.store(counts + at, tl.sum(errors, axis=0))
     tl.store(counts + at + 1, tl.sum(seen, axis=0))
@@ -100,7 +100,7 @@ def sweep_groups(
     x, y, m, first, slot, logp, peak, norms, beyond, weights, stats, upstream, owed, sums, drops,
     N, S, L, T, scale, x_row, y_row, m_row, slot_0, slots, floor, tile_0, height,
     SOFTMAX: tl.constexpr, BOUND: tl.constexpr, MASKED: tl.constexpr, LEAVES: tl.constexpr,
-    P: tl.constexpr, K: tl.constexpr,
+    FAST: tl.constexpr, A: tl.constexpr, P: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """Add up what the groups of one level owe to the class above them.
 
@@ -113,7 +113,9 @@ def sweep_groups(
     size = tl.load(first + mine + 1, mask=ok, other=0) - begin
     longest = tl.max(size, axis=0)
     factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
-    k = tl.arange(0, K)[None, :]
+    k = tl.expand_dims(tl.arange(0, K), 1 - A)
+    begins = tl.expand_dims(begin, A)
+    sizes = tl.expand_dims(size, A)
     start = tl.program_id(1) * height
     for row in range(start, tl.minimum(start + height, N)):
         long = tl.cast(row, tl.int64)
@@ -125,10 +127,10 @@ def sweep_groups(
         if BOUND:
             limit = tl.load(peak + at + mine, mask=ok, other=MINUS_INF)
         for begin_k in range(0, longest, K):
-            cols = begin[:, None] + begin_k + k
-            live = begin_k + k < size[:, None]
+            cols = begins + begin_k + k
+            live = begin_k + k < sizes
             one = is_one(tl.load(y + long * y_row + cols, mask=live, other=0))
-            own = tl.zeros([P, K], tl.int32) - 1
+            own = cols * 0 - 1
             if not LEAVES:
                 own = tl.load(slot + cols, mask=live, other=-1)
             value = tl.load(x + long * x_row + cols, mask=live, other=0.0).to(tl.float32)
@@ -139,30 +141,28 @@ def sweep_groups(
                 if not LEAVES:
                     known_p = tl.load(logp + at + own, mask=own >= 0, other=0.0)
                     value = tl.where(own >= 0, known_p, value)
-                place = tl.zeros([P, K], tl.int32) + (row * L + floor)
-                out = log_outside(value, beyond, place, live)
+                place = cols * 0 + (row * L + floor)
+                out = log_outside(value, beyond, place, live, FAST)
                 loss = pair_loss(value, out, one)
             else:
-                loss = logistic(tl.where(one, -value, value))
+                loss = logistic(tl.where(one, -value, value), FAST)
             weight = tl.load(weights + cols, mask=live, other=0.0) * factor
             if MASKED:
                 known = tl.load(m + long * m_row + cols, mask=live, other=0) != 0
                 loss = tl.where(known, loss, MINUS_INF)
                 weight = tl.where(known, weight, 0.0)
-            debt = tl.zeros([P, K], tl.float32)
+            debt = tl.zeros_like(weight)
             if BOUND and not LEAVES:
                 debt = tl.load(owed + at + own, mask=own >= 0, other=0.0)
-            kept, passed = answered(loss, limit[:, None], weight, debt)
-            total += tl.sum(passed, axis=1)
+            kept, passed = answered(loss, tl.expand_dims(limit, A), weight, debt)
+            total += tl.sum(passed, axis=A)
             if SOFTMAX:
                 heavy = live & (value > HEAVY)
                 # Where all terminals are below a class, p = 1 whatever the logits are.
                 missed = tl.where(one | (out < NOTHING), 0.0, -kept)
-                all_ += tl.sum(tl.where(one, -kept, missed), axis=1)
-                light += tl.sum(
-                    tl.where(heavy, 0.0, missed / (1.0 - tl.exp(tl.where(heavy, -1.0, value)))),
-                    axis=1,
-                )
+                all_ += tl.sum(tl.where(one, -kept, missed), axis=A)
+                odds = inverse(1.0 - tl.exp(tl.where(heavy, -1.0, value)), FAST)
+                light += tl.sum(tl.where(heavy, 0.0, missed * odds), axis=A)
                 tl.store(drops + place, missed, mask=heavy)
         if BOUND:
             tl.store(owed + at + mine, total, mask=ok)
@@ -174,34 +174,27 @@ def sweep_groups(
 
 @triton.jit
 def write_sigmoid(
-    x, y, m, weights, stats, upstream, slot, parent, level, logp, peak, norms, beyond, owed,
-    gradient,
-    N, C, S, L, scale, height, x_row, y_row, m_row,
-    MASKED: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
+    x, y, m, weights, stats, upstream, slot, parent, peak, owed, gradient,
+    N, C, S, scale, height, x_row, y_row, m_row,
+    MASKED: tl.constexpr, FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of HCL with sigmoids and scope "ancestors"."""
     cols = tl.program_id(0) * B + tl.arange(0, B)
-    inside = cols < C
-    own = tl.load(slot + cols, mask=inside, other=-1)
-    inner = (own >= 0)[None, :]
-    above = tl.load(parent + cols, mask=inside, other=0)
+    inside = cols // VEC < C // VEC
+    own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
+    above = tl.load(column_at(parent, 0, cols, VEC), mask=inside, other=0)
     factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
-    weight = tl.load(weights + cols, mask=inside, other=0.0) * factor
+    weight = tl.load(column_at(weights, 0, cols, VEC), mask=inside, other=0.0) * factor
     start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N), R):
-        rows = row + tl.arange(0, R)
-        here = rows < N
-        there = here[:, None] & inside[None, :]
-        loss, value, one, known = tile_losses(
-            x, y, m, slot, level, logp, norms, beyond, rows, here, cols, inside,
-            S, L, x_row, y_row, m_row, False, MASKED,
+    for row in range(start, tl.minimum(start + height, N)):
+        loss, value, one, known = row_losses(
+            x, y, m, x, x, x, row, cols, inside, own, own, S, 0, x_row, y_row, m_row,
+            False, MASKED, FAST, VEC,
         )  # fmt: skip
-        at = (rows.to(tl.int64) * S)[:, None]
-        limit = tl.load(peak + at + above[None, :], mask=there, other=MINUS_INF)
-        debt = tl.load(owed + at + own[None, :], mask=there & inner, other=0.0)
-        kept, _passed = answered(loss, limit, tl.where(known, weight[None, :], 0.0), debt)
-        z = tl.where(one, -value, value)
-        slope = 1.0 / (1.0 + tl.exp(-z))
+        at = tl.cast(row, tl.int64) * S
+        limit = tl.load(peak + at + above, mask=inside, other=MINUS_INF)
+        debt = tl.load(owed + at + own, mask=own >= 0, other=0.0)
+        kept, _passed = answered(loss, limit, tl.where(known, weight, 0.0), debt)
+        slope = inverse(1.0 + tl.exp(tl.where(one, value, -value)), FAST)
         found = kept * tl.where(one, -slope, slope)
-        out = (rows.to(tl.int64) * C)[:, None] + cols[None, :]
-        tl.store(gradient + out, found, mask=there)
+        tl.store(column_at(gradient, tl.cast(row, tl.int64) * C, cols, VEC), found, mask=inside)

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 MAX_LEVELS = 64  # deeper trees take the plain path: one launch per level would cost more
-TILE = 1024  # entries of a tile of groups
+THREADS = 128  # slots of a tile of small groups
+SMALL_GROUP = 32  # classes up to which a group is one thread's
+TILE = 1024  # entries of a tile of larger groups
 LONGEST = 4096  # columns that a tile reads at once, at most
 
 
@@ -37,6 +39,7 @@ class Groups(NamedTuple):
         columns: of each slot that a tile reads at once.
         tiles: the number of tiles.
         whole: whether no group has more than ``columns`` classes.
+        small: whether a group is one thread's.
         leaves: whether no class of these groups has children.
         own: whether a class above these groups is terminal itself.
     """
@@ -47,6 +50,7 @@ class Groups(NamedTuple):
     columns: int
     tiles: int
     whole: bool
+    small: bool
     leaves: bool
     own: bool
 
@@ -117,7 +121,9 @@ class TreeLayout:
             if columns > max(16, 4 * mean):  # a few long groups take several steps
                 columns = max(16, next_power_of_2(int(2 * mean)))
             columns = min(columns, LONGEST)
-            slots = min(max(1, TILE // columns), next_power_of_2(last - first))
+            small = columns <= SMALL_GROUP
+            slots = THREADS if small else max(1, TILE // columns)
+            slots = min(slots, next_power_of_2(last - first))
             nodes = slice(*(int(one) for one in self.level_offsets[level : level + 2]))
             owners = self.owners[first:last]
             found.append(
@@ -128,6 +134,7 @@ class TreeLayout:
                     columns,
                     ceil_div(last - first, slots),
                     columns >= most,
+                    small,
                     bool((self.slot_of[nodes] < 0).all()),
                     bool(level > 0 and self.is_terminal[owners].any()),
                 )

@@ -16,11 +16,14 @@ from hierlearn.kernels.hcl_spec import has_triton
 from hierlearn.kernels.plan import Plan
 from hierlearn.kernels.tree_plan import (
     PAIR,
-    SWEEP_COLUMNS,
+    SWEEP,
+    SWEEP_WARPS,
     fold_launches,
+    is_fast,
     rows_and_columns,
     slot_arrays,
     softmax_gradient,
+    vector_of,
 )
 
 if TYPE_CHECKING:
@@ -36,14 +39,13 @@ if TYPE_CHECKING:
 MAX_PLANS = 64
 
 
-def can_use(logits: Tensor, layout: TreeLayout | None) -> bool:
+def can_use(logits: Tensor) -> bool:
     """Whether the kernels take these logits, (N, C) or (M, N, C)."""
     return (
-        layout is not None
-        and logits.dtype == FLOAT
+        not torch.compiler.is_compiling()
         and is_on_gpu(logits)
+        and logits.dtype == FLOAT
         and logits.numel() > 0
-        and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
         and has_triton()
     )
@@ -128,6 +130,7 @@ class LinkPlan(Plan):
     def __init__(self, layout: TreeLayout, x: Tensor) -> None:
         self.layout, self.device = layout, x.device
         self.rows, self.x_row = len(x), x.stride(0)
+        self.vector, self.fast = vector_of(layout.classes, x), is_fast(x.device)
         arrays = slot_arrays(layout, self.rows, softmax=True)
         arrays["row_sums"] = (FLOAT, 2 * self.rows)
         self.memory = MemoryLayout(**arrays)
@@ -149,12 +152,12 @@ class LinkPlan(Plan):
         launches = fold_launches(layout, rows, x_row, self.device)
         names = "x x x owner slot parent slot_bounds top grown rest best logp peak norms beyond"
         constants: dict[str, Any] = {"SOFTMAX": True, "BOUND": False, "MASKED": False}
-        constants["B"] = SWEEP_COLUMNS
+        constants |= {"FAST": self.fast, **SWEEP}
         numbers = (*size, x_row, 0, 0)
-        launches.append(Launch(descend, (rows,), names, numbers, constants, {"num_warps": 2}))
+        launches.append(Launch(descend, (rows,), names, numbers, constants, SWEEP_WARPS))
         height, parts, tiles = rows_and_columns(layout, rows, PAIR, self.device)
         names = "x slot level logp norms beyond log_p log_not_p"
-        constants = {"BOTH": True, "R": PAIR.rows, "B": PAIR.columns}
+        constants = {"FAST": self.fast, "B": PAIR.columns, "VEC": self.vector}
         options = {"num_warps": PAIR.warps}
         numbers = (*size, x_row, height)
         launches.append(Launch(write_pair, (tiles, parts), names, numbers, constants, options))
@@ -169,8 +172,8 @@ class LinkPlan(Plan):
         given = {"HAS_P": p, "HAS_NOT_P": not_p}
         names = "x slot level logp norms beyond grad_p grad_not_p row_sums drops"
         numbers = (layout.classes, layout.slots, layout.levels, self.x_row)
-        constants = {**given, "B": 1024}
+        constants = {**given, "B": 1024, "VEC": self.vector}
         first = Launch(sum_given, (self.rows,), names, numbers, constants, {"num_warps": 4})
-        kind = {"GIVEN": True, **given, "BOUND": False, "MASKED": False}
-        strides = (self.x_row, 0, 0)
-        return [first, *softmax_gradient(layout, self.rows, strides, self.device, kind, 1.0)]
+        kind = {"GIVEN": True, **given, "BOUND": False, "MASKED": False, "FAST": self.fast}
+        batch = (self.rows, (self.x_row, 0, 0), self.vector)
+        return [first, *softmax_gradient(layout, batch, self.device, kind, 1.0)]

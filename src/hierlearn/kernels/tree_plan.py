@@ -9,31 +9,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
 from hierlearn.kernels.hcl_arrays import FLOAT, INT, ceil_div, multiprocessors
 from hierlearn.kernels.hcl_plan import LaunchPlan
+from hierlearn.kernels.hcl_spec import interpreted
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from hierlearn.kernels.launch import Launch
-    from hierlearn.kernels.tree_layout import TreeLayout
+    from hierlearn.kernels.tree_layout import Groups, TreeLayout
 
 PROGRAMS = 16  # per multiprocessor, of kernels whose programs take several rows
-SWEEP_COLUMNS = 256  # of a row that the sweeps down process at once
+SWEEP = {"B": 1024}  # columns of a row that the sweeps down process at once
+SWEEP_WARPS = {"num_warps": 4}
 
 
 class TreeTile(NamedTuple):
-    """A tile of rows and columns."""
+    """The columns of a row that a program processes at once, and its warps."""
 
-    rows: int
     columns: int
     warps: int
 
 
-SUMS = TreeTile(8, 256, 4)
-GRADIENT = TreeTile(4, 256, 4)
-PAIR = TreeTile(4, 256, 4)
+SUMS = TreeTile(1024, 4)
+GRADIENT = TreeTile(1024, 4)
+PAIR = TreeTile(1024, 4)
 
 
 def slot_arrays(layout: TreeLayout, rows: int, *, softmax: bool) -> dict[str, tuple[Any, int]]:
@@ -51,9 +53,24 @@ def slot_arrays(layout: TreeLayout, rows: int, *, softmax: bool) -> dict[str, tu
     return arrays
 
 
-def warps_of(entries: int) -> dict[str, int]:
-    """Return the warps of a tile of so many entries."""
-    return {"num_warps": 8 if entries > 2048 else 4 if entries > 256 else 1}
+def warps_of(group: Groups) -> dict[str, int]:
+    """Return the warps of a tile of groups."""
+    if group.small:
+        return {"num_warps": max(1, group.slots // 32)}
+    return {"num_warps": 8 if group.slots * group.columns > 2048 else 4}
+
+
+def vector_of(classes: int, *arrays: Tensor) -> int:
+    """Return how many neighboring columns a thread reads at once: 4 where all rows are aligned."""
+    for array in arrays:
+        if array.data_ptr() % (4 * array.element_size()) or array.stride(0) % 4:
+            return 1
+    return 1 if classes % 4 else 4
+
+
+def is_fast(device: torch.device) -> bool:
+    """Whether kernels may use single instructions of NVIDIA GPUs."""
+    return device.type == "cuda" and torch.version.hip is None and not interpreted()
 
 
 def divide(rows: int, programs: int, device: torch.device) -> tuple[int, int]:
@@ -74,8 +91,8 @@ def fold_launches(layout: TreeLayout, rows: int, x_row: int, device: torch.devic
         height, parts = divide(rows, group.tiles, device)
         numbers = (rows, layout.classes, layout.slots, x_row, group.first, group.count, height)
         constants = {"LEAVES": group.leaves, "OWN": group.own, "WHOLE": group.whole}
-        constants |= {"P": group.slots, "K": group.columns}
-        options = warps_of(group.slots * group.columns)
+        constants |= {"A": 0 if group.small else 1, "P": group.slots, "K": group.columns}
+        options = warps_of(group)
         found.append(Launch(fold_groups, (group.tiles, parts), names, numbers, constants, options))
     return found
 
@@ -84,6 +101,10 @@ class TreePlan(LaunchPlan):
     """The launches of HCL with bce on a tree, for batches of one shape."""
 
     layout: TreeLayout
+
+    def kept(self, block: Tensor) -> Tensor:
+        """Return the sums and weights alone: the arrays of inner classes are as large as logits."""
+        return block[: self.memory.entries["partials"][0]].clone()
 
     def more_arrays(self) -> dict[str, tuple[torch.dtype, int]]:
         """Return the arrays of inner classes."""
@@ -107,31 +128,25 @@ class TreePlan(LaunchPlan):
         """Plan the sums up the tree, the sweep down, and the class sums."""
         from hierlearn.kernels import tree_hcl_triton, tree_triton
 
-        del y, known
         assert self.spec.tree is not None
         layout = self.layout = self.spec.tree
         self.is_few = False
         kind = {"SOFTMAX": self.spec.softmax, "BOUND": self.spec.bound}
-        kind["MASKED"] = self.flags["MASKED"]
+        kind |= {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
+        self.vector = vector_of(layout.classes, x, y, known)
         size = (self.rows, layout.classes, layout.slots, layout.levels)
         launches = []
         if self.spec.softmax:
             launches = fold_launches(layout, self.rows, self.strides[0], x.device)
         names = "x y m owner slot parent slot_bounds top grown rest best logp peak norms beyond"
-        columns = {"B": SWEEP_COLUMNS, "WARPS": 2}
+        columns = {**SWEEP, "WARPS": SWEEP_WARPS["num_warps"]}
         launches.append(
             self.launch(tree_triton.descend, (self.rows,), names, size, **kind, **columns)
         )
-        tiles = ceil_div(layout.classes, SUMS.columns)
-        parts = min(
-            ceil_div(PROGRAMS * multiprocessors(x.device), tiles),
-            ceil_div(self.rows, 2 * SUMS.rows),
-        )
-        height = SUMS.rows * ceil_div(self.rows, SUMS.rows * parts)
-        self.parts = ceil_div(self.rows, height)
+        height, self.parts, tiles = rows_and_columns(layout, self.rows, SUMS, self.device)
         self.programs = self.parts * tiles
         names = "x y m slot parent level logp peak norms beyond partials counts"
-        shape = {"R": SUMS.rows, "B": SUMS.columns, "WARPS": SUMS.warps}
+        shape = {"B": SUMS.columns, "VEC": self.vector, "WARPS": SUMS.warps}
         grid = (tiles, self.parts)
         kernel = tree_hcl_triton.sum_tree
         launches.append(self.launch(kernel, grid, names, (*size, height), **kind, **shape))
@@ -161,6 +176,7 @@ class TreePlan(LaunchPlan):
             numbers += (group.first, group.count, level, tile, height)
             constants = {"SOFTMAX": self.spec.softmax, "BOUND": self.spec.bound}
             constants |= {"MASKED": self.flags["MASKED"], "LEAVES": group.leaves}
+            constants |= {"FAST": self.flags["FAST"], "A": 0 if group.small else 1}
             constants |= {"P": group.slots, "K": group.columns}
             launches.append(
                 self.plain_launch(
@@ -169,7 +185,7 @@ class TreePlan(LaunchPlan):
                     names,
                     numbers,
                     constants,
-                    warps_of(group.slots * group.columns),
+                    warps_of(group),
                 )
             )
         return launches
@@ -184,10 +200,9 @@ class TreePlan(LaunchPlan):
     def plan_softmax(self) -> list[Launch]:
         """Plan the gradient through the softmax."""
         kind = {"GIVEN": False, "HAS_P": True, "HAS_NOT_P": True, "BOUND": self.spec.bound}
-        kind["MASKED"] = self.flags["MASKED"]
-        return softmax_gradient(
-            self.layout, self.rows, self.strides, self.device, kind, self.spec.base.scale
-        )
+        kind |= {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
+        batch = (self.rows, self.strides, self.vector)
+        return softmax_gradient(self.layout, batch, self.device, kind, self.spec.base.scale)
 
     def plan_sigmoid(self) -> list[Launch]:
         """Plan the gradient of scope "ancestors" with sigmoids."""
@@ -195,12 +210,11 @@ class TreePlan(LaunchPlan):
 
         layout = self.layout
         height, parts, tiles = rows_and_columns(layout, self.rows, GRADIENT, self.device)
-        numbers = (self.rows, layout.classes, layout.slots, layout.levels)
-        numbers = (*numbers, self.spec.base.scale, height)
-        names = "x y m weights stats upstream slot parent level logp peak norms beyond owed out"
-        shape = {"R": GRADIENT.rows, "B": GRADIENT.columns, "WARPS": GRADIENT.warps}
-        masked = self.flags["MASKED"]
-        return [self.launch(write_sigmoid, (tiles, parts), names, numbers, MASKED=masked, **shape)]
+        numbers = (self.rows, layout.classes, layout.slots, self.spec.base.scale, height)
+        names = "x y m weights stats upstream slot parent peak owed out"
+        kind = {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
+        shape = {"B": GRADIENT.columns, "VEC": self.vector, "WARPS": GRADIENT.warps}
+        return [self.launch(write_sigmoid, (tiles, parts), names, numbers, **kind, **shape)]
 
 
 def rows_and_columns(
@@ -208,23 +222,30 @@ def rows_and_columns(
 ) -> tuple[int, int, int]:
     """Return the rows of a program, the parts that makes, and the tiles of columns."""
     tiles = ceil_div(layout.classes, tile.columns)
-    height, _ = divide(ceil_div(rows, tile.rows), tiles, device)
-    height *= tile.rows
-    return height, ceil_div(rows, height), tiles
+    return *divide(rows, tiles, device), tiles
 
 
 def softmax_gradient(
     layout: TreeLayout,
-    rows: int,
-    strides: tuple[int, ...],
+    batch: tuple[int, tuple[int, ...], int],
     device: torch.device,
     kind: dict[str, bool],
     scale: float,
 ) -> list[Launch]:
-    """Return the sweep down and the gradient, of HCL or of given gradients of the pair."""
+    """Return the sweep down and the gradient, of HCL or of given gradients of the pair.
+
+    Args:
+        layout: the tree.
+        batch: the number of rows, the strides of logits, targets and mask, and how many columns a
+            thread reads at once.
+        device: where the launches run.
+        kind: the constants of both kernels.
+        scale: the factor on bce.
+    """
     from hierlearn.kernels import tree_gradient_triton as kernels
     from hierlearn.kernels.launch import Launch
 
+    rows, strides, vector = batch
     first = "y m weights stats upstream x x"
     if kind["GIVEN"]:
         first = "x x x x x grad_p grad_not_p"
@@ -239,8 +260,8 @@ def softmax_gradient(
             (rows,),
             f"{names} {handed} following",
             (*size[1:], tiles, scale, *strides[1:]),
-            {**kind, "B": SWEEP_COLUMNS},
-            {"num_warps": 2},
+            {**kind, **SWEEP},
+            SWEEP_WARPS,
         )
     ]
     height, parts, columns = rows_and_columns(layout, rows, GRADIENT, device)
@@ -251,7 +272,7 @@ def softmax_gradient(
             (columns, parts),
             names,
             (*size, scale, height, *strides),
-            {**kind, "R": GRADIENT.rows, "B": GRADIENT.columns},
+            {**kind, "B": GRADIENT.columns, "VEC": vector},
             {"num_warps": GRADIENT.warps},
         )
     )

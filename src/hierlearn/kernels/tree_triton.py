@@ -46,9 +46,13 @@ def fold_groups(
     x, terminal, first, owner, slot, top, grown, rest, best,
     N, C, S, x_row, slot_0, slots, height,
     LEAVES: tl.constexpr, OWN: tl.constexpr, WHOLE: tl.constexpr,
-    P: tl.constexpr, K: tl.constexpr,
+    A: tl.constexpr, P: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
-    """Sum the groups of one level: top, grown, rest, and the greatest class (best) of each slot."""
+    """Sum the groups of one level: top, grown, rest, and the greatest class (best) of each slot.
+
+    A tile is P slots by K children, and A the axis of the children: 0 for small groups, each of
+    which is then one thread's, and 1 for large ones, which are divided among threads.
+    """
     mine = slot_0 + tl.program_id(0) * P + tl.arange(0, P)
     ok = mine < slot_0 + slots
     begin = tl.load(first + mine, mask=ok, other=0)
@@ -58,7 +62,9 @@ def fold_groups(
     if OWN:
         ends = tl.load(terminal + node, mask=ends, other=0) != 0
     longest = tl.max(size, axis=0)
-    k = tl.arange(0, K)[None, :]
+    k = tl.expand_dims(tl.arange(0, K), 1 - A)
+    begins = tl.expand_dims(begin, A)
+    sizes = tl.expand_dims(size, A)
     start = tl.program_id(1) * height
     for row in range(start, tl.minimum(start + height, N)):
         values = x + tl.cast(row, tl.int64) * x_row
@@ -67,56 +73,58 @@ def fold_groups(
         if OWN:
             own = tl.load(values + node, mask=ends, other=LOG_ZERO).to(tl.float32)
         if WHOLE:
-            cols = begin[:, None] + k
+            cols = begins + k
             high, log_sum = child_values(
-                values, top + at, grown + at, slot, cols, k < size[:, None], LEAVES
+                values, top + at, grown + at, slot, cols, k < sizes, LEAVES
             )
-            peak = tl.maximum(tl.max(high, axis=1), own)
-            w = high - peak[:, None] + log_sum
+            peak = tl.maximum(tl.max(high, axis=A), own)
+            w = high - tl.expand_dims(peak, A) + log_sum
             mass = own - peak
-            first_w = tl.maximum(tl.max(w, axis=1), mass)
-            tied = w == first_w[:, None]
-            number = tl.sum(tied.to(tl.int32), axis=1)
-            second = tl.max(tl.where(tied, MINUS_INF, w), axis=1)
-            place = tl.min(tl.where(tied, cols, C), axis=1)
+            first_w = tl.maximum(tl.max(w, axis=A), mass)
+            tied = w == tl.expand_dims(first_w, A)
+            number = tl.sum(tied.to(tl.int32), axis=A)
+            second = tl.max(tl.where(tied, MINUS_INF, w), axis=A)
+            place = tl.min(tl.where(tied, cols, C), axis=A)
         else:  # the same in steps of K columns
             peak = own
             for begin_k in range(0, longest, K):
-                cols, live = begin[:, None] + begin_k + k, begin_k + k < size[:, None]
+                cols, live = begins + begin_k + k, begin_k + k < sizes
                 high, log_sum = child_values(values, top + at, grown + at, slot, cols, live, LEAVES)
-                peak = tl.maximum(peak, tl.max(high, axis=1))
+                peak = tl.maximum(peak, tl.max(high, axis=A))
             mass = own - peak
             first_w = mass
             for begin_k in range(0, longest, K):
-                cols, live = begin[:, None] + begin_k + k, begin_k + k < size[:, None]
+                cols, live = begins + begin_k + k, begin_k + k < sizes
                 high, log_sum = child_values(values, top + at, grown + at, slot, cols, live, LEAVES)
-                first_w = tl.maximum(first_w, tl.max(high - peak[:, None] + log_sum, axis=1))
+                w = high - tl.expand_dims(peak, A) + log_sum
+                first_w = tl.maximum(first_w, tl.max(w, axis=A))
             number = tl.zeros([P], tl.int32)
             second = tl.full([P], MINUS_INF, tl.float32)
             place = tl.zeros([P], tl.int32) + C
             for begin_k in range(0, longest, K):
-                cols, live = begin[:, None] + begin_k + k, begin_k + k < size[:, None]
+                cols, live = begins + begin_k + k, begin_k + k < sizes
                 high, log_sum = child_values(values, top + at, grown + at, slot, cols, live, LEAVES)
-                w = high - peak[:, None] + log_sum
-                tied = w == first_w[:, None]
-                number += tl.sum(tied.to(tl.int32), axis=1)
-                second = tl.maximum(second, tl.max(tl.where(tied, MINUS_INF, w), axis=1))
-                place = tl.minimum(place, tl.min(tl.where(tied, cols, C), axis=1))
+                w = high - tl.expand_dims(peak, A) + log_sum
+                tied = w == tl.expand_dims(first_w, A)
+                number += tl.sum(tied.to(tl.int32), axis=A)
+                second = tl.maximum(second, tl.max(tl.where(tied, MINUS_INF, w), axis=A))
+                place = tl.minimum(place, tl.min(tl.where(tied, cols, C), axis=A))
         # Without one of the greatest: ``second`` and the sum relative to it.
         is_first = mass == first_w
         number += is_first.to(tl.int32)
         second = tl.maximum(second, tl.where(is_first, LOG_ZERO, mass))
         second = tl.where(number > 1, first_w, tl.maximum(second, LOG_ZERO))
+        seconds = tl.expand_dims(second, A)
         if WHOLE:
-            others = tl.sum(tl.where(tied, 0.0, tl.exp(w - second[:, None])), axis=1)
+            others = tl.sum(tl.where(tied, 0.0, tl.exp(w - seconds)), axis=A)
         else:
             others = tl.zeros([P], tl.float32)
             for begin_k in range(0, longest, K):
-                cols, live = begin[:, None] + begin_k + k, begin_k + k < size[:, None]
+                cols, live = begins + begin_k + k, begin_k + k < sizes
                 high, log_sum = child_values(values, top + at, grown + at, slot, cols, live, LEAVES)
-                w = high - peak[:, None] + log_sum
-                tied = w == first_w[:, None]
-                others += tl.sum(tl.where(tied, 0.0, tl.exp(w - second[:, None])), axis=1)
+                w = high - tl.expand_dims(peak, A) + log_sum
+                tied = w == tl.expand_dims(first_w, A)
+                others += tl.sum(tl.where(tied, 0.0, tl.exp(w - seconds)), axis=A)
         others += tl.where(is_first, 0.0, tl.exp(mass - second)) + (number - 1)
         total = first_w + log1p(others * tl.exp(second - first_w))
         tl.store(top + at + mine, peak, mask=ok)
@@ -163,29 +171,44 @@ def follow_chain(
 
 
 @triton.jit
-def node_logs(x, slot, logp, norms, rows, here, cols, inside, S, x_row):
-    """Return log p of a tile of rows and columns, and which of its columns are inner classes."""
-    own = tl.load(slot + cols, mask=inside, other=-1)
-    inner = own >= 0
-    long = rows.to(tl.int64)
-    high = tl.load(norms + 2 * rows, mask=here, other=0.0)
-    total = tl.load(norms + 2 * rows + 1, mask=here, other=0.0)
-    leaf = tl.load(
-        x + (long * x_row)[:, None] + cols[None, :],
-        mask=here[:, None] & (inside & (own < 0))[None, :], other=0.0,
-    ).to(tl.float32)  # fmt: skip
-    log_p = (leaf - high[:, None]) + (0.0 - total[:, None])
-    known = tl.load(
-        logp + (long * S)[:, None] + own[None, :], mask=here[:, None] & inner[None, :], other=0.0
-    )
-    return tl.where(inner[None, :], known, log_p), inner
+def log1p_of(x, FAST: tl.constexpr):
+    """log(1 + x) for x > -1, accurate for small x."""
+    if FAST:
+        log2 = tl.inline_asm_elementwise(
+            "lg2.approx.ftz.f32 $0, $1;", "=f,f", [1.0 + x], tl.float32, is_pure=True, pack=1
+        )
+        series = 0.2 - x * 0.16666667
+        series = 0.33333334 - x * (0.25 - x * series)
+        series = x * (1.0 - x * (0.5 - x * series))
+        found = tl.where(tl.abs(x) < 0.1, series, log2 * 0.6931472)
+    else:
+        found = log1p(x)
+    return found
 
 
 @triton.jit
-def log_outside(log_p, beyond, at, there):
+def column_at(array, offset, cols, VEC: tl.constexpr):
+    """Return the pointers of columns of one row; VEC neighbors are read together."""
+    size: tl.constexpr = array.dtype.element_ty.primitive_bitwidth // 8
+    return tl.multiple_of(array + offset + cols, (VEC * size,))
+
+
+@triton.jit
+def node_logs(x, logp, norms, row, cols, inside, own, S, x_row, VEC: tl.constexpr):
+    """Return log p of columns of a row; ``own`` is the slot of an inner class, else negative."""
+    long = tl.cast(row, tl.int64)
+    high = tl.load(norms + 2 * row)
+    total = tl.load(norms + 2 * row + 1)
+    leaf = tl.load(column_at(x, long * x_row, cols, VEC), mask=inside, other=0.0).to(tl.float32)
+    known = tl.load(logp + long * S + own, mask=own >= 0, other=0.0)
+    return tl.where(own >= 0, known, (leaf - high) + (0.0 - total))
+
+
+@triton.jit
+def log_outside(log_p, beyond, at, there, FAST: tl.constexpr):
     """Return log(1 - p), given where ``beyond`` holds that of the heavy class of row and level."""
     heavy = log_p > HEAVY
-    light = log1p(-tl.exp(tl.where(heavy, LOG_ZERO, log_p)))
+    light = log1p_of(-tl.exp(tl.where(heavy, LOG_ZERO, log_p)), FAST)
     return tl.where(heavy, tl.load(beyond + at, mask=heavy & there, other=0.0), light)
 
 
@@ -199,30 +222,28 @@ def is_one(y):
 def write_pair(
     x, slot, level, logp, norms, beyond, log_p_out, log_not_p_out,
     N, C, S, L, x_row, height,
-    BOTH: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
+    FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
-    """Write log p, and if BOTH log(1 - p), of every class."""
+    """Write log p and log(1 - p) of every class."""
     cols = tl.program_id(0) * B + tl.arange(0, B)
-    inside = cols < C
-    floor = tl.load(level + cols, mask=inside, other=0)
+    inside = cols // VEC < C // VEC
+    floor = tl.load(column_at(level, 0, cols, VEC), mask=inside, other=0)
+    own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
     start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N), R):
-        rows = row + tl.arange(0, R)
-        here = rows < N
-        there = here[:, None] & inside[None, :]
-        log_p, _inner = node_logs(x, slot, logp, norms, rows, here, cols, inside, S, x_row)
-        at = (rows.to(tl.int64) * C)[:, None] + cols[None, :]
-        tl.store(log_p_out + at, log_p, mask=there)
-        if BOTH:
-            place = rows[:, None] * L + floor[None, :]
-            tl.store(log_not_p_out + at, log_outside(log_p, beyond, place, there), mask=there)
+    for row in range(start, tl.minimum(start + height, N)):
+        log_p = node_logs(x, logp, norms, row, cols, inside, own, S, x_row, VEC)
+        at = tl.cast(row, tl.int64) * C
+        tl.store(column_at(log_p_out, at, cols, VEC), log_p, mask=inside)
+        log_not_p = log_outside(log_p, beyond, row * L + floor, inside, FAST)
+        tl.store(column_at(log_not_p_out, at, cols, VEC), log_not_p, mask=inside)
 
 
 @triton.jit
 def descend(
     x, y, m, owner, slot, parent, slot_bounds, top, grown, rest, best, logp, peak, norms, beyond,
     N, C, S, L, x_row, y_row, m_row,  # noqa: ARG001
-    SOFTMAX: tl.constexpr, BOUND: tl.constexpr, MASKED: tl.constexpr, B: tl.constexpr,
+    SOFTMAX: tl.constexpr, BOUND: tl.constexpr, MASKED: tl.constexpr,
+    FAST: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """From the top down, one row per program: log p of the inner classes, and if BOUND the peak.
 
@@ -257,11 +278,11 @@ def descend(
                 one = is_one(tl.load(y + long * y_row + node, mask=ok, other=0))
                 if SOFTMAX:
                     place = tl.zeros([B], tl.int32) + (row * L + level - 1)
-                    missed = log_outside(log_p, beyond, place, ok)
+                    missed = log_outside(log_p, beyond, place, ok, FAST)
                     loss = pair_loss(log_p, missed, one)
                 else:
                     value = tl.load(x + long * x_row + node, mask=ok, other=0.0).to(tl.float32)
-                    loss = logistic(tl.where(one, -value, value))
+                    loss = logistic(tl.where(one, -value, value), FAST)
                 if MASKED:
                     known = tl.load(m + long * m_row + node, mask=ok, other=0) != 0
                     loss = tl.where(known, loss, MINUS_INF)
@@ -277,6 +298,7 @@ def pair_loss(log_p, missed, one):
 
 
 @triton.jit
-def logistic(z):
+def logistic(z, FAST: tl.constexpr):
     """softplus(z)."""
-    return tl.maximum(z, 0.0, propagate_nan=tl.PropagateNan.ALL) + log1p(tl.exp(-tl.abs(z)))
+    tail = log1p_of(tl.exp(-tl.abs(z)), FAST)
+    return tl.maximum(z, 0.0, propagate_nan=tl.PropagateNan.ALL) + tail

@@ -62,9 +62,10 @@ class SoftmaxLink(Link):
 
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log of the mass inside and outside every class; by kernels on a GPU."""
-        layout = self.label_space.layout
-        if layout is not None and can_use(logits, layout):
-            return softmax_pair(logits, layout, self.plain_log_probabilities)
+        if can_use(logits):
+            layout = self.label_space.layout
+            if layout is not None:
+                return softmax_pair(logits, layout, self.plain_log_probabilities)
         return self.plain_log_probabilities(logits)
 
     def plain_log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -119,13 +119,15 @@ def replay(
     made = loss.kernels
     if made is None or not made.selects or loss.threshold is not None or loss.validate:
         return None
+    if torch.compiler.is_compiling() or is_distributed():
+        return None
     logits: Any = output
     link: Any = loss.link
     if isinstance(output, HeadOutput):
         logits, link = output.logits, output.link
         if logits is None or link is None:
             return None
-    if torch.compiler.is_compiling() or is_distributed() or made.options != options_of(loss, link):
+    if made.options != options_of(loss, link):
         return None
     if logits.dim() != 2 or torch._C._are_functorch_transforms_active():
         return None
@@ -138,7 +140,7 @@ def replay(
 
 def recorder(loss: HCLLoss, member: int | None) -> Any:
     """Return what keeps the selection of the kernels in a loss."""
-    return lambda plan, block: loss.record(KernelRecord(plan, block), member)
+    return lambda plan, block: loss.record(KernelRecord(plan, plan.kept(block)), member)
 
 
 def differentiable(loss: HCLLoss, link: Link) -> Any:
