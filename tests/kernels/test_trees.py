@@ -78,18 +78,24 @@ def assert_same(space, logits, targets, mask, *, close=FLOAT32_SUMS, **options):
 
 
 @every_tree
+def test_loss_and_gradient_are_those_of_the_plain_path(hierarchy):
+    data = terminal_batch(LabelSpace(hierarchy), 3, masked=False)
+    assert_same(hierarchy, *data, curriculum=None, **EDGES["softmax, ancestors"])
+
+
 @along_edges
 @with_and_without_mask
-def test_loss_gradient_and_selection_are_those_of_the_plain_path(hierarchy, options, masked):
-    data = terminal_batch(LabelSpace(hierarchy), 3, masked=masked)
-    assert_same(hierarchy, *data, curriculum=None, **options)
-    space = with_inner_terminals(hierarchy)
+def test_inner_terminals_and_masks(options, masked):
+    space = with_inner_terminals(UNEVEN)
     data = terminal_batch(space, 3, masked=masked)
     assert_same(space, *data, threshold=9.0, **options)
 
 
-@along_edges
-@pytest.mark.parametrize("amount", ["mean", "sum"])
+@pytest.mark.parametrize(
+    ("options", "amount"),
+    [(EDGES["softmax, ancestors"], "mean"), (EDGES["sigmoid, ancestors"], "sum")],
+    ids=["softmax", "sigmoid"],
+)
 def test_the_curriculum_selects_the_same_classes(options, amount):
     logits, targets, _ = batch(UNEVEN, 5, seed=3)
     space = with_inner_terminals(UNEVEN)
@@ -98,20 +104,16 @@ def test_the_curriculum_selects_the_same_classes(options, amount):
 
 
 @along_edges
-@with_and_without_mask
-def test_ties(options, masked):
-    logits, targets, mask = batch(UNEVEN, 8, ties=True, masked=masked)
+def test_ties(options):
+    logits, targets, mask = batch(UNEVEN, 4, ties=True, masked=True)
     assert_same(with_inner_terminals(UNEVEN), logits, targets, mask, threshold=9.0, **options)
 
 
 @along_edges
-@pytest.mark.parametrize("size", [30.0, 1000.0])
-def test_logits_far_apart(options, size):
-    logits, targets, _ = batch(UNEVEN, 5)
-    assert_same(
-        with_inner_terminals(UNEVEN), size * logits, targets, None, close=FAR_APART, curriculum=None,
-        **options,
-    )  # fmt: skip
+def test_logits_far_apart(options):
+    logits, targets, _ = batch(UNEVEN, 3)
+    space, options = with_inner_terminals(UNEVEN), {"curriculum": None, **options}
+    assert_same(space, 1000.0 * logits, targets, None, close=FAR_APART, **options)
 
 
 def test_a_part_in_common_loses_no_precision():
@@ -122,10 +124,10 @@ def test_a_part_in_common_loses_no_precision():
     FLOAT32.assert_close(value_and_gradient(loss, *on_device(logits + 4096, targets)), expected)
 
 
-@along_edges
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_half_precision_logits(options, dtype):
-    logits, targets, mask = batch(UNEVEN, 6, masked=True)
+def test_half_precision_logits(dtype):
+    options = EDGES["softmax, ancestors"]
+    logits, targets, mask = batch(UNEVEN, 3, masked=True)
     logits = logits.to(dtype)
     options = {"threshold": 9.0, **options}
     plain, fused = (kernel_loss(UNEVEN, fused=f, **options) for f in (False, True))
@@ -135,19 +137,19 @@ def test_half_precision_logits(options, dtype):
     HALF_ROUNDED.assert_close(found[1], gradient.to(dtype))
 
 
-@along_edges
-def test_members_and_rows_that_begin_anywhere(options):
-    logits, targets, _ = batch(UNEVEN, 6)
+def test_members_and_rows_that_begin_anywhere():
+    options = EDGES["softmax, ancestors"]
+    logits, targets, _ = batch(UNEVEN, 4)
     options = {"threshold": 9.0, **options}
     loss = kernel_loss(UNEVEN, fused=True, **options).to(DEVICE)
-    both = torch.stack([logits[:3], logits[3:]]).to(DEVICE), targets.view(2, 3, -1).to(DEVICE)
+    both = logits.view(2, 2, -1).to(DEVICE), targets.view(2, 2, -1).to(DEVICE)
     each = [
         value_and_gradient(loss, *on_device(logits[k], targets[k]))[0]
-        for k in (slice(3), slice(3, 6))
+        for k in (slice(2), slice(2, 4))
     ]
     x = both[0].clone().requires_grad_()
     FLOAT32_SUMS.assert_close(loss(x, both[1]).detach().cpu(), torch.stack(each))
-    wide = torch.zeros(6, len(UNEVEN) + 3, device=DEVICE)
+    wide = torch.zeros(4, len(UNEVEN) + 3, device=DEVICE)
     wide[:, 1:-2] = logits.to(DEVICE)
     found = value_and_gradient(loss, wide[:, 1:-2], targets.to(DEVICE).float())
     FLOAT32_SUMS.assert_close(found, value_and_gradient(loss, *on_device(logits, targets)))
@@ -218,13 +220,16 @@ def pair_and_gradient(function, logits, weights):
     return pair[0].detach(), pair[1].detach(), x.grad
 
 
-@every_tree
-@pytest.mark.parametrize("scale", [1.0, 30.0, 1000.0])
-@pytest.mark.parametrize("used", ["both", "log p", "log(1 - p)"])
-def test_the_pair_and_its_gradient(hierarchy, scale, used, link_kernels):
+PAIRS = [(name, scale, "both") for name, scale in zip(TREES, (1.0, 30.0) * 3, strict=True)]
+PAIRS += [("uneven", 1000.0, "both"), ("uneven", 1.0, "log p"), ("uneven", 1.0, "log(1 - p)")]
+
+
+@pytest.mark.parametrize(("name", "scale", "used"), PAIRS)
+def test_the_pair_and_its_gradient(name, scale, used, link_kernels):
+    hierarchy = TREES[name]
     link = SoftmaxLink(with_inner_terminals(hierarchy))
     generator = torch.Generator().manual_seed(0)
-    logits, *weights = (torch.randn(4, len(hierarchy), generator=generator) for _ in range(3))
+    logits, *weights = (torch.randn(3, len(hierarchy), generator=generator) for _ in range(3))
     logits = (scale * logits).to(DEVICE)
     if used != "both":
         weights[used == "log p"] = None

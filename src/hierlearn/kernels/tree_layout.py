@@ -34,7 +34,7 @@ class Groups(NamedTuple):
 
     Attributes:
         first: the first slot.
-        count: the number of slots.
+        number: how many slots.
         slots: per tile.
         columns: of each slot that a tile reads at once.
         tiles: the number of tiles.
@@ -45,7 +45,7 @@ class Groups(NamedTuple):
     """
 
     first: int
-    count: int
+    number: int
     slots: int
     columns: int
     tiles: int

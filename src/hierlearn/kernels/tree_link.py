@@ -153,8 +153,8 @@ class LinkPlan(Plan):
         names = "x x x owner slot parent slot_bounds top grown rest best logp peak norms beyond"
         constants: dict[str, Any] = {"SOFTMAX": True, "BOUND": False, "MASKED": False}
         constants |= {"FAST": self.fast, **SWEEP}
-        numbers = (*size, x_row, 0, 0)
-        launches.append(Launch(descend, (rows,), names, numbers, constants, SWEEP_WARPS))
+        strides = (x_row, 0, 0)
+        launches.append(Launch(descend, (rows,), names, (*size, *strides), constants, SWEEP_WARPS))
         height, parts, tiles = rows_and_columns(layout, rows, PAIR, self.device)
         names = "x slot level logp norms beyond log_p log_not_p"
         constants = {"FAST": self.fast, "B": PAIR.columns, "VEC": self.vector}

@@ -89,8 +89,9 @@ def fold_launches(layout: TreeLayout, rows: int, x_row: int, device: torch.devic
     found = []
     for group in reversed(layout.groups):
         height, parts = divide(rows, group.tiles, device)
-        numbers = (rows, layout.classes, layout.slots, x_row, group.first, group.count, height)
-        constants = {"LEAVES": group.leaves, "OWN": group.own, "WHOLE": group.whole}
+        numbers = (rows, layout.classes, layout.slots, x_row, group.first, group.number, height)
+        constants: dict[str, Any] = {"LEAVES": group.leaves, "OWN": group.own}
+        constants["WHOLE"] = group.whole
         constants |= {"A": 0 if group.small else 1, "P": group.slots, "K": group.columns}
         options = warps_of(group)
         found.append(Launch(fold_groups, (group.tiles, parts), names, numbers, constants, options))
@@ -172,9 +173,9 @@ class TreePlan(LaunchPlan):
             group = layout.groups[level]
             tile -= group.tiles
             height, parts = divide(self.rows, group.tiles, x.device)
-            numbers = (self.rows, layout.slots, layout.levels, layout.tiles, scale, *self.strides)
-            numbers += (group.first, group.count, level, tile, height)
-            constants = {"SOFTMAX": self.spec.softmax, "BOUND": self.spec.bound}
+            size = (self.rows, layout.slots, layout.levels, layout.tiles, scale, *self.strides)
+            numbers = (*size, group.first, group.number, level, tile, height)
+            constants: dict[str, Any] = {"SOFTMAX": self.spec.softmax, "BOUND": self.spec.bound}
             constants |= {"MASKED": self.flags["MASKED"], "LEAVES": group.leaves}
             constants |= {"FAST": self.flags["FAST"], "A": 0 if group.small else 1}
             constants |= {"P": group.slots, "K": group.columns}
