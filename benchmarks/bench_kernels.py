@@ -87,11 +87,16 @@ def step(loss: Callable[..., torch.Tensor], logits: torch.Tensor, targets: torch
 
 
 def check_agreement(
-    fused: HCLLoss, plain: HCLLoss, logits: torch.Tensor, targets: torch.Tensor, close: float
+    fused: HCLLoss,
+    plain: HCLLoss,
+    logits: torch.Tensor,
+    targets: torch.Tensor,
+    close: float,
+    precision: torch.dtype = torch.float32,
 ) -> None:
     """Exit if the kernels are wrong: their time would mean nothing."""
     found = []
-    for loss, x in ((fused, logits), (plain, logits.float())):
+    for loss, x in ((fused, logits), (plain, logits.to(precision))):
         x = x.detach().requires_grad_()
         value = loss(x, targets)
         value.backward()
@@ -266,8 +271,8 @@ def trees(copied: float) -> dict[str, Any]:
             fused, plain = (
                 HCLLoss(hierarchy, fused=one, **options).to(DEVICE) for one in (True, False)
             )
-            with plain_links():
-                check_agreement(fused, plain, x, targets, 1e-4)
+            with plain_links():  # in double precision, for which not all rows have room
+                check_agreement(fused, plain, x[:256], targets[:256], 1e-4, torch.float64)
             steps = {
                 "bce": step(binary_cross_entropy_with_logits, x, numbers),
                 "kernels": step(fused, x, targets),

@@ -8,7 +8,8 @@ With a and b the gradients of log p and log(1 - p) of each class c, given or tho
 
 where c above t includes t. The first sum goes down the tree (``share``). The second is that of all
 light classes less those above t (``even``), and that of the heavy classes beyond the last one above
-t, relative to the first of these (``drops``). No term is large where the result is small.
+t, relative to the first of these (``drops``). No term is large where the result is small: over
+light classes, b / (1 - p) less b is added up as b p / (1 - p).
 """
 
 import triton
@@ -19,6 +20,7 @@ from hierlearn.kernels.tree_hcl_triton import answered
 from hierlearn.kernels.tree_triton import (
     ABSENT,
     HEAVY,
+    LOG_ZERO,
     MINUS_INF,
     NOTHING,
     column_at,
@@ -35,7 +37,7 @@ def sum_given(
     C, S, L, x_row,
     HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
-    """The sums of a + b, and of b / (1 - p) over light classes, of one row; b of heavy classes."""
+    """As ``sweep_groups``: the sums of a and b, and b of heavy classes, of one row."""
     row = tl.program_id(0)
     long = tl.cast(row, tl.int64)
     all_ = tl.zeros([B], tl.float32)
@@ -54,8 +56,9 @@ def sum_given(
             # Where all terminals are below a class, p = 1 whatever the logits are.
             out = tl.load(beyond + place, mask=heavy, other=0.0)
             given = tl.where(out < NOTHING, 0.0, given)
-            all_ += given
-            light += tl.where(heavy, 0.0, given / (1.0 - tl.exp(tl.where(heavy, -1.0, value))))
+            all_ += tl.where(heavy, given, 0.0)
+            p = tl.exp(tl.where(heavy, LOG_ZERO, value))
+            light += given * p / (1.0 - p)
             tl.store(drops + place, given, mask=heavy)
     tl.store(sums + 2 * long, tl.sum(all_, axis=0))
     tl.store(sums + 2 * long + 1, tl.sum(light, axis=0))
@@ -168,7 +171,7 @@ def write_softmax(
     N, C, S, L, scale, height, x_row, y_row, m_row,
     GIVEN: tl.constexpr, HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr,
     BOUND: tl.constexpr, MASKED: tl.constexpr,
-    FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of the logits of every class; 0 for those that are not terminal."""
     cols = tl.program_id(0) * B + tl.arange(0, B)
@@ -185,7 +188,7 @@ def write_softmax(
         weight = tl.load(column_at(weights, 0, cols, VEC), mask=inside, other=0.0) * factor
         weight = tl.where(leaf, weight, 0.0)
     start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N)):
+    for row in tl.range(start, tl.minimum(start + height, N), num_stages=STAGES):
         long = tl.cast(row, tl.int64)
         high = tl.load(norms + 2 * row)
         total = tl.load(norms + 2 * row + 1)

@@ -12,6 +12,7 @@ import triton.language as tl
 from hierlearn.kernels.entries_triton import inverse
 from hierlearn.kernels.tree_triton import (
     HEAVY,
+    LOG_ZERO,
     MINUS_INF,
     NOTHING,
     WRONG,
@@ -55,7 +56,7 @@ def sum_tree(
     x, y, m, slot, parent, level, logp, peak, norms, beyond, partials, counts,
     N, C, S, L, height, x_row, y_row, m_row,
     SOFTMAX: tl.constexpr, BOUND: tl.constexpr, MASKED: tl.constexpr,
-    FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Write a row of partial class sums (C,), and the counts of errors and of known entries."""
     cols = tl.program_id(0) * B + tl.arange(0, B)
@@ -67,7 +68,7 @@ def sum_tree(
     sums = tl.zeros([B], tl.float32)
     errors = tl.zeros([B], tl.int32)
     seen = tl.zeros([B], tl.int32)
-    for row in range(part * height, tl.minimum(part * height + height, N)):
+    for row in tl.range(part * height, tl.minimum(part * height + height, N), num_stages=STAGES):
         loss, _value, _one, known = row_losses(
             x, y, m, logp, norms, beyond, row, cols, inside, own, floor,
             S, L, x_row, y_row, m_row, SOFTMAX, MASKED, FAST, VEC,
@@ -104,8 +105,8 @@ def sweep_groups(
 ):  # fmt: skip
     """Add up what the groups of one level owe to the class above them.
 
-    For the softmax also, of each tile of groups, the sums of a + b and of b / (1 - p) over light
-    classes, and b of the heavy class of the level.
+    For the softmax also, of each tile of groups, the sum of a and of b of heavy classes, that of
+    b p / (1 - p) over light classes, and b of the heavy class of the level.
     """
     mine = slot_0 + tl.program_id(0) * P + tl.arange(0, P)
     ok = mine < slot_0 + slots
@@ -160,9 +161,9 @@ def sweep_groups(
                 heavy = live & (value > HEAVY)
                 # Where all terminals are below a class, p = 1 whatever the logits are.
                 missed = tl.where(one | (out < NOTHING), 0.0, -kept)
-                all_ += tl.sum(tl.where(one, -kept, missed), axis=A)
-                odds = inverse(1.0 - tl.exp(tl.where(heavy, -1.0, value)), FAST)
-                light += tl.sum(tl.where(heavy, 0.0, missed * odds), axis=A)
+                all_ += tl.sum(tl.where(one, -kept, tl.where(heavy, missed, 0.0)), axis=A)
+                p = tl.exp(tl.where(heavy, LOG_ZERO, value))
+                light += tl.sum(missed * p * inverse(1.0 - p, FAST), axis=A)
                 tl.store(drops + place, missed, mask=heavy)
         if BOUND:
             tl.store(owed + at + mine, total, mask=ok)
@@ -176,7 +177,8 @@ def sweep_groups(
 def write_sigmoid(
     x, y, m, weights, stats, upstream, slot, parent, peak, owed, gradient,
     N, C, S, scale, height, x_row, y_row, m_row,
-    MASKED: tl.constexpr, FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    MASKED: tl.constexpr,
+    FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of HCL with sigmoids and scope "ancestors"."""
     cols = tl.program_id(0) * B + tl.arange(0, B)
@@ -186,7 +188,7 @@ def write_sigmoid(
     factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
     weight = tl.load(column_at(weights, 0, cols, VEC), mask=inside, other=0.0) * factor
     start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N)):
+    for row in tl.range(start, tl.minimum(start + height, N), num_stages=STAGES):
         loss, value, one, known = row_losses(
             x, y, m, x, x, x, row, cols, inside, own, own, S, 0, x_row, y_row, m_row,
             False, MASKED, FAST, VEC,

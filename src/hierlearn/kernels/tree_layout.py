@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_LEVELS = 64  # deeper trees take the plain path: one launch per level would cost more
 THREADS = 128  # slots of a tile of small groups
-SMALL_GROUP = 32  # classes up to which a group is one thread's
+SMALL_GROUP = 8  # classes up to which a group is small; faster by 1.1 to 2 than 32 on an H200
 TILE = 1024  # entries of a tile of larger groups
 LONGEST = 4096  # columns that a tile reads at once, at most
 
@@ -39,7 +39,7 @@ class Groups(NamedTuple):
         columns: of each slot that a tile reads at once.
         tiles: the number of tiles.
         whole: whether no group has more than ``columns`` classes.
-        small: whether a group is one thread's.
+        small: whether neighboring threads read different groups.
         leaves: whether no class of these groups has children.
         own: whether a class above these groups is terminal itself.
     """

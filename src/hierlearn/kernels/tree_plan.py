@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hierlearn.kernels.launch import Launch
     from hierlearn.kernels.tree_layout import Groups, TreeLayout
 
-PROGRAMS = 16  # per multiprocessor, of kernels whose programs take several rows
+PROGRAMS = 64  # per multiprocessor, of kernels whose programs take several rows
 SWEEP = {"B": 1024}  # columns of a row that the sweeps down process at once
 SWEEP_WARPS = {"num_warps": 4}
 
@@ -31,11 +31,12 @@ class TreeTile(NamedTuple):
 
     columns: int
     warps: int
+    stages: int = 1  # rows in flight
 
 
-SUMS = TreeTile(1024, 4)
-GRADIENT = TreeTile(1024, 4)
-PAIR = TreeTile(1024, 4)
+SUMS = TreeTile(512, 4, 1)
+GRADIENT = TreeTile(512, 8, 1)
+PAIR = TreeTile(512, 8, 1)
 
 
 def slot_arrays(layout: TreeLayout, rows: int, *, softmax: bool) -> dict[str, tuple[Any, int]]:
@@ -147,7 +148,8 @@ class TreePlan(LaunchPlan):
         height, self.parts, tiles = rows_and_columns(layout, self.rows, SUMS, self.device)
         self.programs = self.parts * tiles
         names = "x y m slot parent level logp peak norms beyond partials counts"
-        shape = {"B": SUMS.columns, "VEC": self.vector, "WARPS": SUMS.warps}
+        shape = {"B": SUMS.columns, "VEC": self.vector, "STAGES": SUMS.stages}
+        shape["WARPS"] = SUMS.warps
         grid = (tiles, self.parts)
         kernel = tree_hcl_triton.sum_tree
         launches.append(self.launch(kernel, grid, names, (*size, height), **kind, **shape))
@@ -214,7 +216,8 @@ class TreePlan(LaunchPlan):
         numbers = (self.rows, layout.classes, layout.slots, self.spec.base.scale, height)
         names = "x y m weights stats upstream slot parent peak owed out"
         kind = {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
-        shape = {"B": GRADIENT.columns, "VEC": self.vector, "WARPS": GRADIENT.warps}
+        shape = {"B": GRADIENT.columns, "VEC": self.vector, "STAGES": GRADIENT.stages}
+        shape["WARPS"] = GRADIENT.warps
         return [self.launch(write_sigmoid, (tiles, parts), names, numbers, **kind, **shape)]
 
 
@@ -273,7 +276,7 @@ def softmax_gradient(
             (columns, parts),
             names,
             (*size, scale, height, *strides),
-            {**kind, "B": GRADIENT.columns, "VEC": vector},
+            {**kind, "B": GRADIENT.columns, "VEC": vector, "STAGES": GRADIENT.stages},
             {"num_warps": GRADIENT.warps},
         )
     )

@@ -50,8 +50,7 @@ def fold_groups(
 ):  # fmt: skip
     """Sum the groups of one level: top, grown, rest, and the greatest class (best) of each slot.
 
-    A tile is P slots by K children, and A the axis of the children: 0 for small groups, each of
-    which is then one thread's, and 1 for large ones, which are divided among threads.
+    A tile holds K children of each of P slots; A is the axis of the children, 0 for small groups.
     """
     mine = slot_0 + tl.program_id(0) * P + tl.arange(0, P)
     ok = mine < slot_0 + slots
