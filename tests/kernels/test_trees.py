@@ -12,6 +12,7 @@ from hierlearn.losses import HCLLoss, LeafCELoss
 from kernels.kernel_cases import (
     DEVICE,
     batch,
+    every_layout,
     kernel_loss,
     nan_filled_memory,
     on_device,
@@ -101,6 +102,13 @@ def test_the_curriculum_selects_the_same_classes(options, amount):
     space = with_inner_terminals(UNEVEN)
     options = {**options, "reduction": amount, "normalize": amount}
     assert_same(space, logits, targets, None, close=Tolerance(rtol=1e-4, atol=1e-5), **options)
+
+
+@every_layout
+def test_small_batches_and_many_classes(layout):
+    space = with_inner_terminals(TREES["odd sizes"])
+    data = terminal_batch(space, 3, masked=True)
+    assert_same(space, *data, **EDGES["softmax, ancestors"])
 
 
 @along_edges
