@@ -8,7 +8,8 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.kernels import tree_layout, tree_link
 from hierlearn.links import HeadOutput, SoftmaxLink
-from hierlearn.losses import HCLLoss, LeafCELoss
+from hierlearn.losses import HCLLoss, LeafCELoss, LinearHCLLoss
+from hierlearn.losses.hcl import linear
 from kernels.kernel_cases import (
     DEVICE,
     batch,
@@ -208,6 +209,17 @@ def test_another_link_needs_other_kernels():
         values.append(loss(output, targets))
         FLOAT32_SUMS.assert_close(values[-1], plain(output, targets))
     assert values[0] == values[2] != values[1]
+
+
+def test_the_linear_layer_takes_the_plain_path(monkeypatch):
+    _, targets, _ = on_device(*batch(UNEVEN, 5))
+    layer = LinearHCLLoss(UNEVEN, 4, chunk=2).to(DEVICE)
+    inputs = torch.randn(5, 4, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    monkeypatch.setattr(linear, "choose_backend", lambda *_: linear.TRITON)  # as on a GPU
+    plain = HCLLoss(UNEVEN, fused=False).to(DEVICE)
+    FLOAT32_SUMS.assert_close(layer(inputs, targets), plain(layer.logits(inputs), targets))
+    with pytest.raises(HierlearnError, match="LinearHCLLoss"):
+        LinearHCLLoss(UNEVEN, 4, fused=True)
 
 
 # ---------------------------------------------------------------------- the link by itself
