@@ -23,6 +23,7 @@ WORDS = {
     "training": ("training", "Dataset, Plan", "a trained network"),
     "pipeline": ("training", "rows", "Pipeline: predict, save, load"),
     "estimator": ("use", "X, y", "HierarchicalClassifier"),
+    "integrations": ("use", "other training loops", "losses, metrics, callbacks"),
     "studies": ("use", "Dataset, candidates", "Study"),
     "reports": ("use", "Study", "one HTML page"),
     "cli": ("use", "a command", "hierlearn ..."),

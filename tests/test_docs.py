@@ -4,13 +4,13 @@ import importlib.util
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import typer
 import yaml
 
+import warm
 from hierlearn.losses import LOSSES, functional
 from test_first_five_minutes import WALKED
 from test_flow import STAGES
@@ -45,7 +45,7 @@ def test_python_blocks_run_in_order_and_print_what_their_comments_say(page, tmp_
     (tmp_path / "rows.csv").write_text(ROWS)
     code = "\n".join(blocks(page, "python"))
     done = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", "-c", code],
+        [*warm.python(), "-W", "error::UserWarning", "-c", code],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -262,7 +262,7 @@ def test_a_toy_resumes_bit_for_bit(kind, tmp_path):
 def test_toys_learn():
     """The trainings above would show little if a toy were ignored."""
     dataset = DATASETS["toys"](rows=300)
-    plans = {kind: plan_for(kind, epochs=25, patience=None) for kind in PLANS}
+    plans = {kind: plan_for(kind, epochs=10, patience=None) for kind in PLANS}
     accuracy = {
         kind: evaluate(train(dataset, plan, reporting=QUIET), dataset.split("test"))
         for kind, plan in plans.items()

@@ -28,10 +28,11 @@ STAGES = {
     "training": 10,
     "pipeline": 11,
     "estimator": 12,
-    "studies": 13,
-    "reports": 14,
-    "cli": 15,
-    "__main__": 16,
+    "integrations": 13,
+    "studies": 14,
+    "reports": 15,
+    "cli": 16,
+    "__main__": 17,
 }
 
 
@@ -65,10 +66,14 @@ def test_a_stage_imports_only_from_stages_above(path):
             assert STAGES[other] <= STAGES[stage], f"{stage} must not import {name}"
 
 
-def loaded_after(statement: str) -> set[str]:
-    code = f"import sys; {statement}; print(*sorted(m.split('.')[0] for m in sys.modules))"
+def modules_after(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print(*sys.modules, file=sys.stderr)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(run.stdout.split())
+    return set(run.stderr.split())
+
+
+def loaded_after(statement: str) -> set[str]:
+    return {name.split(".")[0] for name in modules_after(statement)}
 
 
 def test_help_needs_no_torch():
@@ -76,9 +81,24 @@ def test_help_needs_no_torch():
     assert not loaded_after("import hierlearn.cli") & heavy
 
 
+def test_few_modules_are_imported_before_they_are_needed():
+    """Counted, as seconds depend on the machine: each costs about half a millisecond."""
+    python = len(modules_after("pass"))
+    assert len(modules_after("import hierlearn")) - python < 60
+    show = "import hierlearn.cli as c; sys.argv[1:] = ['--help']; c.app(standalone_mode=False)"
+    assert len(modules_after(show)) - python < 260
+
+
 def test_the_hierarchy_needs_numpy_alone():
     heavy = {"scipy", "sklearn", "pandas", "networkx", "torchmetrics", "typer", "yaml"}
     assert not loaded_after("from hierlearn import Hierarchy") & heavy
+
+
+def test_nothing_but_its_integration_needs_another_library():
+    others = {"accelerate", "lightning", "peft", "timm", "transformers"}
+    names = "HCLLoss, HierarchicalClassifier, METRICS, train; import hierlearn.integrations"
+    assert not loaded_after(f"from hierlearn import {names}") & others
+    assert not loaded_after("import hierlearn.integrations.timm") & others
 
 
 def test_public_names_resolve():

@@ -2,9 +2,12 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+
+import warm
 
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
 PRELUDE = """\
@@ -34,7 +37,7 @@ def environment(folder):
     bin_folder = folder / ".bin"
     bin_folder.mkdir(exist_ok=True)
     command = bin_folder / "hierlearn"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m hierlearn "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(warm.python())} -m hierlearn "$@"\n')
     command.chmod(0o755)
     path = os.pathsep.join([str(bin_folder), str(Path(sys.executable).parent), os.environ["PATH"]])
     return {**os.environ, "PATH": path, "COLUMNS": "100", "MPLBACKEND": "agg"}
@@ -43,7 +46,7 @@ def environment(folder):
 def walk(text, folder):
     """Run a page in a folder and return what it printed."""
     done = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", "-c", script(text)],
+        [*warm.python(), "-W", "error::UserWarning", "-c", script(text)],
         cwd=folder,
         env=environment(folder),
         capture_output=True,

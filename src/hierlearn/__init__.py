@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from hierlearn.features import FEATURES
     from hierlearn.hierarchy import Hierarchy, LabelSpace, join_levels
     from hierlearn.hierarchy.labels import Labels
-    from hierlearn.links import LINKS, HeadOutput
-    from hierlearn.losses import LOSSES, HCLLoss
+    from hierlearn.links import LINKS, HeadOutput, fit_temperature, from_similarities
+    from hierlearn.losses import LOSSES, HCLLoss, targets_from_indices
     from hierlearn.memory import NeighborHead
     from hierlearn.metrics import METRICS
     from hierlearn.networks import HEADS, NETWORKS
     from hierlearn.pipeline.evaluate import evaluate
     from hierlearn.pipeline.pipeline import Pipeline, load
     from hierlearn.pipeline.train import train
+    from hierlearn.pipeline.zero_shot import zero_shot, zero_shot_pipeline
     from hierlearn.studies.compare import compare
     from hierlearn.studies.suites import SUITES, compare_suite
     from hierlearn.training import RECIPES, Plan, Recipe, Settings
@@ -58,12 +59,17 @@ _HOMES = {
     "compare_suite": "hierlearn.studies.suites",
     "cross_val_proba": "hierlearn.estimator",
     "evaluate": "hierlearn.pipeline",
+    "fit_temperature": "hierlearn.links",
+    "from_similarities": "hierlearn.links",
     "join_levels": "hierlearn.hierarchy",
     "load": "hierlearn.pipeline",
     "load_dataset": "hierlearn.datasets",
     "read_table": "hierlearn.datasets",
     "scorer": "hierlearn.estimator",
+    "targets_from_indices": "hierlearn.losses",
     "train": "hierlearn.pipeline",
+    "zero_shot": "hierlearn.pipeline.zero_shot",
+    "zero_shot_pipeline": "hierlearn.pipeline.zero_shot",
 }
 
 __all__ = [
@@ -94,12 +100,17 @@ __all__ = [
     "compare_suite",
     "cross_val_proba",
     "evaluate",
+    "fit_temperature",
+    "from_similarities",
     "join_levels",
     "load",
     "load_dataset",
     "read_table",
     "scorer",
+    "targets_from_indices",
     "train",
+    "zero_shot",
+    "zero_shot_pipeline",
 ]
 
 

@@ -30,6 +30,8 @@ def test_it_takes_a_taxonomy_and_names_of_losses(call, tmp_path):
     ("line", "message"),
     [
         ("bench --classes 3 --levels 5", "3 classes cannot fill 5 levels; ask for fewer levels"),
+        ("bench --classes 1000000000", "Invalid value for '--classes'"),
+        ("bench --rows 999999999", "a batch of 999,999,999 rows of 4,000 classes takes 16,000 GB"),
         ("bench --losses hcll", "unknown loss 'hcll'; did you mean 'hcl'"),
         ("bench icd10cm --levels 2", "icd10cm is a taxonomy of its own and does not take --levels"),
     ],

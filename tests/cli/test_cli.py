@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import hierlearn
+import warm
 from hierlearn import Hierarchy
 from hierlearn.cli import main
 from hierlearn.cli.show import number
@@ -19,9 +20,9 @@ from hierlearn.cli.show import number
 REPO = Path(__file__).parents[2]
 
 
-def run(*args, cwd=None, **env):
+def run(*args, cwd=None, python=None, **env):
     return subprocess.run(
-        [sys.executable, "-m", "hierlearn", *map(str, args)],
+        [*(python or warm.python()), "-m", "hierlearn", *map(str, args)],
         capture_output=True,
         text=True,
         cwd=cwd,
@@ -75,7 +76,7 @@ def test_help_lists_the_commands_quickly():
     times = []
     for _ in range(3):
         start = time.perf_counter()
-        done = run("--help")
+        done = run("--help", python=[sys.executable])
         times.append(time.perf_counter() - start)
     assert done.returncode == 0
     assert "inspect" in done.stdout
@@ -296,7 +297,12 @@ def test_interrupted_is_130_and_a_closed_pipe_is_quiet(files):
     code = "import hierlearn.cli as c, hierlearn.cli.sources as s, signal, sys\n"
     code += "s.open_hierarchy = lambda *a, **k: signal.raise_signal(signal.SIGINT)\n"
     code += "sys.argv = ['hierlearn', 'inspect', 'tree.csv']; c.main()"
-    done = subprocess.run([sys.executable, "-c", code], cwd=files, capture_output=True, check=False)
+    done = subprocess.run(
+        [*warm.python(), "-c", code],
+        cwd=files,
+        capture_output=True,
+        check=False,
+    )
     assert done.returncode == 130
     assert done.stderr == b"hierlearn: interrupted; run the same command again\n"
     piped = subprocess.run(

@@ -5,12 +5,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+import warm
 from hierlearn.datasets import read_table
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.config_file import write_config
@@ -30,7 +30,7 @@ def expected(folder, name, table, count, **columns):
 
 def test_the_real_command_shows_the_first_rows(memories):
     done = subprocess.run(
-        [sys.executable, "-m", "hierlearn", "explain", "texts", "texts.csv", "--limit", "2"],
+        [*warm.python(), "-m", "hierlearn", "explain", "texts", "texts.csv", "--limit", "2"],
         cwd=memories,
         capture_output=True,
         text=True,

@@ -17,6 +17,7 @@ from hierlearn.cli.config import option_kinds, read_config
 from hierlearn.cli.generate import add_command, described, given, given_fields, takes
 from hierlearn.estimator.parameters import Own, make_plan, parameters_of, signature_of
 from hierlearn.losses import LOSSES
+from hierlearn.networks import NETWORKS
 from hierlearn.studies.protocol import Protocol
 from hierlearn.training import Plan, Settings
 from hierlearn.training.fields import setting, settings_of
@@ -31,13 +32,14 @@ def test_every_front_door_has_every_setting():
     fields = settings_of(Settings)
     every = set(fields)
     studies = {name for name, one in fields.items() if one.description.study}
-    assert every - studies == {"seed", "ensemble_size", "checkpoint_every", "keep_checkpoints"}
+    of_a_run = {"seed", "checkpoint_every", "keep_checkpoints", "parallel"}
+    assert every - studies == {"ensemble_size", *of_a_run}
     assert every <= options_of(train.train)
     assert every <= set(option_kinds(train.train, without=train.PER_RUN))
     assert studies <= options_of(compare.compare)
     assert studies <= options_of(noise.noise)
     estimator = set(HierarchicalClassifier().get_params())
-    assert every - estimator == {"seed", "checkpoint_every", "keep_checkpoints"}
+    assert every - estimator == of_a_run
     assert {"loss_option", "network_option", "decoder_option"} <= options_of(train.train)
     plain = {name for name, one in settings_of(Plan).items() if one.kind is not dict}
     assert plain <= options_of(train.train)
@@ -211,7 +213,8 @@ def test_defaults_and_choices_are_shown():
         if one.default not in (None, True):
             assert f"[default: {one.default}]" in text, text
     assert by_name["--loss"].endswith(f"One of {', '.join(LOSSES)}. [default: from the recipe]")
-    assert "One of mlp, token-bag, linear, package.module:factory." in by_name["--network"]
+    known = ", ".join([*NETWORKS, "package.module:factory"])
+    assert f"One of {known}." in by_name["--network"]
     assert "--schedule [cosine|linear|constant]" in shown
     assert "level-accuracy" not in by_name["--metric"]  # no single number: it cannot stop anything
     assert shown["--standardize / --no-standardize"].endswith("[default: on]")

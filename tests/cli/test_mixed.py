@@ -4,11 +4,11 @@ import csv
 import json
 import os
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+import warm
 from hierlearn.pipeline import Pipeline
 from mixed_rows import make_rows, write_csv
 
@@ -27,7 +27,7 @@ def files(tmp_path):
 def test_the_real_command_trains_and_predicts(files):
     def run(*words):
         return subprocess.run(
-            [sys.executable, "-m", "hierlearn", *words],
+            [*warm.python(), "-m", "hierlearn", *words],
             cwd=files,
             capture_output=True,
             text=True,

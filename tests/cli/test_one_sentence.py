@@ -1,11 +1,11 @@
 """What cannot be done is refused in one sentence: devices, sizes, names, options, divergence."""
 
 import subprocess
-import sys
 
 import pytest
 import torch
 
+import warm
 from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
@@ -61,7 +61,7 @@ def test_a_terminal_class_that_is_not_there():
 def test_a_name_that_is_not_utf8(rows):
     words = [*TRAIN.split(), "--name", b"\xff\xfe"]
     done = subprocess.run(
-        [sys.executable, "-m", "hierlearn", *words],
+        [*warm.python(), "-m", "hierlearn", *words],
         cwd=rows,
         env=environment(),
         capture_output=True,

@@ -13,6 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+import warm
 from hierlearn.datasets import read_table
 from hierlearn.decoding import risk_threshold
 from hierlearn.pipeline import Pipeline
@@ -35,7 +36,7 @@ def wanted(trained, name=None, **options):
 
 def test_the_real_command_predicts_by_the_names_of_the_columns(trained, rows):
     done = subprocess.run(
-        [sys.executable, "-m", "hierlearn", "predict", trained, "new.csv", "-o", "out.csv"],
+        [*warm.python(), "-m", "hierlearn", "predict", trained, "new.csv", "-o", "out.csv"],
         cwd=rows,
         capture_output=True,
         text=True,

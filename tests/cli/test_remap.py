@@ -192,6 +192,12 @@ def test_where_to_write_must_be_said(files, call):
     assert "say where the changed model goes: --out FOLDER" in call(LINE, code=2)
     assert "texts is the model itself; give --in-place" in call(f"{LINE} --out texts", code=2)
     assert "Missing option '--hierarchy'" in call("remap texts --dry-run", code=2)
+    for option in ("--out moved", "--in-place", "--force"):
+        said = call(f"{LINE} --dry-run {option}", code=2)
+        assert (
+            f"--dry-run is a count that writes nothing and does not take {option.split()[0]};"
+            in said
+        )
 
 
 def test_a_head_that_is_no_memory_cannot_answer_afterwards(files, call):

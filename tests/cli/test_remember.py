@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+import warm
 from hierlearn import HierarchicalClassifier
 from hierlearn.networks.memories import memory_heads
 from hierlearn.pipeline import Pipeline
@@ -46,7 +47,7 @@ def weights(folder):
 def test_the_real_command_remembers_new_classes_and_predicts_them(more):
     def run(*words):
         done = subprocess.run(
-            [sys.executable, "-m", "hierlearn", *words],
+            [*warm.python(), "-m", "hierlearn", *words],
             cwd=more,
             capture_output=True,
             text=True,

@@ -5,11 +5,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import warm
 from hierlearn import Hierarchy
 from reports.handmade_study import study as study_by_hand
 
@@ -23,7 +23,7 @@ def folder(tmp_path):
 
 def run(*words, cwd):
     return subprocess.run(
-        [sys.executable, "-m", "hierlearn", "report", *map(str, words)],
+        [*warm.python(), "-m", "hierlearn", "report", *map(str, words)],
         capture_output=True,
         text=True,
         cwd=cwd,

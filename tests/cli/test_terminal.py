@@ -6,12 +6,12 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+import warm
 from cli import hostile_names as hostile
 from hierlearn.printable import printable, printable_lines
 from training.datasets import environment
@@ -26,7 +26,7 @@ SCRIPTS = ["ключ", "日本語", "naïve café", "a\u200db", "نمی\u200cخ�
 
 def walk(folder, *, terminal):
     """Run every command in a folder; return what they printed, as one text."""
-    command = [sys.executable, hostile.__file__]
+    command = [*warm.python(), hostile.__file__]
     env = {**environment(), "TERM": "xterm-256color", "COLUMNS": "100"}
     if not terminal:
         done = subprocess.run(command, cwd=folder, env=env, capture_output=True, check=False)

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -13,6 +12,7 @@ import pytest
 import torch
 import yaml
 
+import warm
 from hierlearn.pipeline import Pipeline
 
 QUICK = "--epochs 4 --batch-size 16 --learning-rate 0.05 --network-option width=8"
@@ -31,7 +31,7 @@ def same_weights(a, b):
 
 def test_the_real_command_trains_and_says_so(rows):
     done = subprocess.run(
-        [sys.executable, "-m", "hierlearn", *BASE.split(), "--out", "model", "--license", "MIT"],
+        [*warm.python(), "-m", "hierlearn", *BASE.split(), "--out", "model", "--license", "MIT"],
         cwd=rows,
         capture_output=True,
         text=True,
@@ -244,9 +244,9 @@ def test_under_torchrun_one_process_prints_and_writes(rows):
     line = f"{BASE} --out model --device cpu".replace("--epochs 4", "--epochs 2")
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
+            *(*warm.python(), "-m", "torch.distributed.run", "--nproc-per-node", "2"),
             *("--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"),
-            *("-m", "hierlearn", *line.split()),
+            *("--no-python", *warm.python(), "-m", "hierlearn", *line.split()),
         ],
         cwd=rows,
         capture_output=True,

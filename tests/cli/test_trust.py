@@ -7,6 +7,7 @@ import sys
 import pandas as pd
 import pytest
 
+import warm
 from hierlearn import HierarchicalClassifier
 from hierlearn.errors import HierlearnError
 
@@ -45,7 +46,7 @@ def test_only_with_consent(foreign, call, line):
 def test_in_another_process(foreign):
     places = [str(foreign.parent / "code"), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
-        [sys.executable, "-m", "hierlearn", "evaluate", "m", "rows.csv", "--trust"],
+        [*warm.python(), "-m", "hierlearn", "evaluate", "m", "rows.csv", "--trust"],
         cwd=foreign.parent,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))},
         capture_output=True,

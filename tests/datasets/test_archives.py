@@ -2,6 +2,8 @@
 
 import hashlib
 import io
+import subprocess
+import sys
 import tarfile
 import threading
 import zipfile
@@ -74,6 +76,18 @@ def test_pip_downloads_the_wheel_into_the_cache_once(index, archive, cache, monk
     monkeypatch.setattr(archives, "pip_download", no_download)
     assert obtain(archive) == path
     assert locate_archive(archive) == path
+
+
+def test_what_a_killed_download_left_is_removed_by_the_next(index, archive, cache):
+    code = (
+        "import os, sys; from pathlib import Path; from hierlearn.files.writing import new_folder\n"
+        "with new_folder(Path(sys.argv[1])) as folder:\n"
+        "    (folder / 'half').write_text('x'); os._exit(9)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, cache])
+    assert len(list(cache.iterdir())) == 1
+    obtain(archive)
+    assert [path.name for path in cache.iterdir()] == [NAME]
 
 
 def test_another_file_of_the_index_is_refused(index, archive, wheel, cache):

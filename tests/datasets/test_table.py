@@ -156,7 +156,7 @@ def test_rows_are_taken_described_and_digested(path):
 
 def test_new_rows_are_read_in_parts_by_their_kinds(path):
     expected = read(path).inputs
-    stream = TableStream(path, features=list(KINDS)[::-1], kinds=KINDS, cells=60)
+    stream = TableStream(path, features={name: KINDS[name] for name in list(KINDS)[::-1]}, cells=60)
     parts = [chunk.inputs for chunk in stream]
     assert [len(part) for part in parts] == [10] * 6
     for name in KINDS:

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import warm
 from faults import fault_matrix
 
 FEW = {"train --force": 30, "remember --in-place": 20, "compare": 40}  # one of so many faults
@@ -15,7 +16,7 @@ FEW = {"train --force": 30, "remember --in-place": 20, "compare": 40}  # one of 
 def run_matrix(folder, *words):
     paths = os.pathsep.join([*sys.path, os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, fault_matrix.__file__, folder, *words],
+        [*warm.python(), fault_matrix.__file__, folder, *words],
         env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -47,7 +48,7 @@ def test_the_matrix_notices_a_write_that_is_not_atomic(tmp_path):
     )
     paths = os.pathsep.join([*sys.path, os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path],
+        [*warm.python(), "-c", code, tmp_path],
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,

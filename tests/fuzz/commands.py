@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import typer
+from hypothesis import strategies as st
 
 from fuzz.folders import rows
 from fuzz.formats import ARFF, GAF, NESTED, OBO, TABLE
@@ -61,6 +62,7 @@ WORDS = [
 ]
 PATHS = [
     *(
+        "empty.csv",
         "rows.csv",
         "rows.csv",
         "rows.csv",
@@ -69,7 +71,7 @@ PATHS = [
         "x.obo",
         "x.arff",
         "x.gaf",
-        "empty.csv",
+        "x.onnx",
     ),
     *("model", "model", "model", "study", "folder", "missing", "missing/x.csv", "out", "out.csv"),
     *("/dev/null", "/dev/zero", "fifo", "link", "synthetic", "a" * 300, "", "nul", "x.unknown"),
@@ -85,6 +87,17 @@ BASES = {  # command lines that succeed, to which options are added
     ("index",): "neighbors --out indexed",
     ("report",): "study",
     ("data", "describe"): "fit.csv --label class",
+    ("bench",): "--classes 9 --levels 2 --rounds 1",
+    ("cafa", "evaluate"): "neighbors fit.csv --label class",
+    ("cafa", "predict"): "neighbors fit.csv --id-column class --out scores.tsv",
+    ("cafa", "threshold"): "model fit.csv --label class --out kept",
+    ("forget",): "neighbors --id 3 --out less",
+    ("noise",): "fit.csv --label class --kinds labels",
+    ("prune",): "h.json --data rows.csv --label class --out part.json",
+    ("rank",): "study study",
+    ("remap",): "neighbors --hierarchy h.json --dry-run",
+    ("remember",): "neighbors fit.csv --label class --out more",
+    ("restrict",): "h.json --depth 1 --out part.json",
 }
 NEEDED = {  # so that what trains ends within seconds
     "train": ["--epochs", "1"],
@@ -92,6 +105,8 @@ NEEDED = {  # so that what trains ends within seconds
     "noise": ["--epochs", "1", "--draws", "1", "--rates", "0,0.2", "--losses", "bce"],
     "bench": ["--rows", "8", "--losses", "bce"],
 }
+INTEGERS = ["1", "0", "2", "3", "-5", "1000000000", "99999999999999999999"]
+FLOATS = ["0.5", "0.1", "0", "1", "-1", "1e-300", "1e300", "nan", "inf"]
 FILES = ("data", "model", "out", "hierarchy", "rows", "study", "studies")
 LONG = ("epochs", "seeds", "draws", "ensemble_size", "rates", "folds", "repeat", "rows", "effort")
 SKIPPED = ("demo", "jobs", "data_dir", "debug", "help", "suite")  # of commands and options
@@ -109,8 +124,11 @@ def commands(group=None, words=()):
             yield (*words, name), one
 
 
-def make_folder(folder, examples):
-    """Fill a folder with the files that command lines name."""
+COMMANDS = dict(commands())
+
+
+def make_folder(folder, examples, line):
+    """Fill a folder with the files that command lines name, and the folders that this one names."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     (folder / "folder").mkdir()
@@ -127,9 +145,12 @@ def make_folder(folder, examples):
     (folder / "x.unknown").write_text("?")
     os.mkfifo(folder / "fifo")
     (folder / "link").symlink_to("missing")
-    shutil.copytree(examples.model("mlp"), folder / "model")
-    shutil.copytree(examples.model("neighbors"), folder / "neighbors")
-    shutil.copytree(examples.study(), folder / "study")
+    if "model" in line:
+        shutil.copytree(examples.model("mlp"), folder / "model")
+    if "neighbors" in line:
+        shutil.copytree(examples.model("neighbors"), folder / "neighbors")
+    if "study" in line:
+        shutil.copytree(examples.study(), folder / "study")
     data = rows()
     header = [*data.feature_names, "class"]
     cells = [
@@ -138,56 +159,56 @@ def make_folder(folder, examples):
     (folder / "fit.csv").write_text("\n".join(map(",".join, [header, *cells])) + "\n")
 
 
-def value_of(rng, parameter):
-    """Return a value for a parameter, more often than not of its type."""
+def values_of(parameter):
+    """Return the values to draw for a parameter, more often than not of its type."""
     kind = str(getattr(parameter, "type", None) or parameter.type_descriptor).lower()
     named = parameter.name or ""
-    path_like = "path" in kind or named in (
-        "data",
-        "model",
-        "out",
-        "hierarchy",
-        "rows",
-        "study",
-        "studies",
-    )
-    if path_like and rng.random() < 0.8:
-        return rng.choice(PATHS)
+    any_word = st.sampled_from([*WORDS, *PATHS])
+    if "path" in kind or named in FILES:
+        return st.sampled_from(PATHS) | st.sampled_from(PATHS) | any_word
     if named in LONG:
-        return rng.choice(["1", "2", "0", "-1", "x", "", "1.5", "nan"])
-    if "int" in kind and rng.random() < 0.6:
-        return rng.choice(["0", "1", "2", "3", "-5", "1000000000", "99999999999999999999"])
-    if "float" in kind and rng.random() < 0.6:
-        return rng.choice(["0", "0.1", "0.5", "1", "-1", "1e-300", "1e300", "nan", "inf"])
-    return rng.choice([*WORDS, *PATHS])
+        return st.sampled_from(["1", "2", "0", "-1", "x", "", "1.5", "nan"])
+    if "int" in kind:
+        return st.sampled_from(INTEGERS) | st.sampled_from(INTEGERS) | any_word
+    if "float" in kind:
+        return st.sampled_from(FLOATS) | st.sampled_from(FLOATS) | any_word
+    return any_word
 
 
-def make_line(rng):
-    """Return the words of a command line."""
-    words, command = rng.choice(list(commands()))
+@st.composite
+def lines(draw, words):
+    """Draw the words of a command line of one command."""
+    command = COMMANDS[words]
     line = list(words)
-    based = words in BASES and rng.random() < 0.7
+    # The first line takes the first choices: for noise, which draws figures, one that ends at once.
+    ways = [False, True, True] if words[0] == "noise" else [True, True, False]
+    based = words in BASES and draw(st.sampled_from(ways))
     if based:
         line += BASES[words].split()
-    chosen = []
+    options = []
     for parameter in command.params:
-        if parameter.param_type_name == "argument":
-            if not based and rng.random() < 0.95:
-                line += [value_of(rng, parameter) for _ in range(2 if parameter.nargs == -1 else 1)]
-        elif parameter.name not in SKIPPED:
-            chosen.append(parameter)
-    for parameter in rng.sample(chosen, min(len(chosen), rng.choice([0, 1, 1, 2, 3, 5]))):
-        flag = rng.choice(parameter.opts)
-        line.append(flag)
-        if not getattr(parameter, "is_flag", False):
-            line.append(value_of(rng, parameter))
+        if parameter.param_type_name != "argument":
+            options += [parameter] if parameter.name not in SKIPPED else []
+        elif not based:
+            line += [draw(values_of(parameter)) for _ in range(2 if parameter.nargs == -1 else 1)]
+    if options:
+        few = st.lists(
+            st.sampled_from(options),
+            max_size=3,
+            unique_by=lambda one: one.name,
+        )
+        for parameter in draw(few):
+            line.append(draw(st.sampled_from(parameter.opts)))
+            if not getattr(parameter, "is_flag", False):
+                line.append(draw(values_of(parameter)))
     for flag, value in zip(*[iter(NEEDED.get(words[0], []))] * 2, strict=True):
         if flag not in line:
             line += [flag, value]
-    if words[0] in ("train", "compare", "noise") and "--label" not in line and rng.random() < 0.8:
+    if words[0] in ("train", "compare", "noise") and "--label" not in line:
         line += ["--label", "class"]
-    if rng.random() < 0.1:
-        line.insert(rng.randrange(1, len(line) + 1), rng.choice(WORDS))
+    extra = draw(st.none() | st.none() | st.none() | st.sampled_from(WORDS))
+    if extra is not None:
+        line.insert(draw(st.integers(1, len(line))), extra)
     return [word.replace("\0", "") for word in line]
 
 
@@ -227,10 +248,8 @@ def run_line(line, folder):
         raise HierlearnError(last.removeprefix("hierlearn: ").partition("; see hierlearn")[0])
 
 
-def prepare_command(rng, folder, examples):
-    """Make a command line, and run it among files."""
+def prepare_command(line, folder, examples):
+    """Return what runs a command line among files."""
     where = Path(folder) / "here"
-    make_folder(where, examples)
-    line = make_line(rng)
-    prepare_command.last = line
+    make_folder(where, examples, line)
     return lambda: run_line(line, where), 1 << 20

@@ -1,10 +1,10 @@
 """Running one case: in this process, with a limit of time and of memory.
 
 A case may succeed, or be refused by an error of hierlearn in one sentence. Anything else fails it:
-other exceptions, long messages, more than TIME seconds, more than MEMORY bytes over its files.
+other exceptions, long messages, more than TIME seconds of computing (or LOAD times as long on a
+machine that does other work, too), more than MEMORY bytes over its files.
 """
 
-import random
 import resource
 import signal
 import threading
@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 
 from hierlearn.errors import HierlearnError
 
-TIME = 10  # seconds
+TIME = 10  # seconds of this process on a processor
+LOAD = 6  # how much longer it may take where others use the machine
 MEMORY = 1 << 30  # bytes over the size of the files
 LONGEST = 600  # characters of a message
 
@@ -25,13 +26,19 @@ class TooSlow(BaseException):
     """Raised by the alarm; a BaseException, so that no reader takes it for damage."""
 
 
-@dataclass
-class Failure:
-    """A case that failed."""
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case.
 
-    name: str
-    seed: object
-    reason: str
+    Attributes:
+        accepted: whether it succeeded; otherwise it was refused.
+        reason: why it fails; None where it does not.
+        seconds: how long it computed.
+    """
+
+    accepted: bool
+    reason: str | None
+    seconds: float
 
 
 @dataclass
@@ -41,13 +48,18 @@ class Tally:
     cases: int = 0
     accepted: int = 0
     refused: int = 0
-    seconds: float = 0.0
     slowest: float = 0.0
-    failures: list = field(default_factory=list)
-    messages: Counter = field(default_factory=Counter)
+    causes: Counter = field(default_factory=Counter)
 
-    def causes(self):
-        return Counter(failure.reason for failure in self.failures)
+    def add(self, outcome):
+        self.cases += 1
+        self.slowest = max(self.slowest, outcome.seconds)
+        if outcome.reason is not None:
+            self.causes[outcome.reason] += 1
+        elif outcome.accepted:
+            self.accepted += 1
+        else:
+            self.refused += 1
 
 
 def resident():
@@ -89,8 +101,9 @@ def attempt(work):
     def ring(*_):
         raise TooSlow
 
-    old = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, TIME)
+    before = [signal.signal(one, ring) for one in (signal.SIGPROF, signal.SIGALRM)]
+    signal.setitimer(signal.ITIMER_PROF, TIME)
+    signal.setitimer(signal.ITIMER_REAL, LOAD * TIME)
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -107,28 +120,24 @@ def attempt(work):
             raise
         return False, f"{type(error).__name__} at {place_of(error)}: {str(error)[:100]}"
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
+        for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL):
+            signal.setitimer(timer, 0)
+        for one, handler in zip((signal.SIGPROF, signal.SIGALRM), before, strict=True):
+            signal.signal(one, handler)
     long = [str(one.message) for one in said if len(str(one.message)) > LONGEST]
     return True, f"a warning of {len(long[0])} characters: {long[0][:80]!r}" if long else None
 
 
-def run_case(name, seed, prepare, tally):
-    """Run one case.
+def judge(work, size):
+    """Run a case, and return its outcome.
 
-    ``prepare(rng)`` returns the work, and the bytes of the files that it reads.
+    Args:
+        work: what to call.
+        size: the bytes of the files that it reads.
     """
-    work, size = prepare(random.Random(f"{name}/{seed}"))
-    before, begun = resident(), time.monotonic()
+    before, begun = resident(), time.process_time()
     with Watch() as watch:
         accepted, reason = attempt(work)
-    seconds = time.monotonic() - begun
     if reason is None and watch.most - before > MEMORY + 20 * size:
         reason = f"{(watch.most - before) >> 20} MB for files of {size >> 10} kB"
-    tally.cases += 1
-    tally.seconds += seconds
-    tally.slowest = max(tally.slowest, seconds)
-    tally.accepted += accepted and reason is None
-    tally.refused += not accepted and reason is None
-    if reason is not None:
-        tally.failures.append(Failure(name, seed, reason))
+    return Outcome(accepted, reason, time.process_time() - begun)

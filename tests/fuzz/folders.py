@@ -1,13 +1,17 @@
 """Folders: models, checkpoints and studies, with any of their files mutated.
 
-Half of the cases forge the checksums, too: what a stranger makes is intact, and still wrong.
+Most cases forge the checksums, too: what a stranger makes is intact, and still wrong.
 """
 
 import json
 import shutil
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from fuzz.mutations import mutate_bytes, mutate_json, mutate_value
+from hypothesis import strategies as st
+
+from fuzz.mutations import apply_edits, edit_value, places, several_byte_edits, several_value_edits
 from hierlearn.datasets import load_dataset
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.pipeline import Pipeline
@@ -31,6 +35,7 @@ PLANS = {
 }
 
 
+@cache
 def rows():
     return load_dataset("synthetic", rows=60, depth=2)
 
@@ -60,18 +65,53 @@ def size_of(folder):
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def mutate_tensors(rng, path):
+@dataclass(frozen=True)
+class Damage:
+    """What is done to a folder.
+
+    Attributes:
+        which: the number of an example.
+        file: the number of one of its files.
+        forge: make the checksums right again.
+        edits: of bytes.
+        values: of JSON; also of the metadata of tensors, where there are two or more.
+        tensor: which tensor of a file.
+        way: how it is changed; also how the folder is used.
+    """
+
+    which: int
+    file: int
+    forge: bool
+    edits: list
+    values: list
+    tensor: int
+    way: int
+
+
+damages = st.builds(
+    Damage,
+    which=st.integers(0, 99),
+    file=st.integers(0, 99),
+    forge=st.sampled_from([True, True, False]),
+    edits=several_byte_edits,
+    values=several_value_edits,
+    tensor=places,
+    way=st.integers(0, 99),
+)
+
+
+def damage_tensors(path, damage):
     """Change the tensors or the metadata of a file, and its checksum with them."""
     tensors, metadata = read_tensors(path)
-    if rng.random() < 0.5:
-        changed = mutate_value(rng, metadata)
+    if len(damage.values) > 1:
+        changed = edit_value(metadata, damage.values)
         metadata = changed if isinstance(changed, dict) else {"a": changed}
-    name = rng.choice(sorted(tensors))
-    how = rng.randrange(5)
+    name = sorted(tensors)[damage.tensor % len(tensors)]
+    how = damage.way % 5
     if how == 0:
         del tensors[name]
     elif how == 1:
-        tensors[name] = tensors[name].flatten()[: rng.randrange(4)]
+        tensors[name] = tensors[name].flatten()[: damage.tensor % 4]
     elif how == 2 and tensors[name].dtype.is_floating_point:
         tensors[name] = tensors[name] * float("nan")
     elif how == 3:
@@ -81,37 +121,39 @@ def mutate_tensors(rng, path):
     write_tensors(path, tensors, metadata)
 
 
-def mutate_file(rng, path, forge):
-    if path.suffix == ".safetensors" and forge:
-        mutate_tensors(rng, path)
-    elif path.suffix in (".json", ".jsonl") and forge:
+def damage_file(path, damage):
+    if path.suffix == ".safetensors" and damage.forge:
+        damage_tensors(path, damage)
+    elif path.suffix in (".json", ".jsonl") and damage.forge:
         lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
-        number = rng.randrange(len(lines))
-        lines[number] = json.dumps(mutate_value(rng, json.loads(lines[number])))
+        number = damage.tensor % len(lines)
+        lines[number] = json.dumps(edit_value(json.loads(lines[number]), damage.values))
         path.write_text("\n".join(lines) + "\n")
-    elif path.suffix == ".json" and rng.random() < 0.5:
-        path.write_bytes(mutate_json(rng, path.read_bytes()))
     else:
-        path.write_bytes(mutate_bytes(rng, path.read_bytes()))
+        path.write_bytes(apply_edits(path.read_bytes(), damage.edits))
 
 
-def prepare_model(rng, folder, examples):
-    """Mutate a file of a model, and load it."""
-    copy = Path(folder) / "model"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(examples.model(rng.choice(list(PLANS))), copy)
+def fresh_copy(source, target):
+    shutil.rmtree(target, ignore_errors=True)
+    return shutil.copytree(source, target)
+
+
+def prepare_model(damage, folder, examples):
+    """Damage a file of a model, and load it."""
+    plan = list(PLANS)[damage.which % len(PLANS)]
+    copy = fresh_copy(examples.model(plan), Path(folder) / "model")
     names = [path.name for path in copy.iterdir() if path.suffix in (".json", ".safetensors")]
-    name = rng.choice([*sorted(names), "config.json", "config.json"])
-    forge = rng.random() < 0.7
+    names = [*sorted(names), "config.json", "config.json"]
+    name = names[damage.file % len(names)]
     config = json.loads((copy / "config.json").read_text())
     config.pop("sha256")
-    if name == "config.json" and forge:
-        changed = mutate_value(rng, config)
+    if name == "config.json" and damage.forge:
+        changed = edit_value(config, damage.values)
         if isinstance(changed, dict):
             write_config(copy / name, changed)
     else:
-        mutate_file(rng, copy / name, forge)
-        if forge:
+        damage_file(copy / name, damage)
+        if damage.forge:
             config["files"] = {one: digest(copy / one) for one in config["files"]}
             write_config(copy / "config.json", config)
 
@@ -122,17 +164,17 @@ def prepare_model(rng, folder, examples):
     return work, size_of(copy)
 
 
-def prepare_checkpoint(rng, folder, examples):
-    """Mutate the newest checkpoint of a training, and resume it."""
-    copy = Path(folder) / "run"
-    shutil.rmtree(copy, ignore_errors=True)
-    name = rng.choice(["mlp", "members"])
-    shutil.copytree(examples.model(name), copy)
+def prepare_checkpoint(damage, folder, examples):
+    """Damage a checkpoint of a training, and resume it."""
+    name = ("mlp", "members")[damage.which % 2]
+    copy = fresh_copy(examples.model(name), Path(folder) / "run")
     for one in ("config.json", "model.safetensors"):
         (copy / one).unlink()
-    paths = sorted((copy / "checkpoints").iterdir())
-    target = rng.choice([paths[-1], paths[-1], paths[-1], copy / "log.jsonl"])
-    mutate_file(rng, target, rng.random() < 0.7)
+    first, last = sorted((copy / "checkpoints").iterdir())
+    if damage.which % 4 < 2:  # what is resumed has an epoch to go
+        last.unlink()
+        last = first
+    damage_file(copy / "log.jsonl" if damage.file % 4 == 3 else last, damage)
 
     def work():
         train(rows(), PLANS[name], copy, resume=True, reporting=QUIET)
@@ -140,28 +182,26 @@ def prepare_checkpoint(rng, folder, examples):
     return work, size_of(copy)
 
 
-def prepare_study(rng, folder, examples):
-    """Mutate a file of a study, and make tables and pages of it."""
-    copy = Path(folder) / "study"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(examples.study(), copy)
+def prepare_study(damage, folder, examples):
+    """Damage a file of a study, and make tables and pages of it."""
+    copy = fresh_copy(examples.study(), Path(folder) / "study")
     names = [
         path.relative_to(copy)
         for path in copy.rglob("*")
         if path.is_file() and path.suffix in (".json", ".jsonl", ".safetensors")
     ]
     kept = sorted(str(one) for one in names if one.name != "summary.json")
-    mutate_file(rng, copy / rng.choice([*kept, "study.json", "runs.jsonl"]), rng.random() < 0.7)
-    choice = rng.random()
+    kept += ["study.json", "runs.jsonl"]
+    damage_file(copy / kept[damage.file % len(kept)], damage)
 
     def work():
         study = Study.open(copy)
         for one in study.finished:
             study.rows(one), study.log(one), study.selected(one), study.evidence(one)
         study.truth(), study.texts(), study.names()
-        if choice < 0.3:
+        if damage.which % 10 < 3:
             write_report(copy, copy / "page.html")
-        elif choice < 0.5:
+        elif damage.which % 10 < 5:
             rank_studies([copy, examples.study()], metric="hit@1")
 
     return work, size_of(copy)

@@ -1,4 +1,4 @@
-"""Single files: an example of each format, how it is mutated and how it is read."""
+"""Single files: examples of each format, how they are mutated and how they are read."""
 
 import gzip
 import io
@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from hypothesis import strategies as st
 
-from fuzz.mutations import mutate_bytes, mutate_json
+from fuzz.mutations import apply_edits, edit_json, several_byte_edits, several_value_edits
 from hierlearn import Hierarchy
 from hierlearn.cli import train
 from hierlearn.cli.config import option_kinds, read_config
@@ -91,26 +92,34 @@ PATHS = "animal/dog\nanimal/cat\n# comment\nplant/oak\n"
 
 @dataclass
 class Format:
-    """A format: an example and how it is read."""
+    """A format: examples, how they are mutated and how a file is read.
+
+    What is drawn is the number of an example, its edits and the number of a way to read it.
+    """
 
     ending: str
     examples: Any
     read: Any
-    mutate: Any = mutate_bytes
+    edits: Any = several_byte_edits
+    apply: Any = apply_edits
 
-    def prepare(self, rng, folder):
+    @property
+    def strategy(self):
+        return st.tuples(st.integers(0, 99), self.edits, st.integers(0, 99))
+
+    def prepare(self, drawn, folder, _):
         """Write a mutated example; return what reads it, and its size."""
+        number, edits, way = drawn
         examples = self.examples()
         path = Path(folder) / f"x{self.ending}"
-        content = self.mutate(rng, rng.choice(examples))
+        content = self.apply(examples[number % len(examples)], edits)
         path.write_bytes(content)
-        choice = rng.random()
-        return lambda: self.read(path, choice), len(content)
+        return lambda: self.read(path, way), len(content)
 
 
-def read_rows(path, choice):
-    if choice < 0.2:
-        return Hierarchy.read(path, form=None if choice < 0.1 else "levels")
+def read_rows(path, way):
+    if way % 5 == 4:
+        return Hierarchy.read(path, form=None if way < 50 else "levels")
     roles = [
         {"label": "class"},
         {"label": "class", "text": "note"},
@@ -119,7 +128,7 @@ def read_rows(path, choice):
         {"label": "class", "column_kinds": {"when": "date", "a": "number"}},
         {"label": "class", "label_sep": None, "sep": "::"},
     ]
-    return read_table(path, **roles[int(choice * 100) % len(roles)])
+    return read_table(path, **roles[way % len(roles)])
 
 
 def png(width=13, height=9):
@@ -165,12 +174,8 @@ def parquet_examples():
     return [*found, out.getvalue(), parquet(a=[1.0, 2.0], **{"class": broken})]
 
 
-def read_parquet(path, choice):
-    return read_table(path, label="class", **({"text": "note"} if choice < 0.2 else {}))
-
-
-def mutate_parquet(rng, content):
-    return content if rng.random() < 0.3 else mutate_bytes(rng, content)
+def read_parquet(path, way):
+    return read_table(path, label="class", **({"text": "note"} if way % 5 == 4 else {}))
 
 
 def tensors_example():
@@ -192,11 +197,18 @@ def cached(make):
     return examples
 
 
-def mutate_json_hierarchy(rng, content):
-    if rng.random() < 0.05:
-        depth = rng.choice([100, 1000, 100_000])
-        return b'{"a":' * depth + b"1" + b"}" * depth
-    return mutate_json(rng, content)
+def apply_to_json(content, edits):
+    how, edits = edits
+    if how == "deep":
+        return b'{"a":' * edits + b"1" + b"}" * edits
+    return edit_json(content, edits) if how == "value" else apply_edits(content, edits)
+
+
+json_edits = st.one_of(
+    st.tuples(st.just("value"), several_value_edits),
+    st.tuples(st.just("bytes"), several_byte_edits),
+    st.tuples(st.just("deep"), st.sampled_from([100, 1000, 100_000])),
+)
 
 
 def hierarchy_json():
@@ -205,24 +217,25 @@ def hierarchy_json():
     return [NESTED, EDGES, PARENTS, h.to_json().encode(), dag.to_json().encode()]
 
 
-def read_options(path, choice):
+def read_options(path, _):
     return read_config(path, option_kinds(train.train, without=PER_RUN))
 
 
-def read_hierarchy(path, choice):
+def read_hierarchy(path, _):
     h = Hierarchy.read(path)
     h.to_json()
     return h.names[:5]
 
 
-def mutate_gzip(rng, content):
-    if rng.random() < 0.5:
-        return mutate_bytes(rng, content)
-    return gzip.compress(mutate_bytes(rng, gzip.decompress(content)))
+def apply_to_gzip(content, edits):
+    inside, edits = edits
+    if not inside:
+        return apply_edits(content, edits)
+    return gzip.compress(apply_edits(gzip.decompress(content), edits), mtime=0)
 
 
 def gzip_examples():
-    return [gzip.compress(OBO.encode())]
+    return [gzip.compress(OBO.encode(), mtime=0)]
 
 
 def read_png(path, _):
@@ -236,14 +249,20 @@ def read_tensor_file(path, _):
 FORMATS = {
     "csv": Format(".csv", lambda: [TABLE.encode()], read_rows),
     "tsv": Format(".tsv", lambda: [TABLE.replace(",", "\t").encode()], read_rows),
-    "json": Format(".json", cached(hierarchy_json), read_hierarchy, mutate_json_hierarchy),
+    "json": Format(".json", cached(hierarchy_json), read_hierarchy, json_edits, apply_to_json),
     "paths": Format(".txt", lambda: [PATHS.encode()], read_hierarchy),
     "yaml": Format(".yaml", lambda: [YAML.encode()], read_options),
     "arff": Format(".arff", lambda: [ARFF.encode()], lambda path, _: read_arff(path)),
     "obo": Format(".obo", lambda: [OBO.encode()], read_hierarchy),
-    "obo.gz": Format(".obo.gz", cached(gzip_examples), read_hierarchy, mutate_gzip),
+    "obo.gz": Format(
+        *(".obo.gz", cached(gzip_examples), read_hierarchy),
+        st.tuples(st.booleans(), several_byte_edits),
+        apply_to_gzip,
+    ),
     "gaf": Format(".gaf", lambda: [GAF.encode()], lambda path, _: read_gaf(path)),
-    "parquet": Format(".parquet", cached(parquet_examples), read_parquet, mutate_parquet),
+    "parquet": Format(
+        *(".parquet", cached(parquet_examples), read_parquet), st.just([]) | several_byte_edits
+    ),
     "safetensors": Format(".safetensors", cached(tensors_example), read_tensor_file),
     "png": Format(".png", lambda: [png()], read_png),
 }

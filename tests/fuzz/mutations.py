@@ -1,7 +1,13 @@
-"""Seeded mutations: of bytes, of text, and of values as JSON holds them."""
+"""Mutations as hypothesis draws them: of bytes, and of values as JSON holds them.
+
+What is drawn are plain tuples of integers, so that hypothesis can shrink them: to few edits, at the
+beginning, of the first kinds below. ``apply_edits`` and ``edit_value`` carry them out.
+"""
 
 import copy
 import json
+
+from hypothesis import strategies as st
 
 TOKENS = [
     *(
@@ -35,63 +41,79 @@ VALUES = [
     *([], [[]], [None], [1, "a"], {}, {"a": 1}, {"name": "x"}, [[[[[]]]]], float("inf")),
     *(list(range(100)), {"depth": 10**6}, {"width": 10**9}, [-1], ["model.safetensors"]),
 ]
+NAMES = ["", "a", "name", "x" * 5000, "\0"]
+LENGTHS = (1, 1, 2, 8, 64, 1000)
+SPAN = 1 << 16  # places are drawn as parts of this one, whatever the length of the file
+
+places = st.integers(0, SPAN - 1)
+byte_edits = st.tuples(st.integers(0, 7), places, st.sampled_from(LENGTHS), places)
+several_byte_edits = st.lists(byte_edits, min_size=1, max_size=4)
+paths = st.lists(st.integers(0, 999), min_size=1, max_size=6)
+value_edits = st.tuples(st.integers(0, 5), paths, places, byte_edits)
+several_value_edits = st.lists(value_edits, min_size=1, max_size=3)
 
 
-def mutate_bytes(rng, content, most=6):
+def at(place, count):
+    """Return one of the numbers below ``count``."""
+    return place * count // SPAN
+
+
+def apply_edits(content, edits):
     """Return content with a few bits, bytes, slices or tokens changed."""
     content = bytearray(content)
-    for _ in range(rng.randint(1, most)):
-        place = rng.randrange(len(content) + 1)
-        end = min(len(content), place + rng.choice([1, 1, 2, 8, 64, 1000]))
-        how = rng.randrange(8)
-        if how == 0 and place < len(content):
-            content[place] ^= 1 << rng.randrange(8)
-        elif how == 1 and place < len(content):
-            content[place] = rng.randrange(256)
-        elif how == 2:
+    for how, drawn, length, more in edits:
+        place = at(drawn, len(content) + 1)
+        end = min(len(content), place + length)
+        if how == 0:
+            content[place:place] = TOKENS[at(more, len(TOKENS))]
+        elif how == 1:
             del content[place:end]
-        elif how == 3:
-            content[place:place] = content[place:end] * rng.choice([1, 2, 50])
-        elif how == 4:
+        elif how == 2:
             del content[place:]
-        elif how == 5:
-            other = rng.randrange(len(content) + 1)
+        elif how == 3:
+            content[place:place] = content[place:end] * (1, 2, 50)[more % 3]
+        elif how == 4:
+            other = at(more, len(content) + 1)
             content[place:end] = content[other : other + end - place]
+        elif place == len(content):
+            content.append(more % 256)
+        elif how == 5:
+            content[place] = more % 256
         else:
-            content[place:place] = rng.choice(TOKENS)
+            content[place] ^= 1 << (more % 8)
     return bytes(content)
 
 
-def mutate_value(rng, value, most=3):
+def edit_value(value, edits):
     """Return a JSON value with a few entries replaced, removed, repeated or added."""
     value = copy.deepcopy(value)
-    for _ in range(rng.randint(1, most)):
-        holder, key = None, None
-        found = value
-        while isinstance(found, (dict, list)) and found and (holder is None or rng.random() < 0.75):
+    for how, path, more, byte_edit in edits:
+        holder, key, found = None, None, value
+        for step in path:
+            if not isinstance(found, (dict, list)) or not found:
+                break
             holder = found
-            key = rng.choice(list(found)) if isinstance(found, dict) else rng.randrange(len(found))
+            key = list(found)[step % len(found)] if isinstance(found, dict) else step % len(found)
             found = found[key]
+        odd = copy.deepcopy(VALUES[at(more, len(VALUES))])
         if holder is None:
-            return copy.deepcopy(rng.choice(VALUES))
-        how = rng.randrange(6)
+            return odd
         if how == 0:
             del holder[key]
         elif how == 1 and isinstance(holder, list):
             holder.insert(key, copy.deepcopy(found))
         elif how == 1:
-            holder[rng.choice(["", "a", "name", "x" * 5000, "\0"])] = copy.deepcopy(found)
+            holder[NAMES[at(more, len(NAMES))]] = copy.deepcopy(found)
         elif how == 2 and isinstance(found, (int, float)) and not isinstance(found, bool):
-            holder[key] = rng.choice([-found, found + 1, found * 10**9, found / 3, str(found)])
+            changed = (-found, found + 1, found * 10**9, found / 3, str(found))
+            holder[key] = changed[at(more, len(changed))]
         elif how == 2 and isinstance(found, str):
-            holder[key] = mutate_bytes(rng, found.encode(), 2).decode(errors="replace")
+            holder[key] = apply_edits(found.encode(), [byte_edit]).decode(errors="replace")
         else:
-            holder[key] = copy.deepcopy(rng.choice(VALUES))
+            holder[key] = odd
     return value
 
 
-def mutate_json(rng, content):
-    """Return the bytes of a JSON text, mutated as bytes or as a value."""
-    if rng.random() < 0.4:
-        return mutate_bytes(rng, content)
-    return json.dumps(mutate_value(rng, json.loads(content))).encode()
+def edit_json(content, edits):
+    """Return the bytes of a JSON text with its value edited."""
+    return json.dumps(edit_value(json.loads(content), edits)).encode()

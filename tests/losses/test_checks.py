@@ -8,7 +8,7 @@ import torch
 
 from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
-from hierlearn.losses import LOSSES, BCELoss, HCLLoss, LinearHCLLoss
+from hierlearn.losses import LOSSES, BCELoss, HCLLoss, LinearHCLLoss, targets_from_indices
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 each_loss = pytest.mark.parametrize("name", LOSSES)
@@ -70,20 +70,20 @@ def test_the_check_of_a_large_batch_reads_its_first_rows_only(monkeypatch):
 
 @each_loss
 def test_class_indices_raise_with_the_way_to_convert_them(name):
-    """An index could count all classes or the leaves; the table says which."""
+    """An index could count all classes or the leaves; the names say which."""
     logits, _, _ = batch()
     loss = LOSSES[name](TREE)
     message = (
         "targets (3,) are class indices, but a loss takes (3, 8) multi-hot targets, closed under "
-        "ancestors; make a table once, table = hierarchy.encode(names), with the name of the class "
-        "that each index stands for, and pass table[targets]"
+        "ancestors; pass targets_from_indices(targets, label_space, class_names), with the name of "
+        "the class that each index stands for"
     )
     indices = torch.tensor([0, 1, 4])
     with pytest.raises(HierlearnError, match=re.escape(message)):
         loss(logits, indices)
     leaves = [TREE.names[number] for number in TREE.leaves]
-    table = TREE.encode(leaves)
     expected = loss(logits, TREE.encode([leaves[0], leaves[1], leaves[4]]))
-    torch.testing.assert_close(loss(logits, table[indices]), expected)
+    targets = targets_from_indices(indices, loss.label_space, leaves)  # the remedy of the message
+    torch.testing.assert_close(loss(logits, targets), expected)
     with pytest.raises(HierlearnError, match=r"^targets \(3,\) must match logits \(3, 8\)$"):
         loss(logits, torch.zeros(3))

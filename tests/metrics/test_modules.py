@@ -11,6 +11,7 @@ import pytest
 import torch
 import torchmetrics
 
+import warm
 from hierlearn import metrics
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics import modules
@@ -80,7 +81,7 @@ def test_without_rows_there_is_no_value(name):
 def test_two_processes_give_what_one_gives(split, tmp_path):
     workers = [
         subprocess.Popen(
-            [sys.executable, str(WORKER), str(rank), "2", str(tmp_path / "rendezvous"), str(split)],
+            [*warm.python(), str(WORKER), str(rank), "2", str(tmp_path / "rendezvous"), str(split)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

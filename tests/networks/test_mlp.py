@@ -96,6 +96,8 @@ def test_bf16_runs():
         ({"width": 0}, "width must be an integer of at least 1, not 0"),
         ({"width": 2.5}, "width must be an integer of at least 1, not 2.5"),
         ({"depth": True}, "depth must be an integer of at least 1, not True"),
+        ({"depth": 10**9}, "depth must be at most 1,000 layers, not 1,000,000,000"),
+        ({"width": 60_000, "depth": 999}, "999 layers of width 60,000 takes 14,371 GB, but this"),
         ({"link": "softmx"}, "unknown link 'softmx'; did you mean 'softmax'"),
     ],
 )

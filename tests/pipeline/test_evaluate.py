@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from hierlearn import Hierarchy
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import DataError, HierlearnError
 from hierlearn.metrics import METRICS
 from hierlearn.metrics.measure import measure
 from hierlearn.metrics.registry import shown_metrics
-from hierlearn.pipeline import evaluate, train
+from hierlearn.pipeline import Pipeline, evaluate, train
+from hierlearn.pipeline.evaluate import EvaluationWarning
 from hierlearn.pipeline.reporting import Reporting
 from training.datasets import TREE, partial_problem, plan, problem
 
@@ -65,6 +66,45 @@ def test_a_model_knows_what_it_was_measured_at(tmp_path):
     for name in ("valid", "test"):
         assert model.config["metrics"][name] == evaluate(model, dataset.split(name))
     assert "train" not in model.config["metrics"]
+
+
+def test_a_model_is_kept_where_its_test_rows_cannot_be_evaluated(tmp_path):
+    dataset = problem()
+    whole = train(dataset, plan("bce"), reporting=QUIET)
+    inputs = dataset.inputs.copy()
+    inputs[dataset.splits["test"][2]] = 3e38  # no number of float32 any more when standardized
+    spoiled = replace(dataset, inputs=inputs)
+    with pytest.warns(EvaluationWarning, match="trained, but its test rows cannot be evaluated: "):
+        train(spoiled, plan("bce"), out=tmp_path, reporting=QUIET)
+    model = Pipeline.load(tmp_path)
+    assert list(model.config["metrics"]) == ["valid"]
+    p, expected = (one.probabilities(dataset.inputs) for one in (model, whole))
+    assert torch.equal(p, expected)
+
+
+def test_a_model_is_kept_where_its_network_raises_on_a_test_row(tmp_path, monkeypatch):
+    monkeypatch.setattr(Pipeline, "probabilities", lambda *_: 1 / 0)
+    with pytest.warns(EvaluationWarning) as said:
+        train(problem(), plan("bce"), out=tmp_path, reporting=QUIET)
+    assert {str(one.message) for one in said} == {
+        f"the model is trained, but its {name} rows cannot be evaluated: ZeroDivisionError: "
+        f"division by zero"
+        for name in ("valid", "test")
+    }
+    assert Pipeline.load(tmp_path).config["metrics"] == {}
+
+
+def test_probabilities_that_are_nan_name_their_rows(trained, monkeypatch):
+    rows = problem().split("test")
+    p = trained.probabilities(rows.inputs)
+    p[[3, 5], 1] = float("nan")
+    monkeypatch.setattr(type(trained), "probabilities", lambda *_: p)
+    with pytest.raises(DataError) as caught:
+        evaluate(trained, replace(rows, ids=[f"r{row}" for row in range(len(rows))]))
+    assert str(caught.value) == (
+        f"the probabilities of 2 rows of {len(rows)} are NaN, the first of row 3 (id r3); check "
+        f"the inputs of these rows, or leave them out"
+    )
 
 
 def test_a_figure_that_is_not_defined_is_none_unless_it_was_asked_for():

@@ -173,9 +173,18 @@ def test_a_graph_of_bins_is_the_model_for_missing_values_and_outliers(tmp_path):
     np.testing.assert_allclose(found, model.probabilities(raw).numpy(), rtol=0, atol=WITHIN)
 
 
-@pytest.mark.parametrize("kind", HIERARCHIES)
-@pytest.mark.parametrize("members", [None, 2])
-@pytest.mark.parametrize("distance", ["squared", "euclidean", "cosine"])
+@pytest.mark.parametrize(
+    ("kind", "members", "distance"),
+    [
+        ("tree", None, "squared"),
+        ("DAG", 2, "squared"),
+        ("tree", 2, "euclidean"),
+        ("DAG", None, "euclidean"),
+        ("tree", 2, "cosine"),
+        ("DAG", None, "cosine"),
+    ],
+    ids=str,
+)  # every pair of two choices
 def test_a_memory_becomes_part_of_the_graph(kind, members, distance, tmp_path):
     """More rows than neighbors, weights, several labels per row, and another head beside it."""
     hierarchy = HIERARCHIES[kind]

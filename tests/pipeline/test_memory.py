@@ -733,7 +733,7 @@ def test_what_cannot_be_mapped():
     def attempt(message, hierarchy=new, *given):
         unchanged(model, lambda: remap(model, hierarchy, *given), message)
 
-    attempt("1 classes have no place in the new hierarchy: 'a/c'; map each to its new name")
+    attempt("1 class has no place in the new hierarchy: 'a/c'; map each to its new name")
     attempt("the mapping renames 'q', which is no class so far", new, {"q": "a"})
     attempt("sends 'a/c' to 'a/z', which the new hierarchy lacks", new, {"a/c": "a/z"})
     attempt("the memory has no row with id 'nobody'", new, {"a/c": "a"}, {"nobody": "a"})
@@ -746,7 +746,7 @@ def test_what_cannot_be_mapped():
     )
     # A node is its path: d/e that moves below a has no place by its bare name.
     moved = Hierarchy.from_paths(["a/b", "a/c", "a/d/e", "d/f"])
-    attempt("1 classes have no place in the new hierarchy: 'd/e'", moved)
+    attempt("1 class has no place in the new hierarchy: 'd/e'", moved)
 
 
 def test_a_top_class_that_moves_must_be_mapped():
@@ -756,7 +756,7 @@ def test_a_top_class_that_moves_must_be_mapped():
     unchanged(
         model,
         lambda: remap(model, new),
-        "1 classes have no place in the new hierarchy: 'x'; map each to its new name",
+        "1 class has no place in the new hierarchy: 'x'; map each to its new name",
     )
     x = np.zeros((1, 4), dtype=np.float32)
     unchanged(

@@ -101,10 +101,11 @@ def test_rows_of_few_values_are_known_by_chance(classes):
     """Fresh rows of the same source are never refused, the training rows always are."""
     for seed in range(50):
         trained = draw(600, classes, seed)
+        distinct = set(trained.tolist())
         for count in (20, 200, 3000):
             fresh = draw(count, classes, seed + 1000)
             overlap = SeenRows(trained).overlap(fresh)
-            assert overlap.known == sum(one in set(trained.tolist()) for one in fresh.tolist())
+            assert overlap.known == sum(one in distinct for one in fresh.tolist())
             assert overlap.by_chance
         order = np.random.default_rng(seed).permutation(600)
         assert not SeenRows(trained).overlap(trained[order]).by_chance

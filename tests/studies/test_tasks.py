@@ -15,7 +15,7 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.studies.study import Study
-from hierlearn.studies.tasks import count_cores, default_jobs
+from hierlearn.studies.tasks import count_cores, default_jobs, start_context
 from studies import small_studies as small
 
 
@@ -95,16 +95,23 @@ def test_a_script_without_the_main_guard_is_told_so(tmp_path):
 
 SCRIPT = """
 import sys
+from pathlib import Path
 from studies import small_studies as small
 if __name__ == "__main__":
     small.run(sys.argv[1], jobs=2, words=("bce", "loss:hcl", "hxe"),
-              settings={"epochs": int(sys.argv[2]), "patience": None})
+              settings={"epochs": int(sys.argv[2]), "patience": None},
+              on_step=lambda number, step, of: Path(f"begun-{number}").touch())
 """
 
 
-def children_of(pid):
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
-    return [int(word) for word in found.stdout.split()]
+def descendants(pid):
+    """Return the processes that a process has started, and those that these have started."""
+    found = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True)
+    pairs = [tuple(map(int, line.split())) for line in found.stdout.splitlines()]
+    known = {pid}
+    while more := {child for child, parent in pairs if parent in known} - known:
+        known |= more
+    return sorted(known - {pid})
 
 
 @pytest.mark.skipif(shutil.which("ps") is None, reason="no ps to see the processes with")
@@ -112,18 +119,24 @@ def test_an_interrupted_study_leaves_no_process_and_goes_on(tmp_path):
     script, folder = tmp_path / "script.py", tmp_path / "study"
     script.write_text(SCRIPT)
     path = os.pathsep.join(sys.path)
-    words = [sys.executable, str(script), str(folder), "100000"]
+    words = [sys.executable, str(script), str(folder), "20000"]
     running = subprocess.Popen(
-        words, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True
+        words,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    begun = time.monotonic()
-    while len(children_of(running.pid)) < 2 and time.monotonic() - begun < 60:
-        time.sleep(0.2)
-    time.sleep(6)  # in the midst of the training
-    workers = children_of(running.pid)
-    assert len(workers) >= 2
-    running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=60)
+    try:
+        begun = time.monotonic()
+        while len(list(tmp_path.glob("begun-*"))) < 2 and time.monotonic() - begun < 60:
+            time.sleep(0.1)  # until both are in the midst of the training
+        workers = descendants(running.pid)
+        assert len(workers) >= 2
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=60)
+    finally:
+        running.kill()  # where the test fails
     assert "KeyboardInterrupt" in errors
     begun = time.monotonic()  # one of them cleans up after the others, and goes last
     while workers and time.monotonic() - begun < 10:
@@ -132,13 +145,19 @@ def test_an_interrupted_study_leaves_no_process_and_goes_on(tmp_path):
     assert not workers
     study = Study.open(folder)
     assert [candidate.key for candidate in study.candidates] == ["bce", "loss:hcl", "hxe"]
-    assert json.loads((folder / "study.json").read_text())["settings"]["epochs"] == 100_000
+    assert json.loads((folder / "study.json").read_text())["settings"]["epochs"] == 20_000
 
 
 def test_the_default_number_of_jobs():
     assert default_jobs(8, torch.device("cuda")) == 1
     assert default_jobs(1, torch.device("cpu")) == 1
     assert default_jobs(100, torch.device("cpu")) == min(8, count_cores())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no server to fork from")
+def test_processes_are_forks_of_a_server_only_on_a_cpu():
+    assert start_context(gpu=False).get_start_method() == "forkserver"
+    assert start_context(gpu=True).get_start_method() == "spawn"
 
 
 def test_at_least_one(tmp_path):

@@ -59,7 +59,8 @@ def plan(
     **settings,
 ):
     """Return a plan for a network of 8 units on the CPU, without dropout unless asked for."""
-    network_options = {} if network == "linear" else {"width": 8, "dropout": dropout}
+    plain = network in ("linear", "embeddings")
+    network_options = {} if plain else {"width": 8, "dropout": dropout}
     return Plan(
         loss=loss,
         loss_options=options or {},

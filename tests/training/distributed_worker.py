@@ -16,8 +16,10 @@ from pathlib import Path
 import numpy as np
 from torch import distributed
 
+from hierlearn.datasets import Images
 from hierlearn.pipeline import train
 from hierlearn.pipeline.reporting import Reporting
+from hierlearn.training.plan import Plan
 from hierlearn.training.trainer import Trainer
 from training.datasets import neighbor_plan, partial_problem, plan, problem, texts
 
@@ -28,6 +30,25 @@ WEIGHTS = np.random.default_rng(0).uniform(0, 2, 60)
 def noisy(plan, **options):
     """Return a plan with more options of its network."""
     return replace(plan, network_options={**plan.network_options, **options})
+
+
+def pictures():
+    """Return small images of noise with the labels of the problem."""
+    dataset = problem()
+    drawn = np.random.default_rng(0).integers(0, 256, (len(dataset), 8, 8), dtype=np.uint8)
+    return replace(dataset, inputs=Images.from_array(drawn), feature_names=())
+
+
+def image_plan(loss, head=None, **settings):
+    """Return a plan of a small CNN on images that are changed at random."""
+    return Plan(
+        loss=loss,
+        network="cnn",
+        network_options={"width": 8, "depth": 2, "augment": "light"},
+        head=head,
+        preprocessing_options={"image_size": 8},
+        settings={"batch_size": 7, "epochs": 3, "device": "cpu", **settings},
+    )
 
 
 # 36 rows in batches of 7: shares of 4 and 3, and one row at the end that the second process lacks.
@@ -85,6 +106,14 @@ CASES = {
     ),
 }
 CASES |= {
+    "batches in parts": (partial_problem, plan("leaf-ce", batch_size=7, accumulate=3), None),
+    "batches in parts, joint heads, noise": (
+        problem,
+        neighbor_plan(
+            batch_size=7, accumulate=4, joint={"soft-labels": 3.0}, dropout=0.3, ensemble_size=2
+        ),
+        WEIGHTS,
+    ),
     "noise": (problem, plan("hcl", dropout=0.3, batch_size=7, epochs=4), None),
     "noise, stacked": (problem, plan("hcl", dropout=0.5, batch_size=7, ensemble_size=2), None),
     "noise of candidates": (
@@ -101,6 +130,13 @@ CASES |= {
         noisy(plan("leaf-ce", network="token-bag", batch_size=7, dropout=0.3), input_dropout=0.4),
         None,
     ),
+}
+
+
+CASES |= {
+    "images": (pictures, image_plan("leaf-ce"), None),
+    "images, a memory, stacked": (pictures, image_plan("bce", "neighbors", ensemble_size=2), None),
+    "images, batches in parts": (pictures, image_plan("hcl", accumulate=2), WEIGHTS),
 }
 
 

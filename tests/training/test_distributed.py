@@ -4,11 +4,11 @@ import os
 import re
 import signal
 import subprocess
-import sys
 
 import pytest
 import torch
 
+import warm
 from hierlearn.pipeline import Pipeline
 from hierlearn.training.checkpoint import Checkpoints
 from training import distributed_worker as ranks
@@ -22,9 +22,10 @@ LOST = re.compile(
 
 def launch(folder, *words, restarts=0):
     """Run two processes of the script and return what became of them."""
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*warm.python(), "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", f"--max-restarts={restarts}", "--no-python"]
     with subprocess.Popen(
-        [sys.executable, *command, f"--max-restarts={restarts}", ranks.__file__, folder, *words],
+        [*command, *warm.python(), ranks.__file__, folder, *words],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -90,9 +90,8 @@ class Imported:
 def test_code_of_ones_own_is_named_among_the_choices():
     assert settings_of(Imported)["network"].choices() == (*NETWORKS, "package.module:factory")
     assert Imported("my.code:make").network == "my.code:make"
-    message = (
-        "unknown network 'mpl'; did you mean 'mlp'? known: linear, mlp, package.module:factory"
-    )
+    known = ", ".join(sorted([*NETWORKS, "package.module:factory"]))
+    message = f"unknown network 'mpl'; did you mean 'mlp'? known: {known}"
     with pytest.raises(HierlearnError, match=re.escape(message)):
         Imported("mpl")
 

@@ -3,10 +3,10 @@ the same weights, bit for bit."""
 
 import json
 import subprocess
-import sys
 
 import pytest
 
+import warm
 from hierlearn.files.writing import WriteError
 from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.reporting import Reporting
@@ -32,7 +32,7 @@ def nursed(tmp_path_factory):
     """What happened to the processes of the killed_runs, and where."""
     folder = tmp_path_factory.mktemp("killed_runs")
     run = subprocess.run(
-        [sys.executable, killed_runs.__file__, folder, *killed_runs.CASES],
+        [*warm.python(), killed_runs.__file__, folder, *killed_runs.CASES],
         env=environment(),
         capture_output=True,
         text=True,

@@ -122,7 +122,7 @@ def test_dropout_is_drawn_again_at_every_step():
     x, drawn = torch.ones(4, 5), []
     for step in (0, 1, 0):
         trainer.step = step
-        trainer._noise.seed([derive(0, "noise 0", trainer.step)])
+        trainer.noise.seed([derive(0, "noise 0", trainer.step)])
         drawn.append(trainer.network(x).logits)
     assert torch.equal(drawn[0], drawn[2])
     assert not torch.equal(drawn[0], drawn[1])

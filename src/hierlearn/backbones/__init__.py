@@ -13,6 +13,7 @@ packages are imported when it is used. A family of your own takes one line,
 from __future__ import annotations
 
 from hierlearn.backbones.backbone import Backbone, Encoder
+from hierlearn.backbones.encoder_spec import parse_encoder
 from hierlearn.backbones.hf import HFBackbone
 from hierlearn.backbones.timm import TimmBackbone
 from hierlearn.errors import HierlearnError, unknown_name
@@ -35,4 +36,4 @@ def find_backbone(name: str) -> tuple[Backbone, str]:
     return BACKBONES[prefix], source
 
 
-__all__ = ["BACKBONES", "Backbone", "Encoder", "find_backbone", "names_backbone"]
+__all__ = ["BACKBONES", "Backbone", "Encoder", "find_backbone", "names_backbone", "parse_encoder"]

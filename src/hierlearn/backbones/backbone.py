@@ -42,6 +42,8 @@ class Backbone(ABC):
         such: an example of a source, for messages.
         tunings: which of its weights can be trained, beside none of them.
         settings: how to train all of its weights: changes to the default settings.
+        training_options: options of ``build`` that say how weights are trained, each with the
+            tuning that it is for, or "" for any.
     """
 
     reads: ClassVar[Literal["texts", "images"]]
@@ -49,6 +51,7 @@ class Backbone(ABC):
     such: ClassVar[str]
     settings: ClassVar[Mapping[str, Any]] = {}
     tunings: ClassVar[tuple[str, ...]] = ("full",)
+    training_options: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
     def describe(self, source: str) -> dict[str, Any]:
@@ -80,3 +83,7 @@ class Backbone(ABC):
     def options(self) -> list[str]:
         """Return the names of the options of ``build``."""
         return [*signature(self.build).parameters][1:]
+
+    def frozen_options(self) -> list[str]:
+        """Return the options of ``build`` that matter where no weight is trained."""
+        return [one for one in self.options() if one not in self.training_options]

@@ -100,6 +100,7 @@ add_command(
     predict.predict,
     "predict model new.csv --out answers.csv",
     "predict model new.csv --out answers.csv --risk 0.05 --calibrate fresh.csv",
+    "predict --zero-shot --encoder hf:PATH --hierarchy tree.json new.csv --text title --out a.csv",
     panel=MAIN,
 )
 add_command(

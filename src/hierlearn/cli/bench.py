@@ -22,8 +22,8 @@ WARM_UP = 3
 
 OPTIONS = [
     option("rows", int, 256, "Rows of a batch.", min=1),
-    option("classes", int, None, "Classes of the tree; 4000 if none.", min=1),
-    option("levels", int, None, "Levels of the tree; 4 if none.", min=1),
+    option("classes", int, None, "Classes of the tree; 4000 if none.", min=1, max=1_000_000),
+    option("levels", int, None, "Levels of the tree; 4 if none.", min=1, max=4_000),
     option("losses", str, None, "Losses by name: hcl,hcl-hier; hcl-bf16 and hcl-plain on cuda."),
     option("rounds", int, 20, "Timed steps of each loss.", min=1),
 ]
@@ -40,6 +40,7 @@ def bench(
     """Time a step (forward and backward) of the losses, in turn, on a batch of random rows."""
     from hierlearn.cli.show import working
     from hierlearn.cli.sources import check_goes_with, check_not_given, open_hierarchy, split_names
+    from hierlearn.networks.layers import check_memory
     from hierlearn.terminal import Console, Table, print_plain
     from hierlearn.training.processes import find_device
 
@@ -57,6 +58,8 @@ def bench(
     names = usual if losses is None else split_names(losses)
     if not names:
         raise HierlearnError("no loss is named; name at least one")
+    batch = f"a batch of {rows:,} rows of {len(hierarchy):,} classes takes"
+    check_memory(batch, 4 * rows * len(hierarchy), "ask for fewer rows or classes")
     steps = make_steps(hierarchy, rows, names, place)
     console = Console()
     levels = ", ".join(f"{size:,}" for size in hierarchy.level_sizes)

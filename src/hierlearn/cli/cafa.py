@@ -37,6 +37,8 @@ INFORMATION = option(
     "File of terms and their information content; from the split train if none.",
 )
 SOURCE = [one for one in shared.SOURCE if one.name != "hierarchy"]  # the model has its own
+READ = ("features", "text", "ignore", "column_kind", "id_column", "delimiter")
+INPUTS = [one for one in shared.COLUMNS if one.name in READ]  # of rows without labels
 Data = Annotated[str, typer.Argument(help=shared.DATA)]
 
 
@@ -136,7 +138,7 @@ def threshold(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     shared.FORCE,
     shared.TRUST,
     shared.DEVICE,
-    *SOURCE,
+    *INPUTS,
 )
 def predict(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     """Write gene, term and score of a table of any size; its ids are those of --id-column."""

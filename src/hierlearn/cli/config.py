@@ -34,7 +34,7 @@ class ConfigError(HierlearnError):
 def option_kinds(command: Callable[..., Any], without: Iterable[str]) -> dict[str, type]:
     """Return the type of each option of a command: str, int, float, bool or list."""
     found: dict[str, type] = {}
-    for name, parameter in inspect.signature(command).parameters.items():
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
         if name in without:
             continue
         kind = get_args(parameter.annotation)[0]

@@ -47,7 +47,7 @@ OPTIONS = [
     option("threshold", float, None, "Threshold of the decoder, such as stop."),
     option("rows", str, None, "Split of a named dataset, or all."),
 ]
-COLUMNS = ("features", "text", "id_column", "label_sep", "dataset_option", "data_dir")
+COLUMNS = ("features", "embeddings", "text", "id_column", "label_sep", "dataset_option", "data_dir")
 SOURCE = [one for one in shared.SOURCE if one.name in COLUMNS]
 
 
@@ -178,7 +178,7 @@ def evidence_lines(found: list[Evidence], label_sep: str, hierarchy: Hierarchy) 
     ]
     wide, wide_id = max(map(len, labels), default=0), max((len(one.id) for one in found), default=0)
     for one, label in zip(found, labels, strict=True):
-        text = "" if one.text is None else f"  {shorten(one.text)}"
+        text = "" if one.text is None or one.text == one.id else f"  {shorten(one.text)}"
         yield f"  {one.weight:.3f}  {label:{wide}}  id {one.id:{wide_id}}{text}".rstrip()
 
 

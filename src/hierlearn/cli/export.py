@@ -20,7 +20,7 @@ def export(model: shared.ModelFolder, **options: Any) -> None:
     from hierlearn.errors import HierlearnError
     from hierlearn.files.outputs import check_output
     from hierlearn.pipeline import Pipeline
-    from hierlearn.pipeline.export import BESIDE
+    from hierlearn.pipeline.export import BESIDE, TOKENIZER, tokens_of
     from hierlearn.pipeline.export import export as write
     from hierlearn.terminal import Console, print_plain
 
@@ -32,9 +32,13 @@ def export(model: shared.ModelFolder, **options: Any) -> None:
     for path in (out, *(out.parent / name for name in BESIDE)):
         check_output(path, options["force"])
     loaded = Pipeline.load(model, trust=options["trust"])
+    reads = "(N, D) float32"
+    if tokens_of(loaded.preprocessor) is not None:
+        reads = "(N, T) int64"
+        check_output(out.parent / TOKENIZER, options["force"])
     with working("exporting"):
         written = write(loaded, out)
     console = Console()
     classes = len(loaded.hierarchy)
-    print_plain(console, f"inputs (N, D) float32 -> probabilities (N, {classes}) float32")
+    print_plain(console, f"inputs {reads} -> probabilities (N, {classes}) float32")
     print_plain(console, f"wrote {', '.join(map(str, written))}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hierlearn.training.fields import Setting
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-NAMES_AS_KEYS = ("joint", "column_kind")  # options whose keys are names: soft-labels=3
+NAMES_AS_KEYS = ("joint", "column_kind", "encoder")  # options whose keys are names: soft-labels=3
 LISTS = ("dataset_option", "ignore")  # options whose words are no pairs, or read elsewhere
 PAIRS = "KEY=VALUE"  # the metavar of an option that may be repeated
 FROM_RECIPE = "from the recipe"  # the default of a name that is not given

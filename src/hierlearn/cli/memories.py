@@ -71,13 +71,12 @@ def evidence_note(model: Pipeline) -> str:
     )
 
 
-def check_destination(folder: Path, options: Mapping[str, Any], *, needed: bool = True) -> None:
+def check_destination(folder: Path, options: Mapping[str, Any]) -> None:
     """Raise where the changed model cannot be written, before any work is done.
 
     Args:
         folder: of the model.
         options: those of ``WRITING``.
-        needed: whether something will be written.
     """
     from hierlearn.files.outputs import check_writable
     from hierlearn.pipeline.folder import FILES, check_free
@@ -101,7 +100,7 @@ def check_destination(folder: Path, options: Mapping[str, Any], *, needed: bool 
                 f"{out} exists; give --force to replace the model in it, or name another folder"
             ) from error
         check_writable(out / FILES[2])
-    elif needed:
+    else:
         raise HierlearnError(
             "say where the changed model goes: --out FOLDER for a new one, or --in-place"
         )

@@ -39,9 +39,20 @@ def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]
 
     if model.preprocessor is not None and model.preprocessor.reads == "table":
         return table_columns(model.preprocessor, options)
+    if model.config.get("columns", {}).get("embeddings") or options.get("embeddings"):
+        return {"embeddings": vectors_of(model, options)}
     for name in ("column_kind", "ignore"):
         if options.get(name):
             raise HierlearnError(f"the model does not read a mixed table; leave {dashed(name)} out")
+    if reads_images(model):
+        if options.get("features") is not None or options.get("text") is not None:
+            raise HierlearnError("the model reads images; name their column with --image")
+        image = options.get("image") or model.config.get("columns", {}).get("image")
+        if image is None:
+            raise HierlearnError("the model reads images; name their column with --image")
+        return {"image": image}
+    if options.get("image") is not None:
+        raise HierlearnError("the model does not read images; leave --image out")
     if model.preprocessor is not None and model.preprocessor.reads == "texts":
         if options.get("features") is not None:
             raise HierlearnError("the model reads texts and does not take --features; leave it out")
@@ -60,10 +71,39 @@ def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]
     return {"features": list(names)}
 
 
+def vectors_of(model: Pipeline, options: Mapping[str, Any]) -> str:
+    """Return the file or the column of the vectors that a model reads."""
+    from hierlearn.datasets.vectors import is_vector_file
+
+    if model.preprocessor is not None and model.preprocessor.reads != "numbers":
+        raise HierlearnError(
+            f"the model reads {model.preprocessor.reads} and does not take --embeddings; leave it "
+            f"out"
+        )
+    for name in ("features", "text", "column_kind", "ignore"):
+        if options.get(name):
+            raise HierlearnError(f"embeddings are the only inputs; leave {dashed(name)} out")
+    known: str | None = model.config.get("columns", {}).get("embeddings")
+    found: str | None = options.get("embeddings")
+    if found is None and known is not None and not is_vector_file(known):
+        found = known
+    if found is None:
+        raise HierlearnError(
+            "the model reads embeddings; name the file of those of the new rows with --embeddings "
+            "FILE.npy"
+        )
+    return found
+
+
+def reads_images(model: Pipeline) -> bool:
+    """Whether the inputs of a model are images."""
+    return model.preprocessor is not None and model.preprocessor.reads == "images"
+
+
 def table_columns(preprocessor: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a mixed table; raise on options that would change them."""
     kinds: dict[str, str] = preprocessor.kinds
-    for name in ("features", "text", "column_kind"):
+    for name in ("features", "text", "column_kind", "embeddings"):
         if options.get(name):
             raise HierlearnError(
                 f"the model knows the columns of its table and does not take {dashed(name)}; "
@@ -77,9 +117,10 @@ def table_columns(preprocessor: Any, options: Mapping[str, Any]) -> dict[str, An
 
 def open_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> TableStream:
     """Open a table to predict on; its rows have ids where a column of them is given or known."""
-    from hierlearn.cli.sources import split_names
+    from hierlearn.cli.sources import check_goes_with, split_names
     from hierlearn.datasets.streaming import TableStream
 
+    check_goes_with({"skip_broken": options.get("skip_broken")}, "images")
     inputs = input_columns(model, options)
     named = options.get("id_column")
     known = model.config.get("columns", {}).get("id_column")
@@ -90,16 +131,25 @@ def open_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> Tab
     keep = columns if options.get("keep") == "all" else split_names(options.get("keep") or "")
     if named in keep and options.get("id_column") is None:
         named = None  # kept under its own name
+    inputs = {"features": inputs["kinds"]} if "kinds" in inputs else inputs
     return TableStream(source, id_column=named, keep=keep, delimiter=delimiter, **inputs)
 
 
 def open_labeled(model: Pipeline, source: str, options: Mapping[str, Any]) -> Dataset:
     """Open labeled rows; options for the columns of a table add to what the model knows."""
     from hierlearn.cli.sources import open_dataset
+    from hierlearn.datasets.image_folder import is_images
 
+    if is_images(source) and reads_images(model):
+        return open_dataset(source, {"hierarchy": model.hierarchy, **given_options(options)})
     if not is_table(source):
         return open_dataset(source, options)
     return open_labeled_table(model, source, options, model.hierarchy)
+
+
+def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def open_labeled_table(
@@ -135,12 +185,13 @@ def open_labeled_table(
         if known.get(name) not in header(source, options.get("delimiter")):
             known.pop(name, None)
     columns = {**known, **given}
-    for name in ("features", "text", "ignore", "column_kind"):
+    for name in ("features", "text", "image", "ignore", "column_kind", "embeddings"):
         columns.pop(name, None)
     for name, value in input_columns(model, options).items():
         columns["column_kind" if name == "kinds" else name] = value
     if not {"label", "levels", "annotations"} & set(columns):
         raise HierlearnError(f"{source}: name the column of labels with --label, or --levels")
+    columns["skip_broken"] = options.get("skip_broken")
     if hierarchy is None:
         return open_dataset(source, {**columns, "sep": model.hierarchy.sep})
     return open_dataset(source, {"hierarchy": hierarchy, **columns})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -12,6 +12,12 @@ from hierlearn.cli.calibrate import RISK_OPTIONS, choose_decoder
 from hierlearn.cli.generate import described, option, takes
 from hierlearn.cli.layout import LAYOUT_OPTIONS, choose_layout, formula_note, renamed
 from hierlearn.cli.outputs import output
+from hierlearn.cli.zero_shot import (
+    ZERO_SHOT_OPTIONS,
+    check_zero_shot,
+    rows_and_model,
+    zero_shot_model,
+)
 from hierlearn.training.plan import Plan
 
 if TYPE_CHECKING:
@@ -37,10 +43,22 @@ OPTIONS = [
 SOURCE = [one for one in shared.SOURCE if one.name != "hierarchy"]  # the model has its own
 
 
-@takes(*OPTIONS, *LAYOUT_OPTIONS, shared.FORCE, shared.TRUST, shared.DEVICE, *SOURCE)
+@takes(
+    *OPTIONS,
+    *LAYOUT_OPTIONS,
+    *ZERO_SHOT_OPTIONS,
+    shared.FORCE,
+    shared.TRUST,
+    shared.DEVICE,
+    *SOURCE,
+)
 def predict(
-    model: shared.ModelFolder,
-    data: Annotated[str, typer.Argument(help=shared.DATA + " No labels are needed.")],
+    model: Annotated[
+        Path, typer.Argument(help="Folder of a trained model; left out with --zero-shot.")
+    ],
+    data: Annotated[
+        Optional[str], typer.Argument(help=shared.DATA + " No labels are needed.")
+    ] = None,
     **options: Any,
 ) -> None:
     """Predict on a table of any size; columns path, class, probability, level, stopped.
@@ -60,14 +78,21 @@ def predict(
 
     out = options["out"]
     check_ending(out)
+    check_zero_shot(options)
+    folder, data = rows_and_model(model, data, options)
     check_used(data, options)
     console = Console()
     device = find_device(options["device"])
-    loaded = Pipeline.load(model, device=device, trust=options["trust"])
+    if folder is None:
+        loaded = zero_shot_model(options, device)
+        options["hierarchy"] = None  # it is that of the model now
+    else:
+        loaded = Pipeline.load(folder, device=device, trust=options["trust"])
     shown: tuple[str, ...] = ()
     alone = ""
     if options["explain"] is not None:
-        check_memory(loaded, model)
+        assert folder is not None  # zero-shot refuses it
+        check_memory(loaded, folder)
         shown, alone = neighbor_names(loaded, options["explain"]), evidence_note(loaded)
     layout = choose_layout(loaded, options)
     chunks, total, note = open_chunks(loaded, data, options)
@@ -118,7 +143,8 @@ def check_used(data: str, options: Mapping[str, Any]) -> None:
     labels = {name: options[name] for name in of_labels}
     check_goes_with(labels, "a table in --calibrate")
     if not is_table(data):
-        names = ("features", "text", "ignore", "column_kind", "delimiter")
+        inputs = ("features", "text", "image", "embeddings")
+        names = (*inputs, "ignore", "column_kind", "delimiter")
         check_not_given(data, "no table", {name: options[name] for name in names})
 
 
@@ -133,18 +159,24 @@ def open_chunks(
     model: Pipeline, data: str, options: Mapping[str, Any]
 ) -> tuple[Iterable[Chunk], int | None, str]:
     """Return the rows to predict on, how many if that is known, and a note about them."""
-    from hierlearn.cli.model_rows import is_table, open_stream, pick_rows
+    from hierlearn.cli.image_rows import open_image_stream
+    from hierlearn.cli.model_rows import is_table, open_stream, pick_rows, reads_images
     from hierlearn.cli.sources import check_not_given, open_dataset
+    from hierlearn.datasets.image_folder import is_images
     from hierlearn.datasets.streaming import Chunk
     from hierlearn.errors import quoted
 
+    if reads_images(model) and (is_table(data) or is_images(data)):
+        images = open_image_stream(model, data, options)
+        return images, images.rows, ""
     if is_table(data):
         wrong = ("dataset_option", "rows", "data_dir")
         check_not_given(data, "a file", {name: options[name] for name in wrong if options[name]})
         stream = open_stream(model, data, options)
         ignored = f"ignored columns: {quoted(stream.ignored)}" if stream.ignored else ""
         return stream, stream.rows, ignored
-    check_not_given(data, "no table", {name: options.get(name) for name in ("id_column", "keep")})
+    wrong = ("id_column", "keep", "skip_broken")
+    check_not_given(data, "no table", {name: options.get(name) for name in wrong})
     named = {name: options[name] for name in ("dataset_option", "data_dir")}
     picked, which = pick_rows(open_dataset(data, named), options["rows"])
     inputs: Any = picked.inputs

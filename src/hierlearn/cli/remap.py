@@ -46,14 +46,18 @@ def remap(model: shared.ModelFolder, **options: Any) -> None:
     """
     from hierlearn.cli.memories import check_destination, load_with_memory, write_changed
     from hierlearn.cli.predict import label_sep_of
-    from hierlearn.cli.sources import check_goes_with, open_hierarchy
+    from hierlearn.cli.sources import check_goes_with, check_not_given, open_hierarchy
     from hierlearn.pipeline.remember import remap as move
     from hierlearn.terminal import Console, print_plain
 
     dry_run = options["dry_run"]
     if options["labels"] is None:
         check_goes_with({"label_sep": options["label_sep"]}, "--labels")
-    check_destination(model, options, needed=not dry_run)
+    if dry_run:
+        unused = {name: options[name] for name in ("out", "in_place", "force")}
+        check_not_given("--dry-run", "a count that writes nothing", unused)
+    else:
+        check_destination(model, options)
     loaded = load_with_memory(model, options)
     old = loaded.hierarchy
     reading = {name: options[name] for name in ("data_dir", "form", "sep", "root", "title_column")}

@@ -108,4 +108,4 @@ def report_model(folder: Path, out: Path, options: Mapping[str, Any]) -> list[Pa
     picked, which = rows_to_evaluate(loaded, dataset, options["rows"])
     overlap = seen_rows(loaded, picked)
     known = None if overlap is None or overlap.by_chance else overlap.known
-    return [write_model_report(loaded, picked, out, split=which, trained_on=known)]
+    return [write_model_report(loaded, picked, out, split=which, trained_on=known, every=dataset)]

@@ -10,7 +10,7 @@ import typer
 from hierlearn.cli.generate import flag, option, pairs
 
 ROWS = "Split, all, or valid (held out in training); by default test, else valid, else all."
-DATA = "Name of a dataset, or an ARFF, CSV, TSV or Parquet file."
+DATA = "Name of a dataset, an ARFF, CSV, TSV or Parquet file, or a folder or .tar of images."
 OWN_DATA, HOW = "Your own data", "How to train"  # panels of --help
 
 ModelFolder = Annotated[Path, typer.Argument(help="Folder of a trained model.")]
@@ -26,7 +26,21 @@ COLUMNS = [
     option("label", str, None, "Column of labels.", panel=OWN_DATA),
     option("levels", str, None, "Columns of labels, one column per level: a,b,c.", panel=OWN_DATA),
     option("features", str, None, "Input columns: a,b,c; all others if none.", panel=OWN_DATA),
+    option(
+        "embeddings",
+        str,
+        None,
+        "Vectors of the rows, the only input: a .npy or .safetensors file, or a column of lists.",
+        panel=OWN_DATA,
+    ),
     option("text", str, None, "Column of texts, the only input unless --features.", panel=OWN_DATA),
+    option(
+        "image",
+        str,
+        None,
+        "Column of images: paths beside the file, or bytes in Parquet; the only input.",
+        panel=OWN_DATA,
+    ),
     option(
         "ignore",
         list[str],
@@ -99,6 +113,7 @@ COLUMNS = [
 SOURCE = [
     pairs("dataset_option", "Option of a named dataset, such as size=small.", panel=OWN_DATA),
     *COLUMNS,
+    flag("skip_broken", "Leave out images that cannot be read.", panel=OWN_DATA),
     DATA_DIR,
 ]
 COLUMN_NAMES = tuple(one.name for one in COLUMNS)

@@ -13,7 +13,7 @@ from hierlearn.errors import plural, quoted
 from hierlearn.terminal import Console, Table, Text, print_plain, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from hierlearn.hierarchy import Hierarchy
 
@@ -58,6 +58,8 @@ def print_description(console: Console, description: dict[str, Any]) -> None:
     splits = ", ".join(f"{name} {count:,}" for name, count in description["splits"].items())
     if inputs["kind"] == "texts":
         described = f"texts of {inputs['words_per_row']:.1f} words"
+    elif inputs["kind"] == "images":
+        described = "images"
     elif inputs["kind"] == "sparse":
         described = f"{inputs['features']:,} sparse numbers, {inputs['density']:.2%} not zero"
     elif inputs["kind"] == "table":
@@ -120,7 +122,7 @@ def working(what: str, total: int | None = None) -> Iterator[Callable[[int], Non
         yield lambda done: bar.update(task, completed=done)
 
 
-def print_study(console: Console, summary: dict[str, Any]) -> None:
+def print_study(console: Console, summary: Mapping[str, Any]) -> None:
     """Print the table of a study: bold is significantly better than the first row."""
     from hierlearn.studies.tables import notes
 
@@ -133,7 +135,7 @@ def print_study(console: Console, summary: dict[str, Any]) -> None:
         print_plain(console, note.replace("\\*", "*"))
 
 
-def study_table(summary: dict[str, Any], *, narrow: bool) -> Table:
+def study_table(summary: Mapping[str, Any], *, narrow: bool) -> Table:
     """Return the figures of a study; a narrow table leaves out the spread, which table.md has."""
     from hierlearn.studies.tables import ARROWS, cell, is_bold
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
 
+RANGE = re.compile(r"(?P<name>.*\D|)(?P<first>\d+)\.\.(?P<again>.*\D|)(?P<last>\d+)")
+MOST_COLUMNS = 1 << 16  # of a range
 PASSED = ("data_dir", "trust", "progress")  # what a loader gets from options of their own
 
 
@@ -124,13 +127,28 @@ def open_dataset(
         stream: leave the inputs of a Parquet file in the file.
         window: how many rows are then shuffled together.
     """
-    from hierlearn.datasets import DATASETS, READERS, read_arff, read_table, stream_table
+    from hierlearn.datasets import (
+        DATASETS,
+        READERS,
+        read_arff,
+        read_image_table,
+        read_table,
+        stream_table,
+    )
+    from hierlearn.datasets.image_folder import is_images
 
     columns = {name: options[name] for name in COLUMN_NAMES if is_given(options.get(name))}
     words = options.get("dataset_option") or ()
     data_dir = None if options.get("data_dir") is None else Path(options["data_dir"])
     path = Path(source)
     ending = path.suffix.lower()
+    if source not in DATASETS and is_images(path):
+        check_not_given(
+            source, "of images", {"dataset_option": words, "data_dir": data_dir, "stream": stream}
+        )
+        return open_images(source, columns, skip_broken=bool(options.get("skip_broken")))
+    if "image" not in columns:
+        check_goes_with({"skip_broken": options.get("skip_broken")}, "images")
     if source in DATASETS or not (ending or path.exists()):
         find_entry(source)
         check_not_given(source, "a named dataset", {**columns, "stream": stream})
@@ -138,7 +156,7 @@ def open_dataset(
     if ending not in (".arff", *READERS):
         raise HierlearnError(
             f"{source} is neither a dataset nor a file that can be read; "
-            f"files end in .arff, {', '.join(READERS)}"
+            f"files end in .arff, {', '.join(READERS)}, .tar"
         )
     check_not_given(source, "a file", {"dataset_option": words, "data_dir": data_dir})
     if ending == ".arff":
@@ -150,9 +168,59 @@ def open_dataset(
         raise HierlearnError("--label-sep goes with --label, not with --levels; leave it out")
     columns = as_arguments(columns)
     with reading(source):
+        if "image" in columns:
+            names = ("features", "text", "ignore", "column_kinds")
+            inputs = {name: columns.get(name) for name in names}
+            check_not_given(source, "read by --image", {"stream": stream, **inputs})
+            skip = bool(options.get("skip_broken"))
+            return readable(read_image_table(path, **columns), skip_broken=skip)
         if stream:
             return stream_table(path, window=window, **columns)
         return read_table(path, **columns)
+
+
+def open_images(source: str, columns: Mapping[str, Any], *, skip_broken: bool) -> Dataset:
+    """Open a folder of images, or tar shards.
+
+    Args:
+        source: the folder, the tar file, or a pattern of them.
+        columns: the options about columns, of which only the taxonomy matters.
+        skip_broken: leave out images that cannot be read.
+    """
+    from hierlearn.datasets import read_images
+
+    used = ("hierarchy", "unknown")
+    others = {name: value for name, value in columns.items() if name not in used}
+    check_not_given(source, "a source of images", others)
+    with reading(source):
+        found = read_images(source, **{name: columns[name] for name in used if name in columns})
+    return readable(found, skip_broken=skip_broken)
+
+
+def readable(dataset: Dataset, *, skip_broken: bool) -> Dataset:
+    """Return a dataset of images, where asked for without those that cannot be read."""
+    from hierlearn.datasets.image_folder import without_broken
+    from hierlearn.terminal import complain
+
+    if not skip_broken:
+        return dataset
+    found, broken = without_broken(dataset)
+    if broken:
+        complain(skipped_note(broken, len(dataset)))
+    return found
+
+
+def skipped_note(broken: Mapping[str, str], count: int) -> str:
+    """Say which images were left out, and why the first of them was."""
+    from hierlearn.errors import plural
+
+    names = [*broken]
+    first = f"{names[0]} ({broken[names[0]]})"
+    more = f" and {len(names) - 10:,} more" if len(names) > 10 else ""
+    return (
+        f"left out {len(names):,} of {plural(count, 'image')} that cannot be read: "
+        f"{', '.join([first, *names[1:10]])}{more}"
+    )
 
 
 def is_given(value: Any) -> bool:
@@ -210,10 +278,14 @@ def open_hierarchy(source: str, *, data_dir: Path | None = None, **options: Any)
         options: those of ``Hierarchy.read``, None where they were not given.
     """
     from hierlearn.datasets import DATASETS
+    from hierlearn.datasets.image_folder import is_images
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.names import checked_sep
 
     options = {name: value for name, value in options.items() if value is not None}
+    if source not in DATASETS and is_images(source):
+        check_not_given(source, "a source of images", {"data_dir": data_dir, **options})
+        return open_images(source, {}, skip_broken=False).hierarchy
     if source in DATASETS or not (Path(source).suffix or Path(source).exists()):
         find_entry(source)
         check_not_given(source, "a named dataset", options)
@@ -225,8 +297,20 @@ def open_hierarchy(source: str, *, data_dir: Path | None = None, **options: Any)
 
 
 def split_names(text: str) -> list[str]:
-    """Split a comma-separated list of names; raise on commas without a name."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    """Split a comma-separated list of names, e0..e767 among them; raise on commas without one."""
+    words = [name.strip() for name in text.split(",") if name.strip()]
+    names = [name for word in words for name in expanded(word)]
     if text and not names:
         raise HierlearnError(f"{text!r} names nothing; write names with commas, such as a,b")
     return names
+
+
+def expanded(word: str) -> list[str]:
+    """Return the columns that ``e0..e767`` stands for; any other name as it is."""
+    found = RANGE.fullmatch(word)
+    if found is None or found["name"] != found["again"]:
+        return [word]
+    first, last = int(found["first"]), int(found["last"])
+    if not first <= last <= first + MOST_COLUMNS:
+        return [word]
+    return [f"{found['name']}{number}" for number in range(first, last + 1)]

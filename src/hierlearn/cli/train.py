@@ -115,7 +115,7 @@ def train(
         ),
     )
     print_metrics(console, model.config["metrics"], model)
-    print_plain(console, *written(folder, model))
+    print_plain(console, *written(folder, model, dataset))
 
 
 def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,10 +191,11 @@ def rows_and_classes(dataset: Dataset) -> str:
     hierarchy = dataset.hierarchy
     splits = ", ".join(f"{name} {len(rows):,}" for name, rows in dataset.splits.items())
     kind = "a tree" if hierarchy.is_tree else "a DAG"
-    what = plural(len(dataset), "text" if dataset.is_text else "row")
-    if not dataset.is_text:
+    what = plural(len(dataset), {"texts": "text", "images": "image"}.get(dataset.kind, "row"))
+    if dataset.kind not in ("texts", "images"):
         column = "column" if dataset.kind == "table" else "number"
-        what += f" of {plural(len(dataset.feature_names), column)}"
+        width = len(dataset.feature_names) or dataset.inputs.shape[1]  # type: ignore[union-attr]
+        what += f" of {plural(width, column)}"
     classes = plural(len(hierarchy), "class", "classes")
     line = (
         f"{dataset.name}: {what}{f' ({splits})' if splits else ''}, "
@@ -261,7 +262,7 @@ def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def written(folder: Path, model: Pipeline) -> list[str]:
+def written(folder: Path, model: Pipeline, dataset: Dataset) -> list[str]:
     """Say where everything is, and what is missing."""
     from hierlearn.pipeline.memory_files import MEMORY_FILES
     from hierlearn.pipeline.seen_rows import ROWS_FILE
@@ -273,4 +274,6 @@ def written(folder: Path, model: Pipeline) -> list[str]:
         files += ", log.jsonl, checkpoints"
     if model.config["metrics"] or model.config.get("metrics_before"):
         return [files]
+    if model.config["data"].get("validation_rows") or len(dataset.splits.get("test", ())):
+        return ["no rows could be evaluated, so there are no metrics", files]
     return ["no rows were held out, so there are no metrics; see --valid-fraction", files]

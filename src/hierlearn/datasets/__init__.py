@@ -4,6 +4,9 @@ from hierlearn.datasets.arff import read_arff
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.describe import describe
 from hierlearn.datasets.gaf import GeneAnnotations, read_gaf
+from hierlearn.datasets.image_folder import read_images
+from hierlearn.datasets.image_table import read_image_table
+from hierlearn.datasets.images import Images
 from hierlearn.datasets.noise import with_hierarchy_noise, with_label_noise
 from hierlearn.datasets.readers import READERS, open_table
 from hierlearn.datasets.registry import DATASETS, load_dataset
@@ -16,6 +19,7 @@ __all__ = [
     "READERS",
     "Dataset",
     "GeneAnnotations",
+    "Images",
     "Table",
     "describe",
     "load_dataset",
@@ -23,6 +27,8 @@ __all__ = [
     "open_table",
     "read_arff",
     "read_gaf",
+    "read_image_table",
+    "read_images",
     "read_table",
     "stream_table",
     "with_hierarchy_noise",

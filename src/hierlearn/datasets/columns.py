@@ -41,6 +41,7 @@ class Columns:
         labels_by_id: instead of columns of labels, the labels of each row by its id.
         unknown: "error" to raise on a label that the hierarchy does not have, "skip" to leave it
             out.
+        embeddings: instead of input columns, the vectors of the rows: a file, or a column of lists.
     """
 
     label: str | None = None
@@ -56,6 +57,7 @@ class Columns:
     column_kinds: Mapping[str, str] = field(default_factory=dict)
     labels_by_id: Mapping[str, Sequence[str]] | None = None
     unknown: Unknown = "error"
+    embeddings: Path | str | None = None
 
     def __post_init__(self) -> None:
         check_unknown(self.unknown)
@@ -101,6 +103,14 @@ class Columns:
 
     def _check_inputs(self) -> None:
         """Refuse choices without effect, and kinds that are none."""
+        if self.embeddings is not None and str(self.embeddings) in self.annotations:
+            raise DataError(
+                f"column {str(self.embeddings)!r} is named twice, as embeddings and as a label, "
+                f"split or id; give each column one role"
+            )
+        for other in ("features", "text", "ignore", "column_kinds"):
+            if self.embeddings is not None and getattr(self, other):
+                raise DataError(f"embeddings are the only inputs; leave {other}= out")
         only = "features" if self.features is not None else "text"
         if self.ignore is not None and not self.takes_rest:
             raise DataError(
@@ -152,6 +162,8 @@ class Columns:
         """Return the input columns of a file that has all columns named."""
         file.check_columns(self.annotations)
         file.check_columns(self.ignore or ())
+        if self.embeddings is not None:
+            return ()
         text = () if self.text is None else (self.text,)
         if self.takes_rest:
             taken = {*self.annotations, *(self.ignore or ())}

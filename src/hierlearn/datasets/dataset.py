@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hierlearn.datasets.images import Images
     from hierlearn.datasets.label_report import LabelReport
     from hierlearn.datasets.table import Table
     from hierlearn.hierarchy import Hierarchy
@@ -30,13 +31,18 @@ def count_rows(inputs: Any) -> int:
 
 
 def shown_texts(inputs: Any) -> list[str] | None:
-    """Return what to show of each row: a text, or the texts of a table; None where there is none.
+    """Return what to show of each row: a text, the texts of a table, or the name of an image.
+
+    None where there is none.
 
     Args:
         inputs: those of a Dataset.
     """
     if isinstance(inputs, list):
         return inputs
+    if getattr(inputs, "kind", None) == "images":
+        found: list[str] = inputs.names
+        return found
     names = inputs.named("text") if getattr(inputs, "kind", None) == "table" else []
     if not names:
         return None
@@ -60,7 +66,7 @@ class Dataset:
     Attributes:
         inputs: (N, D) float32 with NaN where a value is missing; or a SciPy sparse array of that
             shape, which is converted to CSR; or a list of N texts; or a ``Table`` of columns of
-            different kinds; or rows that stay in their file, see ``stream_table``.
+            different kinds; or ``Images``; or rows that stay in their file, see ``stream_table``.
         labels: the annotated labels of each row, as class names; a row may have none or several.
             Rows may share one list, so do not change them in place.
         hierarchy: the taxonomy the labels belong to.
@@ -74,7 +80,7 @@ class Dataset:
         label_report: what became of labels that are no class, where they were read from a file.
     """
 
-    inputs: NDArray[np.float32] | list[str] | Table
+    inputs: NDArray[np.float32] | list[str] | Table | Images
     labels: list[list[str]]
     hierarchy: Hierarchy
     splits: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)

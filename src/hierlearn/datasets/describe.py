@@ -71,6 +71,8 @@ def describe_inputs(dataset: Dataset) -> dict[str, Any]:
     if dataset.kind == "texts":
         words = sum(len(text.split()) for part in dataset.input_parts() for text in part)
         return {"kind": "texts", "words_per_row": words / max(1, len(dataset))}
+    if dataset.kind == "images":
+        return {"kind": "images"}
     cells = max(1, inputs.shape[0] * inputs.shape[1])
     if dataset.kind == "table":
         missing = sum(int(inputs.missing(name).sum()) for name in inputs.names)

@@ -31,9 +31,9 @@ def input_blocks(dataset: Dataset) -> Iterator[bytes]:
         yield from sparse_blocks(dataset.inputs)
     elif dataset.kind == "texts":
         yield from text_blocks(dataset)
-    elif dataset.kind == "table":
-        table: Any = dataset.inputs
-        yield from table.blocks()
+    elif dataset.kind in ("table", "images"):
+        held: Any = dataset.inputs
+        yield from held.blocks()
     else:
         for part in dataset.input_parts():
             yield np.ascontiguousarray(part).tobytes()

@@ -32,7 +32,7 @@ from urllib.request import (
 )
 
 from hierlearn.errors import DownloadError
-from hierlearn.files.writing import atomic_write
+from hierlearn.files.writing import atomic_write, flush, open_to_append, rename
 
 if sys.platform == "win32":
     import msvcrt
@@ -178,12 +178,10 @@ def _fetch_locked(
         if wrong is not None:
             part.unlink(missing_ok=True)
             raise _another_file(url, wrong, None if sha256 else beside(destination, ".sha256"))
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
         if expected is None:
             # Before the rename: a file in place without its record would be trusted twice.
             _record(destination, _digest(part))
-        part.replace(destination)
+        rename(part, destination)
     finally:
         if part.is_file() and part.stat().st_size == 0:
             part.unlink()
@@ -212,7 +210,7 @@ def _download(
 
 def _continue(url: str, part: Path, size: int | None, timeout: float, report: Progress) -> None:
     """Append what is still missing to the part file, over one connection."""
-    with part.open("ab") as file:
+    with open_to_append(part) as file:
         received = file.tell()
         if size is not None and received > size:
             received = _restart(file)
@@ -238,6 +236,7 @@ def _continue(url: str, part: Path, size: int | None, timeout: float, report: Pr
                     _restart(file)
                     raise _another_file(url, f"has more than {LARGEST:,} bytes")
                 report(received, goal)
+        flush(file)
         if goal is not None and received < goal:
             raise _Broken("the connection closed early", goal)
 
@@ -365,7 +364,7 @@ def beside(path: Path, suffix: str) -> Path:
 def locked(lock: Path) -> Iterator[None]:
     """Hold a lock file; the system releases it if the process dies."""
     while True:
-        with lock.open("ab") as file:
+        with open_to_append(lock) as file:
             if sys.platform == "win32":
                 msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
             else:

@@ -5,20 +5,23 @@ For predicting, so without labels: only the columns that a model reads become nu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.datasets.annotations import row_ids
 from hierlearn.datasets.readers import open_table
+from hierlearn.datasets.vectors import Vectors
 from hierlearn.errors import DataError, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from hierlearn.datasets.images import Images
     from hierlearn.datasets.table import Table
     from hierlearn.datasets.table_file import TableChunk
 
@@ -30,13 +33,14 @@ class Chunk:
     """Some consecutive rows.
 
     Attributes:
-        inputs: (n, D) float32 with NaN where a value is missing, or n texts, or a ``Table``.
+        inputs: (n, D) float32 with NaN where a value is missing, or n texts, or a ``Table``,
+            or ``Images``.
         lines: the line of each row in the file, or its number from 1 in Parquet.
         ids: the id of each row; None where no column has them.
         kept: columns of the file as they are, lists or Arrow arrays, by name.
     """
 
-    inputs: NDArray[np.float32] | list[str] | Table
+    inputs: NDArray[np.float32] | list[str] | Table | Images
     lines: Sequence[int]
     ids: Sequence[str] | None = None
     kept: Mapping[str, Any] = field(default_factory=dict)
@@ -47,13 +51,14 @@ class TableStream:
 
     Args:
         path: the file; its ending tells the format.
-        features: the feature columns, in the order in which the model reads them, or
+        features: the feature columns, in the order in which the model reads them, those of a mixed
+            table with their kinds; or
         text: the column of texts.
-        kinds: the kind of every feature column of a mixed table; None where all are numbers.
         id_column: a column that names each row.
         keep: columns that every chunk has as they are.
         delimiter: what separates the cells of a CSV or TSV file; by default found.
         cells: how many cells a chunk may hold.
+        embeddings: instead of columns, the vectors of the rows: a file, or a column of lists.
 
     Attributes:
         ignored: the columns that are not read.
@@ -67,28 +72,30 @@ class TableStream:
         self,
         path: Path | str,
         *,
-        features: Sequence[str] = (),
+        features: Sequence[str] | Mapping[str, str] = (),
         text: str | None = None,
-        kinds: Mapping[str, str] | None = None,
         id_column: str | None = None,
         keep: Sequence[str] = (),
         delimiter: str | None = None,
         cells: int = CELLS,
+        embeddings: Path | str | None = None,
     ) -> None:
-        if bool(features) == (text is not None):
+        if embeddings is None and bool(features) == (text is not None):
             raise DataError("name either feature columns (features=) or a text column (text=)")
         self.text = text
-        self.kinds = kinds
+        self.kinds = dict(features) if isinstance(features, Mapping) else None
         self.id_column = id_column
         self.names = (text,) if text is not None else tuple(features)
         self.keep = tuple(keep)
-        self.size = max(1, cells // (len(self.names) + len(self.keep)))
+        self.size = max(1, cells // max(1, len(self.names) + len(self.keep)))
         self.file = open_table(path, delimiter)
         self.path = self.file.path
         self.rows = self.file.num_rows
         self._check_columns()
+        self.vectors = None if embeddings is None else Vectors(embeddings, self.file)
+        own = self.names if self.vectors is None else self.vectors.columns
         ids = () if id_column is None else (id_column,)
-        self._read = tuple(dict.fromkeys((*self.names, *ids, *self.keep)))
+        self._read = tuple(dict.fromkeys((*own, *ids, *self.keep))) or self.file.columns[:1]
         self.ignored = tuple(name for name in self.file.columns if name not in self._read)
 
     def _check_columns(self) -> None:
@@ -110,6 +117,8 @@ class TableStream:
 
     def _inputs(self, rows: TableChunk) -> NDArray[np.float32] | list[str] | Table:
         """Return the inputs of some rows."""
+        if self.vectors is not None:
+            return self.vectors.next(rows)
         if self.text is not None:
             return rows.texts(self.text)
         if self.kinds is not None:
@@ -118,6 +127,8 @@ class TableStream:
 
     def __iter__(self) -> Iterator[Chunk]:
         found = False
+        if self.vectors is not None:
+            self.vectors.restart()
         for rows in self.file.chunks(self._read, self.size):
             found = True
             inputs = self._inputs(rows)
@@ -125,3 +136,5 @@ class TableStream:
             yield Chunk(inputs, rows.lines, ids, {name: rows.columns[name] for name in self.keep})
         if not found:
             raise self.file.no_rows()
+        if self.vectors is not None:
+            self.vectors.check_count(self.vectors.done)

@@ -13,6 +13,7 @@ from hierlearn.datasets.readers import open_partitioned, open_table
 from hierlearn.datasets.row_groups import RowGroups, Source
 from hierlearn.datasets.table import columns_summary
 from hierlearn.datasets.typed_columns import ColumnWarning, type_columns
+from hierlearn.datasets.vectors import Vectors
 from hierlearn.errors import DataError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def read_table(
     delimiter: str | None = None,
     labels_by_id: Mapping[str, Sequence[str]] | None = None,
     unknown: Unknown = "error",
+    embeddings: Path | str | None = None,
 ) -> Dataset:
     """Read a CSV, TSV or Parquet file into memory.
 
@@ -74,6 +76,9 @@ def read_table(
             of ``read_gaf``; rows without any are left out.
         unknown: "error" to raise on a label that the hierarchy does not have, "skip" to leave it
             out; see ``Dataset.label_report``.
+        embeddings: instead of input columns, the vector of each row that another model made: a
+            ``.npy`` or ``.safetensors`` file with one row per row of the table, or a column of
+            lists.
 
     Raises:
         DataError: naming the file, the line and the column of what is wrong.
@@ -93,12 +98,18 @@ def read_table(
         column_kinds or {},
         labels_by_id,
         unknown,
+        embeddings,
     )
     file = open_table(path, delimiter)
     names = columns.inputs_of(file)
-    table = file.read([*columns.annotations, *names])
+    vectors = None if embeddings is None else Vectors(embeddings, file)
+    names = names if vectors is None else vectors.columns
+    table = file.read(list(dict.fromkeys([*columns.annotations, *names])))
     annotations = Annotations(file, columns)
     annotations.add(table)
+    if vectors is not None:
+        vectors.check_count(len(table))
+        return annotations.dataset(vectors.next(table))
     if columns.only_text is not None:
         return annotations.dataset(table.texts(columns.only_text))
     return annotations.dataset(*typed_inputs(table, names, columns, annotations.training_rows()))
@@ -138,6 +149,8 @@ def stream_table(path: Path | str, *, window: int | None = None, **columns: Any)
         columns: the other arguments of ``read_table``.
     """
     roles = Columns(**columns)
+    if roles.embeddings is not None:
+        raise DataError(f"{path}: embeddings cannot be streamed; train without streaming")
     file = open_partitioned(path)
     names = roles.inputs_of(file)
     if not file.num_rows:

@@ -19,6 +19,7 @@ from torch.nn.functional import logsigmoid
 from hierlearn.decoding.mass import TerminalMass
 from hierlearn.hierarchy.chunks import row_chunks
 from hierlearn.links import HeadOutput, make_link
+from hierlearn.links.similarities import best_slope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +34,6 @@ LEAST = 1e-6  # a probability of held-out rows is no further from 0 and 1
 SLACK = 5e-3  # by which masses may miss 1: predictions are kept in half precision
 STEPS = 30  # of Newton's method
 SLOPES = (0.05, 20.0)  # the range of a slope of masses
-HALVINGS = 40  # of that range
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,7 @@ def terminal_ends(targets: Tensor, label_space: LabelSpace) -> Tensor:
 
 
 def fit_mass_slope(p: Tensor, ends: Tensor, label_space: LabelSpace) -> float:
-    """Return the slope of masses, by bisection of the derivative of the log-likelihood.
-
-    The log-likelihood of the true terminal classes is concave in the slope.
-    """
+    """Return the slope of masses under which the true terminal classes are most probable."""
     terminals = label_space.terminal_ids().to(p.device)
     solve = TerminalMass(label_space.hierarchy)
     logs, true = [], []
@@ -144,20 +141,7 @@ def fit_mass_slope(p: Tensor, ends: Tensor, label_space: LabelSpace) -> float:
     x, y = torch.cat(logs), torch.cat(true)
     if not len(x):
         return 1.0
-    own = x.gather(1, y[:, None]).squeeze(1).double().sum()
-
-    def derivative(slope: float) -> float:
-        expected = sum(
-            float((torch.softmax(x[rows] * slope, dim=1) * x[rows]).double().sum())
-            for rows in row_chunks(*x.shape)
-        )
-        return float(own) - expected
-
-    low, high = SLOPES
-    for _ in range(HALVINGS):
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if derivative(middle) > 0 else (low, middle)
-    return float((low * high) ** 0.5)
+    return best_slope(x, y, SLOPES)
 
 
 def fit_log_odds(p: Tensor, targets: Tensor, mask: Tensor | None = None) -> Scaling:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.features.chain import ChainPreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
+from hierlearn.features.encoded_table import EncodedTablePreprocessor
+from hierlearn.features.images import ImagePreprocessor
 from hierlearn.features.latent import LatentPreprocessor
 from hierlearn.features.numbers import NumericPreprocessor
 from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
@@ -34,6 +36,7 @@ FEATURES: dict[str, type[Preprocessor[Any, Any]]] = {
     LatentPreprocessor.name: LatentPreprocessor,
     TablePreprocessor.name: TablePreprocessor,
     TokenPreprocessor.name: TokenPreprocessor,
+    ImagePreprocessor.name: ImagePreprocessor,
 }
 
 # Made by a training of other steps and of backbones, never chosen by name.
@@ -41,6 +44,7 @@ INTERNAL: dict[str, type[Preprocessor[Any, Any]]] = {
     SeveralPreprocessor.name: SeveralPreprocessor,
     EmbedPreprocessor.name: EmbedPreprocessor,
     ChainPreprocessor.name: ChainPreprocessor,
+    EncodedTablePreprocessor.name: EncodedTablePreprocessor,
 }
 
 

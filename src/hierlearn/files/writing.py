@@ -40,6 +40,7 @@ EXCLUSIVE = (
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
 )
+APPENDING = (EXCLUSIVE & ~os.O_EXCL) | os.O_APPEND
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 KINDS = {
     "a FIFO": stat.S_ISFIFO,
@@ -85,11 +86,9 @@ def append_text(path: Path, text: str) -> None:
     Raises:
         WriteError: naming the file, its folder and the reason.
     """
-    refuse_special(path)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     try:
-        handle = os.open(path, flags, 0o666)
-        try:
+        with open_to_append(path) as file:
+            handle = file.fileno()
             size = os.fstat(handle).st_size
             try:
                 append(handle, text.encode())
@@ -97,10 +96,19 @@ def append_text(path: Path, text: str) -> None:
                 with suppress(OSError):
                     os.ftruncate(handle, size)
                 raise
-        finally:
-            os.close(handle)
     except OSError as error:
+        if isinstance(error, WriteError):
+            raise
         raise cannot_write(path, error) from error
+
+
+def open_to_append(path: Path) -> IO[bytes]:
+    """Open a file whose end is written, such as a log, a download that goes on later or a lock.
+
+    A symbolic link is not followed.
+    """
+    refuse_special(path)
+    return os.fdopen(os.open(path, APPENDING, 0o666), "ab")
 
 
 @contextmanager

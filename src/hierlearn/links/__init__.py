@@ -7,6 +7,7 @@ from hierlearn.links.max import MaxLink
 from hierlearn.links.output import HeadOutput
 from hierlearn.links.siblings import SiblingsLink
 from hierlearn.links.sigmoid import SigmoidLink
+from hierlearn.links.similarities import fit_temperature, from_similarities
 from hierlearn.links.softmax import SoftmaxLink
 
 LINKS: dict[str, type[Link]] = {
@@ -27,6 +28,8 @@ __all__ = [
     "SiblingsLink",
     "SigmoidLink",
     "SoftmaxLink",
+    "fit_temperature",
+    "from_similarities",
     "link_name",
     "make_link",
 ]

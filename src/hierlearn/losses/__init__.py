@@ -21,6 +21,7 @@ from hierlearn.losses.hcl import (
 from hierlearn.losses.hcl.loss import PAPER
 from hierlearn.losses.hinge import HingeLoss
 from hierlearn.losses.hxe import HXELoss
+from hierlearn.losses.indices import targets_from_indices
 from hierlearn.losses.lca_cost import LCACostLoss
 from hierlearn.losses.leaf_ce import LeafCELoss
 from hierlearn.losses.level_weighted import LevelWeightedLoss
@@ -29,7 +30,6 @@ from hierlearn.losses.mcloss import MCLoss
 from hierlearn.losses.mixed import MixedLoss
 from hierlearn.losses.sample_curriculum import SampleCurriculumLoss
 from hierlearn.losses.soft_labels import SoftLabelsLoss
-from hierlearn.losses.trainer_loss import TrainerLoss
 from hierlearn.losses.variant import Variant
 
 LOSSES: dict[str, type[Loss] | Variant] = {
@@ -75,10 +75,10 @@ __all__ = [
     "RowLoss",
     "SampleCurriculumLoss",
     "SoftLabelsLoss",
-    "TrainerLoss",
     "Variant",
     "constrain",
     "functional",
     "select_classes",
+    "targets_from_indices",
     "zero_one",
 ]

@@ -43,8 +43,8 @@ def wrong_targets(targets: Tensor, what: str, shape: tuple[int, ...]) -> str:
     if indices and targets.shape == shape[:-1]:
         return (
             f"targets {tuple(targets.shape)} are class indices, but a loss takes {shape} multi-hot "
-            f"targets, closed under ancestors; make a table once, table = hierarchy.encode(names), "
-            f"with the name of the class that each index stands for, and pass table[targets]"
+            f"targets, closed under ancestors; pass targets_from_indices(targets, label_space, "
+            f"class_names), with the name of the class that each index stands for"
         )
     return f"targets {tuple(targets.shape)} must match {what} {shape}"
 

@@ -104,10 +104,17 @@ class JointLoss(Parts):
         a batch must scale each on its own.
         """
         values = self._values(outputs, targets, mask, weight)
+        counts = self.counts(targets, mask, weight)
         return [
-            (self.weights[name] * value, part.count(targets, mask, weight))
-            for name, value, part in zip(self.names, values, self.losses_of_parts, strict=True)
+            (self.weights[name] * value, count)
+            for name, value, count in zip(self.names, values, counts, strict=True)
         ]
+
+    def counts(
+        self, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+    ) -> list[int | Tensor]:
+        """Return what the mean of each head's loss divides by."""
+        return [part.count(targets, mask, weight) for part in self.losses_of_parts]
 
     def _values(
         self,

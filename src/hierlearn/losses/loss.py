@@ -227,6 +227,12 @@ class Loss(nn.Module, ABC):
         """Return what the mean of a batch divides by: the summed weight of what counts."""
         return self._count(self.counted(targets, mask), targets, weight)
 
+    def counts(
+        self, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+    ) -> list[int | Tensor]:
+        """Return what the mean of each of ``terms`` divides by."""
+        return [self.count(targets, mask, weight)]
+
     def terms(
         self, output: Any, targets: Tensor, mask: Tensor | None, weight: Tensor | None
     ) -> list[tuple[Tensor, int | Tensor]]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hierlearn.errors import HierlearnError, quoted
+from hierlearn.errors import HierlearnError, plural, quoted
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.hierarchy.titles import inherit_titles
@@ -100,8 +100,9 @@ class Remap:
         lost = [name for name in self.old.names if name not in known]
         if lost:
             raise HierlearnError(
-                f"{len(lost)} classes have no place in the new hierarchy: {quoted(lost, most=5)}; "
-                f"map each to its new name, or to nothing to send its rows to the parent"
+                f"{plural(len(lost), 'class has', 'classes have')} no place in the new hierarchy: "
+                f"{quoted(lost, most=5)}; map each to its new name, or to nothing to send "
+                f"its rows to the parent"
             )
         object.__setattr__(self, "new", self._with_old_titles())
 

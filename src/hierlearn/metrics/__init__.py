@@ -143,4 +143,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in MODULES:
         raise AttributeError(f"module 'hierlearn.metrics' has no attribute {name!r}")
+    from hierlearn.backbones.compiled import declare_operators
+
+    declare_operators()  # torchmetrics imports torchvision, where that is installed
     return getattr(import_module("hierlearn.metrics.modules"), name)

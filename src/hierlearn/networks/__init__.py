@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hierlearn.links import Head
+from hierlearn.networks.cnn import CNNEncoder, cnn
+from hierlearn.networks.embeddings import embeddings
 from hierlearn.networks.heads import HEADS, LinearHead
 from hierlearn.networks.inputs import InputSpec
 from hierlearn.networks.linear import linear
@@ -26,11 +28,14 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "mlp": mlp,
     "token-bag": token_bag,
     "linear": linear,
+    "embeddings": embeddings,
+    "cnn": cnn,
 }
 
 __all__ = [
     "HEADS",
     "NETWORKS",
+    "CNNEncoder",
     "Head",
     "InputSpec",
     "LinearHead",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.backbones import find_backbone
+from hierlearn.errors import HierlearnError
+from hierlearn.networks.augment import make_augment
 from hierlearn.networks.heads import LinearHead
 from hierlearn.networks.network import Network
 
@@ -35,9 +37,16 @@ def backbone(
         link: how the head reads its logits.
         options: of the backbone.
     """
-    del inputs
     family, _ = find_backbone(source)
+    known = description.get("vocab_size")
+    if inputs.kind == "tokens" and known is not None and inputs.width > known:
+        raise HierlearnError(
+            f"tokens up to {inputs.width:,} need a vocabulary of more than {known}"
+        )
     encoder = family.build(description, **options)
+    if family.reads == "images":
+        made: Any = encoder
+        made.augment = make_augment(options.get("augment", "none"), flip=options.get("flip", False))
     return Network(encoder, LinearHead(encoder.features, label_space, link))
 
 

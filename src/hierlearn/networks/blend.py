@@ -107,6 +107,8 @@ class Blend(nn.Module):
         if isinstance(x, SparseRows):
             own = x if x.width == width else x.narrow(spec.begin, width)
             return own.dense() if spec.network.inputs.kind == "numbers" else own
+        if spec.network.inputs.kind == "images":  # all parts read the same
+            return x
         return x[..., spec.begin : spec.begin + width]
 
     def moved_to(self, label_space: LabelSpace) -> Blend:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hierlearn.backbones import names_backbone
-from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.errors import HierlearnError, plural, unknown_name
 from hierlearn.networks.backbone import backbone
 from hierlearn.networks.blend import PartSpec, build_blend
 from hierlearn.networks.ensemble import ensemble_of
 from hierlearn.networks.heads import make_head
 from hierlearn.networks.inputs import InputSpec
+from hierlearn.networks.layers import check_memory
 from hierlearn.networks.network import Network
 
 if TYPE_CHECKING:
@@ -157,6 +158,10 @@ def build_network(
             if seeds is not None:
                 torch.manual_seed(seeds[number])
             made.append(_build_one(spec, label_space))
+        if number == 0 and spec.members is not None:
+            size = spec.members * sum(one.nbytes for one in made[0].parameters())
+            networks = plural(spec.members, "network takes", "networks take")
+            check_memory(networks, size, "make them fewer or smaller")
     return made[0] if spec.members is None else ensemble_of(made)
 
 

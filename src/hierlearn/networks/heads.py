@@ -100,17 +100,37 @@ class Projection(nn.Module):
         return found
 
 
+class Unprojected(nn.Module):
+    """Features as they are.
+
+    Args:
+        size: F, their width.
+    """
+
+    stackable = True
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, features: Tensor | SparseRows) -> Tensor:
+        """Return dense features."""
+        return features.dense() if isinstance(features, SparseRows) else features
+
+
 def neighbor_head(
-    features: int, label_space: LabelSpace | Hierarchy, *, size: int = 256, **options: Any
+    features: int, label_space: LabelSpace | Hierarchy, *, size: int | None = 256, **options: Any
 ) -> NeighborHead:
-    """Return a NeighborHead with a linear projection.
+    """Return a NeighborHead with a linear projection, or without any.
 
     Args:
         features: F, the width of the features.
         label_space: what can be predicted, or a Hierarchy.
-        size: D, the width of an embedding.
+        size: D, the width of an embedding; None compares the features themselves.
         options: of NeighborHead.
     """
+    if size is None:
+        return NeighborHead(label_space, Unprojected(features), **options)
     check_size(size=size)
     bias = options.get("distance") == "cosine"  # the others see differences of embeddings alone
     return NeighborHead(label_space, Projection(features, size, bias=bias), **options)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+DEEPEST = 1_000  # hidden layers of a network
+
+
 class Dense(nn.Module):
     """A linear layer, or M of them stacked: x W + b with W (D, K) or (M, D, K).
 
@@ -250,11 +253,38 @@ def mixed(numbers: Tensor) -> Tensor:
 
 def check_fits(inputs: int, outputs: int) -> None:
     """Raise on a layer whose weights are larger than the memory, before they are allocated."""
-    size, memory = 4 * inputs * outputs, memory_size()
+    check_memory(
+        f"a layer of {inputs:,} x {outputs:,} weights takes",
+        4 * inputs * outputs,
+        "make it narrower",
+    )
+
+
+def check_layers(width: int, depth: int) -> None:
+    """Raise on hidden layers that are too many, or larger than the memory, before one is made."""
+    check_size(width=width, depth=depth)
+    if depth > DEEPEST:
+        raise HierlearnError(f"depth must be at most {DEEPEST:,} layers, not {depth:,}")
+    check_memory(
+        f"a network of {depth:,} layers of width {width:,} takes",
+        4 * (depth - 1) * width**2,
+        "make it smaller",
+    )
+
+
+def check_memory(what: str, size: int, remedy: str) -> None:
+    """Raise on something of more bytes than this machine has memory.
+
+    Args:
+        what: what takes the memory: "a layer takes".
+        size: the bytes.
+        remedy: what to do about it.
+    """
+    memory = memory_size()
     if memory is not None and size > memory:
         raise HierlearnError(
-            f"a layer of {inputs:,} x {outputs:,} weights takes {size / 1e9:,.0f} GB, but this "
-            f"machine has {memory / 1e9:,.0f} GB of memory; make it narrower"
+            f"{what} {size / 1e9:,.0f} GB, but this machine has {memory / 1e9:,.0f} GB of "
+            f"memory; {remedy}"
         )
 
 

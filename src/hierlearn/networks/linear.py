@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hierlearn.networks.embeddings import UnitLength
 from hierlearn.networks.ensemble import StackedEnsemble
 from hierlearn.networks.heads import LinearHead
 from hierlearn.networks.layers import InputNoise
@@ -30,7 +31,7 @@ def linear(
 
 
 def only_layer(network: nn.Module) -> Dense | None:
-    """Return the only layer of a network that is linear in its inputs; None for other networks.
+    """Return the only layer of a network; None where there are others, or noise before it.
 
     Args:
         network: a network, or members of an ensemble that are stacked.
@@ -39,8 +40,16 @@ def only_layer(network: nn.Module) -> Dense | None:
     if not isinstance(inner, Network) or len(inner.heads) != 1:
         return None
     encoder, (head,) = inner.encoder, inner.heads.values()
-    plain = isinstance(encoder, InputNoise) and encoder.p == 0 and encoder.std == 0
+    plain = isinstance(encoder, UnitLength)
+    plain |= isinstance(encoder, InputNoise) and encoder.p == 0 and encoder.std == 0
     return head.linear if plain and isinstance(head, LinearHead) else None
+
+
+def encoder_of(network: nn.Module) -> nn.Module:
+    """Return what inputs go through before the only layer; it has no weights and draws nothing."""
+    inner: Any = network.network if isinstance(network, StackedEnsemble) else network
+    found: nn.Module = inner.encoder
+    return found
 
 
 linear.search_space = {}  # type: ignore[attr-defined]  # values worth trying

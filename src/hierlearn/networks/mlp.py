@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import nn
 
 from hierlearn.networks.heads import LinearHead
-from hierlearn.networks.layers import Dense, Dropout, InputNoise, check_size
+from hierlearn.networks.layers import Dense, Dropout, InputNoise, check_layers
 from hierlearn.networks.network import Network
 from hierlearn.networks.sparse import SparseRows
 
@@ -45,7 +45,7 @@ class MLPEncoder(nn.Module):
         input_noise: float = 0.0,
     ) -> None:
         super().__init__()
-        check_size(width=width, depth=depth)
+        check_layers(width, depth)
         layers: list[nn.Module] = []
         if input_dropout or input_noise:
             layers.append(InputNoise(input_dropout, input_noise))

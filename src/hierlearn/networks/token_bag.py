@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import nn
 
 from hierlearn.networks.heads import LinearHead
-from hierlearn.networks.layers import Dense, Dropout, InputNoise, check_size
+from hierlearn.networks.layers import Dense, Dropout, InputNoise, check_layers
 from hierlearn.networks.network import Network
 from hierlearn.networks.sparse import SparseRows
 
@@ -45,7 +45,7 @@ class TokenBagEncoder(nn.Module):
         input_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_size(width=width, depth=depth)
+        check_layers(width, depth)
         self.noise = InputNoise(input_dropout)
         # Rows are of length 1, so a weight of size 1 keeps the sum of a text of that order.
         self.words = Dense(inputs, width, bound=1.0)

@@ -35,6 +35,7 @@ from hierlearn.pipeline.folder import WORK, remove_folder
 from hierlearn.pipeline.job import Job
 from hierlearn.pipeline.parts import assemble, predict_answers, scale_rows
 from hierlearn.pipeline.reporting import Beginning, Reporting
+from hierlearn.training.backbones import fitted_embedder, resolve
 from hierlearn.training.blending import (
     FOLD_SEEDS,
     Ingredient,
@@ -72,6 +73,7 @@ class BlendTraining(Job):
     """One run: from a dataset to a blend."""
 
     def __post_init__(self) -> None:
+        self.plan = resolve(self.plan)
         check_free_choice(self.plan)
         if self.plan.time_limit is not None and self.here.world > 1:
             raise HierlearnError("time_limit needs a single process; leave it out under torchrun")
@@ -83,7 +85,9 @@ class BlendTraining(Job):
         self.settings = Settings.from_dict(self.plan.settings)
         self.held = held_out(self.labels, taken.ids, seed=self.settings.seed)
         self.kept = np.concatenate(self.held)  # in the order of the predictions
-        self.facts = Facts(self.labels, prepared_kind(taken, self.plan), self.settings.batch_size)
+        self.encoder = fitted_embedder(taken, self.plan, self.here.device)  # shared by all parts
+        kind = prepared_kind(taken, self.plan) if self.encoder is None else "numbers"
+        self.facts = Facts(self.labels, kind, self.settings.batch_size)
         self.is_table = taken.kind == "table"
         self.label_space = LabelSpace.from_labels(self.labels)
         self.clock = Clock(self.plan.time_limit)
@@ -204,7 +208,7 @@ class BlendTraining(Job):
         dataset = replace(self.dataset, splits={"train": self.rows[rows]})
         names = self.dataset.hierarchy.names
         terminals = [names[number] for number in self.label_space.terminals.tolist()]
-        extras = Extras(weights=self.weights, terminals=terminals)
+        extras = Extras(weights=self.weights, terminals=terminals, encoder=self.encoder)
         return prepare(dataset, plan, self.here.device, extras)
 
     def _train(self, plan: Plan, rows: NDArray[np.int64], budget: float) -> Prepared:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import warnings
+from typing import TYPE_CHECKING, TypeAlias
 
-from hierlearn.errors import HierlearnError
+from hierlearn.datasets.dataset import row_names
+from hierlearn.errors import DataError, HierlearnError, plural, shorten
 from hierlearn.metrics.measure import measure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from torch import Tensor
+
     from hierlearn.datasets import Dataset
     from hierlearn.pipeline.pipeline import Pipeline
 
+    Figures: TypeAlias = dict[str, float | list[float | None] | None]
 
-def evaluate(
-    pipeline: Pipeline, dataset: Dataset, metrics: Sequence[str] | None = None
-) -> dict[str, float | list[float | None] | None]:
+
+class EvaluationWarning(UserWarning):
+    """A model was trained, and the rows that were held out cannot be evaluated."""
+
+
+def evaluate(pipeline: Pipeline, dataset: Dataset, metrics: Sequence[str] | None = None) -> Figures:
     """Return the metrics of a pipeline on the rows of a dataset.
 
     Args:
@@ -31,7 +39,42 @@ def evaluate(
     if not len(dataset):
         raise HierlearnError("there are no rows to evaluate on")
     targets = Labels(dataset.labels, pipeline.hierarchy).targets()
-    return measure(pipeline.probabilities(dataset.inputs), targets, pipeline.label_space, metrics)
+    p = pipeline.probabilities(dataset.inputs)
+    check_finite(p, dataset)
+    return measure(p, targets, pipeline.label_space, metrics)
+
+
+def evaluate_after_training(pipeline: Pipeline, dataset: Dataset, which: str) -> Figures | None:
+    """Return the metrics of rows that were held out, or None with a warning where that fails.
+
+    A model is kept even if it cannot be evaluated.
+
+    Args:
+        pipeline: a pipeline that was just trained.
+        dataset: the rows.
+        which: the name of their split.
+    """
+    try:
+        return evaluate(pipeline, dataset)
+    except Exception as error:
+        known = isinstance(error, HierlearnError)
+        reason = str(error) if known else f"{type(error).__name__}: {' '.join(str(error).split())}"
+        message = f"the model is trained, but its {which} rows cannot be evaluated: {reason}"
+        warnings.warn(EvaluationWarning(shorten(message)), stacklevel=3)
+        return None
+
+
+def check_finite(p: Tensor, dataset: Dataset) -> None:
+    """Raise on rows whose probabilities are NaN, and name the first of them."""
+    wrong = p.isnan().any(dim=1).nonzero()[:, 0]
+    if not len(wrong):
+        return
+    first, names = int(wrong[0]), row_names(dataset)
+    name = "" if names is None else f" ({shorten(names[first], 80, 20)})"
+    raise DataError(
+        f"the probabilities of {plural(len(wrong), 'row')} of {len(p):,} are NaN, the first of row "
+        f"{first}{name}; check the inputs of these rows, or leave them out"
+    )
 
 
 def check_hierarchy(pipeline: Pipeline, dataset: Dataset) -> None:

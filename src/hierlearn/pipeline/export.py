@@ -4,8 +4,9 @@
 
 Numbers go in raw, NaN where one is missing: imputing and standardizing are part of the graph. The
 graph of a text model takes the weighted words of the preprocessing, dense; preprocessing.json,
-written beside it, has the vocabulary and the weights. Before it is written, the graph is compared
-with the model on random rows.
+written beside it, has the vocabulary and the weights. That of a text encoder, frozen or trained,
+takes token ids, (N, T) int64, -1 where a text has ended; tokenizer.json makes them. Before it is
+written, the graph is compared with the model on random rows.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
+from hierlearn.features.chain import ChainPreprocessor
+from hierlearn.features.embed import EmbedPreprocessor
+from hierlearn.features.images import ImagePreprocessor
+from hierlearn.features.tokens import TokenPreprocessor
 from hierlearn.files.writing import atomic_write
 from hierlearn.links import link_name, make_link
 from hierlearn.networks.memories import memory_heads
@@ -31,12 +36,15 @@ from hierlearn.networks.memories import memory_heads
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hierlearn.features import Preprocessor
     from hierlearn.pipeline.pipeline import Pipeline
 
 OPSET = 20
 WITHIN = 1e-5  # the largest difference between graph and model
 LARGEST = 2**31 - 1  # bytes of an ONNX file
 BESIDE = ("hierarchy.json", "preprocessing.json")
+TOKENIZER = "tokenizer.json"  # beside a graph that reads token ids
+CHECKED = (1, 64)  # rows of the batches by which a graph is checked
 ROWS = 13  # of the traced example: not the width of a layer
 
 
@@ -59,7 +67,9 @@ class Graph(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return (N, C) probabilities."""
         x = inputs if self.preprocessing is None else self.preprocessing(inputs)
-        output = self.scaled(self.read(self.network(x.to(self.dtype))))
+        if x.is_floating_point():
+            x = x.to(self.dtype)
+        output = self.scaled(self.read(self.network(x)))
         return output.probabilities.float()
 
 
@@ -83,9 +93,18 @@ def export(pipeline: Pipeline, path: Path | str) -> tuple[Path, ...]:
     """
     path = Path(path)
     graph = Graph(pipeline).eval()
-    width = columns_of(pipeline)
-    data = to_onnx(graph, width, path)
-    check_equal(graph, data, width)
+    tokens = tokens_of(pipeline.preprocessor)
+    images = images_of(pipeline.preprocessor)
+    if images is not None:
+        example = random_images(images.shape, ROWS)
+        batches = [random_images(images.shape, count) for count in CHECKED]
+    elif tokens is not None:
+        example, batches = tokens.examples(ROWS), [tokens.examples(count) for count in CHECKED]
+    else:
+        width = columns_of(pipeline)
+        example, batches = torch.zeros(ROWS, width), numbers(graph, width)
+    data = to_onnx(graph, example, path)
+    check_equal(graph, data, batches)
     with atomic_write(path, "wb") as file:
         file.write(data)
     hierarchy, preprocessing = (path.parent / name for name in BESIDE)
@@ -93,7 +112,44 @@ def export(pipeline: Pipeline, path: Path | str) -> tuple[Path, ...]:
         file.write(pipeline.hierarchy.to_json() + "\n")
     with atomic_write(preprocessing) as file:
         file.write(json.dumps(describe(pipeline), indent=2, ensure_ascii=False) + "\n")
-    return path, hierarchy, preprocessing
+    if tokens is None:
+        return path, hierarchy, preprocessing
+    tokenizer = path.parent / TOKENIZER
+    with atomic_write(tokenizer) as file:
+        file.write(tokens.to_json() + "\n")
+    return path, hierarchy, preprocessing, tokenizer
+
+
+def tokens_of(step: Preprocessor[Any, Any] | None) -> TokenPreprocessor | None:
+    """Return the step that makes the token ids that a graph reads; None where it reads none."""
+    if isinstance(step, ChainPreprocessor):
+        return tokens_of(step.first) if step.as_module() is not None else None
+    found = step.step if isinstance(step, EmbedPreprocessor) else step
+    return found if isinstance(found, TokenPreprocessor) else None
+
+
+def images_of(step: Preprocessor[Any, Any] | None) -> ImagePreprocessor | None:
+    """Return the step that makes the images that a graph reads; None where it reads none."""
+    if isinstance(step, ChainPreprocessor):
+        return images_of(step.first) if step.as_module() is not None else None
+    found = step.step if isinstance(step, EmbedPreprocessor) else step
+    return found if isinstance(found, ImagePreprocessor) else None
+
+
+def random_images(shape: tuple[int, ...], count: int) -> Tensor:
+    """Return (count, C, S, S) random bytes."""
+    drawn = torch.Generator().manual_seed(count)
+    return torch.randint(0, 256, (count, *shape), generator=drawn, dtype=torch.uint8)
+
+
+def numbers(graph: Graph, width: int) -> list[Tensor]:
+    """Return batches of random rows that spread like the training rows, as far as is known."""
+    draw, found = np.random.default_rng(0), []
+    examples: Any = getattr(graph.preprocessing, "examples", None)
+    for count in CHECKED:
+        x = torch.from_numpy(draw.standard_normal((count, width)).astype(np.float32))
+        found.append(x if examples is None else examples(x))
+    return found
 
 
 def columns_of(pipeline: Pipeline) -> int:
@@ -113,8 +169,14 @@ def describe(pipeline: Pipeline) -> dict[str, Any]:
     """Return the preprocessing as plain values, and the inputs and outputs of the graph."""
     state = {} if pipeline.preprocessor is None else pipeline.preprocessor.plain_state()
     inside = preprocessing_of(pipeline) is not None
+    inputs = "raw numbers, NaN where one is missing" if inside else "preprocessed rows"
+    if tokens_of(pipeline.preprocessor) is not None:
+        inputs = f"token ids by {TOKENIZER}, -1 where a text has ended"
+    images = images_of(pipeline.preprocessor)
+    if images is not None:
+        inputs = f"images as bytes, (N, {', '.join(map(str, images.shape))})"
     return {
-        "inputs": "raw numbers, NaN where one is missing" if inside else "preprocessed rows",
+        "inputs": inputs,
         "in_graph": inside,
         "feature_names": list(pipeline.config.get("feature_names", ())),
         "outputs": "probabilities, one column per class in the order of hierarchy.json",
@@ -126,8 +188,8 @@ def describe(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def to_onnx(graph: Graph, width: int, path: Path) -> bytes:
-    """Return the graph as ONNX bytes."""
+def to_onnx(graph: Graph, example: Tensor, path: Path) -> bytes:
+    """Return the graph as ONNX bytes; the number of rows is free, and that of token ids."""
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
@@ -138,7 +200,9 @@ def to_onnx(graph: Graph, width: int, path: Path) -> bytes:
     size = sum(value.nbytes for value in graph.state_dict().values())
     if size > LARGEST:
         raise HierlearnError(f"{path}: the weights are {size:,} bytes, ONNX holds {LARGEST:,}")
-    example = torch.zeros(ROWS, width)
+    free: Any = {0: torch.export.Dim("rows")}
+    if example.dtype == torch.int64:
+        free[1] = torch.export.Dim("tokens", min=2)
     with torch.no_grad(), quiet():
         graph(example)  # caches the index tensors of the hierarchy, so that they are constants
         program: Any = torch.onnx.export(
@@ -147,7 +211,7 @@ def to_onnx(graph: Graph, width: int, path: Path) -> bytes:
             dynamo=True,
             input_names=["inputs"],
             output_names=["probabilities"],
-            dynamic_shapes={"inputs": {0: torch.export.Dim("rows")}},
+            dynamic_shapes={"inputs": free},
             opset_version=OPSET,
             verbose=False,
             # The optimizer replaces a sum into every column of a level by a copy.
@@ -177,7 +241,7 @@ def quiet() -> Iterator[None]:
 
 
 @torch.no_grad()
-def check_equal(graph: Graph, data: bytes, width: int) -> None:
+def check_equal(graph: Graph, data: bytes, batches: list[Tensor]) -> None:
     """Compare the graph with the model on random rows; skipped without onnxruntime."""
     try:
         import onnxruntime
@@ -186,14 +250,9 @@ def check_equal(graph: Graph, data: bytes, width: int) -> None:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    draw = np.random.default_rng(0)
-    for rows in (1, 64):
-        x = draw.standard_normal((rows, width)).astype(np.float32)
-        examples: Any = getattr(graph.preprocessing, "examples", None)
-        if examples is not None:
-            x = examples(torch.from_numpy(x)).numpy()
-        given = session.run(["probabilities"], {"inputs": x})[0]
-        apart = float(np.abs(given - graph(torch.from_numpy(x)).numpy()).max())
+    for x in batches:
+        given = session.run(["probabilities"], {"inputs": x.numpy()})[0]
+        apart = float(np.abs(given - graph(x).numpy()).max())
         if not apart <= WITHIN:
             raise HierlearnError(
                 f"the exported graph differs from the model by {apart:.2g}, more than {WITHIN}; "

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import HierlearnError
 from hierlearn.files.json_lines import read_log
 from hierlearn.files.outputs import check_output_folder
+from hierlearn.files.reading import read_json
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.files.uninterrupted import uninterrupted
 from hierlearn.files.writing import (
@@ -77,8 +78,8 @@ def check_free(folder: Path, force: bool) -> None:
 def is_model(folder: Path) -> bool:
     """Whether the configuration in a folder says that a model of hierlearn is there."""
     try:
-        config = json.loads((folder / FILES[2]).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        config = read_json(folder / FILES[2])
+    except HierlearnError:
         return (folder / NEXT / SWAP).is_file()  # of a first model, whose files are being renamed
     return isinstance(config, dict) and config.get("format") == FORMAT
 

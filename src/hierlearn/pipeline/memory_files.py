@@ -79,7 +79,8 @@ def write_memory(folder: Path, network: nn.Module) -> tuple[str, ...]:
     texts = None if rows.texts is None else list(rows.texts)
     values = {"unlabeled_descendants": policy, "ids": list(rows.ids), "texts": texts}
     with atomic_write(folder / MEMORY_FILES[1]) as file:
-        file.write(json.dumps(values, ensure_ascii=False) + "\n")
+        text = json.dumps(values, ensure_ascii=False)
+        file.write(text.encode(errors="replace").decode() + "\n")  # halves of surrogate pairs
     return (*MEMORY_FILES, *write_indexes(folder, network))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hierlearn.backbones.size import check_numbers
 from hierlearn.errors import HierlearnError
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.build import build_network
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 LOOPS = ("depth", "layers")  # options that count layers, each with a tensor of its own
 FREE = 1 << 16  # numbers up to this one need no weights
+MOST_PARTS = 100  # of a blend
 
 
 def check_network(
@@ -41,14 +43,23 @@ def check_network(
     """
     stored = {name: tuple(value.shape) for name, value in weights.items()}
     total = sum(map(math.prod, stored.values()))
+    if len(spec.parts) > MOST_PARTS:
+        raise CheckpointError(
+            f"{folder}: a blend has at most {MOST_PARTS} parts, not {len(spec.parts):,}"
+        )
+    layers = 0
     for name, value in numbers_of(spec):
-        most = len(stored) + 1 if name.rpartition(".")[2] in LOOPS else max(total, FREE)
+        most = max(total, FREE)
+        if name.rpartition(".")[2] in LOOPS:
+            layers += value
+            value, most = layers, len(stored) + 1  # those of all parts of a blend together
         if value > most:
             raise CheckpointError(
                 f"{folder}: the network {spec.name!r} with {name} {value:,} is not the one that "
                 f"was saved, which has {total:,} weights in {len(stored):,} tensors"
             )
     try:
+        check_descriptions(spec, stored)
         with torch.device("meta"):
             built = build_network(spec, label_space).state_dict()
     except HierlearnError as error:
@@ -67,6 +78,13 @@ def check_network(
                 f"{folder}: the network {spec.name!r} is not the one that was saved ({name} is "
                 f"{stored.get(name, 'absent')}, the network has {made.get(name, 'none')})"
             )
+
+
+def check_descriptions(spec: NetworkSpec, stored: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise where a backbone is described with numbers that are too large for the weights."""
+    check_numbers(spec.options.get("description", {}), stored)
+    for part in spec.parts:
+        check_descriptions(part.network, stored)
 
 
 def numbers_of(spec: NetworkSpec) -> Iterator[tuple[str, int]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.features.several import SeveralPreprocessor
+from hierlearn.features.chain import side_by_side
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.links import HeadOutput, link_name, make_link
 from hierlearn.networks import read_output
@@ -60,10 +60,10 @@ def assemble(
         specs.append(PartSpec(name, spec, link_name(prepared.link), answers[name], begin[name]))
         networks.append(prepared.network)
     first = parts[0][1]
-    preprocessor = steps[0] if len(steps) == 1 else SeveralPreprocessor(steps) if steps else None
+    preprocessor = side_by_side(steps) if steps else None
     inputs = specs[0].network.inputs
     if preprocessor is not None:
-        inputs = InputSpec(preprocessor.produces, (preprocessor.columns,))
+        inputs = InputSpec(preprocessor.produces, preprocessor.shape)
     device, label_space = first.rows.device, first.label_space
     return Pipeline(
         label_space=label_space,

@@ -15,6 +15,7 @@ import torch
 
 from hierlearn.datasets.dataset import count_rows, shown_texts
 from hierlearn.errors import HierlearnError, LabelError, quoted
+from hierlearn.features.images import as_images
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.hierarchy.titles import inherit_titles
@@ -56,6 +57,8 @@ class Growth:
 def texts_to_show(pipeline: Pipeline, inputs: Any) -> list[str]:
     """Return what to show of new rows, where the remembered rows have texts."""
     step: Any = pipeline.preprocessor
+    if step is not None and step.reads == "images":
+        return as_images(inputs).names
     inputs = step.read(inputs) if step is not None and step.reads == "table" else list(inputs)
     return [str(text) for text in shown_texts(inputs) or ()]
 

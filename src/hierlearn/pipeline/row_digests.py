@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hierlearn.features.images import as_images
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -42,6 +44,8 @@ def digests_of(inputs: Any, preprocessor: Any) -> Digests:
     if reads == "table":
         first = getattr(preprocessor, "steps", (preprocessor,))[0]  # all of a blend read the same
         return table_digests(first.read(inputs))
+    if reads == "images":
+        return image_digests(inputs)
     if reads == "texts" or isinstance(inputs, list):
         return text_digests(inputs)
     if hasattr(inputs, "tocsr"):
@@ -50,6 +54,12 @@ def digests_of(inputs: Any, preprocessor: Any) -> Digests:
     size = max(1, CELLS // max(1, values.shape[1]))
     chunks = [number_digests(values[begin : begin + size]) for begin in range(0, len(values), size)]
     return np.concatenate([np.zeros(0, dtype=np.uint64), *chunks])
+
+
+def image_digests(inputs: Any) -> Digests:
+    """Return the digests of images, by the content of their files."""
+    found = b"".join(digest[:8] for digest in as_images(inputs).digests())
+    return np.frombuffer(found, dtype="<u8").astype(np.uint64)
 
 
 def mix(x: Digests) -> Digests:

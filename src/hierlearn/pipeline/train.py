@@ -15,7 +15,7 @@ from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.build import NetworkSpec
 from hierlearn.pipeline.best import BlendTraining
 from hierlearn.pipeline.config_file import read_config
-from hierlearn.pipeline.evaluate import evaluate
+from hierlearn.pipeline.evaluate import evaluate_after_training
 from hierlearn.pipeline.folder import (
     OURS,
     TRAINING,
@@ -35,11 +35,13 @@ from hierlearn.pipeline.seen_rows import note_rows
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.linear_solver import LinearSolver
 from hierlearn.training.log import EpochLog
+from hierlearn.training.memorizer import Memorizer
 from hierlearn.training.plan import Plan
 from hierlearn.training.prepare import Extras, Prepared, prepare
 from hierlearn.training.processes import Processes, processes
 from hierlearn.training.progress import progress_bar
 from hierlearn.training.settings import Settings
+from hierlearn.training.sharded import ShardedTrainer, check_sharding
 from hierlearn.training.stream import ParquetRows
 from hierlearn.training.summary import summary
 from hierlearn.training.trainer import Trainer
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hierlearn.datasets.dataset import Dataset
+
+TRAINERS: dict[str, type[Trainer]] = {"adamw": Trainer, "lbfgs": LinearSolver, "none": Memorizer}
 
 
 def train(
@@ -110,7 +114,8 @@ def train(
         held = {"valid": job.held_out, "test": dataset.splits.get("test", ())}
         for name, picked in held.items():
             if here.writes and len(picked):
-                pipeline.config["metrics"][name] = evaluate(pipeline, dataset.take(picked))
+                figures = evaluate_after_training(pipeline, dataset.take(picked), name)
+                pipeline.config["metrics"] |= {} if figures is None else {name: figures}
         if out is not None and here.writes:
             pipeline.config["training"]["run"] = job.identity()
             save_into(pipeline, out, of_training=True)
@@ -199,7 +204,10 @@ def run(
         reporting: the callbacks.
     """
     settings, reporting = prepared.decision.settings, reporting or Reporting(bar=False)
-    make = LinearSolver if settings.optimizer == "lbfgs" else Trainer
+    make = TRAINERS[settings.optimizer]
+    if settings.parallel == "fsdp":
+        check_sharding(prepared.network, settings)
+        make = ShardedTrainer if here.world > 1 else make
     trainer = make(
         prepared.network,
         prepared.loss,
@@ -251,7 +259,12 @@ def run_identity(prepared: Prepared) -> dict[str, Any]:
     plan = {**prepared.plan.to_dict(), "settings": prepared.decision.settings.to_dict()}
     if isinstance(prepared.rows, ParquetRows):
         plan["stream_window"] = prepared.rows.source.window
-    for free in ("device", "checkpoint_every", "keep_checkpoints"):  # may change when it resumes
+    for free in (
+        "device",
+        "checkpoint_every",
+        "keep_checkpoints",
+        "parallel",
+    ):  # may change when it resumes
         plan["settings"].pop(free)
     check_plain(plan)
     sums = hashlib.sha256(prepared.rows.digest().encode())
@@ -313,6 +326,8 @@ def describe_inputs(prepared: Prepared, dataset: Dataset) -> str:
     if dataset.is_text:
         return "text"
     columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
+    if dataset.kind == "images":
+        return columns or "images"
     return columns or plural(prepared.rows.inputs.shape[1], "number")
 
 

@@ -1,4 +1,4 @@
-"""Stage 14: a study or a model as one self-contained HTML page, and plots as files for papers."""
+"""Stage 15: a study or a model as one self-contained HTML page, and plots as files for papers."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from hierlearn.reports.assets import asset, page_script, script_policy
 from hierlearn.reports.markup import embed, safe
 from hierlearn.reports.outcome import Outcome, outcome
 from hierlearn.reports.sections import heights
+from hierlearn.reports.thumbnails import Thumbnails
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +38,7 @@ def write_model_report(
     *,
     split: str = "all",
     trained_on: int | None = None,
+    every: Dataset | None = None,
 ) -> Path:
     """Write the page of a model.
 
@@ -47,24 +49,31 @@ def write_model_report(
         split: which rows these are, for the page to say.
         trained_on: how many of them the model was trained on, which the page warns of; None where
             that is not known.
+        every: all rows of the data, among which remembered images are found by name, so that the
+            page can show them.
 
     Returns:
         The file.
     """
-    text = model_page(pipeline, dataset, split, trained_on)
+    text = model_page(pipeline, dataset, split, trained_on, every)
     with atomic_write(Path(out)) as file:
         file.write(text)
     return Path(out)
 
 
 def model_page(
-    pipeline: Pipeline, dataset: Dataset, split: str = "all", trained_on: int | None = None
+    pipeline: Pipeline,
+    dataset: Dataset,
+    split: str = "all",
+    trained_on: int | None = None,
+    every: Dataset | None = None,
 ) -> str:
     """Return the page's text; the arguments are those of ``write_model_report``."""
     found = outcome(pipeline, dataset)
     script = page_script("script.js", "classes.js")
     name = pipeline.config.get("name") or "A model"
-    data = interactive(pipeline, found, split)
+    shown = Thumbnails([dataset.inputs, *([] if every is None else [every.inputs])])
+    data = interactive(pipeline, found, split, shown)
     return Template(asset("model.html")).substitute(
         title=safe(f"hierlearn model: {name}"),
         name=safe(name),
@@ -120,7 +129,9 @@ def mistakes_section(data: dict[str, Any], found: Outcome) -> str:
     return Template(asset("mistakes.html")).substitute(heights=heights(highest), nearest=nearest)
 
 
-def interactive(pipeline: Pipeline, found: Outcome, split: str) -> dict[str, Any]:
+def interactive(
+    pipeline: Pipeline, found: Outcome, split: str, thumbnails: Thumbnails
+) -> dict[str, Any]:
     """Return what the script draws: the classes, the icicle and the mistakes."""
     counts = classes.class_counts(found)
     worst = mistakes.worst(found.decisions)
@@ -129,14 +140,17 @@ def interactive(pipeline: Pipeline, found: Outcome, split: str) -> dict[str, Any
     if found.several:  # a class is right where it is in the answer
         one = {"accuracy": recalls(counts, one["accuracy"][-1])}
     names = row_names(found.dataset) or mistakes.numbered(len(found), split)
-    evidence = evidence_of(pipeline, found, worst)
+    evidence = evidence_of(pipeline, found, worst, thumbnails)
+    texts = shown_texts(found.dataset.inputs)
+    images = {str(row): thumbnails.find(texts[row]) for row in shown} if texts is not None else {}
     return {
         **icicle.tree(found.space.hierarchy, found.truth),
         "row": "row",
         "seeds": 1,
         "classes": counts,
         "candidates": [{**one, "worst": worst, **evidence}],
-        "texts": mistakes.texts_of(shown, shown_texts(found.dataset.inputs)),
+        "texts": mistakes.texts_of(shown, texts),
+        "images": {row: one for row, one in images.items() if one is not None},
         "rows": mistakes.texts_of(shown, names),
     }
 
@@ -148,7 +162,7 @@ def recalls(counts: dict[str, list[int]], root: int) -> list[int]:
 
 
 def evidence_of(
-    pipeline: Pipeline, found: Outcome, worst: Sequence[Sequence[int]]
+    pipeline: Pipeline, found: Outcome, worst: Sequence[Sequence[int]], thumbnails: Thumbnails
 ) -> dict[str, Any]:
     """Return the remembered rows behind each mistake; nothing where no memory answers."""
     answering = answering_memories(pipeline.network, pipeline.answer)
@@ -167,9 +181,15 @@ def evidence_of(
                     hierarchy,
                 )
                 | {"weight": round(1000 * one.weight)}
+                | image_of(thumbnails.find(one.text))
                 for one in own
                 if round(1000 * one.weight)
             ]
             for (_, truth, decided, *_), own in zip(worst, rows, strict=True)
         ]
     }
+
+
+def image_of(thumbnail: str | None) -> dict[str, str]:
+    """Return the thumbnail of a remembered row, where it has one."""
+    return {} if thumbnail is None else {"image": thumbnail}

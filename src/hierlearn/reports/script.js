@@ -13,6 +13,7 @@
     return made;
   }
   const part = (name, text, tag = "span") => (text ? [element(tag, { class: name }, text)] : []);
+  const picture = (source) => (source ? [element("img", { src: source, alt: "" })] : []);
   function button(text, act, title = "") {
     const made = element("button", { type: "button", title }, text);
     made.onclick = act;
@@ -257,6 +258,7 @@
     if (data.seeds > 1) text.push(`${seeds} of ${data.seeds} runs agree`);
     const details = element("p", { class: "details" }, text.join(" · "));
     const card = element("article", { class: "mistake" }, details);
+    card.append(...picture((data.images || {})[row]));
     if (row in data.texts) card.append(element("blockquote", {}, data.texts[row]));
     const cell = (kind, c) => (c === undefined ? element("span", { class: kind })
       : element("span", { class: kind }, names[c], ...part("title", title(c))));
@@ -280,7 +282,7 @@
     const heads = ["weight", "training row", "label"];
     const lines = evidence.map((one) => element("tr", {}, ...[
       [percent(one.weight / 1000)],
-      [...part("id", one.id), ...part("text", one.text)],
+      [...picture(one.image), ...part("id", one.id), ...part("text", one.text)],
       [...tag(one.decided, "decided", "misled"), ...tag(one.true, "true", "truth"),
         ...one.labels.flatMap((c) => [...part("label", fullName(c)), ...part("title", title(c))]),
         ...part("label", !one.labels.length && "no label"),

@@ -1,1 +1,1 @@
-"""Stage 13: candidates compared over seeds on one dataset or many, with honest statistics."""
+"""Stage 14: candidates compared over seeds on one dataset or many, with honest statistics."""

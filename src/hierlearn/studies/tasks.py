@@ -11,7 +11,7 @@ import queue
 import signal
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import get_all_start_methods, get_context
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,11 +22,13 @@ from hierlearn.studies.runner import Result, Task, run_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from multiprocessing.context import BaseContext
 
     from hierlearn.datasets import Dataset
 
 MAX_JOBS = 8  # processes that are started without being asked for
 POLL_SECONDS = 0.2  # between two looks at what the processes report
+PRELOADED = ["hierlearn.studies.runner", "torch._dynamo"]  # torch.optim imports the latter
 
 
 def count_cores() -> int:
@@ -60,7 +62,7 @@ def run_tasks(
         for number, task in tasks.items():
             yield number, run_task(task, dataset, on_step and with_number(on_step, number))
         return
-    context = get_context("spawn")  # a fork would inherit the threads of torch, and hang
+    context = start_context(any(task.device != "cpu" for task in tasks.values()))
     steps, stop = context.Queue(), context.Event()
     threads = max(1, count_cores() // jobs)
     with ProcessPoolExecutor(
@@ -84,6 +86,19 @@ def run_tasks(
         finally:
             stop.set()
             pool.shutdown(cancel_futures=True)
+
+
+def start_context(gpu: bool) -> BaseContext:
+    """Return how processes start: never as a fork of this one, whose threads it would lack.
+
+    On a CPU they are forks of a server that has done nothing but import, once for all of them. A
+    GPU is used in processes of their own from the beginning.
+    """
+    if gpu or "forkserver" not in get_all_start_methods():
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
 
 
 def with_number(

@@ -5,13 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.backbones import find_backbone, names_backbone
-from hierlearn.errors import HierlearnError
+import numpy as np
+
+from hierlearn.backbones import find_backbone, names_backbone, parse_encoder
+from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.features.chain import ChainPreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
+from hierlearn.features.encoded_table import EncodedTablePreprocessor
 from hierlearn.features.registry import find_step
+from hierlearn.networks import NETWORKS
+from hierlearn.networks.build import option_names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import torch
     from torch import nn
 
@@ -36,9 +43,12 @@ def resolve(plan: Plan) -> Plan:
     family, source = find_backbone(name)
     options = dict(plan.network_options)
     tuning = options.pop(TUNING, FROZEN)
+    if tuning != FROZEN:
+        family.check_tuning(tuning)
     step = [one for one in find_step(family.step).options() if one != "source"]
+    check_options(name, options, tuning)
     if tuning == FROZEN:
-        own = {k: options.pop(k) for k in [*options] if k in (*family.options(), *step)}
+        own = {k: options.pop(k) for k in [*options] if k in EmbedPreprocessor.options_of(name)}
         return replace(
             plan,
             network=None,
@@ -50,7 +60,6 @@ def resolve(plan: Plan) -> Plan:
             f"{name} reads {family.reads} by itself; leave out preprocessing {plan.preprocessing!r}"
         )
     first = {k: options.pop(k) for k in [*options] if k in step}
-    family.check_tuning(tuning)
     description = family.describe(source)
     options |= {TUNING: tuning} if TUNING in family.options() else {}
     return replace(
@@ -62,8 +71,37 @@ def resolve(plan: Plan) -> Plan:
     )
 
 
-def fitted_embedder(dataset: Dataset, plan: Plan, device: torch.device) -> EmbedPreprocessor | None:
-    """Return the frozen encoder of a plan; None where it has none.
+def check_options(name: str, options: Mapping[str, Any], tuning: str) -> None:
+    """Raise on an option that a backbone does not have, or not where it is tuned like this.
+
+    Args:
+        name: ``prefix:source``.
+        options: without the tuning; those of a frozen backbone may be of the network after it.
+        tuning: "frozen", or one of the backbone's.
+    """
+    family, _ = find_backbone(name)
+    step = [one for one in find_step(family.step).options() if one != "source"]
+    known = {*family.options(), *step, TUNING}
+    if tuning == FROZEN:
+        known |= {"cache"}
+    after = {
+        option for network in NETWORKS for option in option_names(network) or () if tuning == FROZEN
+    }
+    for option in options:
+        wanted = family.training_options.get(option, "") or tuning
+        if wanted != tuning:
+            raise HierlearnError(
+                f"{option} is for tuning {wanted!r}, not {tuning!r}; leave it out, or set tuning="
+                f"{wanted}"
+            )
+        if option not in known | after:
+            raise HierlearnError(unknown_name(f"option of {name}", option, known))
+
+
+def fitted_embedder(
+    dataset: Dataset, plan: Plan, device: torch.device
+) -> Preprocessor[Any, Any] | None:
+    """Return the frozen encoder of a plan, or the encoders of its columns; None without any.
 
     Args:
         dataset: the training rows.
@@ -72,20 +110,37 @@ def fitted_embedder(dataset: Dataset, plan: Plan, device: torch.device) -> Embed
     """
     if not plan.encoder:
         return None
-    step = EmbedPreprocessor(**plan.encoder[ALL]).to(device)
+    encoders = {column: parse_encoder(own) for column, own in plan.encoder.items()}
+    if [*encoders] == [*dataset.feature_names]:  # the only column
+        encoders = {ALL: encoders[dataset.feature_names[0]]}
+    if ALL not in encoders:
+        if dataset.kind != "table":
+            raise HierlearnError(
+                f"encoder names the column {next(iter(encoders))!r}, but the inputs are "
+                f"{dataset.kind} without columns; use network= for the only input"
+            )
+        table = {"standardize": plan.standardize}
+        return EncodedTablePreprocessor(encoders, table).to(device).fit(dataset.inputs)
+    if len(encoders) > 1:
+        raise HierlearnError(
+            f"network={encoders[ALL]['source']!r} encodes the only input; name the column of every "
+            f"encoder with encoder= instead"
+        )
+    step = EmbedPreprocessor(**encoders[ALL]).to(device)
     if dataset.kind != step.reads:
         raise HierlearnError(
             f"{step.source} reads {step.reads}, but the inputs are {dataset.kind}; name a column "
             f"of {step.reads}"
         )
-    return step.fit(dataset.inputs)
+    return step.fit_parts(dataset.input_parts)
 
 
 def embedded(dataset: Dataset, embedder: Preprocessor[Any, Any] | None) -> Dataset:
     """Return a dataset of the numbers that an encoder gives; without one, the dataset as it is."""
     if embedder is None:
         return dataset
-    return replace(dataset, inputs=embedder.transform(dataset.inputs), feature_names=())
+    found = [embedder.transform(part) for part in dataset.input_parts()]
+    return replace(dataset, inputs=np.concatenate(found), feature_names=())
 
 
 def chained(

@@ -99,6 +99,8 @@ def ingredients(facts: Facts) -> dict[str, Ingredient]:
     """
     if facts.kind == "numbers":
         return numbers_one_path(facts) if facts.labels.single_path else numbers_several(facts)
+    if facts.kind == "images":
+        return images(facts)
     return SPARSE
 
 
@@ -117,6 +119,13 @@ def numbers_one_path(facts: Facts) -> dict[str, Ingredient]:
             "neighbors-deep": Ingredient("neighbors", {"network_options": {"depth": 2}}),
         }
     return found
+
+
+def images(facts: Facts) -> dict[str, Ingredient]:
+    """Images: a memory, and logits on the same CNN."""
+    other = "hcl" if facts.labels.single_path else "max"
+    changed = {"network_options": {"augment": "light"}}
+    return {"neighbors": Ingredient("neighbors"), other: Ingredient(other, changed)}
 
 
 def numbers_several(facts: Facts) -> dict[str, Ingredient]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 
-from hierlearn.errors import plural
+from hierlearn.errors import HierlearnError, plural
 from hierlearn.files.schema import Extra, Range, check
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.files.writing import WriteError, remove
@@ -144,10 +144,39 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Load into an optimizer the state that ``optimizer_tensors`` returned."""
+    """Load into an optimizer the state that ``optimizer_tensors`` returned.
+
+    Fused kernels do not compare shapes: a state of another size would be read beyond its end.
+    """
     whole = optimizer.state_dict()
+    parameters = [one for group in optimizer.param_groups for one in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         number, _, name = key.partition(".")
         state.setdefault(int(number), {})[name] = value
+    for place, values in state.items():
+        if not 0 <= place < len(parameters):
+            raise HierlearnError(f"optimizer/{place} is of no parameter")
+        own = tuple(parameters[place].shape)
+        expected = {"step": (), "exp_avg": own, "exp_avg_sq": own}
+        check_shapes(f"optimizer/{place}.", values, expected)
     optimizer.load_state_dict({**whole, "state": state})
+
+
+def check_shapes(
+    begin: str, tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Raise unless there are tensors of these names and shapes, and no others.
+
+    Args:
+        begin: of the names, for errors.
+        tensors: by name.
+        expected: their shapes.
+    """
+    found = {name: tuple(value.shape) for name, value in tensors.items()}
+    for name in {**expected, **found}:
+        if found.get(name) != expected.get(name):
+            raise HierlearnError(
+                f"{begin}{name} is {found.get(name, 'absent')}, expected "
+                f"{expected.get(name, 'none')}"
+            )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.metrics import METRICS
 from hierlearn.networks.ensemble import member_state
+from hierlearn.training.checkpoint import check_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,3 +120,6 @@ class EarlyStopping:
         for key, value in tensors.items():
             member, _, name = key.partition("/")
             self.weights.setdefault(int(member), {})[name] = value.to(device)
+        for number, weights in self.weights.items():
+            own = {name: tuple(value.shape) for name, value in self.state_of(number).items()}
+            check_shapes(f"best/{number}/", weights, own)

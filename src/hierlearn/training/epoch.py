@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from hierlearn.training.checkpoint import check_shapes
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -55,8 +57,20 @@ class RunningEpoch:
         found = {"losses": torch.stack(self.losses)}
         return found if self.selected is None else {**found, "selected": self.selected}
 
-    def load_state_dict(self, state: Mapping[str, Tensor], device: torch.device) -> None:
-        """Restore what ``state_dict`` returned."""
+    def load_state_dict(
+        self, state: Mapping[str, Tensor], device: torch.device, stopped: list[bool], classes: int
+    ) -> None:
+        """Restore what ``state_dict`` returned.
+
+        Args:
+            state: the tensors.
+            device: where they go.
+            stopped: which members have stopped.
+            classes: of the taxonomy.
+        """
+        steps = len(state["losses"]) if "losses" in state and state["losses"].dim() else 0
+        expected = {"losses": (steps, len(stopped)), "selected": (stopped.count(False), classes)}
+        check_shapes("epoch/", state, {name: expected[name] for name in expected if name in state})
         if "losses" in state:
             self.losses = list(state["losses"].to(device))
         if "selected" in state:

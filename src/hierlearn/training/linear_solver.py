@@ -27,7 +27,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
 from hierlearn.errors import HierlearnError
 from hierlearn.links import link_name
 from hierlearn.losses import LOSSES
-from hierlearn.networks.linear import only_layer
+from hierlearn.networks.linear import encoder_of, only_layer
 from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.lbfgs import dot, minimize
 from hierlearn.training.stream import ParquetRows
@@ -256,7 +256,7 @@ def span(x: Tensor | SparseRows) -> Tensor:
 
 
 def solve_linear(
-    loss: Any, rows: Rows, penalty: float, tolerance: float = 1e-3
+    loss: Any, rows: Rows, penalty: float, tolerance: float = 1e-3, *, encoder: Any = None
 ) -> tuple[Tensor, Tensor]:
     """Return the weights (D, C) and the bias (C,) of a linear network at the optimum.
 
@@ -265,7 +265,9 @@ def solve_linear(
         rows: the training rows.
         penalty: what |W|^2 / 2 counts beside the summed loss.
         tolerance: of the gradient of every block, see ``minimize``.
+        encoder: what inputs go through before the linear layer.
     """
+    inputs = rows.inputs if encoder is None else encoder(rows.inputs)
     share = np.ones(len(rows), dtype=np.float32)
     if rows.weights is not None:
         share = rows.weights.cpu().numpy()
@@ -280,12 +282,12 @@ def solve_linear(
     else:
         blocks = class_blocks(rows, share)
     classes = len(rows.labels.hierarchy)
-    weight = torch.zeros(rows.inputs.shape[1], classes, device=rows.device)
+    weight = torch.zeros(inputs.shape[1], classes, device=rows.device)
     bias = torch.zeros(classes, device=rows.device)
     design, of = None, None
     for block in blocks:
         if design is None or of is not block.rows:
-            design, of = Design(rows.inputs, block.rows), block.rows
+            design, of = Design(inputs, block.rows), block.rows
         v = solve_block(design, block, objective, penalty, tolerance)
         numbers = torch.from_numpy(block.classes).to(rows.device)
         weight[design.columns[:, None], numbers], bias[numbers] = design.weights(v)
@@ -365,7 +367,9 @@ class LinearSolver(Trainer):
         layer = only_layer(self.network)
         assert layer is not None
         with torch.no_grad(), fewer_threads(self.rows):
-            weight, bias = solve_linear(self.loss, self.rows, self.settings.l2_penalty)
+            weight, bias = solve_linear(
+                self.loss, self.rows, self.settings.l2_penalty, encoder=encoder_of(self.network)
+            )
             for own, found in ((layer.weight, weight), (layer.bias, bias)):
                 own.copy_(found.to(own).expand_as(own))
         self.step = 1

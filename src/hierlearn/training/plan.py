@@ -53,8 +53,9 @@ class Plan:
     )
     network: str | None = setting(
         None,
-        "Network; mlp by default, token-bag for texts and sparse rows; hf:PATH_OR_NAME for a text "
-        "encoder of transformers, timm:NAME for an image encoder of timm.",
+        "Network; mlp by default, token-bag for texts and sparse rows, cnn for images; "
+        "hf:PATH_OR_NAME for a text encoder of transformers, timm:NAME for an image encoder of "
+        "timm.",
         registry="hierlearn.networks:NETWORKS",
         importable=True,
     )
@@ -146,6 +147,10 @@ class Plan:
             from hierlearn.networks.heads import head_options
 
             check_known(f"option of head {self.head}", self.head_options, head_options(self.head))
+        for value in self.encoder.values():
+            from hierlearn.backbones import find_backbone, parse_encoder
+
+            find_backbone(parse_encoder(value)["source"])
         check_joint(self.joint)
         if self.decoder is not None:
             from hierlearn.decoding import check_options
@@ -165,8 +170,8 @@ def check_known(what: str, options: Mapping[str, Any], known: Sequence[str] | No
 
 
 def default_network(kind: str) -> str:
-    """Return the network for a kind of inputs: numbers, texts, or sparse rows."""
-    return "mlp" if kind == "numbers" else "token-bag"
+    """Return the network for a kind of inputs: numbers, images, texts, or sparse rows."""
+    return {"numbers": "mlp", "images": "cnn"}.get(kind, "token-bag")
 
 
 def check_joint(joint: Mapping[str, Any]) -> None:
@@ -190,7 +195,7 @@ def needs_logits(plan: Plan, kind: str) -> bool:
     """Whether a plan makes choices that only go with a head that gives logits."""
     if plan.link is not None or plan.head == "linear":
         return True
-    if kind == "numbers":
+    if kind in ("numbers", "images"):
         return plan.network not in (None, default_network(kind))
     return plan.network is not None or bool(plan.network_options)
 
@@ -230,7 +235,10 @@ def decide(
         name, why, recipe = "custom", "the loss was named", Recipe(plan.loss, "a loss by name")
     else:
         name, why = plan.recipe, "it was named"
-        if plan.recipe == "auto":
+        if plan.recipe == "auto" and plan.network == "embeddings":
+            name = "nearest" if plan.head == "neighbors" else "linear"
+            why = "inputs are embeddings"
+        elif plan.recipe == "auto":
             logits = logits or needs_logits(plan, kind)
             name, why = choose_recipe(labels, kind, logits=logits)
         batch_size = Settings.from_dict(plan.settings).batch_size

@@ -116,12 +116,14 @@ class Extras:
         network: a module instead of a network by name.
         terminals: more terminal classes than those of the training rows.
         logits: whether the head must give logits, so that training can go on with more rows.
+        encoder: the frozen encoder of the plan, fitted; None reads it.
     """
 
     weights: Floats | None = None
     network: nn.Module | None = None
     terminals: Iterable[Label] = field(default=())
     logits: bool = False
+    encoder: Preprocessor[Any, Any] | None = None
 
 
 def prepare(
@@ -132,7 +134,7 @@ def prepare(
     plan = resolve(plan)
     picked, held_out = split_rows(dataset, plan)
     raw = dataset.take(picked)
-    embedder = fitted_embedder(raw, plan, device)
+    embedder = extras.encoder or fitted_embedder(raw, plan, device)
     train_set = embedded(raw, embedder)
     labels = Labels(
         train_set.labels, dataset.hierarchy, unlabeled_descendants=plan.unlabeled_descendants
@@ -243,7 +245,8 @@ def fitted_preprocessor(
         if name is not None and train_set.kind == "table":  # it is the step of the numbers there
             name, options = None, {"numbers": name, **options}
     if name is None:
-        options = {"standardize": plan.standardize, **options}
+        as_is = recipe.network == "embeddings" and train_set.kind == "numbers"
+        options = {"standardize": plan.standardize and not as_is, **options}
     preprocessor: Any = make_preprocessor(name, train_set, **options)
     inputs: Any = train_set.inputs
     if preprocessor is None:

@@ -82,12 +82,16 @@ class Processes:
             distributed.all_reduce(value)
         return value
 
-    def part_of_mean(self, terms: Sequence[tuple[Tensor, int | Tensor]]) -> Tensor:
+    def part_of_mean(
+        self, terms: Sequence[tuple[Tensor, int | Tensor]], totals: Tensor | None = None
+    ) -> Tensor:
         """Return a sum of means, scaled so that its average over all processes is that of all rows.
 
         Args:
             terms: means over the rows of this process, each with what it divided by; scalars, or
                 (M,) for the members of an ensemble.
+            totals: the sums of what they divide by, where this process has more rows than these;
+                by default the sums over the processes.
         """
         shape = terms[0][0].shape
         counts = torch.stack(
@@ -96,7 +100,8 @@ class Processes:
                 for _, n in terms
             ]
         )
-        scales = counts / self.total(counts).clamp_min(SMALLEST) * self.world
+        totals = self.total(counts) if totals is None else totals
+        scales = counts / totals.clamp_min(SMALLEST) * self.world
         parts = [one * scale.to(one.dtype) for (one, _), scale in zip(terms, scales, strict=True)]
         return torch.stack(parts).sum(dim=0)
 

@@ -2,6 +2,7 @@
 
 quick      a memory that answers by the labels of similar training rows, trained in seconds
 neighbors  the same, wider and trained longer; see rules.py
+nearest    a memory of embeddings as they are, in which nothing is trained
 linear     a linear model of the classes below each parent: for texts and sparse rows
 paper      the paper's HCL as printed: independent sigmoids, floor 0, the best of all classes
 hcl        HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
@@ -18,7 +19,7 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
-from hierlearn.training.rules import linear, neighbors, plain, quick
+from hierlearn.training.rules import linear, nearest, neighbors, plain, quick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -92,6 +93,14 @@ RECIPES: dict[str, Recipe] = {
         head="neighbors",
         rule=quick,
     ),
+    "nearest": Recipe(
+        "bce",
+        "a memory of embeddings as they are: for vectors of a frozen backbone, nothing is trained",
+        network="embeddings",
+        head="neighbors",
+        head_options={"size": None, "distance": "cosine", "learn_scale": True},
+        rule=nearest,
+    ),
     "linear": Recipe(
         "hinge",
         "a linear model of the classes below each parent or of all classes: for texts, sparse rows",
@@ -157,11 +166,11 @@ def choose_recipe(
         why, one_path = f"{without:,} of {rows:,} training rows have no label", False
     else:
         why, one_path = f"every {'labeled ' * bool(without)}training row has one path", True
-    if kind == "numbers" and not logits:
+    if kind in ("numbers", "images") and not logits:
         if rows <= MEMORY_ROWS:
-            return "quick", f"inputs are numbers, and {why}"
+            return "quick", f"inputs are {kind}, and {why}"
         why = f"{why}, and {rows:,} rows are many for a memory"
-    if kind == "numbers" or logits:
+    if kind in ("numbers", "images") or logits:
         return ("hcl" if one_path else "max"), why
     return "linear", f"{why}, and inputs are {'texts' if kind == 'texts' else 'sparse'}"
 

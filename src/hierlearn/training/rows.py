@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy.labels import Labels
 
+ON_DEVICE = 1 << 30  # bytes of images that may be held on the device
 DENSE = 1 << 30  # entries of targets that may be held on the device
 
 
@@ -34,8 +35,8 @@ class Rows:
     """N rows ready for a network.
 
     Args:
-        inputs: (N, D) array or tensor, or a SciPy sparse matrix; images, (N, C, H, W) bytes, stay
-            where they are, and only those of a batch go to the device.
+        inputs: (N, D) array or tensor, or a SciPy sparse matrix; many images,
+            (N, C, H, W) bytes, stay where they are, and only those of a batch go to the device.
         labels: the labels of the rows.
         device: of the tensors.
         weights: (N,) how much each row counts; None for all alike.
@@ -171,7 +172,8 @@ def as_rows(
 ) -> Tensor | SparseRows:
     """Return inputs on a device, read as float32 and cast to ``dtype``.
 
-    Sparse rows stay sparse, token ids stay integers, and images stay bytes, where they are.
+    Sparse rows stay sparse, token ids stay integers, and images stay bytes; many of them stay where
+    they are.
     """
     if hasattr(inputs, "tocsr"):
         inputs = SparseRows.from_scipy(inputs)
@@ -179,7 +181,8 @@ def as_rows(
         return replace(inputs, values=inputs.values.to(dtype)).to(device)
     kind = getattr(inputs, "dtype", None)
     if kind in (np.uint8, torch.uint8):
-        return torch.as_tensor(inputs)
+        images = torch.as_tensor(inputs)
+        return images.to(device) if images.nbytes <= ON_DEVICE else images
     if kind in (np.int32, torch.int32):
         return torch.as_tensor(inputs).to(device)
     return torch.as_tensor(inputs, dtype=torch.float32).to(device, dtype)

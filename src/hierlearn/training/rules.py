@@ -31,6 +31,8 @@ MANY = 10_000  # texts, from which on rare n-grams get no column
 HINGE_PENALTY = 0.15  # of a linear model; 1 / C of scikit-learn
 SOFTMAX_PENALTY = 0.03
 LOGISTIC_PENALTY = 0.1
+IMAGE_STEPS = 800
+IMAGE_EPOCHS = 60
 SHORT_EPOCHS = 6  # for rows with several labels
 SHORT_STEPS = 60  # fewest for these
 
@@ -67,6 +69,8 @@ def neighbors(facts: Facts) -> Mapping[str, Any]:
     or none, per row: labels are noisy, so training is short, and numbers are encoded by quantiles.
     Texts become a few hundred numbers first.
     """
+    if facts.kind == "images":
+        return images(facts)
     several = not facts.labels.single_path
     numbers = facts.kind != "sparse"
     latent = "latent" if facts.kind == "texts" else None
@@ -105,7 +109,7 @@ def quick(facts: Facts) -> Mapping[str, Any]:
     steps and no further heads. Several labels: training is short anyway.
     """
     found = dict(neighbors(facts))
-    if not facts.labels.single_path:
+    if facts.kind == "images" or not facts.labels.single_path:
         return found
     epochs = max(min(round(QUICK_STEPS / facts.steps_per_epoch), QUICK_EPOCHS), FEWEST_EPOCHS)
     options = {"dropout": 0.25, "input_dropout": 0.1} if facts.kind != "sparse" else {}
@@ -115,6 +119,28 @@ def quick(facts: Facts) -> Mapping[str, Any]:
         "network_options": options,
         "head_options": {**found["head_options"], "candidates": candidates},
         "joint": {},
+        "settings": {"epochs": epochs, "learning_rate": 2e-3},
+    }
+
+
+def nearest(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a memory of vectors as they are, in which nothing is trained."""
+    return {
+        "preprocessing": "latent" if facts.kind == "texts" else None,
+        "settings": {"optimizer": "none", "epochs": 1},
+    }
+
+
+def images(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a memory of images: a small CNN, trained on changed images."""
+    epochs = max(min(round(IMAGE_STEPS / facts.steps_per_epoch), IMAGE_EPOCHS), FEWEST_EPOCHS)
+    return {
+        "network_options": {"augment": "light"},
+        "head_options": {
+            "distance": "euclidean",
+            "scale": 1.0,
+            "candidates": min(256, max(128, facts.rows // 2)),
+        },
         "settings": {"epochs": epochs, "learning_rate": 2e-3},
     }
 

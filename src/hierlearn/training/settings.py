@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 Schedule = Literal["cosine", "linear", "constant"]
 Precision = Literal["float32", "bf16"]
-Optimizer = Literal["adamw", "lbfgs"]
+Optimizer = Literal["adamw", "lbfgs", "none"]
 # What only training in batches uses.
 OF_BATCHES = (
     "epochs",
     "batch_size",
+    "accumulate",
     "learning_rate",
     "weight_decay",
     "schedule",
@@ -47,13 +48,17 @@ class Settings:
 
     optimizer: Optimizer = setting(
         "adamw",
-        "How to train: adamw in batches, lbfgs a linear network on all rows at once.",
+        "How to train: adamw in batches, lbfgs a linear network on all rows at once, none fills a "
+        "memory and trains nothing.",
     )
     l2_penalty: float = setting(
         0.3, "Penalty of lbfgs on squared weights, beside the summed loss of the rows.", above=0
     )
     epochs: int = setting(100, "Passes over the training rows, at most.", at_least=1)
     batch_size: int = setting(128, "Rows per step, over all processes together.", at_least=1)
+    accumulate: int = setting(
+        1, "Parts that a batch is cut into, so that it fits into memory.", at_least=1
+    )
     learning_rate: float = setting(1e-3, "Learning rate of AdamW, at its peak.", above=0)
     weight_decay: float = setting(0.0, "Weight decay of AdamW.", at_least=0)
     schedule: Schedule = setting("cosine", "How the learning rate falls to 0, if it does.")
@@ -71,7 +76,11 @@ class Settings:
         estimator=False,
     )
     ensemble_size: int = setting(
-        1, "Networks to train; their probabilities are averaged.", at_least=1, study=False
+        1,
+        "Networks to train; their probabilities are averaged.",
+        at_least=1,
+        below=1_001,
+        study=False,
     )
     metric: str = setting(
         "au-prc",
@@ -97,10 +106,22 @@ class Settings:
     keep_checkpoints: int = setting(
         2, "Checkpoints to keep.", at_least=1, panel=RUN, study=False, estimator=False
     )
+    parallel: Literal["ddp", "fsdp"] = setting(
+        "ddp",
+        "Under torchrun: ddp copies the network into every process, fsdp shares out its weights.",
+        panel=RUN,
+        study=False,
+        estimator=False,
+    )
     device: str = setting("auto", "Device of torch: auto, cpu, cuda.", panel=RUN)
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.optimizer == "lbfgs" and self.accumulate > 1:
+            raise HierlearnError(
+                f"accumulate {self.accumulate} cuts batches, and lbfgs has none; leave it out, or "
+                f"use optimizer 'adamw'"
+            )
 
     def check_validation(self, possible: bool) -> None:
         """Raise on early stopping where there are no validation rows."""

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
+from hierlearn.backbones.hf import PADDING
 from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.rows import Rows, as_rows
 from hierlearn.training.seeding import generator
@@ -160,6 +162,9 @@ def cut(groups: list[int], counts: NDArray[np.int64], window: int) -> Iterator[l
 def joined(parts: list[Any]) -> Tensor | SparseRows:
     """Put tensors, or sparse rows, one below the other."""
     if not isinstance(parts[0], SparseRows):
+        widest = max(part.shape[-1] for part in parts)
+        if parts[0].dtype == torch.int32:  # token ids, of texts of different lengths
+            parts = [pad(part, (0, widest - part.shape[-1]), value=PADDING) for part in parts]
         return torch.cat(parts)
     ends = np.cumsum([0, *(int(part.offsets[-1]) for part in parts)]).tolist()
     offsets = [part.offsets[:-1] + begin for part, begin in zip(parts, ends, strict=False)]

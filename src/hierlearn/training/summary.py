@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hierlearn.backbones import names_backbone
 from hierlearn.errors import plural
+from hierlearn.features.chain import ChainPreprocessor
+from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.links import link_name
 from hierlearn.networks.memories import memory_heads
 from hierlearn.printable import printable
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def summary(prepared: Prepared) -> str:
-    """Return one sentence on what will be trained, below one on the columns of a table."""
+    """Return one sentence on what will be trained, below those on its backbone and its columns."""
     decision, loss = prepared.decision, prepared.loss
     settings = decision.settings
     size, length = settings.ensemble_size, plural(settings.epochs, "epoch")
@@ -35,11 +38,30 @@ def summary(prepared: Prepared) -> str:
             f"neighbors, {head.candidates:,} candidates per step), trained by "
             f"{decision.recipe.loss}{also}"
         )
+        if settings.optimizer == "none":
+            trained_by = f"a memory ({head.distance} distance, {head.neighbors} neighbors)"
+            length = "nothing is trained"
     columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
     return (
+        f"{backbone_line(prepared)}"
         f"{columns and f'columns: {printable(columns)}{chr(10)}'}"
         f"recipe {decision.name} ({decision.why}): {trained_by}, decoder "
         f"{prepared.decoder}; {plural(len(prepared.rows), 'training row')}, "
         f"{len(prepared.valid or ()):,} for validation, {length}, "
         f"{plural(size, 'network')} on {prepared.rows.device}"
     )
+
+
+def backbone_line(prepared: Prepared) -> str:
+    """Return a line on the backbone, and on what of it is trained; empty without one."""
+    step: Any = prepared.preprocessor
+    first = step.first if isinstance(step, ChainPreprocessor) else step
+    if isinstance(first, EmbedPreprocessor):
+        return f"encoder: {printable(first.source)}, frozen, {first.columns:,} features\n"
+    name = prepared.plan.network
+    if not names_backbone(name):
+        return ""
+    sizes = [(one.numel(), one.requires_grad) for one in prepared.network.parameters()]
+    trained = sum(size for size, learns in sizes if learns)
+    every = sum(size for size, _ in sizes)
+    return f"encoder: {printable(str(name))}; {trained:,} of {every:,} weights are trained\n"

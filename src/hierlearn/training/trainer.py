@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -33,10 +33,11 @@ from hierlearn.training.divergence import Moment, diverged
 from hierlearn.training.early_stopping import EarlyStopping
 from hierlearn.training.epoch import RunningEpoch, running_selection
 from hierlearn.training.memorize import memorize
+from hierlearn.training.optimizer import adamw
 from hierlearn.training.probabilities import member_probabilities, non_finite_member
 from hierlearn.training.processes import Processes, is_loss, lost
-from hierlearn.training.seeding import derive
 from hierlearn.training.settings import learning_rate
+from hierlearn.training.step import compute_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -64,10 +65,15 @@ class Trainer:
         processes: this process among all of them.
 
     Attributes:
+        forward: the network, wrapped where there are several processes.
+        noise: the random numbers of a step.
         on_epoch: called after each epoch with its record.
         on_step: called after each step with the step's number from 1.
         save: called with the step, tensors and metadata whenever a checkpoint is due.
+        sharded: whether the network computes only in all processes together.
     """
+
+    sharded: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -90,12 +96,12 @@ class Trainer:
                 f"holds {members or 1} network{'s' * ((members or 1) > 1)}"
             )
         self.processes = processes or Processes(0, 1, rows.device)
-        self.network = network.to(rows.device)
+        self.rows, self.valid, self.settings = rows, valid, settings
+        self.network = self.place(network)
         self.is_ensemble = members is not None
         self.loss = loss.to(rows.device)
         if members is not None:
             self.loss.set_members(members)
-        self.rows, self.valid, self.settings = rows, valid, settings
         link = loss.link
         self.read = read or (lambda found: read_output(found, link))
         self.seeds = [settings.seed + number for number in range(members or 1)]
@@ -103,31 +109,38 @@ class Trainer:
         self.steps = settings.epochs * self.steps_per_epoch
         self.step = 0  # steps done
         self.saved: int | None = None  # the step of the last checkpoint
-        self.stopping = EarlyStopping(network, len(self.seeds), settings.metric, settings.patience)
-        if not any(one.requires_grad for one in network.parameters()):
-            raise HierlearnError(
-                f"this {type(network).__name__} has no parameters to train; give it a head or an "
-                f"encoder that learns"
-            )
-        self.optimizer = torch.optim.AdamW(
-            self.network.parameters(),
-            lr=settings.learning_rate,
-            weight_decay=settings.weight_decay,
-            fused=True,
+        self.stopping = EarlyStopping(
+            self.network, len(self.seeds), settings.metric, settings.patience
         )
+        self.optimizer = self.make_optimizer()
         count = candidates_of(network)
         self.sampler = None
         if count is not None:
             self.sampler = CandidateSampler(rows, self.seeds, count, apart=self.is_ensemble)
-        self._noise = Noise(self.network, rows.device)
-        self._forward: nn.Module = self.network
-        if self.processes.world > 1:
-            self._forward = DistributedDataParallel(self.network)
+        self.noise = Noise(self.network, rows.device)
+        self.forward: nn.Module = self.network
+        self.distribute()
         self.running = RunningEpoch()
         self.selections: list[Tensor] = []  # (C,) per epoch, if there is a curriculum
         self.on_epoch: Callable[[dict[str, Any]], None] | None = None
         self.on_step: Callable[[int], None] | None = None
         self.save: Callable[[int, dict[str, Tensor], dict[str, Any]], object] | None = None
+
+    def place(self, network: nn.Module) -> nn.Module:
+        """Return the network on the device where it is trained."""
+        return network.to(self.rows.device)
+
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        """Return the optimizer of the network's parameters."""
+        return adamw(self.network, self.settings)
+
+    def distribute(self) -> None:
+        """Average gradients over the processes, where there are several."""
+        if self.processes.world > 1:
+            self.forward = DistributedDataParallel(self.network)
+
+    def collect(self) -> None:
+        """Bring the network back to one piece; nothing to do where it never was in parts."""
 
     # ------------------------------------------------------------------ the loop
 
@@ -155,7 +168,7 @@ class Trainer:
     @property
     def uses_torch_generator(self) -> bool:
         """Whether the network draws from torch's own generator, which the steps then seed."""
-        return self._noise.uses_torch
+        return self.noise.uses_torch
 
     def train(self) -> None:
         """Train to the end, and restore the best weights if early stopping is on."""
@@ -168,8 +181,9 @@ class Trainer:
             if self.processes.world == 1 or not is_loss(error):
                 raise
             raise lost(self.processes.rank, error, f" in epoch {self.epoch + 1}") from error
-        self._forward = self.network  # drop the reference to the process group
+        self.forward = self.network  # drop the reference to the process group
         self.stopping.restore()
+        self.collect()
         memorize(self.network, self.rows)
         if self.valid is None:
             wrong = non_finite_member(self.network, self.rows, self.read)
@@ -215,67 +229,20 @@ class Trainer:
         rate = learning_rate(self.settings, self.step, self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self._seed_noise(place)
-        extra: dict[str, Any] = {"apart": True} if self.is_ensemble else {}
-        if self.sampler is None:
-            x, targets, mask = self.rows.batch(index)
-        else:
-            begin = place * self.settings.batch_size
-            x, targets, mask, extra["candidates"] = self.sampler.batch(
-                index, self.step, epoch, begin
-            )
-        weight = self.rows.weights
-        if weight is not None:
-            weight = weight[index.to(self.rows.device)]
-        kind = self.rows.device.type
-        half = self.settings.precision == "bf16"
-        with torch.autocast(kind, torch.bfloat16) if half else nullcontext():
-            output = self._forward(x, **extra)
         self.loss.set_progress(self.step / self.steps)
-        total = self._losses(output, targets, mask, weight)
-        if kind == "cpu" and not bool(total.isfinite().all()):
-            self._refuse_loss(total.detach(), epoch, place)
         self.optimizer.zero_grad(set_to_none=True)
-        total.sum().backward()  # type: ignore[no-untyped-call]
+        total = compute_gradients(self, index, epoch, place)
+        kind = self.rows.device.type
+        if kind == "cpu" and not bool(total.isfinite().all()):
+            self._refuse_loss(total, epoch, place)
         if self.settings.max_grad_norm is not None:
             clip_grad_norm(self.network, self.settings.max_grad_norm)
         self.optimizer.step()
         stopped = self.stopped if self.is_ensemble else None
-        self.running.add(total.detach(), running_selection(self.loss.selection, stopped))
+        self.running.add(total, running_selection(self.loss.selection, stopped))
         self.step += 1
         if kind != "cpu" and self.step % CHECK_EVERY == 0:
             self._check_finite(epoch)
-
-    def _seed_noise(self, place: int) -> None:
-        """Seed the noise of a step: drawn for the global batch, each process uses its part."""
-        first, own = (
-            [derive(seed, f"noise {number}", self.step) for seed in self.seeds]
-            for number in (0, self.processes.rank)
-        )
-        size = self.settings.batch_size
-        count = min(size, len(self.rows) - place * size)
-        drawn = 0 if self.sampler is None else self.sampler.size
-        self._noise.seed(first, own, self.processes.part_of_noise(count, drawn))
-
-    def _losses(
-        self, output: Any, targets: Tensor, mask: Tensor | None, weight: Tensor | None
-    ) -> Tensor:
-        """Return (M,) the loss of each member; 0 for one that has stopped.
-
-        Under several processes each term is scaled so that their average is the mean of the global
-        batch.
-        """
-        value: Tensor
-        if self.processes.world == 1:
-            value = self.loss(output, targets, mask, weight)
-        else:
-            value = self.processes.part_of_mean(self.loss.terms(output, targets, mask, weight))
-        if not self.is_ensemble:
-            return value[None]
-        if any(self.stopped):
-            stopped = torch.tensor(self.stopped, device=value.device)
-            value = torch.where(stopped, 0.0, value)
-        return value
 
     # ------------------------------------------------------------------ records and checks
 
@@ -335,11 +302,12 @@ class Trainer:
         name = self.settings.metric
         # The last value: 1 + the first member whose probabilities are not finite, or 0.
         values = torch.zeros(len(self.seeds) + 1, dtype=torch.float64, device=self.rows.device)
-        if self.processes.writes:
+        if self.processes.writes or self.sharded:
             assert self.valid is not None
             memorize(self.network, self.rows)
             targets = self.valid.targets(torch.arange(len(self.valid), device=self.rows.device))
-            found = member_probabilities(self.network, self.valid, self.read)
+            network = self.forward if self.sharded else self.network
+            found = member_probabilities(network, self.valid, self.read)
             for member, p in enumerate(found):
                 if self.stopped[member]:
                     continue
@@ -402,9 +370,9 @@ class Trainer:
             self.network.load_state_dict(parts["network"])
             self.loss.load_state_dict(parts.get("loss", {}))
             restore_optimizer(self.optimizer, parts.get("optimizer", {}))
-            self.stopping.load_state_dict(
-                checkpoint.metadata["best"], parts.get("best", {}), device
-            )
+            best, weights = checkpoint.metadata["best"], parts.get("best", {})
+            self.stopping.load_state_dict(best, weights, device)
             self.step = self.saved = checkpoint.metadata["step"]
-            self.running.load_state_dict(parts.get("epoch", {}), device)
+            epoch, classes = parts.get("epoch", {}), len(self.loss.label_space)
+            self.running.load_state_dict(epoch, device, self.stopping.stopped, classes)
             self.loss.load_epoch_state(parts.get("selected", {}))

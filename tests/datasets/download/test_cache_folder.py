@@ -18,6 +18,7 @@ from download_server import (
     part_of,
     refusal,
 )
+from hierlearn.datasets import download
 from hierlearn.datasets.download import cache_dir
 
 
@@ -39,14 +40,14 @@ def test_a_folder_that_is_a_file(server, tmp_path):
 @pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES])
 def test_a_read_only_folder(server, target, monkeypatch, code):
     target.parent.mkdir()
-    real = Path.open
+    real = os.open
 
-    def refuse(path, mode="r", *arguments, **options):
-        if path.parent == target.parent and set(mode) & set("wax+"):
+    def refuse(path, flags, *arguments, **options):
+        if Path(path).parent == target.parent and flags & (os.O_WRONLY | os.O_RDWR):
             raise OSError(code, os.strerror(code), str(path))
-        return real(path, mode, *arguments, **options)
+        return real(path, flags, *arguments, **options)
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     assert refusal(server, target) == cannot_write(target.parent, os.strerror(code))
     assert names(target.parent) == []
     assert server.ranges == []
@@ -72,18 +73,18 @@ def test_a_read_only_folder_with_the_right_file_is_fine(server, target, monkeypa
 
 def test_a_full_disk_keeps_what_arrived(server, target, monkeypatch):
     leave_part(target, BODY[:HALF])
-    real = Path.open
+    real = download.open_to_append
 
     def full(block):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    def opened(path, mode="r", *arguments, **options):
-        file = real(path, mode, *arguments, **options)
-        if path == part_of(target) and mode == "ab":
+    def opened(path):
+        file = real(path)
+        if path == part_of(target):
             file.write = full
         return file
 
-    monkeypatch.setattr(Path, "open", opened)
+    monkeypatch.setattr(download, "open_to_append", opened)
     assert refusal(server, target) == cannot_write(target.parent, "No space left on device")
     assert part_of(target).read_bytes() == BODY[:HALF]
 

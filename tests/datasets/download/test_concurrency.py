@@ -50,7 +50,7 @@ def test_bytes_are_on_the_disk_before_the_rename(server, target, monkeypatch):
         Path, "replace", lambda path, other: (steps.append("rename"), replace(path, other))
     )
     get(server, target)
-    assert steps == ["fsync", "rename"]
+    assert steps == ["fsync", "rename", "fsync"]  # at last of the folder
 
 
 PROGRAM = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from itertools import pairwise
 
@@ -35,6 +36,24 @@ def test_the_file_is_complete_and_nothing_else_is_left(server, target):
     assert target.read_bytes() == BODY
     assert names(target.parent) == ["rows.arff"]
     assert server.ranges == [None]
+
+
+@pytest.mark.parametrize("planted", [".part", ".lock"])
+def test_a_planted_link_is_not_written_through(server, target, tmp_path, planted):
+    (tmp_path / "mine").write_text("keep me\n")
+    target.parent.mkdir()
+    target.with_name(f"{target.name}{planted}").symlink_to(tmp_path / "mine")
+    with pytest.raises(DownloadError, match=r"cannot write rows.arff into .* symbolic links"):
+        get(server, target)
+    assert (tmp_path / "mine").read_text() == "keep me\n"
+    assert not target.exists()
+
+
+def test_a_planted_pipe_is_not_waited_for(server, target):
+    target.parent.mkdir()
+    os.mkfifo(target.with_name(f"{target.name}.part"))
+    with pytest.raises(DownloadError, match="which is a FIFO"):
+        get(server, target)
 
 
 def test_a_correct_file_is_not_downloaded_again(server, target):

@@ -2,12 +2,12 @@
 
 import copy
 import subprocess
-import sys
 import warnings
 
 import pytest
 import torch
 
+import warm
 from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.links import SoftmaxLink
@@ -243,7 +243,7 @@ dist.destroy_process_group()
 
 def test_two_processes_select_the_same_as_one(tmp_path):
     runs = [
-        subprocess.Popen([sys.executable, "-c", WORKER, str(rank), str(tmp_path)])
+        subprocess.Popen([*warm.python(), "-c", WORKER, str(rank), str(tmp_path)])
         for rank in (0, 1)
     ]
     assert [run.wait(timeout=120) for run in runs] == [0, 0]

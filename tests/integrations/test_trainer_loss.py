@@ -7,7 +7,8 @@ import torch
 
 from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
-from hierlearn.losses import LOSSES, BCELoss, TrainerLoss
+from hierlearn.integrations.transformers import TrainerLoss
+from hierlearn.losses import LOSSES, BCELoss
 
 H = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 NAMES = ["h", "a/b/c", "a/b/d", "a/e", "f/g"]  # in an order of the user's own

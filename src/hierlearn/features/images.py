@@ -1,0 +1,258 @@
+"""Images: decoded and resized to (N, C, S, S) bytes, C = 1 where all training images are grey.
+
+Files are decoded in threads: Pillow computes outside of Python's lock. Resized images are held in
+memory; those of a large set are written once into the cache folder, named by their content, and
+mapped from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import uuid4
+
+import numpy as np
+
+from hierlearn.backbones import find_backbone
+from hierlearn.datasets.decode_image import FITS, as_channels, fit_to, in_threads, open_image
+from hierlearn.datasets.download import cache_dir
+from hierlearn.datasets.images import ImageFile, Images, Pixels
+from hierlearn.errors import DataError, HierlearnError, plural, unknown_name
+from hierlearn.features.preprocessor import Preprocessor, integer_option, stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from hierlearn.datasets.dataset import Kind
+    from hierlearn.datasets.decode_image import Fit
+    from hierlearn.features.preprocessor import Produced
+
+    Bytes = NDArray[np.uint8]
+
+SIZE = 64  # pixels, for networks that read any size
+IN_MEMORY = 1 << 31  # bytes of resized images; more are mapped from a file
+CHUNK = 1024  # images that are decoded before they are copied
+SHOWN = 10  # broken images that a message names
+
+
+class ImagePreprocessor(Preprocessor[Any, "NDArray[np.uint8]"]):
+    """Images as (N, C, S, S) bytes.
+
+    Args:
+        source: ``timm:NAME``, whose size and channels are the default.
+        image_size: S; by default what the backbone reads, else 64.
+        fit: how other shapes become squares: "pad" with white, "crop" to the middle, or "stretch";
+            by default "crop" for a backbone and "pad" without one.
+    """
+
+    name: ClassVar[str] = "images"
+    reads: ClassVar[Kind] = "images"
+    produces: ClassVar[Produced] = "images"
+
+    def __init__(
+        self, source: str | None = None, *, image_size: int | None = None, fit: Fit | None = None
+    ) -> None:
+        self.source = source
+        self.image_size = image_size
+        if image_size is not None:
+            integer_option("image_size", image_size, 8, 2048)
+        if fit is not None and fit not in FITS:
+            raise HierlearnError(unknown_name("fit of images", fit, FITS))
+        self.fit_as: Fit = fit or ("pad" if source is None else "crop")
+        self._shape: tuple[int, int, int] | None = None
+        self._held: tuple[Any, Bytes] | None = None  # the training rows, until they are asked for
+
+    @property
+    def columns(self) -> int:
+        """C S S."""
+        return int(np.prod(self.shape))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(C, S, S)."""
+        if self._shape is None:
+            raise self._not_fitted()
+        return self._shape
+
+    def fit(self, inputs: Any) -> Self:
+        """Find out whether the images have color; decode them on the way."""
+        size, channels = self.image_size or SIZE, None
+        if self.source is not None:
+            family, path = find_backbone(self.source)
+            channels, *own = family.describe(path)["shape"]
+            size = self.image_size or own[0]
+        if channels is None:
+            found = resized(as_images(inputs), Target(3, size, self.fit_as))
+            channels = 1 if all(is_grey(found[rows]) for rows in chunks(len(found))) else 3
+            self._held = (inputs, found[:, :channels])
+        self._shape = (channels, size, size)
+        return self
+
+    def transform(self, inputs: Any) -> NDArray[np.uint8]:
+        """Return (N, C, S, S) bytes."""
+        channels, size, _ = self.shape
+        held, self._held = self._held, None
+        if held is not None and held[0] is inputs:
+            return held[1]
+        return resized(as_images(inputs), Target(channels, size, self.fit_as))
+
+    def summary(self) -> str:
+        """Return the size of the images, for the plan of a training."""
+        channels, size, _ = self.shape
+        return f"{'grey' if channels == 1 else 'color'} images of {size} x {size} pixels"
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the settings and the shape."""
+        settings = {
+            "name": self.name,
+            "source": self.source,
+            "image_size": self.image_size,
+            "fit": self.fit_as,
+            "shape": list(self.shape),
+        }
+        return settings, {}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Restore the step."""
+        del arrays
+        new = cls(
+            stored(settings, "source"),
+            image_size=stored(settings, "image_size"),
+            fit=stored(settings, "fit"),
+        )
+        channels, height, width = stored(settings, "shape")
+        if channels not in (1, 3) or height != width:
+            raise DataError("the stored preprocessor is damaged: images are (1 or 3, S, S)")
+        integer_option("image_size", height, 1, 4096)
+        new._shape = (channels, height, width)
+        return new
+
+
+@dataclass(frozen=True)
+class Target:
+    """What images become.
+
+    Attributes:
+        channels: 1, or 3.
+        size: S.
+        fit: how other shapes become squares.
+    """
+
+    channels: int
+    size: int
+    fit: Fit
+
+    def of(self, content: bytes | Bytes) -> Bytes:
+        """Return the (C, S, S) pixels of the bytes of a file, or of pixels."""
+        shape = (self.channels, self.size, self.size)
+        if not isinstance(content, bytes) and content.shape in (shape, (1, *shape[1:])):
+            return np.broadcast_to(content, shape)  # without Pillow
+        return as_channels(fit_to(open_image(content), self.size, self.fit), self.channels)
+
+
+def as_images(inputs: Any) -> Images:
+    """Return inputs as Images: an array of bytes, or a list of paths, too."""
+    if isinstance(inputs, Images):
+        return inputs
+    if hasattr(inputs, "dtype") and inputs.dtype == np.uint8:
+        return Images.from_array(inputs)
+    if isinstance(inputs, (str, Path)) or not all(isinstance(one, (str, Path)) for one in inputs):
+        raise DataError(
+            "images are given as hierlearn.datasets.Images, as uint8 pixels, or as a list of paths"
+        )
+    return Images(ImageFile(Path(one).parent, Path(one).name) for one in inputs)
+
+
+def chunks(count: int) -> Iterator[slice]:
+    """Yield slices that cover ``count`` rows."""
+    for begin in range(0, count, CHUNK):
+        yield slice(begin, min(begin + CHUNK, count))
+
+
+def is_grey(images: Bytes) -> bool:
+    """Whether (N, 3, H, W) images have three equal channels."""
+    return bool((images[:, :1] == images[:, 1:]).all())
+
+
+def resized(images: Images, target: Target, in_memory: int | None = None) -> Bytes:
+    """Return (N, C, S, S) images, in memory or mapped from the cache folder.
+
+    Args:
+        images: where they are.
+        target: what they become.
+        in_memory: the most bytes that are held in memory.
+
+    Raises:
+        DataError: naming images that cannot be read.
+    """
+    shape = (len(images), target.channels, target.size, target.size)
+    if int(np.prod(shape)) <= (IN_MEMORY if in_memory is None else in_memory):
+        found = np.empty(shape, dtype=np.uint8)
+        decode_into(found, images, target)
+        return found
+    path = cache_file(images, target)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        hidden = path.with_name(f".{path.name}.{uuid4().hex}")
+        try:
+            mapped = np.lib.format.open_memmap(hidden, mode="w+", dtype=np.uint8, shape=shape)
+            decode_into(mapped, images, target)
+            mapped.flush()
+            hidden.replace(path)
+        finally:
+            hidden.unlink(missing_ok=True)
+    # Copy on write: torch does not take arrays that are read-only.
+    return np.lib.format.open_memmap(path, mode="c")
+
+
+def cache_file(images: Images, target: Target) -> Path:
+    """Return the file of resized images in the cache folder, named by their content."""
+    name = blake2b(f"{target}".encode(), digest_size=16)
+    for digest in images.digests():
+        name.update(digest)
+    return cache_dir() / "images" / f"{name.hexdigest()}.npy"
+
+
+def decode_into(found: Bytes, images: Images, target: Target) -> None:
+    """Decode images into an array, in threads; raise once, naming all that are broken."""
+    broken: list[tuple[str, str]] = []
+    pixels = all(isinstance(one, Pixels) for one in images.references)
+    with in_threads(1 if pixels else None) as pool:
+        for rows in chunks(len(images)):
+            one: Bytes | str
+            decoded = pool.map(
+                lambda row: try_decode(images, row, target), range(*rows.indices(len(images)))
+            )
+            for row, one in enumerate(decoded, start=rows.start):
+                if isinstance(one, str):
+                    broken.append((images.names[row], one))
+                else:
+                    found[row] = one
+    if broken:
+        raise DataError(describe_broken(broken, len(images)))
+
+
+def try_decode(images: Images, row: int, target: Target) -> Bytes | str:
+    """Return the pixels of an image, or why it cannot be read."""
+    try:
+        return target.of(images.read(row))
+    except DataError as error:
+        return str(error)
+
+
+def describe_broken(broken: list[tuple[str, str]], count: int) -> str:
+    """Return the message of images that cannot be read."""
+    first, why = broken[0]
+    others = "".join(f", {name}" for name, _ in broken[1:SHOWN])
+    more = f" and {len(broken) - SHOWN:,} more" if len(broken) > SHOWN else ""
+    verb = "cannot be read"
+    return (
+        f"{len(broken):,} of {plural(count, 'image')} {verb}: {first} ({why}){others}{more}; "
+        f"replace them, or leave them out with --skip-broken"
+    )

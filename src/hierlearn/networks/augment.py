@@ -1,0 +1,178 @@
+"""Augment: images changed at random while training.
+
+    light   a random crop, turn, shear and shift in one affine map; brightness, contrast and, of
+            color images, saturation. No flip unless asked for: a mirrored letter is another one.
+
+What is drawn depends on the seed, the step and the place of a row in the global batch alone, so a
+training resumes bit for bit, and several processes change images as one does.
+"""
+
+from __future__ import annotations
+
+import math
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from hierlearn.errors import HierlearnError
+from hierlearn.networks.layers import Dropout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DRAWS = 10  # random numbers per image
+ANGLE = 12 / 180 * math.pi
+SHEAR = 0.15
+SHIFT = 0.08  # of the side
+SCALE = (0.8, 1.15)
+COLOR = 0.25
+LUMA = (0.299, 0.587, 0.114)
+
+
+class Augment(Dropout):
+    """Images changed at random while training; as they are otherwise.
+
+    Args:
+        flip: whether to mirror half of the images from left to right.
+    """
+
+    def __init__(self, *, flip: bool = False) -> None:
+        super().__init__(0.0)
+        self.flip = flip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (N, C, H, W) images with values from 0 to 1, changed while training."""
+        if not self.training or not len(x):
+            return x
+        drawn = self.draw(x) * 2 - 1  # (N, DRAWS) from -1 to 1
+        return jittered(moved(x, drawn, flip=self.flip), drawn)
+
+    def draw(self, x: Tensor) -> Tensor:
+        """Return (N, DRAWS) numbers from 0 to 1 for the rows of this process."""
+        total = len(x) if self.share is None else self.share.total
+        generator = None if self.generators is None else self.generators[0]
+        drawn = torch.rand(total, DRAWS, generator=generator, device=x.device)
+        drawn = drawn if self.share is None else drawn[self.share.rows]
+        return drawn.to(x.dtype)
+
+    def extra_repr(self) -> str:
+        """Show the settings when the module is printed."""
+        return f"flip={self.flip}"
+
+
+class OwnAugment(Augment):
+    """A transform of your own, such as one of torchvision v2, for each image.
+
+    Args:
+        name: ``package.module:factory``; the factory takes no arguments and returns a function of
+            a (C, H, W) tensor with values from 0 to 1. It is imported when training begins, never
+            by loading a model.
+    """
+
+    largest: ClassVar[int] = 1 << 53  # below which a float64 is an exact integer
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self._transform: Callable[[Tensor], Tensor] | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the images, each transformed with torch's generator seeded for its row."""
+        if not self.training or not len(x):
+            return x
+        if self._transform is None:
+            self._transform = find_transform(self.name)
+        total = len(x) if self.share is None else self.share.total
+        generator = None if self.generators is None else self.generators[0]
+        seeds = torch.randint(self.largest, (total,), generator=generator, device=x.device)
+        seeds = seeds if self.share is None else seeds[self.share.rows]
+        made = []
+        with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+            for image, seed in zip(x, seeds.tolist(), strict=True):
+                torch.manual_seed(seed)
+                made.append(self._transform(image))
+        if any(one.shape != x.shape[1:] for one in made):
+            wrong = next(one.shape for one in made if one.shape != x.shape[1:])
+            raise HierlearnError(
+                f"augment {self.name} made {tuple(wrong)} of an image "
+                f"{tuple(x.shape[1:])}; it must keep the shape"
+            )
+        return torch.stack(made).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        """Show the name when the module is printed."""
+        return self.name
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**super().__getstate__(), "_transform": None}
+
+
+def make_augment(name: str = "none", *, flip: bool = False) -> Augment | None:
+    """Return an augmentation by name.
+
+    Args:
+        name: "none", "light", or ``package.module:factory`` of a transform of your own.
+        flip: whether to mirror half of the images from left to right, with "light".
+    """
+    if not isinstance(flip, bool):
+        raise HierlearnError(f"flip must be true or false, not {flip!r}")
+    if flip and name != "light":
+        raise HierlearnError(f"flip goes with augment='light', not with {name!r}")
+    if name == "none":
+        return None
+    if name == "light":
+        return Augment(flip=flip)
+    module, _, attribute = str(name).partition(":")
+    if not module or not attribute:
+        raise HierlearnError(
+            f"augment must be 'none', 'light' or 'package.module:factory', not {name!r}"
+        )
+    return OwnAugment(name)
+
+
+def find_transform(name: str) -> Any:
+    """Import ``package.module:factory`` and call the factory."""
+    module, _, attribute = name.partition(":")
+    try:
+        factory = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise HierlearnError(f"augment {name!r} cannot be imported: {error}") from None
+    if not callable(factory):
+        raise HierlearnError(f"augment {name!r} is not a factory: it is not callable")
+    return factory()
+
+
+def moved(x: Tensor, drawn: Tensor, *, flip: bool = False) -> Tensor:
+    """Return images under a random affine map; what lies outside is the nearest pixel."""
+    angle, shear = drawn[:, 0] * ANGLE, drawn[:, 1] * SHEAR
+    low, high = math.log(SCALE[0]), math.log(SCALE[1])
+    scales = (drawn[:, 2:4] * (high - low) / 2 + (high + low) / 2).exp()
+    shift = drawn[:, 4:6] * SHIFT * 2  # a side is 2 long
+    sine, cosine = angle.sin(), angle.cos()
+    mirror = torch.where(drawn[:, 6] < 0, -1.0, 1.0) if flip else torch.ones_like(angle)
+    first = torch.stack(
+        [mirror * scales[:, 0] * cosine, scales[:, 1] * (shear - sine), shift[:, 0]], dim=1
+    )
+    second = torch.stack([mirror * scales[:, 0] * sine, scales[:, 1] * cosine, shift[:, 1]], dim=1)
+    theta = torch.stack([first, second], dim=1).to(x.dtype)  # (N, 2, 3)
+    grid = nn.functional.affine_grid(theta, list(x.shape), align_corners=False)
+    return nn.functional.grid_sample(
+        x, grid.to(x.dtype), mode="bilinear", padding_mode="border", align_corners=False
+    )
+
+
+def jittered(x: Tensor, drawn: Tensor) -> Tensor:
+    """Return images with random brightness, contrast and saturation, clamped to [0, 1]."""
+    brightness, contrast, saturation = (
+        1 + drawn[:, number, None, None, None] * COLOR for number in (7, 8, 9)
+    )
+    x = x * brightness
+    mean = x.mean(dim=(1, 2, 3), keepdim=True)
+    x = (x - mean) * contrast + mean
+    if x.shape[1] == 3:
+        luma = torch.tensor(LUMA, dtype=x.dtype, device=x.device).view(1, 3, 1, 1)
+        grey = (x * luma).sum(dim=1, keepdim=True)
+        x = (x - grey) * saturation + grey
+    return x.clamp(0, 1)

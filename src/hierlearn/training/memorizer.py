@@ -1,0 +1,95 @@
+"""Memorizer: a training without steps. The memory is filled, and its scale is chosen.
+
+For a memory that compares what a frozen encoder gives. A scale that is learned (``learn_scale``) is
+the best of a sweep by leave-one-out likelihood, see memory/leave_one_out.py.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hierlearn.errors import HierlearnError
+from hierlearn.memory.leave_one_out import best_scale
+from hierlearn.networks.memories import memory_heads
+from hierlearn.training.memorize import memorize
+from hierlearn.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from torch import nn
+
+LEARNED = "scale.log_scale"  # the only parameter that a sweep can choose
+
+
+def untrained(network: nn.Module, members: int) -> str | None:
+    """Return why a network cannot do without training, or None."""
+    if members > 1:
+        return "members of an ensemble would be equal; use ensemble_size 1"
+    if not memory_heads(network):
+        return "the network has no memory; use the head neighbors"
+    for name, value in network.named_parameters():
+        if value.requires_grad and not name.endswith(LEARNED):
+            return (
+                f"{name} would stay random; use a memory without a projection "
+                f"(head_options size=none) on the network embeddings, or optimizer adamw"
+            )
+    return None
+
+
+class Memorizer(Trainer):
+    """Fill a memory, and choose its scale."""
+
+    def __init__(self, network: nn.Module, *args: Any, **options: Any) -> None:
+        settings = args[2]
+        reason = untrained(network, settings.ensemble_size)
+        if reason is not None:
+            raise HierlearnError(f"optimizer none trains nothing, but {reason}")
+        super().__init__(network, *args, **options)
+        self.steps_per_epoch = self.steps = 1
+
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        """Return an optimizer of nothing, which no step is taken with."""
+        return torch.optim.SGD([torch.zeros(1)], lr=0.0)
+
+    def distribute(self) -> None:
+        """Leave the network as it is: every process does the same."""
+
+    def train(self) -> None:
+        """Fill the memory, and choose the scale unless a checkpoint has it."""
+        if not self.finished:
+            self.train_epoch()
+        self.stopping.restore()
+        memorize(self.network, self.rows)
+
+    def train_epoch(self) -> None:
+        """Choose the scale of every memory, and report it as one epoch."""
+        started = time.perf_counter()
+        memorize(self.network, self.rows)
+        found = [self._choose(head) for (head,) in memory_heads(self.network).values()]
+        self.step = 1
+        record = {
+            "epoch": 1,
+            "step": 1,
+            "learning_rate": 0.0,
+            "loss": [found[0]],
+            "seconds": round(time.perf_counter() - started, 4),
+        }
+        if self.valid is not None:
+            record["valid"] = self._validate(0)
+        if self.on_step is not None:
+            self.on_step(1)
+        if self.on_epoch is not None and self.processes.writes:
+            self.on_epoch(record)
+        self._checkpoint()
+
+    @torch.no_grad()
+    def _choose(self, head: Any) -> float | None:
+        """Set the scale of a head, where it may change, and return its loss."""
+        if head.scale.log_scale is None:
+            return None
+        scale, loss = best_scale(head, self.settings.seed)
+        head.scale.log_scale.fill_(math.log(scale))
+        return loss

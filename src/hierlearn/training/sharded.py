@@ -1,0 +1,202 @@
+"""ShardedTrainer: a training whose weights, gradients and optimizer are shared out (FSDP2).
+
+Every process holds a part of each parameter; torch's ``fully_shard`` gathers the parameters of one
+transformer block when it is computed, and frees them after. What is written is whole: checkpoints
+and models are those of one process, and any number of processes may resume from them. The network
+that was passed in waits in the memory of the host, and gets the weights at the end.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from hierlearn.errors import HierlearnError
+from hierlearn.links import HeadOutput
+from hierlearn.networks.memories import memory_heads
+from hierlearn.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hierlearn.training.checkpoint import Checkpoint
+    from hierlearn.training.settings import Settings
+
+
+def check_sharding(network: nn.Module, settings: Settings) -> None:
+    """Raise on what cannot be trained with sharded weights."""
+    if settings.optimizer != "adamw":
+        raise HierlearnError(
+            f"parallel fsdp is for optimizer adamw, not {settings.optimizer}; use parallel ddp"
+        )
+    if settings.ensemble_size > 1:
+        raise HierlearnError(
+            f"parallel fsdp trains one network, not {settings.ensemble_size}; use ensemble_size 1 "
+            f"or parallel ddp"
+        )
+    if memory_heads(network):
+        raise HierlearnError(
+            "parallel fsdp cannot train a memory, which compares rows outside of the network; use "
+            "head linear or parallel ddp"
+        )
+
+
+class ShardedTrainer(Trainer):
+    """Train a network whose weights are shared out among the processes."""
+
+    sharded: ClassVar[bool] = True
+
+    def place(self, network: nn.Module) -> nn.Module:
+        """Return a copy of the network that is shared out among the processes."""
+        self.whole, parts = network, deepcopy(network).to(self.rows.device)
+        self.outer = shard(parts, self.processes.world)
+        return parts
+
+    def distribute(self) -> None:
+        """Compute through what gathers the parts, and averages their gradients."""
+        self.forward = self.outer
+
+    def collect(self) -> None:
+        """Give all weights back to the network that was passed in."""
+        state = {name: whole(value) for name, value in self.network.state_dict().items()}
+        self.whole.load_state_dict(state)
+        self.network = self.forward = self.whole.to(self.rows.device)
+        self.stopping.network = self.network
+        self.stopping.weights = {}  # restored already
+        del self.outer  # which holds the parts, and the process group
+
+    def _check_weights(self) -> None:
+        """Raise on weights that are not finite, in all processes alike."""
+        for value in self.network.state_dict().values():
+            if not bool(whole(value).isfinite().all()):
+                self._refuse_member(0, "weights")
+
+    def _checkpoint(self) -> None:
+        self._check_weights()
+        if self.save is not None:
+            tensors = self.tensors()  # by all processes together
+            if self.processes.writes:
+                self.save(self.step, tensors, self.metadata())
+            self.saved = self.step
+        self.processes.wait()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return every tensor that the training needs to resume, whole."""
+        return {name: whole(value) for name, value in super().tensors().items()}
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Continue where a checkpoint of any number of processes left the training."""
+        own = self.network.state_dict()
+        parameters = list(self.network.parameters())
+        found = {}
+        for key, value in checkpoint.tensors.items():
+            part, _, name = key.partition("/")
+            like: Any = None
+            if part == "network":
+                like = own.get(name)
+            elif part == "best":
+                like = own.get(name.partition("/")[2])
+            elif part == "optimizer":
+                number = int(name.partition(".")[0])
+                like = parameters[number] if number < len(parameters) else None
+            found[key] = shared_out(value, like)
+        super().resume(replace(checkpoint, tensors=found))
+
+
+class TensorOutputs(nn.Module):
+    """A network that returns plain tensors, by whose gradients torch notices the backward pass.
+
+    Args:
+        network: returns a HeadOutput, several by name, or logits.
+
+    Attributes:
+        rebuild: makes of the tensors what the network returned.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        self.rebuild: Callable[[Any], Any] = list
+
+    def forward(self, x: Any, **extra: Any) -> Any:
+        """Return the tensors of the output."""
+        tensors, self.rebuild = taken_apart(self.network(x, **extra))
+        return tensors
+
+
+class Rebuilt(nn.Module):
+    """The same network with outputs as it returns them.
+
+    Args:
+        inner: shared out among the processes.
+    """
+
+    def __init__(self, inner: TensorOutputs) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Any, **extra: Any) -> Any:
+        """Return the output of the network."""
+        tensors = self.inner(x, **extra)
+        return self.inner.rebuild(tensors)
+
+
+def taken_apart(found: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """Return the tensors of an output, and what puts them together again."""
+    if isinstance(found, dict):
+        parts = {name: taken_apart(one) for name, one in found.items()}
+        return (
+            {name: tensors for name, (tensors, _) in parts.items()},
+            lambda given: {name: make(given[name]) for name, (_, make) in parts.items()},
+        )
+    if not isinstance(found, HeadOutput):
+        return found, lambda given: given
+    link = found.link
+    if found.logits is not None and link is not None:
+        return found.logits, lambda given: HeadOutput.from_logits(given, link)
+    return found.pair, lambda given: HeadOutput(*given)
+
+
+def shard(network: nn.Module, world: int) -> Rebuilt:
+    """Share out the parameters of a network: block by block, then the rest.
+
+    Args:
+        network: on the device where it is trained; its parameters are replaced in place.
+        world: how many processes there are.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    device = next(network.parameters()).device
+    mesh = init_device_mesh(device.type, (world,))
+    for block in blocks(network):
+        fully_shard(block, mesh=mesh)
+    outer = TensorOutputs(network)
+    fully_shard(outer, mesh=mesh)
+    return Rebuilt(outer)
+
+
+def blocks(network: nn.Module) -> Iterator[nn.Module]:
+    """Yield the layers of every list of layers of one kind, inner ones first."""
+    for module in reversed(list(network.modules())):
+        if not isinstance(module, (nn.ModuleList, nn.Sequential)) or len(module) < 2:
+            continue
+        kinds = {type(one).__name__.removeprefix("FSDP") for one in module}
+        if len(kinds) == 1 and all(any(True for _ in one.parameters()) for one in module):
+            yield from module
+
+
+def whole(value: Tensor) -> Tensor:
+    """Return a tensor with the parts of all processes, which all must ask for it."""
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def shared_out(value: Tensor, like: Tensor | None) -> Tensor:
+    """Return this process's part of a tensor, where ``like`` is shared out and of its shape."""
+    if not isinstance(like, DTensor) or value.shape != like.shape:
+        return value
+    return distribute_tensor(value.to(like.device), like.device_mesh, like.placements)
