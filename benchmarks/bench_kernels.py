@@ -1,31 +1,37 @@
-"""HCL's Triton kernels on a GPU, relative to torch's cross entropy and the plain paths.
+"""The Triton kernels on a GPU, relative to torch's cross entropy and the plain paths.
 
 All steps of a shape (forward and backward) alternate in one loop, each between two CUDA events; the
 host does not wait in between, as in a training loop. Medians in milliseconds. The floor is the
 bytes that must move (per entry, float32: 5 in, then 5 in and 4 out; bfloat16: 3, 3 and 2) at the
 measured bandwidth of a copy.
-Run with ``python benchmarks/bench_kernels.py``; the figures go to results/kernels.json.
+Run with ``python benchmarks/bench_kernels.py``, all or the named parts; the figures go to
+results/kernels.json.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 import sys
 import time
 import warnings
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from bench_losses import tree
+from hierlearn.kernels import tree_link
+from hierlearn.links import SoftmaxLink
 from hierlearn.losses import HCLLoss
 from hierlearn.losses.hcl.linear import LinearHCLLoss
 from hierlearn.losses.hcl.loss import PAPER  # what the kernels support
 from machine import write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hierlearn import Hierarchy
 
@@ -47,8 +53,14 @@ VARIANTS = {  # how cost grows: rows, classes of each level
     "half the classes": (8192, (10, 100, 1000, 3890)),
     "one row": (1, (10, 100, 1000, 8890)),
 }
+ALONG_EDGES: dict[str, dict[str, Any]] = {
+    "softmax, ancestors": {},
+    "softmax, no constraint": {"link": "softmax", "scope": None, "floor": 0.3},
+    "sigmoid, ancestors": {"link": "sigmoid"},
+}
 MILLION = (10, 30, 90, 270, 810, 2430, 7290, 21870, 65610, 150000, 300000, 451590)
 DEVICE = "cuda"
+RESULT = Path(__file__).parent / "results" / "kernels.json"
 
 
 def labels(hierarchy: Hierarchy, rows: int) -> torch.Tensor:
@@ -75,11 +87,16 @@ def step(loss: Callable[..., torch.Tensor], logits: torch.Tensor, targets: torch
 
 
 def check_agreement(
-    fused: HCLLoss, plain: HCLLoss, logits: torch.Tensor, targets: torch.Tensor, close: float
+    fused: HCLLoss,
+    plain: HCLLoss,
+    logits: torch.Tensor,
+    targets: torch.Tensor,
+    close: float,
+    precision: torch.dtype = torch.float32,
 ) -> None:
     """Exit if the kernels are wrong: their time would mean nothing."""
     found = []
-    for loss, x in ((fused, logits), (plain, logits.float())):
+    for loss, x in ((fused, logits), (plain, logits.to(precision))):
         x = x.detach().requires_grad_()
         value = loss(x, targets)
         value.backward()
@@ -234,36 +251,83 @@ def growth(copied: float) -> dict[str, Any]:
     return found
 
 
-def without_kernels() -> dict[str, Any]:
-    """Return the times of what has no kernels: plain and compiled, forward and backward."""
-    rows, sizes = 1024, (10, 100, 1000, 8890)
-    hierarchy = tree(sizes)
-    targets = labels(hierarchy, rows)
-    x = torch.randn(rows, len(hierarchy), device=DEVICE, requires_grad=True)
-    options = {
-        "ancestors": {"scope": "ancestors"},
-        "softmax, levels": {"link": "softmax"},
-        "softmax, ancestors": {"link": "softmax", "scope": "ancestors"},
-    }
-    found: dict[str, Any] = {"shape": (rows, len(hierarchy)), "levels": sizes}
-    for name, option in options.items():
-        torch._dynamo.reset()
-        loss = HCLLoss(hierarchy, **{**PAPER, **option}).to(DEVICE)
-        steps = {
-            "bce": step(binary_cross_entropy_with_logits, x, targets.float()),
-            "plain": step(loss, x, targets),
-            "compiled": step(torch.compile(loss), x, targets),
-        }
-        try:
-            steps["compiled"]()
-        except Exception as error:  # a compiler may fail in many ways, and that is a result
-            print(name, "does not compile:", str(error).splitlines()[0], flush=True)
-            del steps["compiled"]
-        times: dict[str, Any] = alternate(steps, 20)
-        found[name] = {key: round(value, 4) for key, value in times.items()}
-        found[name].setdefault("compiled", "fails")
-        print(name, found[name], flush=True)
+def trees(copied: float) -> dict[str, Any]:
+    """Return the times of what goes along the edges of a tree: kernels and the plain path."""
+    found = {}
+    for shape in LARGE:
+        rows, sizes, rounds = SHAPES[shape]
+        torch.manual_seed(0)
+        hierarchy = tree(sizes)
+        targets = labels(hierarchy, rows)
+        numbers = targets.float()
+        x, other = (torch.randn(rows, len(hierarchy), device=DEVICE) for _ in range(2))
+        half = other.bfloat16()
+        for one in (x, half):
+            one.requires_grad_()
+        entries = rows * len(hierarchy)
+        floors = {"float32": 14e3 * entries / copied, "bfloat16": 8e3 * entries / copied}
+        figures: dict[str, Any] = {"levels": sizes}
+        for name, options in ALONG_EDGES.items():
+            fused, plain = (
+                HCLLoss(hierarchy, fused=one, **options).to(DEVICE) for one in (True, False)
+            )
+            with plain_links():  # in double precision, for which not all rows have room
+                check_agreement(fused, plain, x[:256], targets[:256], 1e-4, torch.float64)
+            steps = {
+                "bce": step(binary_cross_entropy_with_logits, x, numbers),
+                "kernels": step(fused, x, targets),
+                "kernels, bfloat16": step(
+                    HCLLoss(hierarchy, fused=True, **options).to(DEVICE), half, targets
+                ),
+            }
+            times = alternate(steps, rounds)
+            times["peak"] = peak(steps["kernels"], x)
+            with plain_links():
+                times |= alternate({"plain": step(plain, x, targets)}, 3, warm_up=1)
+            figures[name] = compared(times, floors)
+            print(shape, name, figures[name], flush=True)
+        link = SoftmaxLink(hierarchy).to(DEVICE)
+        grads = (torch.randn_like(x), torch.randn_like(x))
+
+        def pair(link: SoftmaxLink = link, grads: Any = grads, x: torch.Tensor = x) -> None:
+            x.grad = None
+            torch.autograd.backward(link.log_probabilities(x), grads)
+
+        times = alternate({"kernels": pair}, rounds)
+        with plain_links():
+            times |= alternate({"plain": pair}, 3, warm_up=1)
+        # In 4 bytes, out 8; in 4 and 8, out 4.
+        figures["softmax link"] = compared(times, {"float32": 28e3 * entries / copied})
+        print(shape, "softmax link", figures["softmax link"], flush=True)
+        found[shape] = figures
+        del x, half, other, targets, numbers, grads, steps, pair
     return found
+
+
+def compared(times: dict[str, float], floors: dict[str, float]) -> dict[str, Any]:
+    """Return times with their ratios to the floors and to each other."""
+    found: dict[str, Any] = {
+        "milliseconds": {name: round(value, 4) for name, value in times.items() if name != "peak"},
+        "floor_milliseconds": {name: round(value, 4) for name, value in floors.items()},
+        "over_floor": round(times["kernels"] / floors["float32"], 2),
+        "plain_over_kernels": round(times["plain"] / times["kernels"], 1),
+    }
+    if "bce" in times:
+        found["bce_over_kernels"] = round(times["bce"] / times["kernels"], 2)
+        found["bfloat16_over_floor"] = round(times["kernels, bfloat16"] / floors["bfloat16"], 2)
+        found["peak_memory_in_logits"] = round(times["peak"], 2)
+    return found
+
+
+@contextmanager
+def plain_links() -> Iterator[None]:
+    """Let links take the plain path."""
+    before = tree_link.is_on_gpu
+    tree_link.is_on_gpu = lambda _: False
+    try:
+        yield
+    finally:
+        tree_link.is_on_gpu = before
 
 
 def linear() -> dict[str, Any]:
@@ -320,10 +384,13 @@ def main() -> None:
         "shapes": lambda: shapes(copied),
         "growth_in_graphs": lambda: growth(copied),
         "linear": linear,
-        "without_kernels": without_kernels,
+        "trees": lambda: trees(copied),
     }
-    for name, part in parts.items():  # written after each part: all of them take minutes
-        figures[name] = part()
+    wanted = sys.argv[1:] or [*parts]  # the names of parts; the others keep their figures
+    for name in set(parts) - set(wanted):
+        figures[name] = json.loads(RESULT.read_text())["figures"][name]
+    for name in wanted:  # written after each part: all of them take minutes
+        figures[name] = parts[name]()
         path = write("kernels", figures, "python benchmarks/bench_kernels.py")
     print(f"wrote benchmarks/results/{path.name}")
 

@@ -12,7 +12,14 @@ import pytest
 from hierlearn.kernels import hcl_plan
 from kernels.kernel_cases import INTERPRETED, LAYOUTS
 
-KERNEL_MODULES = ("entries_triton", "select_triton", "hcl_triton")
+KERNEL_MODULES = (
+    "entries_triton",
+    "select_triton",
+    "hcl_triton",
+    "tree_triton",
+    "tree_hcl_triton",
+    "tree_gradient_triton",
+)
 
 
 def set_interpreter(patch: pytest.MonkeyPatch) -> None:

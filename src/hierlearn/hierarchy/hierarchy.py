@@ -101,7 +101,6 @@ class Hierarchy(Titled, Encoding, Builders):
             "sep": sep,
             "root": root,
             "named_by": named_by,
-            "device_cache": {},
             "namespaces": (None,) * len(bare),
             "aliases": NO_TARGETS,
             "pruned": NO_TARGETS,

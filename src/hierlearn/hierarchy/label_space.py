@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.hierarchy.nodes import Label
     from hierlearn.hierarchy.structure import Ints
+    from hierlearn.kernels.tree_layout import TreeLayout
 
 
 class LabelSpace:
@@ -100,6 +101,16 @@ class LabelSpace:
         flags = np.zeros(len(self.hierarchy), dtype=bool)
         flags[self.terminals] = True
         return flags
+
+    @cached_property
+    def layout(self) -> TreeLayout | None:
+        """The tree as fused kernels read it; None for a DAG, and for trees that are too deep."""
+        from hierlearn.kernels.tree_layout import MAX_LEVELS, TreeLayout
+
+        structure = self.hierarchy.structure
+        if not structure.is_tree or not 0 < structure.depth <= MAX_LEVELS:
+            return None
+        return TreeLayout(structure.first_parents, structure.level_offsets, self.is_terminal)
 
     @property
     def has_inner_terminals(self) -> bool:

@@ -16,9 +16,6 @@ from hierlearn.hierarchy.structure import frozen
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    import torch
-
-    from hierlearn.hierarchy.propagate import Routes
     from hierlearn.hierarchy.structure import Ints, Structure
 
 Label = str | int
@@ -35,7 +32,6 @@ class Nodes(Aliases):
     sep: str
     root: str
     named_by: NamedBy
-    device_cache: dict[torch.device, Routes]  # what propagation keeps on each device
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Hierarchy is immutable; {name} cannot be set")

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy.structure import STRUCTURES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,16 +53,23 @@ class Routes:
 
 def routes_on(hierarchy: Hierarchy, device: torch.device) -> Routes:
     """Return the routes of a hierarchy on a device, made at first use."""
-    if device not in hierarchy.device_cache:
+    return routes_by_key(hierarchy.structure.key, device)
+
+
+def routes_by_key(key: str, device: torch.device) -> Routes:
+    """Return the routes of the structure with a key; torch 2.11 takes no objects as constants."""
+    structure = STRUCTURES[key]
+    found: Routes | None = structure.device_cache.get(device)
+    if found is None:
         # Made inside inference_mode they could never take part in training.
         with torch.inference_mode(False):
-            hierarchy.device_cache[device] = routes(hierarchy.structure, device)
-    return hierarchy.device_cache[device]
+            found = structure.device_cache[device] = routes(structure, device)
+    return found
 
 
 # A compiled graph takes the routes as constants: they depend on the hierarchy alone. This is what
 # torch.compiler.assume_constant_result sets; calling it would import the compiler, 1.6 s.
-routes_on._dynamo_marked_constant = True  # type: ignore[attr-defined]
+routes_by_key._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def routes(structure: Structure, device: torch.device) -> Routes:

@@ -8,10 +8,12 @@ Nothing here knows names or tensors; everything is numpy over whole levels, neve
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -54,13 +56,29 @@ class Cycle(Exception):  # noqa: N818  a signal for the builder, which words the
         self.nodes = nodes
 
 
+NUMBERS = itertools.count()
+STRUCTURES: WeakValueDictionary[str, Structure] = WeakValueDictionary()  # by key
+
+
 @dataclass(frozen=True)
 class Structure:
     """CSR parent lists of C classes in level order, and what follows from them."""
 
+    if TYPE_CHECKING:
+        key: ClassVar[str]  # of each structure; not a field
+        device_cache: ClassVar[dict[Any, Any]]
+
     parent_offsets: Ints  # (C + 1,)
     parent_ids: Ints  # (E,)
     level_offsets: Ints  # (L + 1,): level m is the slice level_offsets[m - 1] : level_offsets[m]
+
+    def __post_init__(self) -> None:
+        # The name by which compiled code refers to the structure, and what devices keep of it.
+        vars(self).update(key=f"structure {next(NUMBERS)}", device_cache={})
+        STRUCTURES[self.key] = self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Structure, (self.parent_offsets, self.parent_ids, self.level_offsets)
 
     @property
     def count(self) -> int:

@@ -42,7 +42,7 @@ def exp_minus(x, FAST: tl.constexpr):
 
 @triton.jit
 def inverse(x, FAST: tl.constexpr):
-    """1 / x for x >= 1."""
+    """1 / x for x >= 0.1."""
     if FAST:
         found = tl.inline_asm_elementwise(
             "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1

@@ -24,6 +24,7 @@ from hierlearn.kernels.hcl_spec import (
     has_triton,
     interpreted,
 )
+from hierlearn.kernels.tree_plan import TreePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +125,8 @@ class Kernels:
             if plan is None:
                 if len(self.plans) >= MAX_PLANS:  # the batch size changes all the time
                     self.plans.clear()
-                plan = self.plans[key] = LaunchPlan(self.spec, x, y, m)
+                kind = LaunchPlan if self.spec.tree is None else TreePlan
+                plan = self.plans[key] = kind(self.spec, x, y, m)
         return x, y, m, plan
 
 

@@ -6,21 +6,16 @@ of intermediate arrays. A call is then two allocations and a few launches.
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from hierlearn.kernels.hcl_arrays import (
-    BYTE,
     DOUBLE,
     FLOAT,
     INT,
     MemoryLayout,
     ceil_div,
-    current_device,
-    current_stream,
-    device_context,
     level_bounds,
     level_tiles,
     multiprocessors,
@@ -28,6 +23,7 @@ from hierlearn.kernels.hcl_arrays import (
     scalar_one,
 )
 from hierlearn.kernels.hcl_spec import KernelSpec, interpreted
+from hierlearn.kernels.plan import Plan
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,7 +75,7 @@ TILINGS = {
 }
 
 
-class LaunchPlan:
+class LaunchPlan(Plan):
     """The launches of one spec for batches of one shape.
 
     Args:
@@ -118,12 +114,13 @@ class LaunchPlan:
             numbers=(INT, searched),
             totals=(DOUBLE, self.chunks),
             bits=(INT, SEARCH_ROUNDS),
+            **self.more_arrays(),
         )
         self.reduce = self.plan_reduction()
         self.selection = self.plan_selection() if spec.selection is not None else []
         self.gradient = self.plan_gradient(x, y, known)
         forward = [*self.sweeps, *self.selection]
-        step = [*forward, self.gradient]
+        step = [*forward, *self.gradient]
         if self.is_small and self.is_few and self.selection:
             step = [*self.sweeps, self.plan_select_and_sweep_up(x, y, known)]
         self.launches = {
@@ -131,64 +128,21 @@ class LaunchPlan:
             "select": self.selection,
             "forward": forward,
             "step": step,
-            "up": [self.gradient],
+            "up": self.gradient,
         }
-        with torch.inference_mode(False):
-            # empty_like is cheaper than empty with its arguments; this holds one byte.
-            self.blank = torch.empty(1, dtype=BYTE, device=self.device).expand(self.memory.size)
-        self.addresses = [self.bounds.data_ptr(), self.tiles.data_ptr()]
-        # By names of part and tensors: the offsets of arrays in the block, and for each launch how
-        # to pick its pointers among tensors, arrays and addresses.
-        self.replays: dict[tuple[str, ...], tuple[list[int], list[tuple[Any, Any]]]] = {}
+        self.finish(self.constant_arrays())
 
-    # ------------------------------------------------------------------ calls
+    def kept(self, block: Tensor) -> Tensor:
+        """Return what a record keeps of a block, from its begin."""
+        return block
 
-    def new_block(self) -> Tensor:
-        """Return memory for the arrays of one call."""
-        return torch.empty_like(self.blank)
+    def more_arrays(self) -> dict[str, tuple[torch.dtype, int]]:
+        """Return what other plans keep in the block besides."""
+        return {}
 
-    def run(self, names: tuple[str, ...], block: Tensor, tensors: tuple[Tensor, ...]) -> None:
-        """Launch a part of the plan.
-
-        Args:
-            names: of the part ("down", "select", "forward", "step", "up"), then of the tensors.
-            block: the memory of all arrays that are not among the tensors.
-            tensors: in the order of their names, aligned to 16 bytes except logits, targets and
-                mask, and ``out`` where it is the memory of the logits.
-        """
-        replay = self.replays.get(names)
-        if replay is None:
-            with device_context(self.device):
-                self.run_first(names, block, tensors)
-            return
-        begin, (offsets, launches) = block.data_ptr(), replay
-        values = [tensor.data_ptr() for tensor in tensors]
-        values += [begin + offset for offset in offsets]
-        values += self.addresses
-        index = self.device.index
-        stream = current_stream(index)
-        if index == current_device():
-            for launch, pick in launches:
-                launch(stream, pick(values))
-        else:
-            with torch.cuda.device(index):
-                for launch, pick in launches:
-                    launch(stream, pick(values))
-
-    def run_first(self, names: tuple[str, ...], block: Tensor, tensors: tuple[Tensor, ...]) -> None:
-        """Run with tensors, and record how to replay the launches with their addresses."""
-        launches = self.launches[names[0]]
-        at = {**self.memory.arrays(block), "bounds": self.bounds, "tiles": self.tiles}
-        for name, tensor in zip(names[1:], tensors, strict=True):
-            at[name] = tensor.view(BYTE) if tensor.dtype == torch.bool else tensor
-        compiled = [launch.compile_and_run(at) for launch in launches]
-        if None in compiled:
-            return
-        used = {name for launch in launches for name in launch.names} - {*names[1:]}
-        own = {name: entry[0] for name, entry in self.memory.entries.items() if name in used}
-        order = [*names[1:], *own, "bounds", "tiles"]
-        picks = [itemgetter(*map(order.index, launch.names)) for launch in launches]
-        self.replays[names] = (list(own.values()), list(zip(compiled, picks, strict=True)))
+    def constant_arrays(self) -> dict[str, Tensor]:
+        """Return the arrays that depend on the hierarchy alone, by name."""
+        return {"bounds": self.bounds, "tiles": self.tiles}
 
     # ------------------------------------------------------------------ tiles
 
@@ -294,7 +248,7 @@ class LaunchPlan:
             launches.insert(0, self.tiled(kernels.find_peaks, grid, names, (len(sizes),), tiling))
         return launches
 
-    def plan_gradient(self, x: Tensor, y: Tensor, known: Tensor) -> Launch:
+    def plan_gradient(self, x: Tensor, y: Tensor, known: Tensor) -> list[Launch]:
         """Plan the sweep up, which writes the gradient."""
         from hierlearn.kernels import hcl_triton as kernels
 
@@ -306,7 +260,7 @@ class LaunchPlan:
         tiling = self.tiling(name, x, y, known)
         names = "peaks places weights stats upstream out"
         numbers = (len(self.spec.sizes), self.spec.base.scale)
-        return self.tiled(kernel, (ceil_div(self.rows, tiling.rows),), names, numbers, tiling)
+        return [self.tiled(kernel, (ceil_div(self.rows, tiling.rows),), names, numbers, tiling)]
 
     def plan_select_and_sweep_up(self, x: Tensor, y: Tensor, known: Tensor) -> Launch:
         """Plan the selection and the sweep up as one launch, for few classes."""

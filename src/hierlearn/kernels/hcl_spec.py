@@ -6,6 +6,10 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hierlearn.kernels.tree_layout import TreeLayout
 
 
 @lru_cache(maxsize=1)
@@ -62,9 +66,15 @@ class KernelSpec:
         base: the elementwise loss.
         mean: whether the loss is divided by the number of known entries.
         selection: how the kernels select, or None where the caller supplies weights.
+        tree: the tree, for the softmax link and scope "ancestors".
+        softmax: whether logits are read by a softmax over the terminal classes of the tree.
+        bound: whether the classes of the tree are bound by their ancestors.
     """
 
     sizes: tuple[int, ...]
     base: BaseOptions
     mean: bool
     selection: SelectionOptions | None
+    tree: TreeLayout | None = None
+    softmax: bool = False
+    bound: bool = False

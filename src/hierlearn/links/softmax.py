@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from hierlearn.hierarchy.propagate import LOG_ZERO, add_at, log_add, routes_on, select
+from hierlearn.kernels.tree_link import can_use, softmax_pair
 from hierlearn.links.link import HALF, Link
 
 if TYPE_CHECKING:
@@ -60,7 +61,15 @@ class SoftmaxLink(Link):
         return prior
 
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the log of the mass inside and outside every class."""
+        """Return the log of the mass inside and outside every class; by kernels on a GPU."""
+        if can_use(logits):
+            layout = self.label_space.layout
+            if layout is not None:
+                return softmax_pair(logits, layout, self.plain_log_probabilities)
+        return self.plain_log_probabilities(logits)
+
+    def plain_log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same by operations that can be compiled, and differentiated repeatedly."""
         masses = self.log_masses(logits)
         if self.hierarchy.is_tree:
             inside = self.hierarchy.logsumexp_up(masses)

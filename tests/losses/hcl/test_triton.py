@@ -21,8 +21,9 @@ X, Y = torch.zeros(2, len(TREE)), torch.zeros(2, len(TREE), dtype=torch.bool)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"link": "softmax"}, "cannot have link SoftmaxLink, but 'sigmoid' only; pass fused=None"),
-        ({"scope": "ancestors"}, "cannot have scope 'ancestors', but 'levels' and None only"),
+        ({"link": "max"}, "cannot have link MaxLink, but 'sigmoid' and 'softmax' only; pass fused"),
+        ({"link": "softmax"}, "cannot have link 'softmax' with scope 'levels', but 'ancestors'"),
+        ({"scope": "ancestors", "base": "focal"}, "with this link or scope, but 'bce' and 'bce2'"),
         ({"reduction": "none"}, "cannot have reduction 'none', but 'mean' and 'sum' only"),
         ({"base": "zero_one"}, "but 'bce', 'bce2' and 'focal' only"),
     ],
@@ -63,7 +64,7 @@ def test_what_decides_the_backend():
         assert choose_backend(other, other.read(X), None) is PLAIN
     with pytest.raises(HierlearnError, match="cannot take weights of rows"):
         HCLLoss(TREE, fused=True, **PAPER)(X, Y, weight=torch.ones(2))
-    with pytest.raises(HierlearnError, match="but the logits of a sigmoid link only"):
+    with pytest.raises(HierlearnError, match="but logits with their link only"):
         HCLLoss(TREE, fused=True, **PAPER)(pair, Y)
 
 

@@ -105,10 +105,10 @@ def choose_backend(loss: HCLLoss, output: HeadOutput, weight: Tensor | None) -> 
     """
     logits = output.logits
     if loss.fused:
-        reason = triton.unsupported_output(output, weight)
+        reason = triton.unsupported_output(loss, output, weight)
         if reason is not None:
             raise HierlearnError(f"fused=True cannot take {reason}; pass fused=None")
-    if logits is None or not isinstance(output.link, SigmoidLink) or weight is not None:
+    if logits is None or output.link is None or weight is not None:
         return PLAIN
     compiling = torch.compiler.is_compiling()
     if not compiling and in_transform():
@@ -119,6 +119,8 @@ def choose_backend(loss: HCLLoss, output: HeadOutput, weight: Tensor | None) -> 
         if output.members is None or loss.fused or logits.numel() > FEW:
             return TRITON
         return PLAIN  # so few that the number of launches is what costs
+    if not isinstance(output.link, SigmoidLink):
+        return PLAIN
     summed = isinstance(loss.base, BCE) and loss.scope != "ancestors" and loss.reduction != "none"
     # inductor of torch 2.11 fails on the functional form on CUDA, whose row and column reductions
     # it fuses into one broken kernel.
@@ -127,8 +129,4 @@ def choose_backend(loss: HCLLoss, output: HeadOutput, weight: Tensor | None) -> 
 
 def may_use_kernels(loss: HCLLoss, output: HeadOutput) -> bool:
     """Whether the kernels take the options of a loss and an output on a GPU."""
-    return (
-        loss.fused is not False
-        and triton.unsupported_options(loss) is None
-        and triton.unsupported_output(output, None) is None
-    )
+    return loss.fused is not False and triton.unsupported_output(loss, output, None) is None

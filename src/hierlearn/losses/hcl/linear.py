@@ -27,7 +27,7 @@ from hierlearn.losses.checks import check_targets, in_transform
 from hierlearn.losses.hcl import cpu
 from hierlearn.losses.hcl.backends import SUMMED, TRITON, choose_backend
 from hierlearn.losses.hcl.loss import HCLLoss
-from hierlearn.losses.hcl.triton import base_of
+from hierlearn.losses.hcl.triton import base_of, uses_tree
 from hierlearn.losses.loss import at_least
 
 if TYPE_CHECKING:
@@ -78,6 +78,11 @@ class LinearHCLLoss(nn.Module):
         if self.loss.reduction == "none":
             raise HierlearnError(
                 "LinearHCLLoss never has all entries at once; pass reduction 'mean' or 'sum'"
+            )
+        if self.loss.fused and uses_tree(self.loss, self.loss.link):
+            raise HierlearnError(
+                "fused=True needs the sigmoid link and scope 'levels' or None in LinearHCLLoss; "
+                "pass fused=None"
             )
         self.hierarchy, self.features = hierarchy, features
         self.selection, self.chunk = selection, chunk
@@ -149,7 +154,7 @@ class LinearHCLLoss(nn.Module):
         """Return what computes the sums and gradients of a chunk: kernels, manual, autograd."""
         loss = self.loss
         backend = choose_backend(loss, HeadOutput.from_logits(like, loss.link), None)
-        if backend is not TRITON:
+        if backend is not TRITON or uses_tree(loss, loss.link):
             return ManualSweeps(loss, like) if backend is SUMMED else AutogradSweeps(loss, like)
         options = (loss.base, loss.level_sizes)
         if self.kernels is None or self.kernels[0] != options:

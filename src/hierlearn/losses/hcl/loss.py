@@ -80,9 +80,10 @@ class HCLLoss(ElementwiseLoss):
             which ``set_progress`` reports.
         reduction: "mean" over known entries, "sum" or "none".
         validate: check the values of targets at the first call (None), every call, or never.
-        fused: whether Triton kernels do the work. By default they do on a GPU where they can: link
-            "sigmoid", base "bce", "bce2" or "focal", scope "levels" or None, a reduced loss
-            without weights. True raises where they cannot, False forbids them.
+        fused: whether Triton kernels do the work. By default they do on a GPU where they can: a
+            reduced loss without weights; link "sigmoid" with scope "levels" or None, also "focal";
+            on trees link "softmax" or "sigmoid" with "ancestors", "softmax" with None, and bce.
+            True raises where they cannot, False forbids them.
 
     Where ``floor=0``, ``curriculum=None`` or ``scope=None`` asks for a row of the paper, what is
     left open of link, scope, floor and normalize is "sigmoid", "levels", 0.1 and "sum".

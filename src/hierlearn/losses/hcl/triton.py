@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from hierlearn.kernels import hcl as kernels
-from hierlearn.links import HeadOutput, SigmoidLink
+from hierlearn.links import HeadOutput, SigmoidLink, SoftmaxLink
 from hierlearn.losses.bases import BCE, Focal
 
 if TYPE_CHECKING:
+    from hierlearn.links import Link
     from hierlearn.losses.hcl.batch import Batch
     from hierlearn.losses.hcl.loss import HCLLoss
 
@@ -37,26 +38,39 @@ class KernelRecord(NamedTuple):
     block: Tensor
 
 
-def unsupported_options(loss: HCLLoss) -> str | None:
-    """Return which option of a loss the kernels do not cover, or None."""
-    if not isinstance(loss.link, SigmoidLink):
-        return f"link {type(loss.link).__name__}, but 'sigmoid' only"
-    if not isinstance(loss.base, (BCE, Focal)):
-        return f"base {loss.base!r}, but 'bce', 'bce2' and 'focal' only"
-    if loss.scope == "ancestors":
-        return "scope 'ancestors', but 'levels' and None only"
+def unsupported_options(loss: HCLLoss, link: Link | None = None) -> str | None:
+    """Return which option of a loss the kernels do not cover for outputs of a link, or None."""
+    link = loss.link if link is None else link
+    kind = type(link)
+    if kind not in (SigmoidLink, SoftmaxLink):
+        return f"link {kind.__name__}, but 'sigmoid' and 'softmax' only"
     if loss.reduction == "none":
         return "reduction 'none', but 'mean' and 'sum' only"
+    if kind is SoftmaxLink and loss.scope == "levels":
+        return "link 'softmax' with scope 'levels', but 'ancestors' and None only"
+    if not uses_tree(loss, link):
+        if not isinstance(loss.base, (BCE, Focal)):
+            return f"base {loss.base!r}, but 'bce', 'bce2' and 'focal' only"
+        return None
+    if not isinstance(loss.base, BCE):
+        return f"base {loss.base!r} with this link or scope, but 'bce' and 'bce2' only"
+    if link.label_space.layout is None:
+        return "this link or scope on a DAG or a tree of more than 64 levels"
     return None
 
 
-def unsupported_output(output: HeadOutput, weight: Tensor | None) -> str | None:
+def uses_tree(loss: HCLLoss, link: Link) -> bool:
+    """Whether the loss goes along the edges of the tree, not only from level to level."""
+    return type(link) is SoftmaxLink or loss.scope == "ancestors"
+
+
+def unsupported_output(loss: HCLLoss, output: HeadOutput, weight: Tensor | None) -> str | None:
     """Return what of an output the kernels do not take, or None."""
     logits = output.logits
     if torch.compiler.is_compiling():
         return "logits inside torch.compile"
-    if logits is None or not isinstance(output.link, SigmoidLink):
-        return f"{output!r}, but the logits of a sigmoid link only"
+    if logits is None or output.link is None:
+        return f"{output!r}, but logits with their link only"
     if weight is not None:
         return "weights of rows"
     if logits.dtype not in kernels.LOGITS:
@@ -65,13 +79,15 @@ def unsupported_output(output: HeadOutput, weight: Tensor | None) -> str | None:
         return "a machine without Triton; install triton"
     if not (logits.is_cuda or kernels.interpreted()):
         return f"logits on {logits.device}, but on a GPU only"
-    return None
+    return unsupported_options(loss, output.link)
 
 
-def options_of(loss: HCLLoss) -> tuple[Any, ...]:
-    """Return what the kernels are made for, beside the hierarchy."""
+def options_of(loss: HCLLoss, link: Any) -> tuple[Any, ...]:
+    """Return what the kernels are made for."""
     fixed = loss.threshold is not None
-    return loss.base, loss.scope, loss.floor, loss.normalize, loss.reduction, fixed
+    kind = type(link)
+    space = link.label_space.layout if kind is SoftmaxLink else None
+    return loss.base, loss.scope, loss.floor, loss.normalize, loss.reduction, fixed, kind, space
 
 
 def base_of(loss: HCLLoss) -> kernels.BaseOptions:
@@ -83,13 +99,17 @@ def base_of(loss: HCLLoss) -> kernels.BaseOptions:
     return kernels.BaseOptions(1.0, True, positive, negative, base.gamma)
 
 
-def spec_of(loss: HCLLoss, *, selects: bool) -> kernels.KernelSpec:
+def spec_of(loss: HCLLoss, link: Link, *, selects: bool) -> kernels.KernelSpec:
     """Return what the kernels compute for a loss, with or without the selection."""
     selection = None
     if selects:
         fixed = loss.threshold is not None
         selection = kernels.SelectionOptions(loss.floor, loss.normalize == "mean", fixed)
-    return kernels.KernelSpec(loss.level_sizes, base_of(loss), loss.reduction == "mean", selection)
+    spec = (loss.level_sizes, base_of(loss), loss.reduction == "mean", selection)
+    if not uses_tree(loss, link):
+        return kernels.KernelSpec(*spec)
+    softmax, bound = type(link) is SoftmaxLink, loss.scope == "ancestors"
+    return kernels.KernelSpec(*spec, link.label_space.layout, softmax, bound)
 
 
 def replay(
@@ -99,32 +119,35 @@ def replay(
     made = loss.kernels
     if made is None or not made.selects or loss.threshold is not None or loss.validate:
         return None
-    if torch.compiler.is_compiling() or is_distributed() or made.options != options_of(loss):
+    if torch.compiler.is_compiling() or is_distributed():
         return None
     logits: Any = output
+    link: Any = loss.link
     if isinstance(output, HeadOutput):
-        if not isinstance(output.link, SigmoidLink):
+        logits, link = output.logits, output.link
+        if logits is None or link is None:
             return None
-        logits = output.logits
+    if made.options != options_of(loss, link):
+        return None
     if logits.dim() != 2 or torch._C._are_functorch_transforms_active():
         return None
     plan = made.run.plans.get(kernels.key_of(logits, targets, mask))
     if plan is None:
         return None
-    record, again = recorder(loss, None), differentiable(loss)
+    record, again = recorder(loss, None), differentiable(loss, link)
     return kernels.step(plan, logits, targets, mask, None, record, None, again)
 
 
 def recorder(loss: HCLLoss, member: int | None) -> Any:
     """Return what keeps the selection of the kernels in a loss."""
-    return lambda plan, block: loss.record(KernelRecord(plan, block), member)
+    return lambda plan, block: loss.record(KernelRecord(plan, plan.kept(block)), member)
 
 
-def differentiable(loss: HCLLoss) -> Any:
+def differentiable(loss: HCLLoss, link: Link) -> Any:
     """Return the loss by plain operations, for a gradient that is differentiated again."""
 
     def total(logits: Tensor, targets: Tensor, mask: Tensor | None, weights: Tensor) -> Tensor:
-        output = HeadOutput.from_logits(logits, loss.link)
+        output = HeadOutput.from_logits(logits, link)
         losses = loss.constrained(output, targets, mask)[0]
         return loss.reduce(losses * weights.to(losses.dtype), targets, mask, None)
 
@@ -141,7 +164,7 @@ def statistics_of(record: Any) -> tuple[Any, ...]:
 
 
 class TritonBackend:
-    """The kernels, for logits of a sigmoid link on a GPU."""
+    """The kernels, for logits on a GPU."""
 
     takes_members: ClassVar[bool] = False
 
@@ -149,7 +172,8 @@ class TritonBackend:
         """Return the loss of a batch of at least one row; half precision is read as it is."""
         output, targets, mask, _, member = batch
         assert output.logits is not None
-        logits = output.logits
+        assert output.link is not None
+        logits, link = output.logits, output.link
         limit = None if loss.threshold is None else loss.fixed_threshold
         selects = (
             loss.curriculum == "batch"
@@ -157,9 +181,10 @@ class TritonBackend:
             and (limit is None or limit.device == logits.device)
         )
         made = loss.kernels
-        options = options_of(loss)
+        options = options_of(loss, link)
         if made is None or made.selects is not selects or made.options != options:
-            made = CachedKernels(options, selects, kernels.Kernels(spec_of(loss, selects=selects)))
+            spec = spec_of(loss, link, selects=selects)
+            made = CachedKernels(options, selects, kernels.Kernels(spec))
             loss.__dict__["kernels"] = made
         if selects:
             record = recorder(loss, member)
@@ -169,7 +194,7 @@ class TritonBackend:
                 mask,
                 threshold=limit,
                 on_result=record,
-                differentiable=differentiable(loss),
+                differentiable=differentiable(loss, link),
             )
         rows = len(logits)
         return made.run(
@@ -177,7 +202,7 @@ class TritonBackend:
             targets,
             mask,
             weigh=lambda sums, errors: loss.weigh(sums, errors, rows, member),
-            differentiable=differentiable(loss),
+            differentiable=differentiable(loss, link),
         )
 
 
