@@ -44,7 +44,7 @@ from hierlearn.training.settings import Settings
         ({"metric": "au-prk", "patience": 1}, "unknown metric 'au-prk'; did you mean 'au-prc'"),
         ({"patience": 1, "valid_fraction": 1.0}, "valid_fraction must be in"),
         ({"random_state": -1}, "random_state must be at least 0, not -1"),
-        ({"ensemble_size": 0}, "ensemble_size must be at least 1, not 0"),
+        ({"ensemble_size": 0}, "ensemble_size must be from 1 to 1000, not 0"),
         ({"device": "gpu"}, "'gpu' is no device; use auto, cpu or cuda"),
     ],
 )

@@ -115,7 +115,7 @@ def test_broken_images_are_named(tmp_path):
     with pytest.raises(DataError, match=r"4 of 15 images cannot be read: odd/empty\.jpg") as raised:
         ImagePreprocessor(image_size=16).fit(inputs)
     assert all(name in str(raised.value) for name in names)
-    assert str(raised.value).endswith("leave them out with --skip-broken")
+    assert str(raised.value).endswith("with --skip-broken (in Python: without_broken)")
 
 
 def test_many_broken_images_are_counted(tmp_path):

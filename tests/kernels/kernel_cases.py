@@ -11,9 +11,9 @@ from torch import Tensor
 from hierlearn import Hierarchy
 from hierlearn.losses import HCLLoss
 from hierlearn.losses.hcl.loss import PAPER
+from kernels.kernel_imports import INTERPRETED
 from tolerances import FLOAT32_SUMS
 
-INTERPRETED = not torch.cuda.is_available()
 DEVICE = "cpu" if INTERPRETED else "cuda"
 
 # How the small batches of these tests are divided among programs; see the fixture ``layout``.

@@ -22,6 +22,7 @@ import torch
 from hierlearn.datasets.download import cache_dir
 from hierlearn.errors import HierlearnError
 from hierlearn.files.tensors import read_tensors, write_tensors
+from hierlearn.files.writing import remove
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,7 +135,7 @@ class FeatureCache:
         self._known.discard(stem + KEYS)
         for ending in (KEYS, VALUES):
             with suppress(OSError):
-                (self.folder / (stem + ending)).unlink(missing_ok=True)
+                remove(self.folder / (stem + ending))
         return None
 
 
@@ -145,8 +146,8 @@ def trim(folder: Path, most: int) -> None:
     for stat, path in sorted(files, key=lambda one: one[0].st_mtime):
         if left <= most:
             return
-        path.with_suffix(KEYS).unlink(missing_ok=True)
-        path.unlink(missing_ok=True)
+        remove(path.with_suffix(KEYS))
+        remove(path)
         left -= max(stat.st_size, SMALLEST)
 
 

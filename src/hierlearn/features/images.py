@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-from uuid import uuid4
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from hierlearn.datasets.download import cache_dir
 from hierlearn.datasets.images import ImageFile, Images, Pixels
 from hierlearn.errors import DataError, HierlearnError, plural, unknown_name
 from hierlearn.features.preprocessor import Preprocessor, integer_option, stored
+from hierlearn.files.writing import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -198,15 +198,11 @@ def resized(images: Images, target: Target, in_memory: int | None = None) -> Byt
         return found
     path = cache_file(images, target)
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        hidden = path.with_name(f".{path.name}.{uuid4().hex}")
-        try:
-            mapped = np.lib.format.open_memmap(hidden, mode="w+", dtype=np.uint8, shape=shape)
-            decode_into(mapped, images, target)
-            mapped.flush()
-            hidden.replace(path)
-        finally:
-            hidden.unlink(missing_ok=True)
+        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+        with atomic_write(path, "wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for block in decoded_blocks(images, target):
+                file.write(block.tobytes())
     # Copy on write: torch does not take arrays that are read-only.
     return np.lib.format.open_memmap(path, mode="c")
 
@@ -221,19 +217,28 @@ def cache_file(images: Images, target: Target) -> Path:
 
 def decode_into(found: Bytes, images: Images, target: Target) -> None:
     """Decode images into an array, in threads; raise once, naming all that are broken."""
+    begin = 0
+    for block in decoded_blocks(images, target):
+        found[begin : begin + len(block)] = block
+        begin += len(block)
+
+
+def decoded_blocks(images: Images, target: Target) -> Iterator[Bytes]:
+    """Yield the pixels of images, block by block; raise in the end, naming all that are broken."""
     broken: list[tuple[str, str]] = []
     pixels = all(isinstance(one, Pixels) for one in images.references)
     with in_threads(1 if pixels else None) as pool:
         for rows in chunks(len(images)):
+            numbers = range(*rows.indices(len(images)))
+            block = np.zeros((len(numbers), target.channels, target.size, target.size), np.uint8)
             one: Bytes | str
-            decoded = pool.map(
-                lambda row: try_decode(images, row, target), range(*rows.indices(len(images)))
-            )
-            for row, one in enumerate(decoded, start=rows.start):
+            decoded = pool.map(lambda row: try_decode(images, row, target), numbers)
+            for place, one in enumerate(decoded):
                 if isinstance(one, str):
-                    broken.append((images.names[row], one))
+                    broken.append((images.names[numbers[place]], one))
                 else:
-                    found[row] = one
+                    block[place] = one
+            yield block
     if broken:
         raise DataError(describe_broken(broken, len(images)))
 
@@ -254,5 +259,5 @@ def describe_broken(broken: list[tuple[str, str]], count: int) -> str:
     verb = "cannot be read"
     return (
         f"{len(broken):,} of {plural(count, 'image')} {verb}: {first} ({why}){others}{more}; "
-        f"replace them, or leave them out with --skip-broken"
+        f"replace them, or leave them out with --skip-broken (in Python: without_broken)"
     )

@@ -128,6 +128,8 @@ class Setting:
             self.description.above,
             self.description.below,
         )
+        if self.kind is int and low is not None and below is not None:
+            return f"from {low:g} to {below - 1:g}"
         if low is not None and below is not None:
             return f"in [{low:g}, {below:g})"
         if low is not None:
