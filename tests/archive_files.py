@@ -55,9 +55,9 @@ def pin(archive, path):
     return replace(archive, size=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
-def needs(*archives):
+def needs(*archives, data_dir=None):
     """Skip a test of the real files where they are absent."""
-    absent = [one.name for one in archives if locate_archive(one) is None]
+    absent = [one.name for one in archives if locate_archive(one, data_dir) is None]
     if absent:
         pytest.skip(f"{', '.join(absent)} not available; see hierlearn data fetch")
 

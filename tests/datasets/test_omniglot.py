@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from hierlearn import DATASETS, load_dataset
 from hierlearn.datasets import omniglot
 from hierlearn.errors import DataError
 
+FOLDER = Path(__file__).parents[3] / "shared" / "data" / "omniglot"
+SHARED = FOLDER if FOLDER.is_dir() else None
 CHARACTERS = ("Greek/character01", "Greek/character12", "Early_Aramaic/character01")
 
 
@@ -115,8 +118,8 @@ def test_images_of_several_sizes(tmp_path, monkeypatch):
 
 
 def test_the_facts_of_the_real_file():
-    needs(omniglot.ARCHIVE)
-    dataset = DATASETS["omniglot"](download=False)
+    needs(omniglot.ARCHIVE, data_dir=SHARED)
+    dataset = DATASETS["omniglot"](download=False, data_dir=SHARED)
     assert dataset.inputs.shape == (2_720, 784)
     assert dataset.hierarchy.level_sizes == (5, 136)
     assert {name: len(own) for name, own in dataset.splits.items()} == {
