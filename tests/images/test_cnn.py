@@ -1,14 +1,14 @@
 """The small CNN and its augmentation: rows alone, noise by seed and place, ensembles."""
 
 import copy
-import sys
 
 import pytest
 import torch
 
+from hierlearn.backbones import backbone
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import Hierarchy, LabelSpace
-from hierlearn.networks import NETWORKS, CNNEncoder, InputSpec
+from hierlearn.networks import NETWORKS, InputSpec
 from hierlearn.networks.augment import Augment, OwnAugment, make_augment
 from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.networks.ensemble import LoopedEnsemble, Noise, ensemble_of
@@ -40,7 +40,7 @@ def test_rows_do_not_depend_on_each_other():
 def test_large_batches_are_computed_in_parts(monkeypatch):
     model = network().eval()
     every = model(images()).logits
-    monkeypatch.setattr(sys.modules[CNNEncoder.__module__], "PIXELS", 300)  # two images
+    monkeypatch.setattr(backbone, "PIXELS", 300)  # two images
     torch.testing.assert_close(model(images()).logits, every)
 
 

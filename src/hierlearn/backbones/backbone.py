@@ -10,12 +10,15 @@ from abc import ABC, abstractmethod
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError, unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+PIXELS = 1 << 22  # of images, that are computed at once when predicting
 
 
 class Encoder(nn.Module):
@@ -30,6 +33,14 @@ class Encoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, F) features of what the family's step of FEATURES returns."""
         raise NotImplementedError
+
+
+def in_parts(encode: Callable[[Tensor], Tensor], x: Tensor, *, training: bool) -> Tensor:
+    """Return the features of (N, C, H, W) images, not too many at once when predicting."""
+    many = max(1, PIXELS // max(1, x.shape[-1] * x.shape[-2]))
+    if training or torch.compiler.is_compiling() or len(x) <= many:
+        return encode(x)
+    return torch.cat([encode(part) for part in torch.split(x, many)])
 
 
 class Backbone(ABC):

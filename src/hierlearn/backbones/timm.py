@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from hierlearn.backbones.backbone import Backbone, Encoder
+from hierlearn.backbones.backbone import Backbone, Encoder, in_parts
 from hierlearn.backbones.compiled import declare_operators
 from hierlearn.backbones.sources import TIMEOUT, first_line
 from hierlearn.errors import HierlearnError, unknown_name
@@ -20,7 +20,6 @@ from hierlearn.files.reading import check_regular
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-PIXELS = 1 << 22  # that are computed at once when predicting
 WEIGHTS = "model.safetensors"  # on the hub
 REMEDY = "name a file with weights=PATH.safetensors, or begin with random ones, pretrained=false"
 
@@ -56,10 +55,7 @@ class ImageEncoder(Encoder):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, F) features of (N, C, H, W) images with values from 0 to 255."""
-        many = max(1, PIXELS // max(1, x.shape[-1] * x.shape[-2]))
-        if not self.training and not torch.compiler.is_compiling() and len(x) > many:
-            return torch.cat([self.encode(part) for part in torch.split(x, many)])
-        return self.encode(x)
+        return in_parts(self.encode, x, training=self.training)
 
     def encode(self, x: Tensor) -> Tensor:
         """Return the features of a batch."""

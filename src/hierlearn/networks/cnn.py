@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
 
+from hierlearn.backbones.backbone import in_parts
 from hierlearn.errors import HierlearnError
 from hierlearn.networks.augment import make_augment
 from hierlearn.networks.heads import LinearHead
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from hierlearn.networks.inputs import InputSpec
 
 GROUPS = 8
-PIXELS = 1 << 22  # that are computed at once when predicting
 
 
 class CNNEncoder(nn.Module):
@@ -74,10 +73,7 @@ class CNNEncoder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, F) features of (N, C, H, W) images with values from 0 to 255."""
-        many = max(1, PIXELS // max(1, x.shape[-1] * x.shape[-2]))
-        if not self.training and not torch.compiler.is_compiling() and len(x) > many:
-            return torch.cat([self.encode(part) for part in torch.split(x, many)])
-        return self.encode(x)
+        return in_parts(self.encode, x, training=self.training)
 
     def encode(self, x: Tensor) -> Tensor:
         """Return the features of a batch."""

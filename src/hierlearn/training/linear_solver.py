@@ -30,8 +30,8 @@ from hierlearn.losses import LOSSES
 from hierlearn.networks.linear import encoder_of, only_layer
 from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.lbfgs import dot, minimize
+from hierlearn.training.one_step import OneStepTrainer
 from hierlearn.training.stream import ParquetRows
-from hierlearn.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -345,7 +345,7 @@ def unsupported_reason(network: nn.Module, loss: Any, rows: Rows) -> str | None:
     return None
 
 
-class LinearSolver(Trainer):
+class LinearSolver(OneStepTrainer):
     """A training of one step, to the optimum; the members of an ensemble are equal."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -353,7 +353,6 @@ class LinearSolver(Trainer):
         reason = unsupported_reason(self.network, self.loss, self.rows)
         if reason is not None:
             raise HierlearnError(f"lbfgs cannot train this: {reason}; use optimizer='adamw'")
-        self.steps_per_epoch = self.steps = 1
 
     def train(self) -> None:
         """Solve, unless a checkpoint has the solution."""
@@ -372,21 +371,7 @@ class LinearSolver(Trainer):
             )
             for own, found in ((layer.weight, weight), (layer.bias, bias)):
                 own.copy_(found.to(own).expand_as(own))
-        self.step = 1
-        record = {
-            "epoch": 1,
-            "step": 1,
-            "learning_rate": 0.0,
-            "loss": [self._mean_loss()] * len(self.seeds),
-            "seconds": round(time.perf_counter() - started, 4),
-        }
-        if self.valid is not None:
-            record["valid"] = self._validate(0)
-        if self.on_step is not None:
-            self.on_step(1)
-        if self.on_epoch is not None and self.processes.writes:
-            self.on_epoch(record)
-        self._checkpoint()
+        self.finish([self._mean_loss()] * len(self.seeds), time.perf_counter() - started)
 
     @torch.no_grad()
     def _mean_loss(self) -> float:

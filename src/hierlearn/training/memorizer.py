@@ -16,7 +16,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.memory.leave_one_out import best_scale
 from hierlearn.networks.memories import memory_heads
 from hierlearn.training.memorize import memorize
-from hierlearn.training.trainer import Trainer
+from hierlearn.training.one_step import OneStepTrainer
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,7 +39,7 @@ def untrained(network: nn.Module, members: int) -> str | None:
     return None
 
 
-class Memorizer(Trainer):
+class Memorizer(OneStepTrainer):
     """Fill a memory, and choose its scale."""
 
     def __init__(self, network: nn.Module, *args: Any, **options: Any) -> None:
@@ -48,7 +48,6 @@ class Memorizer(Trainer):
         if reason is not None:
             raise HierlearnError(f"optimizer none trains nothing, but {reason}")
         super().__init__(network, *args, **options)
-        self.steps_per_epoch = self.steps = 1
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         """Return an optimizer of nothing, which no step is taken with."""
@@ -69,21 +68,7 @@ class Memorizer(Trainer):
         started = time.perf_counter()
         memorize(self.network, self.rows)
         found = [self._choose(head) for (head,) in memory_heads(self.network).values()]
-        self.step = 1
-        record = {
-            "epoch": 1,
-            "step": 1,
-            "learning_rate": 0.0,
-            "loss": [found[0]],
-            "seconds": round(time.perf_counter() - started, 4),
-        }
-        if self.valid is not None:
-            record["valid"] = self._validate(0)
-        if self.on_step is not None:
-            self.on_step(1)
-        if self.on_epoch is not None and self.processes.writes:
-            self.on_epoch(record)
-        self._checkpoint()
+        self.finish([found[0]], time.perf_counter() - started)
 
     @torch.no_grad()
     def _choose(self, head: Any) -> float | None:

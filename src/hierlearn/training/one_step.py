@@ -1,0 +1,38 @@
+"""OneStepTrainer: a training that is done in one step, such as a convex one or a memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hierlearn.training.trainer import Trainer
+
+
+class OneStepTrainer(Trainer):
+    """A training of one epoch of one step; subclasses say how in ``train_epoch``."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.steps_per_epoch = self.steps = 1
+
+    def finish(self, losses: list[float | None], seconds: float) -> None:
+        """Validate, report the step as an epoch, and save it.
+
+        Args:
+            losses: of every member; None where there is none.
+            seconds: that the step took.
+        """
+        self.step = 1
+        record: dict[str, Any] = {
+            "epoch": 1,
+            "step": 1,
+            "learning_rate": 0.0,
+            "loss": losses,
+            "seconds": round(seconds, 4),
+        }
+        if self.valid is not None:
+            record["valid"] = self._validate(0)
+        if self.on_step is not None:
+            self.on_step(1)
+        if self.on_epoch is not None and self.processes.writes:
+            self.on_epoch(record)
+        self._checkpoint()
