@@ -64,6 +64,14 @@ def test_many_rows_get_no_memory(monkeypatch):
     assert choose_recipe(Labels([["a"], ["a/c", "f"], ["f"]], TREE))[0] == "max"
 
 
+@pytest.mark.parametrize("kind", ["images", "tokens"])
+def test_backbones_and_networks_of_images_learn_by_a_softmax(kind):
+    one_path, several = Labels([["a"], ["a/b"]], TREE), Labels([["a"], ["a/c", "f"]], TREE)
+    why = f"inputs are {kind}, and every training row has one path"
+    assert choose_recipe(one_path, kind, logits=True) == ("softmax", why)
+    assert choose_recipe(several, kind, logits=True)[0] == "max"
+
+
 def test_losses_know_the_terminal_classes():
     loss = build_loss("leaf-ce", LabelSpace(TREE, [0, 3]))
     assert {0, 3} <= set(loss.link.terminals.tolist())
