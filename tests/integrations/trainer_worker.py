@@ -1,6 +1,7 @@
 """Run by torchrun: train with Hugging Face's Trainer on several processes, and write the losses."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -45,6 +46,8 @@ def main():
         found = train(name, folder, 2, 2)
         if torch.distributed.get_rank() == 0:
             (folder / f"{name}.json").write_text(json.dumps(found))
+    torch.distributed.barrier()
+    os._exit(0)  # the Trainer leaves its process group, whose threads must not be destroyed
 
 
 if __name__ == "__main__":
