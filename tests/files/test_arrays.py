@@ -92,3 +92,14 @@ def test_other_files(tmp_path):
     save_file({"a": torch.ones(1, 1), "b": torch.ones(1, 1)}, tmp_path / "x.safetensors")
     with pytest.raises(DataError, match="holds 2 tensors, 'a', 'b'; call the one"):
         read_matrix(tmp_path / "x.safetensors")
+
+
+@pytest.mark.parametrize(
+    "header", ["{'descr': '<f4', (\n", "{'descr': \n", "((((", "\0", "import os"]
+)
+def test_a_header_that_is_no_python(tmp_path, header):
+    np.save(tmp_path / "x.npy", X)
+    content = (tmp_path / "x.npy").read_bytes()
+    (tmp_path / "x.npy").write_bytes(content[:10] + header.encode().ljust(118) + content[128:])
+    with pytest.raises(DataError, match=r"x\.npy is no \.npy file"):
+        read_matrix(tmp_path / "x.npy")

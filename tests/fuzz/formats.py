@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import torch
 from hypothesis import strategies as st
 
+from fuzz import media
 from fuzz.mutations import apply_edits, edit_json, several_byte_edits, several_value_edits
 from hierlearn import Hierarchy
 from hierlearn.cli import train
@@ -265,4 +266,8 @@ FORMATS = {
     ),
     "safetensors": Format(".safetensors", cached(tensors_example), read_tensor_file),
     "png": Format(".png", lambda: [png()], read_png),
+    "image": Format(".image", cached(media.image_examples), media.read_image),
+    "tar": Format(".tar", cached(media.shard_examples), media.read_shard),
+    "npy": Format(".npy", cached(media.npy_examples), media.read_vectors),
+    "vectors": Format(".safetensors", cached(media.vector_examples), media.read_vectors),
 }

@@ -14,6 +14,7 @@ import os
 import stat
 from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from hierlearn.errors import DataError, HierlearnError, place, shown
@@ -28,6 +29,7 @@ LARGE = 1 << 33  # bytes of a text that is read whole, 8 GB
 DAMAGE = (  # what code raises that meets values of another type or size than it was written for
     *(KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError),
     *(OverflowError, RecursionError, MemoryError, AssertionError, EOFError),
+    *(SyntaxError, TokenError),  # of NumPy, which reads the header of an .npy file as Python's
 )
 
 
