@@ -75,12 +75,14 @@ def folder(tmp_path):
 
 
 COMPARE = ["compare", "rows.csv", "--label", "class", "--split", "part", "--losses", "bce,hxe"]
+# Neither ends by itself: on a quick machine early stopping would end both before the signal.
+ENDLESS = ["--jobs", "2", "--seeds", "2", "--epochs", "100000", "--patience", "100000"]
 ALL = 5  # the command, two workers, and multiprocessing's server and tracker
 SIGNALS = [(signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143)]
 
 
 def test_a_killed_study_leaves_no_process(folder):
-    job = start(folder, *COMPARE, "--jobs", "2", "--seeds", "2", "--epochs", "100000")
+    job = start(folder, *COMPARE, *ENDLESS)
     try:
         wait_for(lambda: len(members(job.pid)) >= ALL, job)
         time.sleep(1)
@@ -113,7 +115,7 @@ def test_an_interrupted_training_says_how_to_resume(folder, number, word, code):
 
 @pytest.mark.parametrize(("number", "word", "code"), SIGNALS, ids=["SIGINT", "SIGTERM"])
 def test_an_interrupted_study_says_that_it_continues(folder, number, word, code):
-    job = start(folder, *COMPARE, "--jobs", "2", "--seeds", "2", "--epochs", "100000")
+    job = start(folder, *COMPARE, *ENDLESS)
     try:
         wait_for(lambda: len(members(job.pid)) >= ALL, job)
         time.sleep(1)
