@@ -9,8 +9,17 @@ import transformers
 from hierlearn.errors import HierlearnError
 from hierlearn.integrations.curriculum import curriculum_state
 from hierlearn.integrations.transformers import TrainerLoss, curriculum_callback
-from hierlearn.losses import BCELoss, HCLLoss
-from integrations.tiny import NAMES, TREE, arguments, bert, dataset, step_losses, token_rows
+from hierlearn.losses import HCLLoss
+from integrations.tiny import (
+    NAMES,
+    TREE,
+    Recorder,
+    arguments,
+    bert,
+    dataset,
+    step_losses,
+    token_rows,
+)
 
 
 def trainer_of(loss, folder, **options):
@@ -26,20 +35,6 @@ def trainer_of(loss, folder, **options):
         compute_loss_func=TrainerLoss(loss, NAMES),
         callbacks=[curriculum_callback(loss)],
     )
-
-
-class Recorder(BCELoss):
-    """A loss that remembers what it was told."""
-
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        self.told = []
-
-    def set_progress(self, progress):
-        self.told.append(progress)
-
-    def end_epoch(self):
-        self.told.append("end")
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])

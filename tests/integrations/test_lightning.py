@@ -12,7 +12,7 @@ from hierlearn.integrations.curriculum import curriculum_state
 from hierlearn.integrations.lightning import CurriculumCallback, HierarchicalMixin
 from hierlearn.losses import BCELoss, HCLLoss, LeafCELoss
 from hierlearn.metrics.measure import measure
-from integrations.tiny import NAMES, TREE
+from integrations.tiny import NAMES, TREE, Recorder
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 pytestmark = [
@@ -122,20 +122,6 @@ def test_rows_without_a_known_label_do_not_count(tmp_path):
     (part,) = runner.validate(module, torch.utils.data.DataLoader(data, 24), verbose=False)
     (whole,) = runner.validate(module, loader(some, batch_size=24), verbose=False)
     assert whole == pytest.approx(part)
-
-
-class Recorder(BCELoss):
-    """A loss that remembers what it was told."""
-
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        self.told = []
-
-    def set_progress(self, progress):
-        self.told.append(progress)
-
-    def end_epoch(self):
-        self.told.append("end")
 
 
 def test_steps_and_epochs_are_reported_once(tmp_path):

@@ -11,6 +11,7 @@ import transformers
 from torch import nn
 
 from hierlearn import Hierarchy, Labels, Settings
+from hierlearn.losses import BCELoss
 from hierlearn.training.rows import Rows
 from hierlearn.training.trainer import Trainer
 
@@ -23,6 +24,20 @@ gc.freeze()
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 NAMES = ["h", "a/b/c", "a/b/d", "a/e", "f/g"]  # in an order of the user's own
 WORDS, LENGTH = 30, 6
+
+
+class Recorder(BCELoss):
+    """A loss that remembers what it was told."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.told = []
+
+    def set_progress(self, progress):
+        self.told.append(progress)
+
+    def end_epoch(self):
+        self.told.append("end")
 
 
 def token_rows(count=24, seed=0):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PIXELS = 1 << 22  # of images, that are computed at once when predicting
 
 
-class Encoder(nn.Module):
+class Encoder(nn.Module, ABC):
     """A network from prepared inputs to features.
 
     Attributes:
@@ -30,9 +30,9 @@ class Encoder(nn.Module):
 
     features: int
 
+    @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, F) features of what the family's step of FEATURES returns."""
-        raise NotImplementedError
 
 
 def in_parts(encode: Callable[[Tensor], Tensor], x: Tensor, *, training: bool) -> Tensor:
