@@ -1,18 +1,15 @@
 """Two real processes against one: the same losses, selections and weights; and one that dies."""
 
-import os
 import re
-import signal
-import subprocess
 
 import pytest
 import torch
 
-import warm
 from hierlearn.pipeline import Pipeline
 from hierlearn.training.checkpoint import Checkpoints
 from training import distributed_worker as ranks
-from training.datasets import environment, read_records, state
+from training.datasets import read_records, state
+from two_processes import launch
 
 LOST = re.compile(
     r"process 0 (lost the connection to another one in epoch 3|was terminated, as torchrun does "
@@ -20,31 +17,11 @@ LOST = re.compile(
 )
 
 
-def launch(folder, *words, restarts=0):
-    """Run two processes of the script and return what became of them."""
-    command = [*warm.python(), "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", f"--max-restarts={restarts}", "--no-python"]
-    with subprocess.Popen(
-        [*command, *warm.python(), ranks.__file__, folder, *words],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as job:
-        try:
-            out, err = job.communicate(timeout=90)
-        except subprocess.TimeoutExpired:
-            os.killpg(job.pid, signal.SIGKILL)
-            raise
-    return subprocess.CompletedProcess(command, job.returncode, out, err)
-
-
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     """All cases trained by two processes, one after another."""
     folder = tmp_path_factory.mktemp("two")
-    done = launch(folder, *ranks.CASES)
+    done = launch(ranks.__file__, folder, *ranks.CASES)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -99,7 +76,7 @@ def test_curricula_select_and_members_stop(two):
 def died(tmp_path_factory):
     """The first of two processes after the second was killed in the third epoch."""
     folder = tmp_path_factory.mktemp("died")
-    return folder, launch(folder, "cross entropy", "--die", "1", "14", "signal")
+    return folder, launch(ranks.__file__, folder, "cross entropy", "--die", "1", "14", "signal")
 
 
 def test_a_process_that_dies_ends_the_job_with_a_sentence(died):
@@ -119,7 +96,7 @@ def test_its_checkpoint_goes_on_in_a_single_process(died, one):
 
 
 def test_torchrun_starts_again_and_ends_in_the_same_weights(tmp_path, two):
-    done = launch(tmp_path, "noise", "--die", "1", "14", "exit", restarts=1)
+    done = launch(ranks.__file__, tmp_path, "noise", "--die", "1", "14", "exit", restarts=1)
     assert done.returncode == 0, done.stderr
     assert LOST.search(done.stderr), done.stderr
     for name in ("model.safetensors", "hierarchy.json"):

@@ -1,10 +1,5 @@
 """Weights shared out among two processes (FSDP2) against one process."""
 
-import os
-import signal
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch import nn
@@ -16,7 +11,8 @@ from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.sharded import blocks
 from tiny_backbones import save_tiny_bert
 from training import sharded_worker as worker
-from training.datasets import environment, plan, problem, read_records, state
+from training.datasets import plan, problem, read_records, state
+from two_processes import launch
 
 CASES = [*worker.cases(worker.Path())]
 
@@ -30,21 +26,8 @@ def folder(tmp_path_factory):
     for case in CASES:
         worker.run(case, folder, folder / "one", "ddp")
     worker.run(CASES[4], folder, folder / "two", "ddp", stops=True)
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    with subprocess.Popen(
-        [sys.executable, *command, worker.__file__, str(folder)],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as job:
-        try:
-            _, err = job.communicate(timeout=120)
-        except subprocess.TimeoutExpired:
-            os.killpg(job.pid, signal.SIGKILL)
-            raise
-    assert job.returncode == 0, err[-4000:]
+    done = launch(worker.__file__, folder)
+    assert done.returncode == 0, done.stderr[-4000:]
     worker.run(CASES[5], folder, folder / "two", "ddp", resume=True)
     return folder
 
