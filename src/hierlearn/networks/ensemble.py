@@ -169,6 +169,17 @@ def member_state(network: nn.Module, member: int) -> dict[str, Tensor]:
     return dict(network.state_dict())
 
 
+def finite_members(network: nn.Module) -> Tensor:
+    """Return (M,) bool, which members have finite weights; (1,) for a network alone."""
+    if isinstance(network, StackedEnsemble):
+        state = network.network.state_dict().values()
+        return torch.stack([value.isfinite().flatten(1).all(dim=1) for value in state]).all(dim=0)
+    states = [member_state(network, member).values() for member in range(members_of(network) or 1)]
+    return torch.stack(
+        [torch.stack([value.isfinite().all() for value in state]).all() for state in states]
+    )
+
+
 def clip_grad_norm(network: nn.Module, limit: float) -> None:
     """Scale down the gradient of each member whose norm exceeds the limit.
 
