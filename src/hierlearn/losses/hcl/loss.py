@@ -335,8 +335,8 @@ class HCLLoss(ElementwiseLoss):
     @property
     def selection(self) -> Tensor | None:
         """The classes that the last call selected, (C,) or (M, C) bool; None without selection."""
-        known = self.statistics()
-        return known[0] if known else None
+        known = [triton.statistics_of(self._records[key])[0] for key in sorted_keys(self._records)]
+        return (known[0] if len(known) == 1 else torch.stack(known)) if known else None
 
     @property
     def last(self) -> dict[str, Tensor]:
