@@ -117,6 +117,14 @@ def test_noise_of_torch_and_running_means_are_captured():
     assert trainer.captured.replayed
 
 
+def test_noise_of_inputs_is_captured():
+    noisy = {"width": 8, "dropout": 0.3, "input_dropout": 0.2, "input_noise": 0.1}
+    chosen = replace(plan("bce", epochs=8, ensemble_size=2), network_options=noisy)
+    trainer = on_gpu(chosen)
+    assert trainer.captured.refusal is None
+    assert trainer.captured.replayed
+
+
 def test_a_network_that_waits_is_trained_without_graphs():
     trainer = on_gpu(plan("bce", epochs=8), Waiting)
     assert "waits for the device" in trainer.captured.refusal

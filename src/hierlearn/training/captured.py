@@ -73,7 +73,7 @@ def captured_steps(trainer: Trainer) -> CapturedSteps | None:
     if reason is not None:
         log.debug("training without CUDA graphs: %s", reason)
         return None
-    return CapturedSteps(CudaRecorder(trainer.rows.device, trainer.noise.generators))
+    return CapturedSteps(CudaRecorder(trainer.rows.device, trainer.noise.drawn_generators))
 
 
 def unsupported_reason(trainer: Trainer) -> str | None:

@@ -126,6 +126,7 @@ class Trainer:
         if rows.device.type == "cuda" and self.processes.world == 1:
             hold_rate_on(rows.device, self.optimizer)
             self.captured = captured_steps(self) if settings.cuda_graphs else None
+        self.orders: dict[int, Tensor] = {}  # of the next epoch, made ahead
         self.running = RunningEpoch()
         self.selections: list[Tensor] = []  # (C,) per epoch, if there is a curriculum
         self.on_epoch: Callable[[dict[str, Any]], None] | None = None
@@ -202,11 +203,8 @@ class Trainer:
     def train_epoch(self) -> None:
         """Train one epoch, or the rest of one."""
         number = self.epoch
-        order = self.rows.order(self.seeds, number)
-        if self.rows.in_memory:  # moved once, not in each step
-            order = order.to(self.rows.device)
-        if not self.is_ensemble:
-            order = order[0]
+        order = self.orders.pop(number, None)
+        order = self.order_of(number) if order is None else order
         self.network.train()
         self.stopped_on_device.copy_(torch.tensor(self.stopped))
         if self.captured is not None:
@@ -222,6 +220,8 @@ class Trainer:
             if every is not None and self.step % every == 0 and place + 1 < self.steps_per_epoch:
                 self._check_finite(number)
                 self._checkpoint()
+        if self.captured is not None and self.step < self.steps:  # while the GPU is busy
+            self.orders = {number + 1: self.order_of(number + 1)}
         self._check_finite(number)
         self._check_weights()
         self.loss.end_epoch()
@@ -234,6 +234,14 @@ class Trainer:
         if self.on_epoch is not None and self.processes.writes:
             self.on_epoch(record)
         self._checkpoint()
+
+    def order_of(self, number: int) -> Tensor:
+        """Return the order of the rows in an epoch, (N,), or (M, N) for an ensemble."""
+        order, device = self.rows.order(self.seeds, number), self.rows.device
+        if self.rows.in_memory:  # moved once, not in each step
+            order = order.pin_memory() if device.type == "cuda" else order
+            order = order.to(device, non_blocking=True)
+        return order if self.is_ensemble else order[0]
 
     def train_step(self, index: Tensor, epoch: int, place: int) -> None:
         """Take one step on the rows ``index``: (n,), or (M, n) for the members of an ensemble."""
