@@ -162,12 +162,12 @@ class Loss(nn.Module, ABC):
             return torch.stack(
                 [
                     self.compute(
-                        output.member(k),
+                        one,
                         targets[k],
                         None if mask is None else mask[k],
                         None if weight is None else weight[k],
                     )
-                    for k in range(output.members)
+                    for k, one in enumerate(output.unbind())
                 ]
             )
         values = self.losses(output.flat(), *flat_rows(targets, mask))  # (M N, C) or (M N,)

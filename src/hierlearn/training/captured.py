@@ -12,6 +12,7 @@ device, cannot be recorded or ends with other weights, the training goes on with
 from __future__ import annotations
 
 import logging
+import warnings
 from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -335,11 +336,13 @@ class CudaRecorder:
 def never_waiting() -> Iterator[None]:
     """Raise a RuntimeError where the host waits for the device, which a graph cannot record."""
     before = torch.cuda.get_sync_debug_mode()
-    torch._C._cuda_set_sync_debug_mode(2)  # torch's own function warns that this is a prototype
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls this mode a prototype
+        torch.cuda.set_sync_debug_mode("error")
     try:
         yield
     finally:
-        torch._C._cuda_set_sync_debug_mode(before)
+        torch.cuda.set_sync_debug_mode(before)
 
 
 @contextmanager

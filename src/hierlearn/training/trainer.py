@@ -329,10 +329,11 @@ class Trainer:
             targets = self.valid.targets(torch.arange(len(self.valid), device=self.rows.device))
             network = self.forward if self.sharded else self.network
             found = member_probabilities(network, self.valid, self.read)
+            finite = torch.stack([p.isfinite().all() for p in found]).tolist()
             for member, p in enumerate(found):
                 if self.stopped[member]:
                     continue
-                if not bool(p.isfinite().all()):
+                if not finite[member]:
                     values[-1] = values[-1] or member + 1
                 else:
                     value = compute(name, p, targets, self.loss.label_space)

@@ -194,8 +194,7 @@ class HCLLoss(ElementwiseLoss):
         batch = Batch(output, targets, mask, weight)
         if output.members is None or backend.takes_members:
             return backend.loss(self, batch)
-        members = range(output.members)
-        return torch.stack([backend.loss(self, batch.of_member(number)) for number in members])
+        return torch.stack([backend.loss(self, one) for one in batch.unbind()])
 
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return (N, C) l_h, before any selection."""
