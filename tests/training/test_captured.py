@@ -52,13 +52,17 @@ class Rerun:
     def record(self, step):
         before = Snapshot(self.trainer)
         found = step()
+        loss = self.trainer.loss
         taken = Taken(found.losses.clone(), clone(found.selection))
+        left = tensors_in(loss.call_state())
         before.restore()
         self.recorded += 1
 
         def replay():
-            again = step()
+            again = step()  # into the same memory, as a graph does
             taken.losses.copy_(again.losses)
+            for one, new in zip(left, tensors_in(loss.call_state()), strict=True):
+                one.copy_(new)
             if taken.selection is not None:
                 taken.selection.copy_(again.selection)
 
@@ -100,12 +104,29 @@ class Waiting(Rerun):
         raise RuntimeError("called a synchronizing operation")
 
 
+def tensors_in(state):
+    if isinstance(state, torch.Tensor):
+        return [state]
+    if isinstance(state, dict):
+        state = state.values()
+    return [one for part in state for one in tensors_in(part)] if is_nested(state) else []
+
+
+def is_nested(state):
+    return hasattr(state, "__iter__") and not isinstance(state, str)
+
+
 def is_index(value):
     return isinstance(value, torch.Tensor) and value.dtype == torch.int64
 
 
 def clone(value):
     return None if value is None else value.clone()
+
+
+def assert_same_selection(found, expected):
+    assert (found is None) == (expected is None)
+    assert expected is None or torch.equal(found, expected)
 
 
 def both(chosen, recorder, dataset=None, **more):
@@ -115,6 +136,7 @@ def both(chosen, recorder, dataset=None, **more):
     assert train(one, recorder) == train(other)
     assert_identical(state(one), state(other))
     assert_identical(dict(one.loss.named_buffers()), dict(other.loss.named_buffers()))
+    assert_same_selection(one.loss.selection, other.loss.selection)
     assert torch.equal(
         torch.stack(one.selections or [torch.zeros(1)]),
         torch.stack(other.selections or [torch.zeros(1)]),

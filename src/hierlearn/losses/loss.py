@@ -272,6 +272,13 @@ class Loss(nn.Module, ABC):
         """The classes that the last call selected, (C,) or (M, C) bool; None without selection."""
         return None
 
+    def call_state(self) -> Any:
+        """Return what the last call left for ``selection`` and the like, beside buffers."""
+        return None
+
+    def load_call_state(self, state: Any) -> None:
+        """Restore what ``call_state`` returned, as if that call had been the last."""
+
     def epoch_state(self) -> dict[str, Tensor]:
         """Return what a checkpoint in the middle of an epoch must keep beside ``state_dict``."""
         return {}

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from hierlearn.losses import HCLLoss
 from hierlearn.training.step import Taken, noise_seeds, set_step, update
 
 if TYPE_CHECKING:
@@ -59,13 +58,13 @@ class CapturedStep(NamedTuple):
         rows: their numbers, which the step reads.
         replay: takes the step.
         taken: what it writes to.
-        records: what it leaves in the losses that remember their last call.
+        state: what it leaves in a loss that remembers its last call.
     """
 
     rows: Tensor
     replay: Callable[[], object]
     taken: Taken
-    records: list[tuple[HCLLoss, dict[int | None, Any]]]
+    state: Any
 
 
 def captured_steps(trainer: Trainer) -> CapturedSteps | None:
@@ -141,8 +140,7 @@ class CapturedSteps:
             found.rows.copy_(index)
             found.replay()
             self.replayed += 1
-            for loss, records in found.records:
-                loss.__dict__["_records"] = dict(records)
+            trainer.loss.load_call_state(found.state)
             return Taken(found.taken.losses.clone(), found.taken.selection)
         self.seen[shape] += 1
         few = trainer.steps - trainer.step < FEWEST
@@ -192,8 +190,7 @@ class CapturedSteps:
             return None
         finally:
             set_all(trainer, trainer.step)
-        held = [one for one in trainer.loss.modules() if isinstance(one, HCLLoss)]
-        return CapturedStep(rows, replay, taken, [(one, dict(one._records)) for one in held])
+        return CapturedStep(rows, replay, taken, trainer.loss.call_state())
 
     def refuse(self, reason: str) -> None:
         """Go on without graphs."""

@@ -361,6 +361,14 @@ class HCLLoss(ElementwiseLoss):
             "l_hc": curriculum_value(losses, errors, weights),
         }
 
+    def call_state(self) -> dict[int | None, Any]:
+        """Return what the last call selected, by member."""
+        return dict(self._records)
+
+    def load_call_state(self, state: dict[int | None, Any]) -> None:
+        """Restore what ``call_state`` returned."""
+        self.__dict__["_records"] = dict(state)
+
     def epoch_state(self) -> dict[str, Tensor]:
         """Return which classes were selected in the epoch so far."""
         return {"ever_selected": self.ever_selected} if self.curriculum is not None else {}
