@@ -74,6 +74,8 @@ def on_gpu(chosen, network=None, dataset=None):
     for mine, theirs in zip(records, expected, strict=True):
         assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-4)
         assert mine.get("selected_by_level") == theirs.get("selected_by_level")
+    selections = [trainer.loss.selection for trainer in (one, other)]
+    assert selections == [None, None] or torch.equal(*selections)
     found, wanted = state(one), state(other)
     gaps = [float((found[name] - value).abs().max()) for name, value in wanted.items()]
     print(f"largest gap of a weight: {max(gaps):.1e}")
