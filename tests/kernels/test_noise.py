@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hierlearn.kernels import noise as kernels
-from hierlearn.networks.noise import CALL, StepSeeds
+from hierlearn.networks.noise import StepSeeds
 from kernels.kernel_cases import DEVICE
 
 
@@ -18,4 +18,19 @@ def test_it_draws_what_the_plain_path_draws(size, kept, monkeypatch):
         expected = plain.scales(size, kept)
         monkeypatch.setattr(kernels, "can_use", lambda _: True)
         assert torch.equal(fused.scales(size, kept).cpu(), expected)
-    assert CALL > 5000
+    assert not kernels.failures
+
+
+def test_without_a_compiler_the_plain_path_draws(monkeypatch):
+    def fail(*given, **options):
+        raise RuntimeError("Failed to find C compiler")
+
+    monkeypatch.setattr(kernels, "failures", [])
+    monkeypatch.setattr(kernels, "can_use", lambda _: not kernels.failures)
+    monkeypatch.setattr("hierlearn.kernels.noise_triton.write_scales", {(1, 1): fail})
+    expected = StepSeeds(torch.tensor([5]))
+    found = StepSeeds(torch.tensor([5]))
+    first = found.scales(9, 40_000)
+    assert kernels.failures == ["Failed to find C compiler"]
+    assert torch.equal(first, expected.scales(9, 40_000))
+    assert torch.equal(found.scales(9, 40_000), expected.scales(9, 40_000))

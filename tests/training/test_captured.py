@@ -194,6 +194,24 @@ def test_it_tries_a_few_times_where_a_replay_differs():
     assert trainer.captured.recorder.recorded == captured.ATTEMPTS
 
 
+@pytest.mark.parametrize("copies", [0, 1, 2])
+def test_without_memory_for_copies_it_is_trained_plainly(copies, monkeypatch):
+    made = []
+
+    class Scarce(Snapshot):
+        def __init__(self, trainer):
+            made.append(trainer)
+            if len(made) > copies:
+                raise torch.OutOfMemoryError
+            super().__init__(trainer)
+
+    monkeypatch.setattr(captured, "Snapshot", Scarce)
+    trainer = both(plan("bce", epochs=6, dropout=0.3), Rerun)
+    assert "too little memory" in trainer.captured.refusal
+    assert trainer.captured.replayed == 0
+    assert len(made) == copies + 1
+
+
 class Fading(BCELoss):
     """A loss that keeps the progress as a plain number."""
 

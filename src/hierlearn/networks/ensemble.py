@@ -174,7 +174,8 @@ def finite_members(network: nn.Module) -> Tensor:
     """Return (M,) bool, which members have finite weights; (1,) for a network alone."""
     if isinstance(network, StackedEnsemble):
         state = network.network.state_dict().values()
-        return torch.stack([value.isfinite().flatten(1).all(dim=1) for value in state]).all(dim=0)
+        finite = [value.isfinite().reshape(len(value), -1).all(dim=1) for value in state]
+        return torch.stack(finite).all(dim=0)
     states = [member_state(network, member).values() for member in range(members_of(network) or 1)]
     return torch.stack(
         [torch.stack([value.isfinite().all() for value in state]).all() for state in states]

@@ -37,7 +37,9 @@ class StepSeeds:
         begin, self.calls = self.calls * CALL, self.calls + 1
         limit, scale = kept - 32_769, 65_536 / kept
         if kernels.can_use(self.seeds):
-            return kernels.dropout_scales(self.seeds, begin, size, limit, scale)
+            found = kernels.dropout_scales(self.seeds, begin, size, limit, scale)
+            if found is not None:
+                return found
         counters = torch.arange(begin, begin - (-size // 4), device=self.seeds.device)
         bits = mixed(self.seeds[:, None] + counters).view(torch.int16)[:, :size]
         return bits.le(limit).to(torch.float32).mul_(scale)

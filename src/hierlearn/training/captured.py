@@ -158,7 +158,9 @@ class CapturedSteps:
             self.refuse("the progress of the training changes plain values of the loss")
         if self.refusal is not None:
             return self.recorder.run(lambda: update(trainer, index))
-        before = Snapshot(trainer)
+        before = self.snapshot(trainer)
+        if before is None:
+            return self.recorder.run(lambda: update(trainer, index))
         try:
             plain = self.recorder.run(lambda: update(trainer, index), strict=True)
         except RuntimeError as error:
@@ -166,17 +168,28 @@ class CapturedSteps:
             before.restore()
             set_all(trainer, trainer.step)  # the noise begins again
             return self.recorder.run(lambda: update(trainer, index))
-        after = Snapshot(trainer)
+        after = self.snapshot(trainer)
+        if after is None:
+            return plain
         before.restore()
         step = self.recorded(trainer, index)
         if step is not None:
             step.rows.copy_(index)
             step.replay()
-            if agree(before, after, Snapshot(trainer)) and same(plain, step.taken):
+            replayed = self.snapshot(trainer)
+            if replayed is not None and agree(before, after, replayed) and same(plain, step.taken):
                 self.steps[shape], self.values = step, plain_values(trainer)
                 log.debug("captured the step of a batch %s", shape)
         after.restore()
         return plain
+
+    def snapshot(self, trainer: Trainer) -> Snapshot | None:
+        """Return copies of what a step changes; refuse where there is no memory for them."""
+        try:
+            return Snapshot(trainer)
+        except torch.OutOfMemoryError:
+            self.refuse("there is too little memory to compare steps")
+            return None
 
     def recorded(self, trainer: Trainer, index: Tensor) -> CapturedStep | None:
         """Return the next step, recorded on other rows with the values of another step."""
