@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hierlearn.kernels.math_numba import F, exp, kernel, log, log1p, part
+from hierlearn.kernels.math_numba import F, choose, exp, kernel, log, log1p, part
 from hierlearn.kernels.row_losses_numba import find_positives
 from hierlearn.kernels.tree_numba import (
     find_heavy,
@@ -112,9 +112,9 @@ def bind(tree: Any, row: Any, keep: Any, total: Any, count: int) -> None:
         c = tree.owner[s]
         above = tree.parent[c]
         higher = keep.bound[s] > keep.bound[above]
-        keep.bound[s] = keep.bound[s] if higher else keep.bound[above]
-        keep.place[s] = c if higher else keep.place[above]
-        keep.limit[s] = keep.limit[s] if higher else keep.limit[above]
+        keep.bound[s] = choose(higher, keep.bound[s], keep.bound[above])
+        keep.place[s] = choose(higher, c, keep.place[above])
+        keep.limit[s] = choose(higher, keep.limit[s], keep.limit[above])
 
 
 @part()
@@ -159,9 +159,9 @@ def count_errors(tree: Any, row: Any, keep: Any, total: Any, heavy: int, count: 
     last = tree.slot[row.heavy[heavy - 1]] if heavy else 0
     if last >= 0:  # where the heavy path ends two classes may have exactly one half each
         for c in range(tree.first[last], tree.first[last + 1]):
-            if row.p[c] + row.p[c] == total and not keep.state[c] & 1:
-                if not below_error(c, tree, keep):
-                    errors += tree.size[c]
+            half = row.p[c] + row.p[c] == total
+            if half and not keep.state[c] & 1 and not below_error(c, tree, keep):
+                errors += tree.size[c]
     for place in range(count):
         c = keep.special[place]
         if keep.state[c] & 4 and not below_error(c, tree, keep):
@@ -194,7 +194,7 @@ def bound_sums(begin: int, end: int, x: Any, y: Any, tree: Any, sums: Any) -> in
     slot_sums = np.zeros(slots)
     errors = 0
     for i in range(begin, end):
-        if not vanishing(x[i]) == F(0.0):
+        if vanishing(x[i]) != F(0.0):  # or NaN
             return -1
         total, _, heavy, count = sweep(x[i], y[i], tree, row, keep)
         bind(tree, row, keep, total, count)
@@ -211,9 +211,7 @@ def bound_sums(begin: int, end: int, x: Any, y: Any, tree: Any, sums: Any) -> in
 
 
 @kernel
-def bound_gradient(
-    begin: int, end: int, x: Any, y: Any, tree: Any, weights: Any, dx: Any
-) -> None:
+def bound_gradient(begin: int, end: int, x: Any, y: Any, tree: Any, weights: Any, dx: Any) -> None:
     """Write the gradient of the class sums, each times its weight."""
     classes, slots = x.shape[1], len(tree.owner)
     row, keep = new_row(classes, slots), new_keepers(classes, slots)

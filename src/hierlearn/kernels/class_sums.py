@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from hierlearn.kernels.rows import as_mask, as_targets, on_threads, tree_of
+from hierlearn.kernels.rows import as_flags, as_mask, on_threads, tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.kernels.tree_layout import TreeLayout
-
-    Sums = tuple[Tensor, Tensor]
-
-BOUND = 3  # what a batch of the kernels without a mask holds: logits, targets and the tree
 
 
 class Constraint(NamedTuple):
@@ -34,25 +30,40 @@ class Constraint(NamedTuple):
     softmax: bool
     scope: str | None
 
-    @property
-    def is_bound(self) -> bool:
-        """Whether ancestors bind under a softmax, which has kernels of its own."""
-        return self.softmax and self.scope == "ancestors"
 
-    def constants(self, masked: bool) -> tuple[Any, ...]:
-        """Return what the kernels take between the batch and the results."""
-        tree = tree_of(self.layout)
-        if self.is_bound and not masked:
-            return (tree,)
-        if self.softmax:
-            return tree, self.is_bound
-        if self.scope == "ancestors":
-            return tree, tree.parent, tree.first, True
-        first = [0, self.layout.classes]
-        if self.scope == "levels":
-            first = self.layout.level_offsets.tolist()
-        group = np.repeat(np.arange(len(first) - 1), np.diff(first)).astype(np.uint32)
-        return tree, group, np.array(first, dtype=np.int32), False
+class Job(NamedTuple):
+    """The kernels of a batch, and what both take between rows and results."""
+
+    sums: Any
+    gradient: Any
+    arguments: tuple[Any, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, C)."""
+        rows, classes = self.arguments[0].shape
+        return rows, classes
+
+
+def job_of(constraint: Constraint, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Job:
+    """Return the kernels that compute a constraint."""
+    from hierlearn.kernels import bound_numba, hcl_numba, hcl_sigmoid_numba
+
+    layout, softmax, scope = constraint
+    tree = tree_of(layout)
+    batch: tuple[Any, ...] = (logits.numpy(), as_flags(targets))
+    if softmax and scope == "ancestors" and mask is None:
+        return Job(bound_numba.bound_sums, bound_numba.bound_gradient, (*batch, tree))
+    batch = (*batch, as_mask(mask), tree)
+    if softmax:
+        kernels = hcl_numba.softmax_sums, hcl_numba.softmax_gradient
+        return Job(*kernels, (*batch, scope == "ancestors"))
+    kernels = hcl_sigmoid_numba.sigmoid_sums, hcl_sigmoid_numba.sigmoid_gradient
+    if scope == "ancestors":
+        return Job(*kernels, (*batch, tree.parent, tree.first, True))
+    first = layout.level_offsets if scope == "levels" else np.array([0, layout.classes])
+    group = np.repeat(np.arange(len(first) - 1, dtype=np.uint32), np.diff(first))
+    return Job(*kernels, (*batch, group, first.astype(np.int32), False))
 
 
 def weighted_sums(
@@ -74,12 +85,8 @@ def weighted_sums(
         plain: logits -> (C,) class sums as a differentiable function, for a gradient that is
             differentiated again.
     """
-    x = logits.detach().contiguous()
-    batch: tuple[Any, ...] = (x.numpy(), as_targets(targets))
-    if not (constraint.is_bound and mask is None):
-        batch = (*batch, as_mask(mask))
-    batch = (*batch, *constraint.constants(mask is not None))
-    found = class_sums(constraint, batch)
+    job = job_of(constraint, logits.detach().contiguous(), targets, mask)
+    found = class_sums(job)
     if found is None:
         return None
     sums, errors = found
@@ -89,20 +96,19 @@ def weighted_sums(
         return total
 
     def run() -> Tensor:
-        return gradient(constraint, batch, weights)
+        return gradient(job, weights)
 
     result: Tensor = _WeightedSums.apply(logits, total, run(), run, weights, plain)  # type: ignore[no-untyped-call]
     return result
 
 
-def class_sums(constraint: Constraint, batch: tuple[Any, ...]) -> Sums | None:
+def class_sums(job: Job) -> tuple[Tensor, Tensor] | None:
     """Return the class sums and the number of errors; None where logits are not finite."""
-    kernel = kernels_of(constraint, len(batch))[0]
-    rows, classes = batch[0].shape
+    rows, classes = job.shape
 
     def work(begin: int, end: int) -> tuple[Any, int]:
         sums = np.zeros(classes)
-        return sums, kernel(begin, end, *batch, sums)
+        return sums, job.sums(begin, end, *job.arguments, sums)
 
     parts = on_threads(work, rows, rows * classes)
     if any(errors < 0 for _, errors in parts):
@@ -111,28 +117,16 @@ def class_sums(constraint: Constraint, batch: tuple[Any, ...]) -> Sums | None:
     return sums, torch.tensor(float(sum(errors for _, errors in parts)))
 
 
-def kernels_of(constraint: Constraint, arguments: int) -> tuple[Any, Any]:
-    """Return the kernels of class sums and of the gradient, by how much a batch holds."""
-    if not constraint.softmax:
-        from hierlearn.kernels.hcl_numba import sigmoid_gradient, sigmoid_sums
-
-        return sigmoid_sums, sigmoid_gradient
-    if arguments == BOUND:
-        from hierlearn.kernels.bound_numba import bound_gradient, bound_sums
-
-        return bound_sums, bound_gradient
-    from hierlearn.kernels.hcl_numba import softmax_gradient, softmax_sums
-
-    return softmax_sums, softmax_gradient
-
-
-def gradient(constraint: Constraint, batch: tuple[Any, ...], weights: Tensor) -> Tensor:
+def gradient(job: Job, weights: Tensor) -> Tensor:
     """Return (N, C) the gradient of the weighted class sums."""
-    kernel = kernels_of(constraint, len(batch))[1]
-    rows, classes = batch[0].shape
+    rows, classes = job.shape
     found = torch.empty(rows, classes)
-    dx, given = found.numpy(), weights.detach().contiguous().numpy()
-    on_threads(lambda begin, end: kernel(begin, end, *batch, given, dx), rows, rows * classes)
+    given, dx = weights.detach().contiguous().numpy(), found.numpy()
+
+    def work(begin: int, end: int) -> None:
+        job.gradient(begin, end, *job.arguments, given, dx)
+
+    on_threads(work, rows, rows * classes)
     return found
 
 

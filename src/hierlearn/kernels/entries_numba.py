@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hierlearn.kernels.math_numba import SUMS, F, I, copy, exp, kernel, log1p, part
+from hierlearn.kernels.math_numba import SUMS, F, choose, copy, exp, kernel, log1p, part
 from hierlearn.kernels.row_losses_numba import find_positives, row_of
 from hierlearn.kernels.tree_numba import vanishing
 
@@ -20,7 +20,7 @@ from hierlearn.kernels.tree_numba import vanishing
 def bce(begin: int, end: int, x: Any, y: Any, mask: Any, dx: Any, losses: Any, scale: Any) -> None:
     """Binary cross entropy of sigmoids, times ``scale``."""
     for i in range(begin, end):
-        if not vanishing(x[i]) == F(0.0):
+        if vanishing(x[i]) != F(0.0):  # or NaN
             losses[i] = F(np.nan)
             continue
         known = row_of(mask, i)
@@ -75,18 +75,14 @@ def focal(
 ) -> None:
     """The focal loss of sigmoids; ``positive`` and ``negative`` are what the two sides weigh."""
     for i in range(begin, end):
-        if not vanishing(x[i]) == F(0.0):
+        if vanishing(x[i]) != F(0.0):  # or NaN
             losses[i] = F(np.nan)
             continue
-        losses[i] = focal_row(
-            x[i], y[i], row_of(mask, i), row_of(dx, i), positive, negative, gamma
-        )
+        losses[i] = focal_row(x[i], y[i], row_of(mask, i), row_of(dx, i), positive, negative, gamma)
 
 
 @part(SUMS)
-def focal_row(
-    x: Any, y: Any, known: Any, dx: Any, positive: Any, negative: Any, gamma: Any
-) -> Any:
+def focal_row(x: Any, y: Any, known: Any, dx: Any, positive: Any, negative: Any, gamma: Any) -> Any:
     """Return the summed loss of a row and write its gradient.
 
     With z = -x for a positive and x for a negative, the loss is sigmoid(z)^gamma softplus(z).
@@ -149,16 +145,15 @@ def new_maxima(classes: int, slots: int) -> Any:
 def mcloss(
     begin: int, end: int, x: Any, y: Any, mask: Any, dx: Any, losses: Any, tree: Any
 ) -> None:
-    """MCLoss on a tree; everything must be known."""
+    """MCLoss on a tree, of uint8 targets; everything must be known."""
     row = new_maxima(x.shape[1], len(tree.owner))
     for i in range(begin, end):
-        if not vanishing(x[i]) == F(0.0):
+        if vanishing(x[i]) != F(0.0):  # or NaN
             losses[i] = F(np.nan)
             continue
         maxima_up(x[i], tree, row)
         copy(row.best, row.margins)
         found = find_positives(y[i], mask[0], row.positives)
-        found = keep_positives(y[i], found, row.positives)
         positive_maxima(x[i], y[i], found, tree, row)
         losses[i] = margin_row(row.margins, row.slopes)
         if dx.shape[1]:
@@ -167,17 +162,6 @@ def mcloss(
             for place in range(found):
                 c = row.positives[place]
                 dx[i, c] -= row.kept[c]
-
-
-@part()
-def keep_positives(y: Any, found: int, positives: Any) -> int:
-    """Keep the classes whose target exceeds 1/2 and return their number."""
-    count = 0
-    for place in range(found):
-        if y[positives[place]] > 0.5:
-            positives[count] = positives[place]
-            count += 1
-    return count
 
 
 @part()
@@ -197,7 +181,7 @@ def maxima_up(x: Any, tree: Any, row: Any) -> None:
 def positive_above(c: int, y: Any, tree: Any) -> int:
     """Return the closest positive ancestor of a class, or -1."""
     above = tree.owner[tree.parent[c]]
-    while above >= 0 and y[above] <= 0.5:
+    while above >= 0 and not y[above]:
         above = tree.owner[tree.parent[above]]
     return above
 
@@ -261,15 +245,15 @@ def route_down(x: Any, tree: Any, row: Any, dx: Any) -> None:
     for s in range(1, len(tree.owner)):
         c = tree.owner[s]
         above = tree.parent[c]
-        slope = row.slopes[c] + (row.given[above] if row.best[c] == below[above] else F(0.0))
+        slope = row.slopes[c] + choose(row.best[c] == below[above], row.given[above], F(0.0))
         keeps = x[c] >= below[s]
-        row.given[s] = F(0.0) if keeps else slope
-        row.margins[c] = slope if keeps else F(0.0)
+        row.given[s] = choose(keeps, F(0.0), slope)
+        row.margins[c] = choose(keeps, slope, F(0.0))
     for c in range(len(dx)):
         above = tree.parent[c]
         attains = row.best[c] == below[above]
         matches += attains
-        dx[c] = row.slopes[c] + (row.given[above] if attains else F(0.0))
+        dx[c] = row.slopes[c] + choose(attains, row.given[above], F(0.0))
     for s in range(1, len(tree.owner)):
         dx[tree.owner[s]] = row.margins[tree.owner[s]]
     if matches != len(tree.owner) - 1:  # more than one child attains a maximum

@@ -118,7 +118,7 @@ def leaf_ce(
     labels = new_labels(x.shape[1], len(tree.owner))
     learns = dx.shape[1] > 0
     for i in range(begin, end):
-        if not vanishing(x[i]) == F(0.0):
+        if vanishing(x[i]) != F(0.0):  # or NaN
             losses[i] = F(np.nan)
             continue
         known, given = row_of(mask, i), row_of(dx, i)
@@ -173,7 +173,7 @@ def hxe(
     labels = new_labels(x.shape[1], len(tree.owner))
     learns = dx.shape[1] > 0
     for i in range(begin, end):
-        if not vanishing(x[i]) == F(0.0):
+        if vanishing(x[i]) != F(0.0):  # or NaN
             losses[i] = F(np.nan)
             continue
         count, weight = find_labels(y[i], row_of(mask, i), tree, labels)
@@ -224,7 +224,7 @@ def soft_labels(
     near, own = np.empty(classes, F), np.empty(classes, F)
     labels = new_labels(classes, len(tree.owner))
     for i in range(begin, end):
-        if not vanishing(x[i]) == F(0.0):
+        if vanishing(x[i]) != F(0.0):  # or NaN
             losses[i] = F(np.nan)
             continue
         count, weight = find_labels(y[i], row_of(mask, i), tree, labels)
@@ -272,9 +272,7 @@ def share_below(near: Any, c: int, w: Any, norm: Any, tree: Any) -> None:
 
 
 @part()
-def finish_soft(
-    x: Any, near: Any, own: Any, itself: Any, everywhere: Any, terminal: Any
-) -> Any:
+def finish_soft(x: Any, near: Any, own: Any, itself: Any, everywhere: Any, terminal: Any) -> Any:
     """Complete the soft label of each terminal class; return their sum and mean logit."""
     summed, mean = F(0.0), F(0.0)
     for c in range(len(x)):
@@ -300,7 +298,7 @@ def cond_softmax(
     """The cross entropy of every group of siblings that holds a positive."""
     positives = np.empty(x.shape[1], np.int32)
     for i in range(begin, end):
-        if not vanishing(x[i]) == F(0.0):
+        if vanishing(x[i]) != F(0.0):  # or NaN
             losses[i] = F(np.nan)
             continue
         known, given = row_of(mask, i), row_of(dx, i)

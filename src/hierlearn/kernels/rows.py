@@ -50,11 +50,18 @@ def can_use(logits: Tensor, *others: Tensor | None) -> bool:
     )
 
 
+def as_flags(targets: Tensor) -> NDArray[Any]:
+    """Return targets of 0 and 1 as the kernels read them."""
+    found = targets.detach()
+    found = found if found.dtype == torch.bool else found > 0.5
+    return found.contiguous().view(torch.uint8).numpy()
+
+
 def as_targets(targets: Tensor) -> NDArray[Any]:
-    """Return targets as the kernels read them."""
+    """Return targets, of which some may be fractions, as the kernels read them."""
     found = targets.detach()
     if found.dtype == torch.bool:
-        return found.contiguous().view(torch.uint8).numpy()
+        return as_flags(found)
     return found.to(torch.float32).contiguous().numpy()
 
 

@@ -66,5 +66,3 @@ def link_backward(
             share += weigh_complements(not_p, row, total)
             weigh_heavy(heavy_not_p, count, tree, row, total, dx[i])
         spread(tree, row, share, total, dx[i])
-
-

@@ -37,7 +37,6 @@ from hierlearn.kernels.math_numba import (
     part,
 )
 
-
 FEW = 32  # classes of a group from which on its sum is vectorized
 
 

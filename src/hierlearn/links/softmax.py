@@ -64,11 +64,9 @@ class SoftmaxLink(Link):
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log of the mass inside and outside every class; by kernels of a tree."""
         plain = self.plain_log_probabilities
-        layout = self.label_space.layout
-        if layout is not None and can_use(logits):
-            return softmax_pair(logits, layout, plain)
-        if layout is not None and rows.can_use(logits):
-            return cpu_link.softmax_pair(logits, layout, plain)
+        for able, pair in ((can_use, softmax_pair), (rows.can_use, cpu_link.softmax_pair)):
+            if able(logits) and self.label_space.layout is not None:
+                return pair(logits, self.label_space.layout, plain)
         return plain(logits)
 
     def plain_log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:

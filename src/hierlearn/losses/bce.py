@@ -54,7 +54,8 @@ class BCELoss(ComposedLoss):
         self, output: HeadOutput, targets: Tensor, mask: Tensor | None
     ) -> Tensor | None:
         """Return the sums by a CPU kernel where the link is the sigmoid."""
-        if not isinstance(output.link, SigmoidLink) or not isinstance(self.base, BCE):
+        link = output.link
+        if not isinstance(link, SigmoidLink) or not isinstance(self.base, BCE):
             return None
         logits = output.float_logits
         if not rows.can_use(logits, targets):
@@ -62,7 +63,7 @@ class BCELoss(ComposedLoss):
         from hierlearn.kernels.entries_numba import bce
 
         def plain(x: Tensor) -> Tensor:
-            values = self.losses(output.link.output(x), targets, mask)
+            values = self.losses(link.output(x), targets, mask)
             return (values if mask is None else values * mask).sum(dim=1)
 
         scale = (rows.as_number(self.base.scale),)

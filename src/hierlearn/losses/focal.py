@@ -53,8 +53,8 @@ class FocalLoss(ComposedLoss):
         self, output: HeadOutput, targets: Tensor, mask: Tensor | None
     ) -> Tensor | None:
         """Return the sums by a CPU kernel where the link is the sigmoid."""
-        base = self.base
-        if not isinstance(output.link, SigmoidLink) or not isinstance(base, Focal):
+        base, link = self.base, output.link
+        if not isinstance(link, SigmoidLink) or not isinstance(base, Focal):
             return None
         logits = output.float_logits
         if not rows.can_use(logits, targets):
@@ -62,7 +62,7 @@ class FocalLoss(ComposedLoss):
         from hierlearn.kernels.entries_numba import focal
 
         def plain(x: Tensor) -> Tensor:
-            values = self.losses(output.link.output(x), targets, mask)
+            values = self.losses(link.output(x), targets, mask)
             return (values if mask is None else values * mask).sum(dim=1)
 
         sides = (1.0, 1.0) if base.alpha is None else (base.alpha, 1 - base.alpha)

@@ -83,11 +83,11 @@ class MCLoss(ElementwiseLoss):
         self, output: HeadOutput, targets: Tensor, mask: Tensor | None
     ) -> Tensor | None:
         """Return the sums by a CPU kernel: on trees, where everything is known."""
-        layout = self.label_space.layout
-        if output.logits is None or mask is not None or layout is None:
+        if output.logits is None or mask is not None:
             return None
         logits = output.float_logits
-        if not rows.can_use(logits, targets):
+        layout = self.label_space.layout if rows.can_use(logits, targets) else None
+        if layout is None:
             return None
         from hierlearn.kernels.entries_numba import mcloss as kernel
 
@@ -95,4 +95,4 @@ class MCLoss(ElementwiseLoss):
             return mcloss(x, targets, self.hierarchy).sum(dim=1)
 
         tree = (rows.tree_of(layout),)
-        return rows.row_losses(kernel, logits, targets, None, tree, plain)
+        return rows.row_losses(kernel, logits, targets > 0.5, None, tree, plain)

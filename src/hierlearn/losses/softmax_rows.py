@@ -72,10 +72,10 @@ class SoftmaxRowLoss(RowLoss):
 
     def by_kernel(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor | None:
         """Return (N,) losses by a CPU kernel, if one computes the same as ``row_losses``."""
-        layout = self.label_space.layout
-        if layout is None or not rows.can_use(logits, targets):
+        if not rows.can_use(logits, targets):
             return None
-        if self.owner_of("kernel") is not self.owner_of("row_losses"):
+        layout = self.label_space.layout
+        if layout is None or self.owner_of("kernel") is not self.owner_of("row_losses"):
             return None
         kernel, constants = self.kernel()
 

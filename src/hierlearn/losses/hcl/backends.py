@@ -90,7 +90,7 @@ class SummedBackend:
 
 
 class CompiledBackend:
-    """Class sums of natural bce by CPU kernels; what is not finite takes the plain path."""
+    """Class sums of natural bce by CPU kernels; what is not finite is left to the others."""
 
     takes_members: ClassVar[bool] = False
 
@@ -109,7 +109,10 @@ class CompiledBackend:
         constraint = Constraint(layout, isinstance(link, SoftmaxLink), loss.scope)
         weigh = summed_weights(loss, logits, mask, member)
         found = weighted_sums(constraint, logits, targets, mask, weigh, plain)
-        return PLAIN.loss(loss, batch) if found is None else found
+        if found is not None:
+            return found
+        summed = isinstance(link, SigmoidLink) and loss.scope != "ancestors"
+        return (SUMMED if summed else PLAIN).loss(loss, batch)
 
 
 def summed_weights(
@@ -172,7 +175,7 @@ def can_use_rows(loss: HCLLoss, output: HeadOutput) -> bool:
     kind = type(output.link)
     if kind is not SigmoidLink and (kind is not SoftmaxLink or loss.scope == "levels"):
         return False
-    return loss.label_space.layout is not None and rows.can_use(output.float_logits)
+    return rows.can_use(output.float_logits) and loss.label_space.layout is not None
 
 
 def may_use_kernels(loss: HCLLoss, output: HeadOutput) -> bool:
