@@ -7,6 +7,7 @@ a few hundred of them where every row has one path, whatever the number of rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import numpy as np
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.hierarchy.structure import expand_ranges
+from hierlearn.kernels.neighbor_table import SetTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +51,11 @@ class LabelSets:
     def hierarchy(self) -> Hierarchy:
         """The taxonomy."""
         return self.sets.hierarchy
+
+    @cached_property
+    def table(self) -> SetTable:
+        """The classes of every set, as the Triton kernels of a head read them."""
+        return SetTable(*self.sets.closed, len(self.hierarchy))
 
     @property
     def is_partial(self) -> bool:
