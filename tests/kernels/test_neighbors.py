@@ -7,13 +7,13 @@ from torch import nn
 
 from hierlearn import Hierarchy
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.kernels import neighbor_gradient, neighbor_batch, neighbor_head, neighbor_tiles
+from hierlearn.kernels import neighbor_head, neighbor_tiles
 from hierlearn.kernels.neighbor_tiles import Tiling
 from hierlearn.memory import DISTANCES, LabelSets, NeighborHead, SetCandidates
 from hierlearn.memory.candidates import Candidates
-from kernels.kernel_cases import DEVICE, nan_filled_memory, needs_gpu, tree
+from kernels.kernel_cases import DEVICE, nan_filled_memory, tree
 from kernels.kernel_imports import INTERPRETED
-from tolerances import FLOAT32_MATMUL, FLOAT32_SUMS, HALF, Tolerance
+from tolerances import FLOAT32_SUMS
 
 TREE = tree((3, 9, 27))
 DAG = Hierarchy.from_edges([("a", "c"), ("b", "c"), ("c", "d"), ("a", "e"), ("f", "d"), ("f", "g")])
@@ -57,9 +57,7 @@ class Step:
         sets = LabelSets.from_labels(self.labels)
         if weighted:
             weight = self.weight
-        return SetCandidates(
-            sets, torch.from_numpy(sets.of_row), self.row_keys, self.keys, weight
-        )
+        return SetCandidates(sets, torch.from_numpy(sets.of_row), self.row_keys, self.keys, weight)
 
     def head(self, distance="squared", **options):
         options = {"scale": 0.7, "learn_scale": True, "smoothing": 1e-3, **options}
@@ -103,7 +101,9 @@ def assert_near(found, expected, tolerance=GRADIENT):
 def check(step, distance="squared", *, weighted=False, close=FLOAT32_SUMS, **options):
     """Assert that the kernels give what the plain path gives in double precision."""
     candidates = step.sparse(weighted=weighted)
-    expected = outcome(step.head(distance), step, plain_candidates(candidates), torch.float64, **options)
+    expected = outcome(
+        step.head(distance), step, plain_candidates(candidates), torch.float64, **options
+    )
     with nan_filled_memory():
         found = outcome(
             step.head(distance), step, moved(candidates, DEVICE), torch.float32, DEVICE, **options

@@ -42,10 +42,14 @@ def can_use(queries: Tensor, others: Tensor) -> bool:
         and is_on_gpu(queries)
         and queries.dtype == others.dtype
         and queries.dtype in FLOATS
-        and queries.shape[-2] * others.shape[-2] >= LEAST
+        and is_worthwhile(queries.shape[-2], others.shape[-2])
         and not torch._C._are_functorch_transforms_active()
-        and has_triton()
     )
+
+
+def is_worthwhile(rows: int, candidates: int) -> bool:
+    """Whether the kernels would be faster than the plain path."""
+    return rows * candidates >= LEAST and has_triton()
 
 
 def is_on_gpu(x: Tensor) -> bool:

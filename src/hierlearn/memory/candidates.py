@@ -77,9 +77,7 @@ class SetCandidates:
     @cached_property
     def targets(self) -> Tensor:
         """(K, C) or (M, K, C) bool, closed."""
-        numbers = self.sets.reshape(-1).cpu().numpy()
-        found = self.labels.sets.targets(numbers).to(self.sets.device)
-        return found.view(*self.sets.shape, -1)
+        return self.labels.targets(self.sets)
 
     @property
     def excluded(self) -> Tensor:
