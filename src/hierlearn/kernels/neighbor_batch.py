@@ -15,6 +15,7 @@ from hierlearn.kernels.neighbor_tiles import (
     Parts,
     Sorted,
     factor_of,
+    origin_of,
     powers_of_2,
     sort_by_set,
     split,
@@ -59,15 +60,13 @@ def prepare(
     q: Tensor, x: Tensor, weight: Tensor | None, scale: Tensor, compared: Comparison
 ) -> Batch:
     """Return rows and candidates as the kernels read them."""
-    center = None
-    if compared.distance != "cosine":  # a near origin keeps the parts accurate
-        center = x.mean(0)
+    origin = origin_of(x, compared.distance)
     bias = None if weight is None else weight * LOG2_E
-    candidates = sort_by_set(x, center, bias, compared)
+    candidates = sort_by_set(x, origin, bias, compared)
     height = max(neighbor_tiles.FORWARD.rows, neighbor_tiles.BACKWARD.rows)
     padded = ceil_div(len(q), height) * height
-    largest = (q if center is None else q - center).abs().amax()
-    rows = split(q, factor_of(largest), padded, center=center)
+    largest = (q if origin.center is None else q - origin.center).abs().amax()
+    rows = split(q, factor_of(largest), padded, center=origin.center)
     reach = powers_of_2(torch.frexp(largest).exponent)
     units = [1 / (rows.factor * candidates.parts.factor), LOG2_E / scale, reach]
     keys = compared.row_keys

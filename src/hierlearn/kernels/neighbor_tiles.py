@@ -55,6 +55,13 @@ class Comparison(NamedTuple):
     products: int = 3  # of float16 parts: 3 for float32, 1 for about TF32
 
 
+class Origin(NamedTuple):
+    """A point amid the candidates: distances from it are small, and their parts accurate."""
+
+    center: Tensor | None  # (D,), or None where distances depend on the origin
+    largest: Tensor  # () of the coordinates of the candidates, relative to it
+
+
 class Parts(NamedTuple):
     """Rows, less a center and times a factor, as float16 parts."""
 
@@ -128,7 +135,8 @@ def split(
     """
     from hierlearn.kernels.neighbor_triton import split_rows
 
-    width = ceil_div(x.shape[1], BACKWARD.depth) * BACKWARD.depth
+    depth = max(FORWARD.depth, BACKWARD.depth)
+    width = ceil_div(x.shape[1], depth) * depth
     rows = x.new_empty(padded, 2 * width, dtype=torch.float16)
     norms = x.new_empty(padded)
     block, several = block_of(width)
@@ -151,14 +159,22 @@ def block_of(width: int) -> tuple[int, int]:
     return block, 8
 
 
+def origin_of(others: Tensor, distance: str) -> Origin:
+    """Return the origin for candidates (K, D)."""
+    if distance == "cosine":  # of length 1
+        return Origin(None, others.new_ones(()))
+    least, most = others.aminmax(dim=0)
+    return Origin((least + most) / 2, (most - least).amax() / 2)
+
+
 def sort_by_set(
-    others: Tensor, center: Tensor | None, bias: Tensor | None, compared: Comparison
+    others: Tensor, origin: Origin, bias: Tensor | None, compared: Comparison
 ) -> Sorted:
     """Return the candidates in the order of their sets, with their runs; nothing waits for the GPU.
 
     Args:
         others: (K, D) float32, contiguous.
-        center: (D,) what is subtracted from them.
+        origin: what is subtracted from them.
         bias: (K,) log2 of their weights.
         compared: the rest.
     """
@@ -175,11 +191,10 @@ def sort_by_set(
     runs = min(compared.table.sets, count) + ceil_div(count, cols)
     run_tile = run.new_zeros(runs)
     run_tile[run] = torch.arange(count, device=sets.device, dtype=INT) // cols
-    largest = others.abs().amax() if center is None else (others - center).abs().amax()
     keys = sets if compared.keys is None else compared.keys[order]
     chosen = others.new_zeros(count) if bias is None else bias[order]
     return Sorted(
-        split(others, factor_of(largest), padded, center=center, order=order),
+        split(others, factor_of(origin.largest), padded, center=origin.center, order=order),
         order,
         pad(chosen, (0, more), value=-torch.inf),
         pad(keys, (0, more)),
