@@ -7,8 +7,8 @@ from torch import nn
 
 from hierlearn import Hierarchy
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.kernels import neighbor_head, neighbor_tiles
-from hierlearn.kernels.neighbor_tiles import Tiling
+from hierlearn.kernels import neighbor_head, neighbor_launch
+from hierlearn.kernels.neighbor_launch import Tiling
 from hierlearn.memory import DISTANCES, LabelSets, NeighborHead, SetCandidates
 from hierlearn.memory.candidates import Candidates
 from kernels.kernel_cases import DEVICE, nan_filled_memory, tree
@@ -29,8 +29,8 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(neighbor_head, "LEAST", 0)
     if INTERPRETED:
         monkeypatch.setattr(neighbor_head, "is_on_gpu", lambda _: True)
-        monkeypatch.setattr(neighbor_tiles, "FORWARD", SMALL)
-        monkeypatch.setattr(neighbor_tiles, "BACKWARD", SMALL)
+        monkeypatch.setattr(neighbor_launch, "FORWARD", SMALL)
+        monkeypatch.setattr(neighbor_launch, "BACKWARD", SMALL)
 
 
 class Step:

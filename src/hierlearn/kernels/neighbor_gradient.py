@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn.functional import pad
 
-from hierlearn.kernels import neighbor_tiles
+from hierlearn.kernels import neighbor_launch
 from hierlearn.kernels.hcl_arrays import FLOAT, ceil_div, next_power_of_2
-from hierlearn.kernels.neighbor_batch import padded_rows, row_blocks
-from hierlearn.kernels.neighbor_tiles import block_of, factor_of, matmul, powers_of_2
+from hierlearn.kernels.neighbor_batch import KINDS, padded_rows, row_blocks
+from hierlearn.kernels.neighbor_launch import launch, row_block
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.kernels.neighbor_batch import Batch
 
-LOW_BITS = 2048.0  # as in neighbor_triton.py
 CHUNK = 1 << 25  # entries of rows times candidates whose gradients are held at once
+HIGHEST = {"squared": 14, "euclidean": 2, "cosine": 14}  # powers of 2 that fit into float16
 
 
 def gradients(
@@ -27,198 +26,211 @@ def gradients(
     grads: tuple[Tensor | None, Tensor | None],
     needed: tuple[bool, ...],
 ) -> list[Tensor | None]:
-    """Return the gradients of queries, candidates, log weights and scale."""
-    from hierlearn.kernels.neighbor_triton import finish_rows
+    """Return the gradients of queries, candidates, log weights and scale.
 
+    Args:
+        batch: rows and candidates.
+        saved: what the forward pass was given and returned, its peaks and totals.
+        grads: of the answers.
+        needed: which of the four gradients.
+    """
     q, x, _, scale, log_p, log_not_p, peak, total = saved
-    kind, others = batch.compared.distance, batch.candidates
-    width = batch.rows.width
-    found = _Found(batch, q, needed)
+    found = Found(batch, q, needed)
     for rows in row_blocks(batch, len(q)):
         own = [None if one is None else one[rows].contiguous() for one in grads]
-        given, inverse = set_gradients(
-            batch, (log_p[rows], log_not_p[rows], *own), 1 / total[rows].where(total[rows] > 0, 1)
-        )
-        found.add(rows, given, inverse, peak)
-    change = (1 if kind == "cosine" else 2) / scale
-    if kind == "euclidean":
-        change = change / batch.units[2]
-    block, several = block_of(width)
+        given = (log_p[rows], log_not_p[rows], *own)
+        by_set = set_gradients(batch, given, total[rows], found.inverse[rows])
+        found.add(rows, by_set, peak)
     results: list[Tensor | None] = [None] * 4
-    constants = {"DP": width, "R": several, "B": block}
     if needed[0]:
-        results[0] = torch.empty_like(q)
-        units = torch.stack([change / others.parts.factor, change / batch.rows.factor])
-        finish_rows[(ceil_div(len(q), several),)](
-            *(found.rows, batch.rows.rows, found.row_sums, found.inverse, found.inverse),
-            *(units, results[0], *q.shape),
-            OWN=kind == "euclidean",
-            SCALED=True,
-            ORDERED=False,
-            **constants,
-        )
+        results[0] = found.of_rows(scale)
     if needed[1]:
-        results[1] = torch.empty_like(x)
-        units = torch.stack([change * found.unit, change / others.parts.factor])
-        finish_rows[(ceil_div(len(x), several),)](
-            *(found.columns, others.parts.rows, found.column_sums, others.order, others.order),
-            *(units, results[1], *x.shape),
-            OWN=kind != "cosine",
-            SCALED=False,
-            ORDERED=True,
-            **constants,
-        )
+        results[1] = found.of_candidates(x, scale)
     if needed[2]:
-        results[2] = torch.empty_like(x[:, 0]).index_copy_(0, others.order, found.bias[: len(x)])
+        results[2] = x.new_empty(len(x)).index_copy_(0, batch.order, found.bias[: len(x)])
     if needed[3]:
         results[3] = found.scale / scale.square()
     return results
 
 
-def set_gradients(
-    batch: Batch, given: tuple[Any, ...], inverse_total: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return what candidates of each set get per unit of exp(l - peak), times a factor of the row.
+def set_gradients(batch: Batch, given: tuple[Any, ...], total: Tensor, inverse: Tensor) -> Tensor:
+    """Return (n, S) what candidates of each set get, times a factor of the row.
 
     Args:
         batch: rows and candidates.
         given: the answers of some rows, and their gradients.
-        inverse_total: (n,) what their masses are multiplied by; 1 where there are none.
-
-    Returns:
-        (n, S) what they get, and (n,) the inverse of the factor.
+        total: (n,) the sums of their masses.
+        inverse: (n,) where the inverses of the factors are written.
     """
     from hierlearn.kernels import neighbor_sums_triton as sums_triton
 
     log_p, _, grad_p, grad_not_p = given
     table, count = batch.compared.table, len(log_p)
-    by_class = torch.empty_like(log_p)
-    means, bounds = log_p.new_empty(count).double(), log_p.new_empty(count)
-    sums_triton.class_gradients[(count,)](
-        *(log_p if one is None else one for one in given),
-        *(by_class, means, bounds, table.classes, batch.compared.smoothing),
-        HAS_P=grad_p is not None,
-        HAS_NOT_P=grad_not_p is not None,
-        B=min(1024, next_power_of_2(table.classes)),
-    )
-    highest = 2 if batch.compared.distance == "euclidean" else 14
-    factor = powers_of_2(highest - torch.frexp(bounds).exponent)
-    arrays = table.on(log_p.device)
-    by_set = log_p.new_empty(count, table.sets)
+    by_class, bounds = torch.empty_like(log_p), log_p.new_empty(count)
+    means = torch.empty_like(total)
+    arrays = (*(log_p if one is None else one for one in given), by_class, means, bounds)
+    constants: dict[str, Any] = {"HAS_P": grad_p is not None, "HAS_NOT_P": grad_not_p is not None}
+    constants |= {"B": min(1024, next_power_of_2(table.classes))}
+    numbers = (table.classes, batch.compared.smoothing)
+    launch(sums_triton.class_gradients, (count,), arrays, numbers, constants)
+    on_device = table.on(log_p.device)
+    by_set: Tensor = log_p.new_empty(count, table.sets)
     block = min(512, next_power_of_2(table.sets))
-    sums_triton.set_gradients[(ceil_div(table.sets, block), count)](
-        *(by_class, means, (factor * inverse_total).to(FLOAT)),
-        *(arrays.set_offsets, arrays.set_classes, by_set, table.sets, table.classes),
-        B=block,
+    arrays = (by_class, means, bounds, total, on_device.set_offsets, on_device.set_classes)
+    launch(
+        sums_triton.set_gradients,
+        (ceil_div(table.sets, block), count),
+        (*arrays, by_set, inverse),
+        (table.sets, table.classes),
+        {"HIGHEST": HIGHEST[batch.compared.distance], "B": block},
     )
-    return by_set, 1 / factor
+    return by_set
 
 
-class _Found:
-    """The gradients of a batch, added up over blocks of its rows."""
+class Found:
+    """The gradients of a batch, added up over blocks of its rows.
+
+    Args:
+        batch: rows and candidates.
+        q: (n, D) the rows as they were given.
+        needed: which gradients: of rows, candidates, log weights, scale.
+    """
 
     def __init__(self, batch: Batch, q: Tensor, needed: tuple[bool, ...]) -> None:
-        self.batch, self.needed = batch, needed
-        padded, width = batch.candidates.padded, batch.rows.width
-        self.rows = q.new_zeros(len(q), width)
-        self.row_sums, self.inverse = q.new_zeros(2, len(q))
-        self.columns = q.new_empty(padded, width)  # (K', D')
-        self.column_sums, self.bias = q.new_zeros(2, padded)
-        self.scale = q.new_zeros(())
-        self.unit = self.scale  # of the columns
+        self.batch, self.needed, self.q = batch, needed, q
+        self.kind, self.full = batch.compared.distance, batch.compared.products == 3
+        self.inverse = q.new_zeros(len(batch.rows))  # of the factor of each row
+        self.rows = torch.empty_like(q)
+        self.columns = q.new_empty(batch.padded, batch.width)  # (K', D')
+        self.blocks: list[tuple[slice, Tensor, Tensor]] = []
+        self.sums: dict[str, Tensor] = {}
+        self.largest = self.inverse
 
-    def add(self, rows: slice, given: Tensor, inverse: Tensor, peak: Tensor) -> None:
+    def add(self, rows: slice, by_set: Tensor, peak: Tensor) -> None:
         """Take up some rows, given what candidates of each set get."""
-        batch, tiling = self.batch, neighbor_tiles.BACKWARD
-        others, count = batch.candidates, len(given)
+        batch, tiling = self.batch, neighbor_launch.BACKWARD
         whole = padded_rows(rows, tiling.rows)
         height = whole.stop - whole.start
-        row_tiles, tiles = height // tiling.rows, others.padded // tiling.cols
-        width = min(max(CHUNK // height // tiling.cols, 1) * tiling.cols, others.padded)
-        self.inverse[rows] = inverse
-        lowered = pad(inverse, (0, height - count))
-        weighted = self.weighted_rows(rows, inverse, height)
-        parts = given.new_empty(2, height, width, dtype=torch.float16)
-        row_sums = given.new_empty(height, tiles if batch.compared.distance == "euclidean" else 0)
-        scale_sums = given.new_empty(height, tiles if self.needed[3] else 0)
-        column_sums, bias_sums = given.new_empty(2, row_tiles, others.padded)
-        for begin in range(0, others.padded, width):
-            end = min(begin + width, others.padded)
-            part = parts.view(-1)[: 2 * height * (end - begin)].view(2, height, end - begin)
+        row_tiles, tiles = height // tiling.rows, batch.padded // tiling.cols
+        width = min(max(CHUNK // height // tiling.cols, 1) * tiling.cols, batch.padded)
+        sums = {
+            "rows": by_set.new_empty(height, tiles if self.kind == "euclidean" else 0),
+            "columns": by_set.new_empty(row_tiles, batch.padded),
+            "bias": by_set.new_empty(row_tiles, batch.padded if self.needed[2] else 0),
+            "scale": by_set.new_empty(row_tiles, tiles if self.needed[3] else 0),
+        }
+        largest = self.inverse[whole].amax()
+        weighted = self.weighted_rows(whole, largest) if self.needed[1] else None
+        planes = by_set.new_empty(3 if self.full else 1, height, width, dtype=torch.float16)
+        begins = range(0, batch.padded, width)
+        shape = (len(begins), min(len(planes), 2) * height, (2 if self.full else 1) * batch.width)
+        products = by_set.new_empty(shape)
+        for begin, product in zip(begins, products, strict=True):
+            cols = slice(begin, min(begin + width, batch.padded))
+            size = cols.stop - begin
+            part = planes.view(-1)[: len(planes) * height * size].view(-1, size)
             self.launch(
-                (whole, begin, end),
-                (peak[whole], given, lowered),
-                (part, row_sums, column_sums, bias_sums, scale_sums),
+                whole, cols, (peak[whole], by_set, self.inverse[whole]), (part, *sums.values())
             )
-            self.multiply(rows, slice(begin, end), part, weighted)
-        if batch.compared.distance == "euclidean":
-            self.row_sums[rows] = row_sums[:count].sum(1)
-        if batch.compared.distance != "cosine":
-            self.column_sums += column_sums.sum(0)
-        if self.needed[2]:
-            self.bias += bias_sums.sum(0)
-        if self.needed[3]:
-            self.scale += (scale_sums.sum(1) * lowered).sum()
+            if self.needed[0]:
+                x = batch.parts[cols]
+                matmul(part[: 2 * height], x if self.full else x[:, : batch.width], product)
+            if weighted is not None:
+                self.add_columns(part, weighted, cols, largest)
+        self.add_sums(sums)
+        self.largest = largest if not self.blocks else self.largest
+        row_sums = sums["rows"].sum(1) if self.kind == "euclidean" else by_set
+        self.blocks.append((rows, products.sum(0), row_sums))
 
     def launch(
-        self, where: tuple[slice, int, int], given: tuple[Tensor, ...], out: tuple[Tensor, ...]
+        self, whole: slice, cols: slice, given: tuple[Tensor, ...], out: tuple[Tensor, ...]
     ) -> None:
         """Write the gradients of the logits of some rows and columns."""
         from hierlearn.kernels.neighbor_triton import pair_gradients
 
-        batch, tiling = self.batch, neighbor_tiles.BACKWARD
-        whole, begin, end = where
-        row_tiles = (whole.stop - whole.start) // tiling.rows
-        peak, by_set, lowered = given
-        padded = batch.candidates.padded
-        pair_gradients[(row_tiles * ((end - begin) // tiling.cols),)](
-            *(*batch.arrays(whole), batch.candidates.sets, batch.units, peak, by_set, lowered),
-            *(*out, len(by_set), row_tiles, batch.compared.table.sets, begin, end - begin),
-            *(padded // tiling.cols, padded),
-            **batch.kind,
-            SCALE=self.needed[3],
-            BIAS=self.needed[2],
-            **tiling.constants,
-            **tiling.options,
+        batch, tiling = self.batch, neighbor_launch.BACKWARD
+        row_tiles, width = (whole.stop - whole.start) // tiling.rows, cols.stop - cols.start
+        numbers = (len(given[1]), row_tiles, batch.compared.table.sets, cols.start, width)
+        constants = {**batch.kind, "SCALE": self.needed[3], "BIAS": self.needed[2]}
+        launch(
+            pair_gradients,
+            (row_tiles * (width // tiling.cols),),
+            (*batch.arrays(whole), batch.sets, batch.units, *given, *out),
+            (*numbers, batch.padded // tiling.cols, batch.padded),
+            constants | tiling.constants,
+            tiling.options,
         )
 
-    def weighted_rows(
-        self, rows: slice, inverse: Tensor, height: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the rows over their factors as parts: hi and what lo needs, lo, and the unit."""
-        own = self.batch.rows
-        value = (own.high[rows].float() + own.low[rows].float()) * inverse[:, None]
-        factor = factor_of(value.abs().amax())
-        value = pad(value * factor, (0, 0, 0, height - len(value)))
-        high = value.half()
-        low = (value - high.float()).half()
-        return torch.cat([high, high / LOW_BITS]), low, 1 / (own.factor * factor)
+    def weighted_rows(self, whole: slice, largest: Tensor) -> Tensor:
+        """Return (3 n', D') the parts of rows over their factors, as candidates get them."""
+        from hierlearn.kernels.neighbor_rows_triton import weigh_rows
 
-    def multiply(
-        self, rows: slice, cols: slice, part: Tensor, weighted: tuple[Tensor, ...]
-    ) -> None:
-        """Add the products of the gradients of some rows and columns with both embeddings."""
-        count, width = rows.stop - rows.start, self.batch.rows.width
-        high, low = part
-        x = self.batch.candidates.parts.rows[cols]
-        full = self.batch.compared.products == 3
-        if self.needed[0]:
-            found = matmul(high, x if full else x[:, :width])
-            if full:
-                low_part = matmul(low, x[:, :width])
-                found = found[:, :width] + found[:, width:] + low_part / LOW_BITS
-            self.rows[rows] += found[:count]
-        if not self.needed[1]:
-            return
-        both, rest, unit = weighted
-        is_first = rows.start == 0
-        out = self.columns[cols] if is_first else None
-        if full:
-            found = matmul(part.view(-1, part.shape[-1]).t(), both, out)
-            found += matmul(high.t(), rest)
-        else:
-            found = matmul(high.t(), both[: len(high)], out)
-        if is_first:
-            self.unit = unit
-        else:
-            self.columns[cols] += found * (unit / self.unit)
+        height, width = whole.stop - whole.start, self.batch.width
+        out = self.batch.rows.new_empty(3 * height, width)
+        arrays = (self.batch.rows[whole], self.inverse[whole], largest, out)
+        constants = {"DP": width, **row_block(width)}
+        launch(weigh_rows, (ceil_div(height, constants["R"]),), arrays, (height,), constants)
+        return out
+
+    def add_columns(self, part: Tensor, weighted: Tensor, cols: slice, largest: Tensor) -> None:
+        """Add the products of what some candidates get with the rows that they get it from."""
+        own = weighted[: len(part)]
+        if not self.blocks:
+            matmul(part.t(), own, self.columns[cols])
+        else:  # in the unit of the first block
+            found = self.columns.new_empty(part.shape[1], own.shape[1])
+            self.columns[cols] += matmul(part.t(), own, found) * (largest / self.largest)
+
+    def add_sums(self, sums: dict[str, Tensor]) -> None:
+        """Add the sums over a block of rows."""
+        for name in ("columns", "bias", "scale"):
+            one = sums[name].sum() if name == "scale" else sums[name].sum(0)
+            self.sums[name] = self.sums[name] + one if name in self.sums else one
+
+    @property
+    def bias(self) -> Tensor:
+        """(K',) the gradient of the log weights, sorted."""
+        return self.sums["bias"]
+
+    @property
+    def scale(self) -> Tensor:
+        """() the gradient of -1 / scale."""
+        return self.sums["scale"]
+
+    def of_rows(self, scale: Tensor) -> Tensor:
+        """Return (n, D) the gradients of the rows."""
+        from hierlearn.kernels.neighbor_rows_triton import finish_rows
+
+        batch, columns = self.batch, self.q.shape[1]
+        constants = {"DP": batch.width, "KIND": KINDS[self.kind]}
+        constants |= {"PRODUCTS": batch.compared.products, **row_block(batch.width)}
+        for rows, found, row_sums in self.blocks:
+            count = rows.stop - rows.start
+            arrays = (found, batch.rows[rows], row_sums, self.inverse[rows], batch.units, scale)
+            numbers = (count, len(found) // 2, columns)
+            grid = (ceil_div(count, constants["R"]),)
+            launch(finish_rows, grid, (*arrays, self.rows[rows]), numbers, constants)
+        return self.rows
+
+    def of_candidates(self, x: Tensor, scale: Tensor) -> Tensor:
+        """Return (K, D) the gradients of the candidates, in their own order."""
+        from hierlearn.kernels.neighbor_rows_triton import finish_candidates
+
+        batch, out = self.batch, torch.empty_like(x)
+        constants = {"DP": batch.width, "KIND": KINDS[self.kind], **row_block(batch.width)}
+        arrays = (self.columns, batch.parts, self.sums["columns"], batch.order, self.largest)
+        launch(
+            finish_candidates,
+            (ceil_div(len(x), constants["R"]),),
+            (*arrays, batch.units, scale, out),
+            tuple(x.shape),
+            constants,
+        )
+        return out
+
+
+def matmul(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
+    """Write the float32 product of float16 matrices."""
+    if a.is_cuda:
+        return torch.mm(a, b, out_dtype=FLOAT, out=out)
+    return out.copy_(a.float() @ b.float())

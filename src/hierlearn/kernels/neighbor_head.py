@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.kernels import neighbor_tiles
+from hierlearn.kernels import neighbor_launch
 from hierlearn.kernels.hcl_arrays import ceil_div, device_context, next_power_of_2
 from hierlearn.kernels.hcl_spec import has_triton
-from hierlearn.kernels.neighbor_batch import flat, padded_rows, prepare, restored, row_blocks
+from hierlearn.kernels.neighbor_batch import Batch, padded_rows, prepare, row_blocks
 from hierlearn.kernels.neighbor_gradient import gradients
+from hierlearn.kernels.neighbor_launch import launch
 from hierlearn.kernels.neighbor_table import LIGHT
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from hierlearn.kernels.neighbor_batch import Batch
-    from hierlearn.kernels.neighbor_tiles import Comparison
+    from hierlearn.kernels.neighbor_batch import Comparison, Runs
 
     Pair = tuple[Tensor, Tensor]
     Plain = Callable[[Tensor, Tensor, Tensor | None, Tensor], Pair]
@@ -95,13 +95,14 @@ class _NeighborPair(torch.autograd.Function):
     ) -> Pair:
         compared, plain = options
         with device_context(q.device):
-            batch = prepare(q, x, weight, scale, compared)
+            batch, runs = prepare(q, x, weight, scale, compared)
             log_p, log_not_p = q.new_empty(2, len(q), compared.table.classes)
-            peak, total = q.new_zeros(len(batch.rows.norms)), q.new_empty(len(q)).double()
+            peak = q.new_zeros(len(batch.rows))
+            total = q.new_empty(len(q), dtype=torch.float64)
             for rows in row_blocks(batch, len(q)):
-                answer(batch, rows, (log_p, log_not_p, peak, total))
-        ctx.save_for_backward(q, x, weight, scale, log_p, log_not_p, peak, total, *flat(batch))
-        ctx.compared, ctx.plain, ctx.runs = compared, plain, batch.candidates.runs
+                answer(batch, runs, rows, (log_p, log_not_p, peak, total))
+        ctx.save_for_backward(q, x, weight, scale, log_p, log_not_p, peak, total, *batch[:-1])
+        ctx.compared, ctx.plain = compared, plain
         ctx.set_materialize_grads(False)
         return log_p, log_not_p
 
@@ -111,10 +112,10 @@ class _NeighborPair(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         if grad_p is None and grad_not_p is None:
             return None, None, None, None, None
-        saved = ctx.saved_tensors
+        saved: Any = ctx.saved_tensors
         if torch.is_grad_enabled():
             return differentiable(ctx, saved[:4], (grad_p, grad_not_p))
-        batch = restored(saved[8:], ctx.compared, ctx.runs)
+        batch = Batch(*(*saved[8:], ctx.compared))
         with device_context(saved[0].device):
             found = gradients(batch, saved[:8], (grad_p, grad_not_p), ctx.needs_input_grad)
         return (*found, None)
@@ -140,40 +141,41 @@ def differentiable(
     return tuple(found)
 
 
-def answer(batch: Batch, rows: slice, out: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+def answer(batch: Batch, runs: Runs, rows: slice, out: tuple[Tensor, ...]) -> None:
     """Write the answers of some rows, their largest logits, and the sums relative to these."""
     from hierlearn.kernels import neighbor_sums_triton as sums_triton
     from hierlearn.kernels.neighbor_triton import sum_runs
 
-    tiling, candidates, table = neighbor_tiles.FORWARD, batch.candidates, batch.compared.table
+    tiling, table = neighbor_launch.FORWARD, batch.compared.table
     log_p, log_not_p, peak, total = (one[rows] for one in out)
-    count, runs = len(log_p), candidates.runs
-    tiles, row_tiles = candidates.padded // tiling.cols, ceil_div(count, tiling.rows)
-    sums, peaks = log_p.new_empty(count, runs), log_p.new_empty(count, tiles)
-    sum_runs[(row_tiles * tiles,)](
-        *(*batch.arrays(padded_rows(rows, tiling.rows)), candidates.run, batch.units, sums, peaks),
-        *(count, row_tiles, runs, tiles),
-        **batch.kind,
-        **tiling.constants,
-        **tiling.options,
+    count, row_tiles = len(log_p), ceil_div(len(log_p), tiling.rows)
+    sums, peaks = log_p.new_empty(count, runs.most), log_p.new_empty(count, runs.tiles)
+    arrays = (*batch.arrays(padded_rows(rows, tiling.rows)), runs.run, batch.units, sums, peaks)
+    launch(
+        sum_runs,
+        (row_tiles * runs.tiles,),
+        arrays,
+        (count, row_tiles, runs.most, runs.tiles),
+        batch.kind | tiling.constants,
+        tiling.options,
     )
     masses = log_p.new_empty(count, table.sets)
-    at_once = min(next_power_of_2(ceil_div(tiles, table.sets) + 1), 256)
-    sums_triton.sum_sets[(count,)](
-        *(sums, peaks, candidates.run_begin, candidates.run_tile, masses, peak, total),
-        *(runs, tiles, table.sets),
-        SETS=max(2048 // at_once, 8),
-        RUNS=at_once,
-        B=1024,
+    at_once = min(next_power_of_2(ceil_div(runs.tiles, table.sets) + 1), 256)
+    launch(
+        sums_triton.sum_sets,
+        (count,),
+        (sums, peaks, runs.begin, runs.end, runs.tile, masses, peak, total),
+        (runs.most, runs.tiles, table.sets),
+        {"SETS": max(2048 // at_once, 8), "RUNS": at_once, "B": 1024},
     )
-    arrays = table.on(log_p.device)
-    given = (masses, total, arrays.class_offsets, arrays.class_sets)
+    on_device = table.on(log_p.device)
+    arrays = (masses, total, on_device.class_offsets, on_device.class_sets)
     numbers = (table.sets, table.classes, batch.compared.smoothing)
     block = min(512, next_power_of_2(table.classes))
-    sums_triton.sum_classes[(ceil_div(table.classes, block), count)](
-        *(*given, log_p, log_not_p, *numbers), LIGHT=LIGHT, B=block
-    )
-    if len(arrays.heavy):
-        sums_triton.sum_heavy_classes[(len(arrays.heavy), count)](
-            *(*given, arrays.heavy, log_p, log_not_p, *numbers), B=256, num_warps=2
-        )
+    grid = (ceil_div(table.classes, block), count)
+    constants = {"LIGHT": LIGHT, "B": block}
+    launch(sums_triton.sum_classes, grid, (*arrays, log_p, log_not_p), numbers, constants)
+    if len(on_device.heavy):
+        arrays = (*arrays, on_device.heavy, log_p, log_not_p)
+        grid = (len(on_device.heavy), count)
+        launch(sums_triton.sum_heavy_classes, grid, arrays, numbers, {"B": 256}, {"num_warps": 2})

@@ -11,12 +11,14 @@ Classes are summed in double precision: 1 - p is a difference.
 import triton
 import triton.language as tl
 
+from hierlearn.kernels.neighbor_rows_triton import exponent_of, power_of_2
+
 MINUS_INF = tl.constexpr(float("-inf"))
 
 
 @triton.jit
 def sum_sets(
-    sums, peaks, run_begin, run_tile, masses, peak, total,
+    sums, peaks, run_begin, run_end, run_tile, masses, peak, total,
     runs, tiles, sets,
     SETS: tl.constexpr, RUNS: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
@@ -36,7 +38,7 @@ def sum_sets(
         number = start + tl.arange(0, SETS)
         known = number < sets
         begin = tl.load(run_begin + number, mask=known, other=0)
-        count = tl.load(run_begin + number + 1, mask=known, other=0) - begin
+        count = tl.load(run_end + number, mask=known, other=0) - begin
         mass = tl.zeros([SETS], tl.float32)
         for place in range(0, tl.max(count, axis=0), RUNS):
             step = place + tl.arange(0, RUNS)
@@ -145,11 +147,15 @@ def class_gradients(
 
 @triton.jit
 def set_gradients(
-    gradients, means, row_factor, offsets, members, out,
+    gradients, means, bounds, total, offsets, members, out, inverse,
     sets, classes,
-    B: tl.constexpr,
+    HIGHEST: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """Write the sum of g over the classes of each set, less its mean, times a factor of the row."""
+    """Write what each set gets, times a factor of the row, and the inverse of that.
+
+    It is the sum of g over the classes of the set, less its mean, over the total of the masses. The
+    factor is a power of 2, so that no candidate gets more than 2^HIGHEST.
+    """
     row = tl.cast(tl.program_id(1), tl.int64)
     number = tl.program_id(0) * B + tl.arange(0, B)
     known = number < sets
@@ -161,5 +167,11 @@ def set_gradients(
         member = tl.load(members + begin + place, mask=here, other=0)
         one = tl.load(gradients + row * classes + member, mask=here, other=0.0)
         value += one.to(tl.float64)
-    value = (value - tl.load(means + row)) * tl.load(row_factor + row)
+    power = HIGHEST - exponent_of(tl.load(bounds + row))
+    power = tl.minimum(tl.maximum(power, -60), 60)
+    if tl.program_id(0) == 0:
+        tl.store(inverse + row, power_of_2(-power))
+    whole = tl.load(total + row)
+    value = (value - tl.load(means + row)) / tl.where(whole == 0.0, 1.0, whole)
+    value *= power_of_2(power).to(tl.float64)
     tl.store(out + row * sets + number, value.to(tl.float32), mask=known)

@@ -1,6 +1,8 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
 """The Triton kernels of the neighbor head that go over rows times candidates.
 
+``units`` are those of ``neighbor_rows_triton.write_units``.
+
 A tile is ROWS x COLS entries of the batch and of the candidates, which are sorted by label set.
 Inner products are those of float16 parts: with a power of 2 as factor, a number is the sum of two
 float16 numbers up to 2^-22 of it, and
@@ -26,42 +28,6 @@ LARGEST = tl.constexpr(60000.0)  # below the largest float16 number
 LOG2_E = tl.constexpr(1.4426950408889634)
 SQUARED = tl.constexpr(0)
 EUCLIDEAN = tl.constexpr(1)
-
-
-@triton.jit
-def split_rows(
-    x, order, center, factor, row_factor, parts, norms,
-    count, D,
-    DP: tl.constexpr, ORDERED: tl.constexpr, CENTERED: tl.constexpr, SCALED: tl.constexpr,
-    R: tl.constexpr, B: tl.constexpr,
-):  # fmt: skip
-    """Write rows as float16 parts, hi and then lo, and their squared norms; rows that pad are 0."""
-    row = tl.program_id(0) * R + tl.arange(0, R)
-    inside = row < count
-    source = row
-    if ORDERED:
-        source = tl.load(order + row, mask=inside, other=0)
-    by = tl.load(factor) + tl.zeros([R], tl.float32)
-    if SCALED:
-        by *= tl.load(row_factor + row, mask=inside, other=0.0)
-    total = tl.zeros([R], tl.float32)
-    for start in range(0, DP, B):
-        cols = start + tl.arange(0, B)
-        known = inside[:, None] & (cols < D)[None, :]
-        at = tl.cast(source, tl.int64)[:, None] * D + cols[None, :]
-        value = tl.load(x + at, mask=known, other=0.0)
-        if CENTERED:
-            value -= tl.load(center + cols, mask=cols < D, other=0.0)[None, :]
-        value = tl.where(known, value * by[:, None], 0.0)
-        high = value.to(tl.float16)
-        low = (value - high.to(tl.float32)).to(tl.float16)
-        out = parts + tl.cast(row, tl.int64)[:, None] * (2 * DP) + cols[None, :]
-        tl.store(out, high, mask=(cols < DP)[None, :])
-        tl.store(out + DP, low, mask=(cols < DP)[None, :])
-        value = high.to(tl.float32) + low.to(tl.float32)
-        total += tl.sum(value * value, axis=1)
-    by = tl.where(by == 0.0, 1.0, by)
-    tl.store(norms + row, total / by / by)
 
 
 @triton.jit
@@ -135,8 +101,8 @@ def sum_runs(
     peak = tl.where(peak == MINUS_INF, 0.0, peak)
     value = tl.exp2(logits - peak[:, None]) * RAISED
     # Summed by run as a matmul with an indicator matrix.
-    first = tl.load(run + tile * COLS)
-    number = tl.load(run + col) - first
+    first = tl.load(run + tile * COLS) - 1
+    number = tl.load(run + col) - 1 - first
     numbers = tl.arange(0, COLS)
     belongs = number[:, None] == numbers[None, :]
     high = value.to(tl.float16)
@@ -178,17 +144,18 @@ def pair_gradients(
     inside = (row < rows)[:, None] & (own >= 0)[None, :]
     factor = tl.load(given + long[:, None] * number_of_sets + own[None, :], mask=inside, other=0.0)
     value = tl.where(inside, value * factor, 0.0)
+    lower = tl.load(inverse + row)[:, None]
     if SCALE:  # relative to about the least distance: the gradients of a row sum to 0
         beyond = distance + (highest / tl.load(units + 1))[:, None]
-        tl.store(scale_sums + long * tiles + tile, tl.sum(value * beyond, axis=1))
-    lower = tl.load(inverse + row)[:, None]
+        sums = tl.sum(value * beyond * lower, axis=1)
+        tl.store(scale_sums + row_tile * tiles + tile, tl.sum(sums, axis=0))
     long_tile = tl.cast(row_tile, tl.int64)
     if BIAS:
         tl.store(bias_sums + long_tile * padded + col, tl.sum(value * lower, axis=0))
     if KIND == EUCLIDEAN:
         share = tl.minimum(tl.load(units + 2) / (2.0 * distance), LARGEST / 4.0)
         value = tl.where(square < TINY, 0.0, value * share)
-        tl.store(row_sums + long * tiles + tile, tl.sum(value, axis=1))
+        tl.store(row_sums + long * tiles + tile, tl.sum(value * lower, axis=1))
     if (KIND == SQUARED) | (KIND == EUCLIDEAN):
         tl.store(col_sums + long_tile * padded + col, tl.sum(value * lower, axis=0))
     else:
@@ -198,35 +165,6 @@ def pair_gradients(
     tl.store(out, high)
     if PRODUCTS == 3:
         low = ((value - high.to(tl.float32)) * LOW_BITS).to(tl.float16)
-        tl.store(out + tl.cast(row_tiles, tl.int64) * ROWS * width, low)
-
-
-@triton.jit
-def finish_rows(
-    found, parts, own, row_factor, order, units, out,
-    count, D,
-    DP: tl.constexpr, OWN: tl.constexpr, SCALED: tl.constexpr, ORDERED: tl.constexpr,
-    R: tl.constexpr, B: tl.constexpr,
-):  # fmt: skip
-    """Write found * units[0] - own * x * units[1], times a factor of the row, where rows belong."""
-    row = tl.program_id(0) * R + tl.arange(0, R)
-    inside = row < count
-    target = row
-    if ORDERED:
-        target = tl.load(order + row, mask=inside, other=0)
-    by = tl.zeros([R], tl.float32) + 1.0
-    if SCALED:
-        by = tl.load(row_factor + row, mask=inside, other=0.0)
-    for start in range(0, D, B):
-        cols = start + tl.arange(0, B)
-        known = inside[:, None] & (cols < D)[None, :]
-        long = tl.cast(row, tl.int64)[:, None]
-        value = tl.load(found + long * DP + cols[None, :], mask=known, other=0.0)
-        value *= tl.load(units)
-        if OWN:
-            at = parts + long * (2 * DP) + cols[None, :]
-            x = tl.load(at, mask=known, other=0.0).to(tl.float32)
-            x += tl.load(at + DP, mask=known, other=0.0).to(tl.float32)
-            value -= tl.load(own + row, mask=inside, other=0.0)[:, None] * x * tl.load(units + 1)
-        at = tl.cast(target, tl.int64)[:, None] * D + cols[None, :]
-        tl.store(out + at, value * by[:, None], mask=known)
+        plane = tl.cast(row_tiles, tl.int64) * ROWS * width
+        tl.store(out + plane, low)
+        tl.store(out + 2 * plane, high)

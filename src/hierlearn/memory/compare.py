@@ -81,8 +81,8 @@ def compare_by_kernels(
 def _compare_member(
     head: NeighborHead, queries: Tensor, others: Tensor, candidates: SetCandidates, member: int
 ) -> Pair:
+    from hierlearn.kernels.neighbor_batch import Comparison
     from hierlearn.kernels.neighbor_head import neighbor_pair, products
-    from hierlearn.kernels.neighbor_tiles import Comparison
 
     def plain(q: Tensor, x: Tensor, weight: Tensor | None, scale: Tensor) -> Pair:
         return compare(head, q, x, candidates, weight, scale)
