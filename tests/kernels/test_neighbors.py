@@ -7,13 +7,13 @@ from torch import nn
 
 from hierlearn import Hierarchy
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.kernels import neighbor_head, neighbor_launch
+from hierlearn.kernels import neighbor_batch, neighbor_gradient, neighbor_head, neighbor_launch
 from hierlearn.kernels.neighbor_launch import Tiling
 from hierlearn.memory import DISTANCES, LabelSets, NeighborHead, SetCandidates
 from hierlearn.memory.candidates import Candidates
-from kernels.kernel_cases import DEVICE, nan_filled_memory, tree
+from kernels.kernel_cases import DEVICE, nan_filled_memory, needs_gpu, tree
 from kernels.kernel_imports import INTERPRETED
-from tolerances import FLOAT32_SUMS
+from tolerances import FLOAT32_SUMS, HALF_ROUNDED
 
 TREE = tree((3, 9, 27))
 DAG = Hierarchy.from_edges([("a", "c"), ("b", "c"), ("c", "d"), ("a", "e"), ("f", "d"), ("f", "g")])
@@ -81,7 +81,7 @@ def plain_candidates(candidates):
 def outcome(head, step, candidates, dtype, device="cpu", *, grads=(True, True)):
     """Return log p, log(1 - p) and the gradients of embeddings, weights and scale."""
     head = head.to(dtype).to(device)
-    q, x = (one.to(dtype).to(device).requires_grad_() for one in (step.q, step.x))
+    q, x = (one.to(dtype).to(device).clone().requires_grad_() for one in (step.q, step.x))
     output = head.compare(q, x, candidates)
     pairs = zip(output.pair, step.upstream.to(device), grads, strict=True)
     sum((one * up.to(one.dtype)).sum() for one, up, used in pairs if used).backward()
@@ -98,20 +98,20 @@ def assert_near(found, expected, tolerance=GRADIENT):
     assert error <= tolerance * expected.abs().max(), (float(error), float(expected.abs().max()))
 
 
-def check(step, distance="squared", *, weighted=False, close=FLOAT32_SUMS, **options):
+def check(step, distance="squared", *, weighted=False, tolerance=GRADIENT, **options):
     """Assert that the kernels give what the plain path gives in double precision."""
     candidates = step.sparse(weighted=weighted)
-    expected = outcome(
-        step.head(distance), step, plain_candidates(candidates), torch.float64, **options
-    )
+    plain = plain_candidates(candidates)
+    expected = outcome(step.head(distance), step, plain, torch.float64, **options)
     with nan_filled_memory():
         found = outcome(
             step.head(distance), step, moved(candidates, DEVICE), torch.float32, DEVICE, **options
         )
     for one, wanted in zip(found[:2], expected[:2], strict=True):
-        close.assert_close(one.double(), wanted)
+        FLOAT32_SUMS.assert_close(one.double(), wanted)
     for one, wanted in zip(found[2:], expected[2:], strict=True):
-        assert_near(one, wanted)
+        assert_near(one, wanted, tolerance)
+    return found
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
@@ -128,3 +128,221 @@ def test_odd_shapes(rows, count, width):
     step = Step(TREE, rows, count, width)
     step.row_keys += 1000  # nobody is left out, else a row would have no candidate
     check(step)
+
+
+def test_the_kernels_are_used(monkeypatch):
+    def plain(*_):
+        raise AssertionError
+
+    step = Step(TREE, 5, 20)
+    candidates = moved(step.sparse(), DEVICE)
+    monkeypatch.setattr("hierlearn.memory.head.compare", plain)
+    outcome(step.head(), step, candidates, torch.float32, DEVICE)
+    for dtype, given in (
+        (torch.float64, candidates),
+        (torch.float32, plain_candidates(candidates)),
+    ):
+        with pytest.raises(AssertionError):
+            outcome(step.head(), step, given, dtype, DEVICE)
+    monkeypatch.setattr(neighbor_head, "LEAST", 1 << 40)
+    with pytest.raises(AssertionError):
+        outcome(step.head(), step, candidates, torch.float32, DEVICE)
+
+
+def test_one_class():
+    step = Step(ONE, 5, 40)
+    step.row_keys += 1000
+    check(step)
+    assert len(step.sparse().labels.sets) == 1  # with several runs
+
+
+def test_classes_of_many_sets():
+    step = Step(TREE, 6, 90, labels=2)
+    assert len(step.sparse().labels.table.arrays[-1]) > 0
+    check(step)
+
+
+def test_rows_without_any_candidate():
+    step = Step(TREE, 20, 3)
+    step.keys[:] = 7
+    step.row_keys[:] = 8
+    step.row_keys[[0, 4, 19]] = 7
+    check(step)
+    found = outcome(step.head(), step, moved(step.sparse(), DEVICE), torch.float32, DEVICE)
+    FLOAT32_SUMS.assert_close(found[0][4].exp(), torch.full((len(TREE),), 1e-3))
+    assert (found[2][[0, 4, 19]] == 0).all()
+
+
+def test_a_row_left_out_is_as_if_it_were_not_there():
+    step = Step(TREE, 1, 30)
+    step.row_keys[0] = step.keys[11]
+    step.q[0] = step.x[11]  # the nearest by far
+    kept = torch.arange(30) != 11
+    other = Step(TREE, 1, 30)
+    other.q, other.x, other.upstream = step.q, step.x[kept], step.upstream
+    other.keys = step.keys[kept]
+    names = [[int(one)] for one in step.labels.terminal_ids()[kept.numpy()]]
+    other.labels = Labels(names, TREE, numbers=True)
+    found, expected = check(step), check(other)
+    FLOAT32_SUMS.assert_close(found[0], expected[0])
+    assert (found[3][11] == 0).all()
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_ties(distance):
+    """Rows that coincide, with each other and with rows of the batch."""
+    step = Step(TREE, 12, 48, 4)
+    step.x[:24] = step.x[24:]
+    step.x[5] = step.x[6]
+    step.row_keys += 1000
+    check(step, distance)
+    step.x[:] = step.x[0]
+    found = outcome(step.head(distance), step, moved(step.sparse(), DEVICE), torch.float32, DEVICE)
+    share = 1e-3 + (1 - 2e-3) * step.labels.targets().double().mean(0)
+    FLOAT32_SUMS.assert_close(found[0].double().exp(), share.expand(12, -1))
+
+
+@pytest.mark.parametrize("distance", ["squared", "euclidean"])
+def test_candidates_that_coincide_with_a_row_have_finite_gradients(distance):
+    step = Step(TREE, 12, 48, 4)
+    step.x[:12] = step.q
+    found = outcome(step.head(distance), step, moved(step.sparse(), DEVICE), torch.float32, DEVICE)
+    assert all(one.isfinite().all() for one in found)
+
+
+def test_far_rows():
+    """Logits of hundreds: most weights are exactly 0, and answers come from single rows."""
+    check(Step(TREE, 10, 40, spread=12.0), tolerance=1e-3)
+
+
+def test_far_from_the_origin():
+    step = Step(TREE, 10, 40)
+    step.q, step.x = step.q + 500, step.x + 500
+    check(step, tolerance=2e-4)
+
+
+def test_gradients_of_weights():
+    step = Step(TREE, 9, 37)
+    gradients = []
+    for dtype, device in ((torch.float64, "cpu"), (torch.float32, DEVICE)):
+        weight = step.weight.to(dtype).to(device).requires_grad_()
+        candidates = step.sparse(weight=weight)
+        if dtype == torch.float32:
+            candidates = SetCandidates(
+                candidates.labels,
+                *(getattr(candidates, name).to(device) for name in ("sets", "row_keys", "keys")),
+                weight,
+            )
+        gradients.append(outcome(step.head(), step, candidates, dtype, device)[-1])
+    assert_near(gradients[1], gradients[0])
+
+
+@pytest.mark.parametrize("used", [(True, False), (False, True)], ids=["log p", "log(1 - p)"])
+def test_one_answer_alone(used):
+    check(Step(TREE, 7, 25), grads=used)
+
+
+def test_blocks_of_rows_and_chunks_of_candidates(monkeypatch):
+    """Memory is bounded by both; the results do not depend on them."""
+    step = Step(TREE, 50, 70)
+    step.upstream[:20] *= 100  # rows of different magnitude
+    whole = check(step)
+    monkeypatch.setattr(neighbor_gradient, "CHUNK", 1)
+    monkeypatch.setattr(neighbor_batch, "HELD", 1)
+    parts = check(step)
+    for one, other in zip(parts, whole, strict=True):
+        assert_near(one, other, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype):
+    """Computed in single precision, and rounded at the end."""
+    step = Step(TREE, 9, 37)
+    step.q, step.x = (one.to(dtype).float() for one in (step.q, step.x))
+    candidates = step.sparse()
+    expected = outcome(step.head(), step, plain_candidates(candidates), torch.float64)
+    head = step.head().to(DEVICE)
+    q, x = (one.to(dtype).to(DEVICE).requires_grad_() for one in (step.q, step.x))
+    output = head.compare(q, x, moved(candidates, DEVICE))
+    assert output.log_p.dtype == dtype
+    (output.log_p.float() * step.upstream[0].float().to(DEVICE)).sum().backward()
+    HALF_ROUNDED.assert_close(output.log_p.detach().cpu().double(), expected[0])
+    alone = outcome(
+        step.head(), step, plain_candidates(candidates), torch.float64, grads=(True, False)
+    )
+    for one, wanted in ((q, alone[2]), (x, alone[3])):
+        assert one.grad.dtype == dtype
+        assert_near(one.grad.cpu(), wanted, 2e-2)
+
+
+def test_matmuls_of_lower_precision_where_torch_allows_them():
+    step = Step(TREE, 9, 37)
+    exact = check(step)
+    torch.set_float32_matmul_precision("high")
+    try:
+        found = outcome(step.head(), step, moved(step.sparse(), DEVICE), torch.float32, DEVICE)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    for one, wanted in zip(found, exact, strict=True):
+        assert_near(one, wanted, 5e-3)
+    assert not torch.equal(found[2], exact[2])
+
+
+def test_members():
+    steps = [Step(TREE, 9, 37, seed=seed) for seed in (1, 2)]
+    steps[1].labels = steps[0].labels
+    parts = [step.sparse(weighted=True) for step in steps]
+    names = ("sets", "row_keys", "keys", "weight")
+    both = SetCandidates(
+        parts[0].labels,
+        *(torch.stack([getattr(part, name) for part in parts]).to(DEVICE) for name in names),
+    )
+    head = steps[0].head().to(DEVICE)
+    head.scale.log_scale = nn.Parameter(torch.tensor([-0.4, 0.3], device=DEVICE))
+    queries, others = (torch.stack([getattr(s, n) for s in steps]).to(DEVICE) for n in ("q", "x"))
+    found = head.compare(queries, others, both)
+    for member, step in enumerate(steps):
+        own = step.head(scale=float(head.scale()[member].detach())).double()
+        expected = own.compare(step.q.double(), step.x.double(), plain_candidates(parts[member]))
+        FLOAT32_SUMS.assert_close(
+            found.log_p[member].detach().cpu().double(), expected.log_p.detach()
+        )
+
+
+def test_gradients_that_are_differentiated_again():
+    step = Step(TREE, 6, 20)
+    found = []
+    for dtype, device in ((torch.float64, "cpu"), (torch.float32, DEVICE)):
+        candidates = moved(step.sparse(weighted=True), device)
+        head = step.head().to(dtype).to(device)
+        q, x = (one.to(dtype).to(device).requires_grad_() for one in (step.q, step.x))
+        total = (head.compare(q, x, candidates).log_p * step.upstream[0].to(dtype).to(device)).sum()
+        first = torch.autograd.grad(total, (q, x), create_graph=True)
+        sum(one.square().sum() for one in first).backward()
+        found.append([one.grad.cpu() for one in (q, x, head.scale.log_scale)])
+    for one, wanted in zip(*found[::-1], strict=True):
+        assert_near(one, wanted, 1e-4)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_embeddings_that_are_not_finite_give_nan(wrong):
+    step = Step(TREE, 6, 20)
+    step.q[3, 1] = wrong
+    candidates = moved(step.sparse(), DEVICE)
+    with torch.no_grad():
+        output = step.head().to(DEVICE).compare(step.q.to(DEVICE), step.x.to(DEVICE), candidates)
+    assert output.log_p[3].isnan().all()
+
+
+@needs_gpu
+def test_rows_times_candidates_are_never_held():
+    step = Step(TREE, 2048, 60_000, 16)
+    candidates = moved(step.sparse(), DEVICE)
+    run = step.head().to(DEVICE)
+    q, x = (one.to(DEVICE).requires_grad_() for one in (step.q, step.x))
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    run.compare(q, x, candidates).log_p.sum().backward()
+    torch.cuda.synchronize()
+    assert torch.cuda.max_memory_allocated() - before < 3 * 2 * neighbor_gradient.CHUNK + (1 << 28)
+    assert 3 * 2 * neighbor_gradient.CHUNK + (1 << 28) < 2048 * 60_000 * 4

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.nn.functional import pad
 
 from hierlearn.kernels import neighbor_launch
 from hierlearn.kernels.hcl_arrays import INT, ceil_div
@@ -31,7 +30,7 @@ class Comparison(NamedTuple):
 
     table: SetTable
     sets: Tensor  # (K,) the set of each candidate
-    row_keys: Tensor | None  # (n,) rows and candidates of equal keys are not compared
+    row_keys: Tensor | None  # (n,) below 2^31; rows and candidates of equal keys are not compared
     keys: Tensor | None  # (K,)
     distance: str  # a name of KINDS
     smoothing: float
@@ -115,7 +114,10 @@ def prepare(
     rows = ceil_div(len(q), tile_height()) * tile_height()
     own, row_norms = split(q, center if is_centered else None, units[3:], rows)
     parts, norms = split(x, center if is_centered else None, units[4:], padded, order)
-    row_keys = keys if compared.row_keys is None else pad(compared.row_keys, (0, rows - len(q)))
+    row_keys = keys
+    if compared.row_keys is not None:
+        row_keys = keys.new_zeros(rows)
+        row_keys[: len(q)] = compared.row_keys
     batch = Batch(
         *(own, row_norms, row_keys, parts, norms, bias, keys, sets, order, units, compared)
     )
@@ -162,8 +164,7 @@ def sort_by_set(
     count, cols, table = len(x), neighbor_launch.FORWARD.cols, compared.table
     sets, order = compared.sets.to(INT).sort(stable=True)
     begins, sets_out = sets.new_empty(padded), sets.new_empty(padded)
-    keys = sets_out if compared.keys is None else compared.keys.new_empty(padded)
-    bias = x.new_empty(padded)
+    keys, bias = sets.new_empty(padded), x.new_empty(padded)
     constants = {
         "KEYED": compared.keys is not None,
         "WEIGHTED": weight is not None,

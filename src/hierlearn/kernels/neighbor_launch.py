@@ -22,6 +22,7 @@ class Tiling(NamedTuple):
     depth: int
     warps: int
     stages: int
+    registers: int | None = None
 
     @property
     def constants(self) -> dict[str, int]:
@@ -31,7 +32,8 @@ class Tiling(NamedTuple):
     @property
     def options(self) -> dict[str, int]:
         """How it is compiled."""
-        return {"num_warps": self.warps, "num_stages": self.stages}
+        found = {"num_warps": self.warps, "num_stages": self.stages}
+        return found if self.registers is None else {**found, "maxnreg": self.registers}
 
 
 # The fastest of a dozen on an H200.

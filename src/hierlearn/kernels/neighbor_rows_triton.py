@@ -5,7 +5,6 @@ import triton
 import triton.language as tl
 
 MINUS_INF = tl.constexpr(float("-inf"))
-NAN = tl.constexpr(float("nan"))
 LOW_BITS = tl.constexpr(2048.0)  # as in neighbor_triton.py
 LOG2_E = tl.constexpr(1.4426950408889634)
 HIGHEST = tl.constexpr(8)  # the exponent of the largest number that is split into parts
@@ -33,7 +32,7 @@ def factor_of(largest, CENTERED: tl.constexpr):
     if CENTERED:  # the center is no larger than the numbers
         power -= 1
     power = tl.minimum(tl.maximum(power, -60), 60)
-    return tl.where(exponent > 128, NAN, power_of_2(power))
+    return tl.where(exponent > 128, largest - largest, power_of_2(power))  # inf - inf is NaN
 
 
 @triton.jit
@@ -69,7 +68,8 @@ def mark_runs(
     tl.store(sets_out + place, own.to(tl.int32), mask=inside)
     source = tl.load(order + place, mask=known, other=0)
     if KEYED:
-        tl.store(keys_out + place, tl.load(keys + source, mask=known, other=0), mask=inside)
+        key = tl.load(keys + source, mask=known, other=0).to(tl.int32)
+        tl.store(keys_out + place, key, mask=inside)
     value = tl.zeros([B], tl.float32)
     if WEIGHTED:
         value = tl.load(weight + source, mask=known, other=0.0) * LOG2_E

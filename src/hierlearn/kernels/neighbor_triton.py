@@ -14,7 +14,8 @@ is as accurate as a float32 product, three times as fast as one. Logits are in u
     l = (log weight - d / scale) log2(e)
 
 A run is a maximal range of candidates of one label set within a tile. No tile leaves the chip but
-as the sums of its runs, or as what the two matmuls of the gradient read.
+as the sums of its runs, or as what the two matmuls of the gradient read. Rows come in blocks, so
+that what is indexed by rows and columns has fewer than 2^31 entries.
 """
 
 import triton
@@ -96,8 +97,7 @@ def sum_runs(
     logits = log_weights(distance, bias, row_keys, keys, units, row, col, KEYED)
     peak = tl.max(logits, axis=1)
     inside = row < rows
-    long = tl.cast(row, tl.int64)
-    tl.store(peaks + long * tiles + tile, peak, mask=inside)
+    tl.store(peaks + (row * tiles + tile), peak, mask=inside)
     peak = tl.where(peak == MINUS_INF, 0.0, peak)
     value = tl.exp2(logits - peak[:, None]) * RAISED
     # Summed by run as a matmul with an indicator matrix.
@@ -110,7 +110,7 @@ def sum_runs(
     total = tl.dot(low, tl.where(belongs, 1.0 / LOW_BITS, 0.0).to(tl.float16))
     total = tl.dot(high, tl.where(belongs, 1.0, 0.0).to(tl.float16), total)
     last = tl.max(number, axis=0)
-    out = sums + long[:, None] * runs + (first + numbers)[None, :]
+    out = sums + (row[:, None] * runs + (first + numbers)[None, :])
     tl.store(out, total / RAISED, mask=inside[:, None] & (numbers <= last)[None, :])
 
 
@@ -139,10 +139,10 @@ def pair_gradients(
     logits = log_weights(distance, bias, row_keys, keys, units, row, col, KEYED)
     highest = tl.load(peak + row)
     value = tl.exp2(logits - highest[:, None])
-    long = tl.cast(row, tl.int64)
     own = tl.load(sets + col)
     inside = (row < rows)[:, None] & (own >= 0)[None, :]
-    factor = tl.load(given + long[:, None] * number_of_sets + own[None, :], mask=inside, other=0.0)
+    at = row[:, None] * number_of_sets + own[None, :]
+    factor = tl.load(given + at, mask=inside, other=0.0)
     value = tl.where(inside, value * factor, 0.0)
     lower = tl.load(inverse + row)[:, None]
     if SCALE:  # relative to about the least distance: the gradients of a row sum to 0
@@ -155,16 +155,17 @@ def pair_gradients(
     if KIND == EUCLIDEAN:
         share = tl.minimum(tl.load(units + 2) / (2.0 * distance), LARGEST / 4.0)
         value = tl.where(square < TINY, 0.0, value * share)
-        tl.store(row_sums + long * tiles + tile, tl.sum(value * lower, axis=1))
+        tl.store(row_sums + (row * tiles + tile), tl.sum(value * lower, axis=1))
     if (KIND == SQUARED) | (KIND == EUCLIDEAN):
         tl.store(col_sums + long_tile * padded + col, tl.sum(value * lower, axis=0))
     else:
         value = tl.where(square < 0.0, 0.0, value)
     high = value.to(tl.float16)
-    out = parts + long[:, None] * width + (col - begin)[None, :]
+    at = row[:, None] * width + (col - begin)[None, :]
+    out = parts + at
     tl.store(out, high)
     if PRODUCTS == 3:
         low = ((value - high.to(tl.float32)) * LOW_BITS).to(tl.float16)
-        plane = tl.cast(row_tiles, tl.int64) * ROWS * width
+        plane = row_tiles * ROWS * width
         tl.store(out + plane, low)
         tl.store(out + 2 * plane, high)

@@ -57,7 +57,7 @@ class SetCandidates:
     Attributes:
         labels: the label sets.
         sets: (K,) or (M, K) the number of the set of each candidate.
-        row_keys: (n,) or (M, n) integers, the key of each row of the batch.
+        row_keys: (n,) or (M, n) integers below 2^31, the key of each row of the batch.
         keys: (K,) or (M, K) integers; a candidate with the key of a row is the row itself.
         weight: (K,) or (M, K) how much each candidate counts, 0 for not at all; None for all alike.
     """

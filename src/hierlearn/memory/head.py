@@ -155,7 +155,10 @@ class NeighborHead(Head):
             count: k; by default ``neighbors``.
         """
         distances, index = self.memory.search(queries, count or self.neighbors, self.distance)
-        logits = (-distances.to(queries.dtype) / self.scale()).clamp_min(log_zero(queries.dtype))
+        least = log_zero(queries.dtype)
+        # Finite before they are divided: infinite ones would make the gradient of a scale NaN.
+        logits = -distances.to(queries.dtype).clamp_max(-least) / self.scale()
+        logits = logits.clamp_min(least)
         log_weights = self.memory.log_weights(index)
         if log_weights is not None:
             logits = logits + log_weights
