@@ -217,6 +217,15 @@ def test_far_rows():
     check(Step(TREE, 10, 40, spread=4.0), tolerance=1e-3, close=FLOAT32_MATMUL)
 
 
+def test_the_farther_rows_are_the_more_certain_answers_become():
+    """The gradients of a row vanish, and no factor of theirs overflows."""
+    for spread in (12.0, 60.0, 1e6, 1e-6):
+        step = Step(TREE, 10, 40, spread=spread)
+        candidates = moved(step.sparse(), DEVICE)
+        found = outcome(step.head(smoothing=1e-6), step, candidates, torch.float32, DEVICE)
+        assert all(one.isfinite().all() for one in found)
+
+
 def test_far_from_the_origin():
     step = Step(TREE, 10, 40)
     step.q, step.x = step.q + 500, step.x + 500

@@ -14,6 +14,7 @@ import triton.language as tl
 from hierlearn.kernels.neighbor_rows_triton import exponent_of, power_of_2
 
 MINUS_INF = tl.constexpr(float("-inf"))
+ROUNDING = tl.constexpr(1e-6)  # of a smoothed probability, at most
 
 
 @triton.jit
@@ -136,9 +137,10 @@ def class_gradients(
         if HAS_NOT_P:
             value -= tl.load(grad_not_p + at, mask=known, other=0.0) * left / q
         tl.store(out + at, value, mask=known)
+        rounding = ROUNDING * tl.minimum(p, q)  # what is lost where p or 1 - p is smoothed
         p = tl.maximum((p - smoothing) / left, 0.0)
         q = tl.maximum((q - smoothing) / left, 0.0)
-        bound += tl.where(known, tl.abs(value) * tl.minimum(p, q), 0.0)
+        bound += tl.where(known, tl.abs(value) * (tl.minimum(p, q) + rounding), 0.0)
         exact = tl.where(p < q, p.to(tl.float64), 1.0 - q.to(tl.float64))
         mean += tl.where(known, value.to(tl.float64) * exact, 0.0)
     tl.store(means + row, tl.sum(mean, axis=0))
