@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from bench_kernels import alternate
+from bench_kernels import alternate, captured
 from bench_losses import tree
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.kernels import neighbor_head
@@ -37,6 +37,7 @@ SMALL = {
     "(512, 2048, 256, 1000)": (512, 2048, 256, (10, 90, 900)),
     "(1024, 4096, 256, 1000)": (1024, 4096, 256, (10, 90, 900)),
     "(1024, 16384, 256, 1000)": (1024, 16384, 256, (10, 90, 900)),
+    "(512, 2048, 256, 10000)": (512, 2048, 256, (10, 100, 1000, 8890)),
 }
 DEVICE = "cuda"
 CHECKED = 128  # rows whose answers and gradients are compared with double precision
@@ -124,7 +125,11 @@ def measure(shape: tuple[Any, ...], *, rounds: int, plain_rounds: int) -> dict[s
     milliseconds: dict[str, float] = {}
     for name, precision in (("float32", "highest"), ("TF32", "high")):
         torch.set_float32_matmul_precision(precision)
-        steps = {"kernels": step.run(step.sparse), "matmuls": matmuls(step)}
+        steps = {
+            "kernels": step.run(step.sparse),
+            "kernels, in a graph": captured(step.run(step.sparse)),
+            "matmuls": matmuls(step),
+        }
         found = alternate(steps, rounds)
         memory = {"kernels": peak(steps["kernels"])}
         plain = step.run(step.dense)
@@ -132,6 +137,8 @@ def measure(shape: tuple[Any, ...], *, rounds: int, plain_rounds: int) -> dict[s
         memory["plain"] = peak(plain)
         milliseconds |= {f"{one}, {name}": round(value, 3) for one, value in found.items()}
         figures[f"kernels_over_matmuls, {name}"] = round(found["kernels"] / found["matmuls"], 2)
+        in_graph = found["kernels, in a graph"]
+        figures[f"kernels_in_a_graph_over_matmuls, {name}"] = round(in_graph / found["matmuls"], 2)
         figures[f"plain_over_kernels, {name}"] = round(found["plain"] / found["kernels"], 2)
         figures[f"gigabytes, {name}"] = memory
         del steps, plain
@@ -150,7 +157,7 @@ def main() -> None:
         figures[name]["relative_errors"] = errors(shape)
         print(name, figures[name], flush=True)
     for name, shape in SMALL.items():
-        figures[name] = measure(shape, rounds=50, plain_rounds=50)
+        figures[name] = measure(shape, rounds=20, plain_rounds=20)
         print(name, figures[name], flush=True)
     path = write("neighbor_kernel", figures, "python benchmarks/bench_neighbor_kernel.py")
     print(f"wrote benchmarks/results/{path.name}")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Pair = tuple[Tensor, Tensor]
     Plain = Callable[[Tensor, Tensor, Tensor | None, Tensor], Pair]
 
-LEAST = 1 << 22  # rows times candidates from which the kernels are faster than the plain path
+LEAST = 1 << 20  # rows times candidates from which the kernels are faster than the plain path
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
