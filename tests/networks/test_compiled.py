@@ -28,7 +28,7 @@ FEATURES, ROWS, OTHERS = 6, 8, 30
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own compiler
 each_hierarchy = pytest.mark.parametrize("hierarchy", [TREE, DAG], ids=["tree", "DAG"])
 each_distance = pytest.mark.parametrize("distance", DISTANCES)
-each_policy = pytest.mark.parametrize("policy", ["negative", "ignore"])
+KINDS = [(TREE, "negative", False), (DAG, "ignore", True)]
 
 
 def labels_of(hierarchy, policy="negative"):
@@ -76,10 +76,8 @@ def neighbor_head(hierarchy, distance):
     return make_head("neighbors", FEATURES, space, **options)
 
 
-@each_hierarchy
-@each_policy
 @each_distance
-@pytest.mark.parametrize("weighted", [False, True], ids=["alike", "weighted"])
+@pytest.mark.parametrize(("hierarchy", "policy", "weighted"), KINDS, ids=["tree", "DAG, partial"])
 def test_steps_of_neighbor_heads(hierarchy, distance, policy, weighted):
     labels = labels_of(hierarchy, policy)
     excluded = torch.arange(ROWS)[:, None] == torch.arange(OTHERS)
@@ -101,10 +99,8 @@ def remembered(hierarchy, policy="negative"):
     return Remembered(LabelSets.from_labels(labels_of(hierarchy, policy)), ids)
 
 
-@each_hierarchy
-@each_policy
 @each_distance
-@pytest.mark.parametrize("traced", [False, True], ids=["searched", "traced"])
+@pytest.mark.parametrize(("hierarchy", "policy", "traced"), KINDS, ids=["searched", "traced"])
 def test_answers_of_neighbor_heads(hierarchy, distance, policy, traced):
     """Gradients are those of the scale: a search has none."""
     head = neighbor_head(hierarchy, distance)

@@ -122,25 +122,25 @@ class Found:
         largest = self.inverse[whole].amax()
         weighted = self.weighted_rows(whole, largest) if self.needed[1] else None
         planes = by_set.new_empty(3 if self.full else 1, height, width, dtype=torch.float16)
-        begins = range(0, batch.padded, width)
-        shape = (len(begins), min(len(planes), 2) * height, (2 if self.full else 1) * batch.width)
-        products = by_set.new_empty(shape)
-        for begin, product in zip(begins, products, strict=True):
+        shape = (min(len(planes), 2) * height, (2 if self.full else 1) * batch.width)
+        total, product = by_set.new_empty(2, *shape)
+        for begin in range(0, batch.padded, width):
             cols = slice(begin, min(begin + width, batch.padded))
             size = cols.stop - begin
             part = planes.view(-1)[: len(planes) * height * size].view(-1, size)
-            self.launch(
-                whole, cols, (peak[whole], by_set, self.inverse[whole]), (part, *sums.values())
-            )
+            given = (peak[whole], by_set, self.inverse[whole])
+            self.launch(whole, cols, given, (part, *sums.values()))
             if self.needed[0]:
-                x = batch.parts[cols]
-                matmul(part[: 2 * height], x if self.full else x[:, : batch.width], product)
+                x = batch.parts[cols] if self.full else batch.parts[cols, : batch.width]
+                found = matmul(part[: 2 * height], x, product if begin else total)
+                if begin:
+                    total += found
             if weighted is not None:
                 self.add_columns(part, weighted, cols, largest)
         self.add_sums(sums)
         self.largest = largest if not self.blocks else self.largest
         row_sums = sums["rows"].sum(1) if self.kind == "euclidean" else by_set
-        self.blocks.append((rows, products.sum(0), row_sums))
+        self.blocks.append((rows, total, row_sums))
 
     def launch(
         self, whole: slice, cols: slice, given: tuple[Tensor, ...], out: tuple[Tensor, ...]
