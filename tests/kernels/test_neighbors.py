@@ -1,5 +1,7 @@
 """The Triton kernels of NeighborHead against its plain path in double precision."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -158,6 +160,22 @@ def test_one_class():
     assert len(step.sparse().labels.sets) == 1  # with several runs
 
 
+def test_runs_over_several_tiles():
+    check(Step(tree((3,)), 9, 75))
+
+
+def test_answers_that_are_nearly_certain():
+    """log(1 - p) is accurate where 1 - p is below the rounding of p."""
+    step = Step(tree((2,)), 1, 2, 1)
+    step.labels = Labels([[0], [1]], step.hierarchy, numbers=True)
+    step.q[:], step.x[:, 0] = 0.0, torch.tensor([0.0, 17**0.5])
+    step.row_keys += 1000
+    head = step.head(smoothing=1e-9, scale=1.0).to(DEVICE)
+    output = head.compare(step.q.to(DEVICE), step.x.to(DEVICE), moved(step.sparse(), DEVICE))
+    expected = torch.tensor([[math.log(math.exp(-17) + 1e-9), 0.0]])
+    FLOAT32_MATMUL.assert_close(output.log_not_p.detach().cpu(), expected)
+
+
 def test_classes_of_many_sets():
     step = Step(TREE, 6, 90, labels=2)
     assert len(step.sparse().labels.table.arrays[-1]) > 0
@@ -256,7 +274,7 @@ def test_one_answer_alone(used):
 def test_blocks_of_rows_and_chunks_of_candidates(monkeypatch):
     """Memory is bounded by both; the results do not depend on them."""
     step = Step(TREE, 50, 70)
-    step.upstream[:20] *= 100  # rows of different magnitude
+    step.upstream[:, :16] *= 100  # rows of different magnitude
     whole = check(step)
     monkeypatch.setattr(neighbor_gradient, "CHUNK", 1)
     monkeypatch.setattr(neighbor_batch, "HELD", 1)
