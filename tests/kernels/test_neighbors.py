@@ -244,6 +244,19 @@ def test_the_farther_rows_are_the_more_certain_answers_become():
         assert all(one.isfinite().all() for one in found)
 
 
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_rows_of_other_magnitudes_than_candidates(distance):
+    for factor in (0.0, 1e-5, 1e5):
+        step = Step(TREE, 10, 40)
+        step.q = factor * step.q
+        candidates = moved(step.sparse(), DEVICE)
+        found = outcome(step.head(distance), step, candidates, torch.float32, DEVICE)
+        assert all(one.isfinite().all() for one in found)
+    step = Step(TREE, 10, 40)
+    step.q *= 1e-3
+    check(step, distance)
+
+
 def test_far_from_the_origin():
     step = Step(TREE, 10, 40)
     step.q, step.x = step.q + 500, step.x + 500

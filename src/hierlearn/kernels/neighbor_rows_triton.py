@@ -29,7 +29,7 @@ def factor_of(largest, CENTERED: tl.constexpr):
     """Return the power of 2 by which numbers fit into float16; NaN where they are not finite."""
     exponent = exponent_of(largest)
     power = HIGHEST - exponent
-    if CENTERED:  # the center is no larger than the numbers
+    if CENTERED:  # the center is no larger than that
         power -= 1
     power = tl.minimum(tl.maximum(power, -60), 60)
     return tl.where(exponent > 128, largest - largest, power_of_2(power))  # inf - inf is NaN
@@ -42,8 +42,11 @@ def write_units(largest_row, largest, scale, units, CENTERED: tl.constexpr):
     Then the factors of rows and of candidates.
     """
     own = tl.load(largest_row)
+    most = tl.load(largest)
+    if CENTERED:  # the center may be as large as the largest candidate; NaN stays
+        own = tl.where(own < most, most, own)
     by_row = factor_of(own, CENTERED)
-    by = factor_of(tl.load(largest), CENTERED)
+    by = factor_of(most, CENTERED)
     tl.store(units, 1.0 / (by_row * by))
     tl.store(units + 1, 1.0 / tl.load(scale) * LOG2_E)
     tl.store(units + 2, power_of_2(tl.minimum(tl.maximum(exponent_of(own), -60), 60)))
