@@ -9,6 +9,7 @@ are held in blocks.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -53,8 +54,14 @@ def is_worthwhile(rows: int, candidates: int) -> bool:
 
 
 def is_on_gpu(x: Tensor) -> bool:
-    """Whether a tensor is on a GPU."""
-    return x.is_cuda
+    """Whether a tensor is on a GPU whose multiprocessors have the memory that tiles need."""
+    return x.is_cuda and has_room(x.device)
+
+
+@lru_cache(maxsize=16)
+def has_room(device: torch.device) -> bool:
+    """Whether a GPU is of compute capability 8.0 or higher."""
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def products() -> int:
