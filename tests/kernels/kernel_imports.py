@@ -20,6 +20,7 @@ KERNEL_MODULES = (
     "neighbor_rows_triton",
     "neighbor_triton",
     "neighbor_sums_triton",
+    "noise_triton",
 )
 
 
