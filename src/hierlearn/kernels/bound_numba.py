@@ -8,7 +8,8 @@ bound of their group. A class that is neither positive nor heavy keeps its loss 
     -log(1 - p) >= bound,    p >= 1 - exp(-bound)
 
 which compares a sum of the sweep with one limit per group. Positive and heavy classes, a path or
-two per row, are compared by their losses.
+two per row, are *special*: they are compared by their losses. The top classes have no bound; those
+that are not special are computed together.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hierlearn.kernels.math_numba import F, choose, exp, kernel, log, log1p, part
+from hierlearn.kernels.math_numba import SUMS, F, choose, exp, kernel, log, log1p, part
 from hierlearn.kernels.row_losses_numba import find_positives
 from hierlearn.kernels.tree_numba import (
     find_heavy,
@@ -100,7 +101,7 @@ def bind(tree: Any, row: Any, keep: Any, total: Any, count: int) -> None:
     for s in range(1, len(tree.owner)):
         keep.limit[s] = row.p[tree.owner[s]]
     for s in range(1, len(tree.owner)):
-        keep.bound[s] = -log1p(-min(keep.limit[s] * scale, F(0.5)))
+        keep.bound[s] = usual_loss(keep.limit[s], scale)
     for place in range(count):
         c = keep.special[place]
         s = tree.slot[c]
@@ -119,14 +120,19 @@ def bind(tree: Any, row: Any, keep: Any, total: Any, count: int) -> None:
 
 @part()
 def find_keepers(tree: Any, row: Any, keep: Any, total: Any, count: int) -> int:
-    """Write down the keepers with their losses and return their number."""
+    """Write down the keepers with their losses and return their number.
+
+    Of the top classes, only the special ones are among them.
+    """
     saved = keep.losses  # of special classes p is hidden while limits are compared
     for place in range(count):
         saved[place] = row.p[keep.special[place]]
         row.p[keep.special[place]] = F(-1.0)
     number = 0
-    for s in range(len(tree.owner)):
+    for s in range(1, len(tree.owner)):
         limit = keep.limit[s]
+        if keep.state[tree.owner[s]] == 0 and row.p[tree.owner[s]] < limit:
+            continue  # nothing below a class exceeds it
         for c in range(tree.first[s], tree.first[s + 1]):
             if row.p[c] >= limit:
                 keep.kept[number] = c
@@ -137,7 +143,7 @@ def find_keepers(tree: Any, row: Any, keep: Any, total: Any, count: int) -> int:
     for place in range(number):
         keep.losses[place] = row.p[keep.kept[place]]
     for place in range(number):
-        keep.losses[place] = -log1p(-min(keep.losses[place] * scale, F(0.5)))
+        keep.losses[place] = usual_loss(keep.losses[place], scale)
     for place in range(count):
         c = keep.special[place]
         own = loss_of(c, tree, row, keep, total)
@@ -182,6 +188,19 @@ def below_error(c: int, tree: Any, keep: Any) -> bool:
     return False
 
 
+@part()
+def usual_loss(p: Any, scale: Any) -> Any:
+    """Return the loss of a class that is not special."""
+    return -log1p(-min(p * scale, F(0.5)))
+
+
+@part()
+def add_top(p: Any, top: int, scale: Any, sums: Any) -> None:
+    """Add the losses of the top classes, as if none were special."""
+    for c in range(top):
+        sums[c] += usual_loss(p[c], scale)
+
+
 @kernel
 def bound_sums(begin: int, end: int, x: Any, y: Any, tree: Any, sums: Any) -> int:
     """Add the constrained losses of every class to ``sums``.
@@ -200,6 +219,11 @@ def bound_sums(begin: int, end: int, x: Any, y: Any, tree: Any, sums: Any) -> in
         bind(tree, row, keep, total, count)
         for s in range(1, slots):
             slot_sums[s] += keep.bound[s]
+        add_top(row.p, tree.first[1], F(1.0) / total, sums)
+        for place in range(count):  # which are among the keepers
+            c = keep.special[place]
+            if c < tree.first[1]:
+                sums[c] -= usual_loss(row.p[c], F(1.0) / total)
         for place in range(find_keepers(tree, row, keep, total, count)):
             c = keep.kept[place]
             above = keep.bound[tree.parent[c]]
@@ -215,21 +239,25 @@ def bound_gradient(begin: int, end: int, x: Any, y: Any, tree: Any, weights: Any
     """Write the gradient of the class sums, each times its weight."""
     classes, slots = x.shape[1], len(tree.owner)
     row, keep = new_row(classes, slots), new_keepers(classes, slots)
-    heavy_given = np.empty(classes, F)
+    given_heavy = np.empty(classes, F)
     group_weights, given = np.zeros(slots), np.empty(slots)
-    owed = np.zeros(classes, F)  # what belongs to whoever attains a maximum; 0 between rows
+    owed = np.zeros(classes, F)  # what belongs to whoever attains a maximum
+    top = tree.first[1]
     for c in range(classes):
         group_weights[tree.parent[c]] += weights[c]
     for i in range(begin, end):
         total, _, heavy, count = sweep(x[i], y[i], tree, row, keep)
         bind(tree, row, keep, total, count)
         number = find_keepers(tree, row, keep, total, count)
-        for s in range(slots):
+        for s in range(1, slots):
             given[s] = group_weights[s]
+        for c in range(top):
+            owed[c] = weights[c]
         for place in range(number):
             c = keep.kept[place]
-            owed[c] += weights[c]
-            given[tree.parent[c]] -= weights[c]
+            if c >= top:
+                owed[c] += weights[c]
+                given[tree.parent[c]] -= weights[c]
         for s in range(1, slots):
             owed[keep.place[s]] += F(given[s])
         for c in range(classes):
@@ -237,23 +265,33 @@ def bound_gradient(begin: int, end: int, x: Any, y: Any, tree: Any, weights: Any
             dx[i, c] = F(0.0)
         share = F(0.0)
         for place in range(heavy):
-            heavy_given[place] = F(0.0)
-        # Whoever attains a maximum is a keeper: its bound is its own loss.
-        for place in range(number):
-            c = keep.kept[place]
+            c = row.heavy[place]
+            given_heavy[place] = F(0.0) if keep.state[c] & 1 else -owed[c]
+        for place in range(count):
+            c = keep.special[place]
             if keep.state[c] & 1:  # of -log p
                 row.inside[c] -= owed[c]
                 share += owed[c]
-            elif not keep.state[c] & 2:  # of -log(1 - p)
-                odds = owed[c] * row.p[c] / (total - row.p[c])
+            owed[c] = F(0.0)
+            keep.state[c] = 0
+        for place in range(number):  # of -log(1 - p), as of the top classes below
+            c = keep.kept[place]
+            if c >= top:
+                odds = owed[c] * row.p[c] / (total - row.p[c]) if owed[c] else F(0.0)
                 row.inside[c] += odds
                 share -= odds
-        for place in range(heavy):
-            c = row.heavy[place]
-            heavy_given[place] = F(0.0) if keep.state[c] & 1 else -owed[c]
-        weigh_heavy(heavy_given, heavy, tree, row, total, dx[i])
-        for place in range(number):
-            owed[keep.kept[place]] = F(0.0)
-        for place in range(count):
-            keep.state[keep.special[place]] = 0
+                owed[c] = F(0.0)
+        share -= add_odds(owed, row, top, total)
+        weigh_heavy(given_heavy, heavy, tree, row, total, dx[i])
         spread(tree, row, share, total, dx[i])
+
+
+@part(SUMS)
+def add_odds(owed: Any, row: Any, top: int, total: Any) -> Any:
+    """Add the gradient of -log(1 - p) of the top classes to ``inside`` and return its sum."""
+    summed = F(0.0)
+    for c in range(top):
+        odds = owed[c] * row.p[c] / (total - min(row.p[c], F(0.5) * total))
+        row.inside[c] += odds
+        summed += odds
+    return summed
