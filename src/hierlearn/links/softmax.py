@@ -68,6 +68,15 @@ class SoftmaxLink(Link):
                 return softmax_pair(logits, layout, self.plain_log_probabilities)
         return self.plain_log_probabilities(logits)
 
+    def log_p(self, logits: Tensor) -> Tensor:
+        """Return the log of the mass inside every class."""
+        if can_use(logits):
+            return self.log_probabilities(logits)[0]
+        masses = self.log_masses(logits)
+        if self.hierarchy.is_tree:
+            return self.hierarchy.logsumexp_up(masses)
+        return self.hierarchy.logsumexp_up(masses.double()).to(logits.dtype)
+
     def plain_log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the same by operations that can be compiled, and differentiated repeatedly."""
         masses = self.log_masses(logits)
