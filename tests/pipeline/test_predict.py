@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -15,6 +16,8 @@ from hierlearn.links import SigmoidLink
 from hierlearn.networks import InputSpec
 from hierlearn.networks.linear import linear
 from hierlearn.pipeline import Pipeline
+from hierlearn.pipeline.answer_columns import ClassNames, level_columns
+from hierlearn.pipeline.answer_file import answer_file
 from hierlearn.pipeline.predict import NAMES, answers, predict_chunks
 from tolerances import FLOAT32
 
@@ -75,6 +78,43 @@ def test_titles_are_a_column_of_their_own():
     found = answers(P, make_decoder(TREE, "coherent"), model, label_sep=" | ")
     assert found["path"] == ["a/b/c", "a/b", "", "a/e | f/g"]
     assert found["title"] == ["C", "B", "", " | G"]
+
+
+@pytest.mark.parametrize("name", ["stop", "leaf", "argmax"])
+def test_levels_of_one_class_a_row_by_walking_up(name):
+    decoder = make_decoder(TREE, name)
+    titled = model_of(hierarchy=TREE.with_titles({"a/b": "B", "a/b/c": "C", "f/g": "G"}))
+    names = ClassNames(titled.label_space)
+    levels = ["one", "two", "three"]
+    found = level_columns(P, decoder, names, levels, ";")
+    for row, number in enumerate(decoder(P).tolist()):
+        walk = {}
+        while number >= 0:
+            walk[int(TREE.levels[number])] = number
+            number = next(iter(TREE.parents(number)), -1)
+        for place, level in enumerate(levels, 1):
+            here = walk.get(place)
+            if here is None:
+                assert (found[level][row], found[f"{level}_title"][row]) == ("", "")
+                assert found[f"{level}_probability"].tolist()[row] is None
+            else:
+                path = TREE.names[here]
+                assert found[level][row] == path.split("/")[-1]
+                assert found[f"{level}_title"][row] == {"a/b": "B", "a/b/c": "C", "f/g": "G"}.get(
+                    path, ""
+                )
+                assert found[f"{level}_probability"][row] == float(P[row, here])
+
+
+def test_a_level_that_no_row_of_a_batch_reaches_is_a_column_of_numbers_in_parquet(tmp_path):
+    model, decoder = model_of(), make_decoder(TREE, "stop", threshold=0.5)
+    names = ClassNames(model.label_space)
+    levels = ["one", "two", "three"]
+    with answer_file(tmp_path / "out.parquet", ["one", "three_probability"]) as file:
+        for p in (P[2:], P[:1]):  # the third level is reached by the last row only
+            file.append(level_columns(p, decoder, names, levels, ";"), {})
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table.to_pydict()["three_probability"] == [None, None, float(P[0, 5])]
 
 
 def test_candidates_are_told_by_the_subtrees_that_hold_them():

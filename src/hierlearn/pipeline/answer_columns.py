@@ -164,13 +164,9 @@ def chain_columns(
         found = torch.where(level[here] == place, here, ROOT)
         codes = names.codes(found)
         values = as_doubles(p.gather(1, found.clamp_min(0)[:, None]).squeeze(1))
-        is_there = (found != ROOT).cpu().numpy()
         columns[name] = CodedColumn(names.bare, codes)
         columns[f"{name}_title"] = CodedColumn(names.titles, codes)
-        columns[f"{name}_probability"] = values
-        if not is_there.all():
-            cells = zip(values.tolist(), is_there.tolist(), strict=True)
-            columns[f"{name}_probability"] = [value if there else None for value, there in cells]
+        columns[f"{name}_probability"] = np.ma.masked_array(values, (found == ROOT).cpu().numpy())
         here = torch.where(found == ROOT, here, above[here])
     return columns
 
