@@ -4,11 +4,12 @@ The table has 10 numbers per row and a taxonomy of 105 classes in 3 levels. Two 
 on 5,000 labeled rows: what ``hierlearn train`` chooses by itself (a memory of the training rows,
 searched exactly) and a plain network (``--recipe hcl``, one hidden layer of 800 units). Seconds are
 those of the whole command, start included; the peak is that of its resident memory. The stages are
-timed one after another in one thread, so their sum is what one core would need.
+run one after another in one thread and are given in CPU time, so their sum is what one core needs.
 
 Run with ``python benchmarks/bench_predict.py``; the figures go to results/predict.json. ``--rows``
-sets the rows of the large file, ``--against`` the ``src`` folder of another version: both are then
-run in turns, and their answers must be the same, byte for byte.
+sets the rows of the large file and ``--large`` which models get it; ``--against`` is the ``src``
+folder of another version: both are then run in turns, and their answers must be the same, byte for
+byte.
 """
 
 from __future__ import annotations
@@ -68,10 +69,16 @@ def fill(path: Path, rows: int, seed: int, *, labeled: bool = False) -> Path:
     return path
 
 
-def command(words: Iterable[Any], source: str | None = None) -> dict[str, float]:
-    """Run hierlearn in a process of its own; return its seconds and its peak memory."""
+def command(words: Iterable[Any], source: str | None = None, **more: str) -> dict[str, float]:
+    """Run hierlearn in a process of its own; return its seconds and its peak memory.
+
+    Args:
+        words: of the command line.
+        source: the ``src`` folder of another version.
+        more: variables of its environment.
+    """
     own = str(Path(__file__).parents[1] / "src")
-    environment = {**os.environ, "PYTHONPATH": str(Path(source or own).resolve())}
+    environment = {**os.environ, "PYTHONPATH": str(Path(source or own).resolve()), **more}
     start = time.perf_counter()
     job = subprocess.Popen(
         [sys.executable, "-m", "hierlearn", *map(str, words)],
@@ -89,8 +96,9 @@ def command(words: Iterable[Any], source: str | None = None) -> dict[str, float]
     }
 
 
-def whole_commands(folder: Path, rows: int, turns: int, against: str | None) -> dict[str, Any]:
+def whole_commands(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Measure the command with each model, on few and on many rows."""
+    rows, against = options.rows, options.against
     files = {
         "start": fill(folder / "one.csv", 1, 1000),
         "small": fill(folder / "small.csv", min(rows, SMALL), 1000),
@@ -101,8 +109,10 @@ def whole_commands(folder: Path, rows: int, turns: int, against: str | None) -> 
     for model in MODELS:
         found[model] = {}
         for size, path in files.items():
+            if size == "large" and model not in options.large.split(","):
+                continue
             runs: dict[str, list[dict[str, float]]] = {"new": [], "old": []}
-            for _ in range(turns):
+            for _ in range(options.turns):
                 for version, source in (("old", against), ("new", None)):
                     if version == "old" and against is None:
                         continue
@@ -146,9 +156,9 @@ def stages_of(pipeline: Pipeline, path: Path, rows: int, out: Path) -> dict[str,
     spent: dict[str, float] = {}
 
     def timed(stage: str, run: Callable[[], Any]) -> Any:
-        start = time.perf_counter()
+        start = time.process_time()
         found = run()
-        spent[stage] = spent.get(stage, 0.0) + (time.perf_counter() - start) / rows * 1e6
+        spent[stage] = spent.get(stage, 0.0) + (time.process_time() - start) / rows * 1e6
         return found
 
     pipeline.network.eval()
@@ -176,20 +186,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--large", default=",".join(MODELS), help="models that get the large file")
     parser.add_argument("--against", default=None)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         labeled = fill(folder / "labeled.csv", LABELED, 1, labeled=True)
         for model, words in MODELS.items():
-            command(("train", labeled, "--label", "label", "--out", folder / model, *words))
-        figures = whole_commands(folder, options.rows, options.turns, options.against)
+            train = ("train", labeled, "--label", "label", "--out", folder / model, *words)
+            command(train, OMP_NUM_THREADS="1")
+        figures = whole_commands(folder, options)
         small = min(options.rows, SMALL)
         parts = stages(folder, folder / "small.csv", small)
     for model, spent in parts.items():
         figures[model]["microseconds_per_row_on_one_core"] = spent
     figures["versions"] = versions("pyarrow")
-    print(write("predict", figures, "python benchmarks/bench_predict.py").read_text())
+    words = " ".join(["python benchmarks/bench_predict.py", *sys.argv[1:]])
+    print(write("predict", figures, words).read_text())
 
 
 if __name__ == "__main__":
