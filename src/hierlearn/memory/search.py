@@ -308,13 +308,18 @@ class _Best:
         if self.is_sorted_out:
             self.threshold = values.amax(1)
         else:
-            self._sort_out()
+            self._sort_out(max(end, self.keep))
 
-    def _sort_out(self) -> None:
-        """Keep the best only, and lower the threshold."""
-        values, places = self.scores.topk(self.keep, largest=False, sorted=False)
+    def _sort_out(self, used: int | None = None) -> None:
+        """Keep the best only, and lower the threshold.
+
+        Args:
+            used: how much of the room is used by every query; by default all of it may be.
+        """
+        held = self.scores[:, :used]
+        values, places = held.topk(self.keep, largest=False, sorted=False)
         numbers = self.numbers.gather(1, places)
-        self.scores.fill_(torch.inf)
+        held.fill_(torch.inf)
         self.scores[:, : self.keep] = values
         self.numbers[:, : self.keep] = numbers
         self.threshold = values.amax(1)
