@@ -1,5 +1,6 @@
 """The answers of a model as rows of facts, against a loop over the decisions."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -161,3 +162,31 @@ def test_batches_of_many_classes_are_small(monkeypatch):
     parts = list(model.stream_probabilities(dataset.inputs))
     assert [len(part) for part in parts] == [7] * 5 + [5]
     FLOAT32.assert_close(torch.cat(parts), whole)
+
+
+def test_no_function_is_called_for_each_row(tmp_path):
+    """Counted, as seconds depend on the machine: more rows take as many calls."""
+    model, decoder = model_of(), make_decoder(TREE, "leaf")
+    draw = np.random.default_rng(0).standard_normal((4000, 2)).astype(np.float32)
+
+    def calls(rows):
+        count = 0
+
+        def add(frame, event, argument):
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        chunks = [Chunk(draw[:rows], range(2, rows + 2))]
+        with answer_file(tmp_path / "out.csv", NAMES) as file:
+            sys.setprofile(add)
+            try:
+                for columns, kept in predict_chunks(model, decoder, chunks, Path("rows.csv")):
+                    file.append(columns, kept)
+            finally:
+                sys.setprofile(None)
+        return count
+
+    calls(10)  # what is made once
+    few, many = calls(10), calls(4000)
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 4001
+    assert abs(many - few) < 100
