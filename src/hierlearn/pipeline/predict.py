@@ -292,7 +292,7 @@ def answers(
         decoder: how to decide.
         pipeline: the model.
         label_sep: what joins the classes of a set.
-        names: what is written of each class, where that is at hand.
+        names: what is written of each class; by default made here.
     """
     names = names or ClassNames(pipeline.label_space)
     if decoder.answers == "class":
