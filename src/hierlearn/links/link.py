@@ -51,8 +51,12 @@ class Link(nn.Module, ABC):
         """Return what ``forward`` does, for (..., C) logits whose shape was checked."""
 
     def log_p(self, logits: Tensor) -> Tensor:
-        """Return log p alone, bit for bit that of ``log_probabilities``, where that is cheaper."""
+        """Return log p alone, up to rounding that of ``log_probabilities``, where it is cheaper."""
         return self.log_probabilities(logits)[0]
+
+    def plain_log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same by operations that can be compiled, and differentiated repeatedly."""
+        return self.log_probabilities(logits)
 
     def output(self, logits: Tensor) -> HeadOutput:
         """Return logits with this link, whose log-probabilities are computed when needed."""
