@@ -86,21 +86,31 @@ def arff() -> dict[str, Any] | None:
 
 
 def imports() -> dict[str, float]:
-    """Import torch; then torch, the public names and a first propagation; alternating."""
+    """Import torch; then more than torch, each in its turn; the help needs no torch."""
     names = "HCLLoss, Hierarchy, Labels, Dataset, load_dataset"
     use = "Hierarchy.from_paths(['a/b']).max_up(torch.zeros(2))"
+    begin = "import torch; torch.zeros(2)"
     statements = {
-        "torch": "import torch; torch.zeros(2)",
-        "with": f"import torch; from hierlearn import {names}; {use}",
+        "python": "pass",
+        "torch": begin,
+        "hierlearn": f"{begin}; from hierlearn import {names}; {use}",
+        "pipeline": f"{begin}; from hierlearn import Pipeline",
+        "help": "import sys, hierlearn.cli as c; sys.argv[1:] = ['--help']; c.main()",
     }
     times: dict[str, list[float]] = {name: [] for name in statements}
     for _ in range(7):
         for name, statement in statements.items():
             start = time.perf_counter()
-            subprocess.run([sys.executable, "-c", statement], check=True)
+            command = [sys.executable, "-c", statement]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             times[name].append(time.perf_counter() - start)
     medians = {name: statistics.median(runs) for name, runs in times.items()}
-    return {"torch": medians["torch"], "hierlearn_over_torch": medians["with"] - medians["torch"]}
+    return {
+        "torch": medians["torch"],
+        "hierlearn_over_torch": medians["hierlearn"] - medians["torch"],
+        "pipeline_over_torch": medians["pipeline"] - medians["torch"],
+        "help_over_python": medians["help"] - medians["python"],
+    }
 
 
 def main() -> None:

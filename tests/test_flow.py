@@ -89,6 +89,13 @@ def test_few_modules_are_imported_before_they_are_needed():
     assert len(modules_after(show)) - python < 260
 
 
+def test_predicting_needs_nothing_of_training_in_several_processes():
+    heavy = {"sympy", "sklearn", "scipy", "pandas"}  # sympy comes with torch.distributed.tensor
+    found = modules_after("import hierlearn.pipeline, hierlearn.pipeline.predict")
+    assert not {name.split(".")[0] for name in found} & heavy
+    assert "torch.distributed.tensor" not in found
+
+
 def test_the_hierarchy_needs_numpy_alone():
     heavy = {"scipy", "sklearn", "pandas", "networkx", "torchmetrics", "typer", "yaml"}
     assert not loaded_after("from hierlearn import Hierarchy") & heavy

@@ -51,6 +51,22 @@ def test_both_logarithms_equal_the_naive_sums(name, seed):
 
 
 @each_link
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_log_p_alone_is_bitwise_that_of_the_pair(name, seed, dtype):
+    batch = draw(seed, name, scale=[1.0, 30.0, 1e4][seed % 3])
+    link, logits = LINKS[name](batch.hierarchy), batch.logits.to(dtype)
+    pair = link.log_probabilities(logits)[0]
+    assert torch.equal(link.log_p(logits), pair)
+    assert torch.equal(link.probabilities(logits), pair.exp())
+    output = link.output(logits)
+    assert torch.equal(output.probabilities, pair.exp())
+    assert output._pair is None  # log(1 - p) was not computed
+    members = torch.stack([logits, -logits])
+    assert torch.equal(link.log_p(members), link.log_probabilities(members)[0])
+
+
+@each_link
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_huge_logits_and_low_precision(name, dtype):
     link = LINKS[name](TREE)

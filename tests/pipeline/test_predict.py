@@ -1,8 +1,10 @@
 """The answers of a model as rows of facts, against a loop over the decisions."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -15,6 +17,8 @@ from hierlearn.links import SigmoidLink
 from hierlearn.networks import InputSpec
 from hierlearn.networks.linear import linear
 from hierlearn.pipeline import Pipeline
+from hierlearn.pipeline.answer_columns import ClassNames, level_columns
+from hierlearn.pipeline.answer_file import answer_file
 from hierlearn.pipeline.predict import NAMES, answers, predict_chunks
 from tolerances import FLOAT32
 
@@ -77,6 +81,43 @@ def test_titles_are_a_column_of_their_own():
     assert found["title"] == ["C", "B", "", " | G"]
 
 
+@pytest.mark.parametrize("name", ["stop", "leaf", "argmax"])
+def test_levels_of_one_class_a_row_by_walking_up(name):
+    decoder = make_decoder(TREE, name)
+    titled = model_of(hierarchy=TREE.with_titles({"a/b": "B", "a/b/c": "C", "f/g": "G"}))
+    names = ClassNames(titled.label_space)
+    levels = ["one", "two", "three"]
+    found = level_columns(P, decoder, names, levels, ";")
+    for row, number in enumerate(decoder(P).tolist()):
+        walk = {}
+        while number >= 0:
+            walk[int(TREE.levels[number])] = number
+            number = next(iter(TREE.parents(number)), -1)
+        for place, level in enumerate(levels, 1):
+            here = walk.get(place)
+            if here is None:
+                assert (found[level][row], found[f"{level}_title"][row]) == ("", "")
+                assert found[f"{level}_probability"].tolist()[row] is None
+            else:
+                path = TREE.names[here]
+                assert found[level][row] == path.split("/")[-1]
+                assert found[f"{level}_title"][row] == {"a/b": "B", "a/b/c": "C", "f/g": "G"}.get(
+                    path, ""
+                )
+                assert found[f"{level}_probability"][row] == float(P[row, here])
+
+
+def test_a_level_that_no_row_of_a_batch_reaches_is_a_column_of_numbers_in_parquet(tmp_path):
+    model, decoder = model_of(), make_decoder(TREE, "stop", threshold=0.5)
+    names = ClassNames(model.label_space)
+    levels = ["one", "two", "three"]
+    with answer_file(tmp_path / "out.parquet", ["one", "three_probability"]) as file:
+        for p in (P[2:], P[:1]):  # the third level is reached by the last row only
+            file.append(level_columns(p, decoder, names, levels, ";"), {})
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table.to_pydict()["three_probability"] == [None, None, float(P[0, 5])]
+
+
 def test_candidates_are_told_by_the_subtrees_that_hold_them():
     decoder = make_decoder(TREE, "conformal", threshold=0.35)
     found = answers(P[:2], decoder, model_of())
@@ -121,3 +162,31 @@ def test_batches_of_many_classes_are_small(monkeypatch):
     parts = list(model.stream_probabilities(dataset.inputs))
     assert [len(part) for part in parts] == [7] * 5 + [5]
     FLOAT32.assert_close(torch.cat(parts), whole)
+
+
+def test_no_function_is_called_for_each_row(tmp_path):
+    """Counted, as seconds depend on the machine: more rows take as many calls."""
+    model, decoder = model_of(), make_decoder(TREE, "leaf")
+    draw = np.random.default_rng(0).standard_normal((4000, 2)).astype(np.float32)
+
+    def calls(rows):
+        count = 0
+
+        def add(frame, event, argument):
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        chunks = [Chunk(draw[:rows], range(2, rows + 2))]
+        with answer_file(tmp_path / "out.csv", NAMES) as file:
+            sys.setprofile(add)
+            try:
+                for columns, kept in predict_chunks(model, decoder, chunks, Path("rows.csv")):
+                    file.append(columns, kept)
+            finally:
+                sys.setprofile(None)
+        return count
+
+    calls(10)  # what is made once
+    few, many = calls(10), calls(4000)
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 4001
+    assert abs(many - few) < 100

@@ -66,6 +66,8 @@ def predict(
     Where classes have titles, the column title follows class. Ids and the columns of --keep come
     first; --by-level, --top, --scores and --explain add columns.
     """
+    import numpy as np
+
     from hierlearn.cli.interrupts import advise
     from hierlearn.cli.memories import check_memory, evidence_note
     from hierlearn.cli.show import working
@@ -120,8 +122,8 @@ def predict(
             layout=layout,
         ):
             file.append(columns, kept)
-            done = columns["row"][-1] if layout.long else done + len(columns["path"])
-            stopped += sum(columns.get("stopped", ()))
+            done = int(columns["row"][-1]) if layout.long else done + len(columns["path"])
+            stopped += int(np.sum(columns.get("stopped", ())))
             advance(done)
     print_answers(console, done, None if layout.long else stopped)
     for line in filter(None, (renamed(keep, names), formula_note(file, options))):

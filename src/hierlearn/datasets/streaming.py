@@ -45,6 +45,12 @@ class Chunk:
     ids: Sequence[str] | None = None
     kept: Mapping[str, Any] = field(default_factory=dict)
 
+    def take(self, rows: slice) -> Chunk:
+        """Return some consecutive ones of the rows."""
+        ids = None if self.ids is None else self.ids[rows]
+        kept = {name: cells[rows] for name, cells in self.kept.items()}
+        return Chunk(self.inputs[rows], self.lines[rows], ids, kept)
+
 
 class TableStream:
     """A table that can be iterated over again and again, one chunk at a time.

@@ -5,11 +5,12 @@ A format is one context manager, registered under its file ending in ``WRITERS``
 
 from __future__ import annotations
 
-import csv
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hierlearn.datasets.coded_column import CodedColumn
+from hierlearn.datasets.delimited_text import DelimitedText
 from hierlearn.errors import DataError
 from hierlearn.files.delimiters import delimiter_of
 from hierlearn.files.writing import atomic_write
@@ -49,12 +50,11 @@ def table_writer(path: Path | str, names: Sequence[str]) -> AbstractContextManag
 def delimited_writer(path: Path, names: Sequence[str]) -> Iterator[Append]:
     """Write CSV, or TSV by the ending."""
     with atomic_write(path) as file:
-        writer = csv.writer(file, delimiter=delimiter_of(path), lineterminator="\n")
-        writer.writerow(names)
+        text = DelimitedText(names, delimiter_of(path))
+        file.write(text.header())
 
         def append(columns: Mapping[str, Sequence[Any]]) -> None:
-            cells = [formatted(columns[name]) for name in names]
-            writer.writerows(zip(*cells, strict=True))
+            file.write(text.rows(columns))
 
         yield append
 
@@ -83,7 +83,7 @@ def parquet_writer(path: Path, names: Sequence[str]) -> Iterator[Append]:
             waiting.clear()
 
         def append(columns: Mapping[str, Sequence[Any]]) -> None:
-            waiting.append(pa.table({name: columns[name] for name in names}))
+            waiting.append(pa.table({name: as_arrow(columns[name]) for name in names}))
             if sum(map(len, waiting)) >= most:
                 write()
 
@@ -101,11 +101,6 @@ WRITERS: dict[str, Callable[[Path, Sequence[str]], AbstractContextManager[Append
 }
 
 
-def formatted(cells: Sequence[Any]) -> Sequence[Any]:
-    """Return a column as CSV has it: booleans in lower case, floats with six digits."""
-    first = next((cell for cell in cells if cell is not None), None)
-    if isinstance(first, bool):
-        return ["true" if cell else "false" for cell in cells]
-    if isinstance(first, float):
-        return ["" if cell is None else f"{cell:.6g}" for cell in cells]
-    return cells
+def as_arrow(cells: Sequence[Any]) -> Any:
+    """Return a column as pyarrow takes it."""
+    return cells.to_arrow() if isinstance(cells, CodedColumn) else cells

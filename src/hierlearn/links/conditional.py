@@ -52,6 +52,10 @@ class ConditionalLink(Link):
             return inside, self.log_outside(inside, missed)
         return inside, self.log_outside_dag(inside, missed)
 
+    def log_p(self, logits: Tensor) -> Tensor:
+        """Return the log of the product down the path."""
+        return self.hierarchy.sum_down(logsigmoid(logits))
+
     def log_outside(self, inside: Tensor, missed: Tensor) -> Tensor:
         """Sum the complement of a tree level by level."""
         route = routes_on(self.hierarchy, inside.device)

@@ -50,6 +50,10 @@ class Link(nn.Module, ABC):
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return what ``forward`` does, for (..., C) logits whose shape was checked."""
 
+    def log_p(self, logits: Tensor) -> Tensor:
+        """Return log p alone, up to rounding that of ``log_probabilities``, where it is cheaper."""
+        return self.log_probabilities(logits)[0]
+
     def plain_log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the same by operations that can be compiled, and differentiated repeatedly."""
         return self.log_probabilities(logits)
@@ -61,8 +65,7 @@ class Link(nn.Module, ABC):
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Return p of every node, of the shape of the logits."""
-        log_p, _ = self.forward(logits)
-        return log_p.exp()
+        return self.log_p(as_float(logits, len(self.hierarchy))).exp()
 
     def log_masses(self, logits: Tensor) -> Tensor:
         """Return the log mass of each terminal class alone, LOG_ZERO for the others."""

@@ -27,3 +27,7 @@ class MaxLink(Link):
         """Return log sigmoid and log sigmoid(-) of the maximum over descendants."""
         best = self.hierarchy.max_up(logits)
         return logsigmoid(best), logsigmoid(-best)
+
+    def log_p(self, logits: Tensor) -> Tensor:
+        """Return log sigmoid of the maximum over descendants."""
+        return logsigmoid(self.hierarchy.max_up(logits))

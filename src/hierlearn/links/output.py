@@ -83,7 +83,9 @@ class HeadOutput:
 
     @property
     def probabilities(self) -> Tensor:
-        """The probability of every node."""
+        """The probability of every node; log(1 - p) is not computed for it."""
+        if self._pair is None and self.link is not None:
+            return self.link.log_p(self.float_logits).exp()
         return self.log_p.exp()
 
     @property

@@ -51,6 +51,10 @@ class SiblingsLink(Link):
         nothing = torch.full_like(inside, LOG_ZERO)  # no class keeps a mass of its own
         return inside, log_outside(self.hierarchy, nothing, inside)
 
+    def log_p(self, logits: Tensor) -> Tensor:
+        """Return the log of the mass inside every class."""
+        return self.hierarchy.sum_down(log_steps(logits, self.groups))
+
 
 def sibling_groups(hierarchy: Hierarchy) -> Tensor:
     """Return (C,) the number of each class's group of siblings: 0 for the top classes."""

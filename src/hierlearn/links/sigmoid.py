@@ -21,3 +21,7 @@ class SigmoidLink(Link):
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return log sigmoid(x) and log sigmoid(-x)."""
         return logsigmoid(logits), logsigmoid(-logits)
+
+    def log_p(self, logits: Tensor) -> Tensor:
+        """Return log sigmoid(x)."""
+        return logsigmoid(logits)

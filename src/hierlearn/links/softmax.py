@@ -69,6 +69,18 @@ class SoftmaxLink(Link):
                 return pair(logits, self.label_space.layout, plain)
         return plain(logits)
 
+    def log_p(self, logits: Tensor) -> Tensor:
+        """Return the log of the mass inside every class, on a CPU without kernels.
+
+        Predictions then do not depend on whether numba is installed.
+        """
+        if can_use(logits):
+            return self.log_probabilities(logits)[0]
+        masses = self.log_masses(logits)
+        if self.hierarchy.is_tree:
+            return self.hierarchy.logsumexp_up(masses)
+        return self.hierarchy.logsumexp_up(masses.double()).to(logits.dtype)
+
     def plain_log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the same by operations that can be compiled, and differentiated repeatedly."""
         masses = self.log_masses(logits)

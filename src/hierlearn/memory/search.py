@@ -271,15 +271,18 @@ class _Best:
         self.numbers = like.new_zeros((queries, self.room), dtype=torch.int64)  # (n, room)
         self.used = like.new_zeros(queries, dtype=torch.int64)  # (n,) of the room
         self.threshold = like.new_full((queries,), torch.inf)  # (n,) the keep-th best score so far
+        self.is_empty = True
+        self.is_sorted_out = True  # whether nothing but the best is held
 
     def add(self, scores: Tensor, first: int, step: int) -> None:
         """Take up the scores (n, B) of every step-th run of rows, from the first."""
-        if not self._add_few(scores, first, step):
+        if self.is_empty or not self._add_few(scores, first, step):
             self._add_all(scores, first, step)
 
     def rows(self) -> Tensor:
         """Return (n, keep) the numbers of the best rows."""
-        self._sort_out()
+        if not self.is_sorted_out:
+            self._sort_out()
         return self.numbers[:, : self.keep]
 
     def _add_few(self, scores: Tensor, first: int, step: int) -> bool:
@@ -307,27 +310,40 @@ class _Best:
         self.scores.view(-1)[place] = values.view(-1)[below]
         self.numbers.view(-1)[place] = _numbers(column, first, step)
         self.used += counts
+        self.is_sorted_out = False
         return True
 
     def _add_all(self, scores: Tensor, first: int, step: int) -> None:
         """Take up the best of a whole block."""
         values, columns = scores.topk(min(self.keep, scores.shape[1]), largest=False, sorted=False)
-        self._sort_out()
-        end = self.keep + values.shape[1]
-        self.scores[:, self.keep : end] = values
-        self.numbers[:, self.keep : end] = _numbers(columns, first, step)
+        if not self.is_sorted_out:
+            self._sort_out()
+        begin = 0 if self.is_empty else self.keep
+        end = begin + values.shape[1]
+        self.scores[:, begin:end] = values
+        self.numbers[:, begin:end] = _numbers(columns, first, step)
         self.used.fill_(end)
-        self._sort_out()
+        self.is_empty, self.is_sorted_out = False, end == self.keep
+        if self.is_sorted_out:
+            self.threshold = values.amax(1)
+        else:
+            self._sort_out(max(end, self.keep))
 
-    def _sort_out(self) -> None:
-        """Keep the best only, and lower the threshold."""
-        values, places = self.scores.topk(self.keep, largest=False, sorted=False)
+    def _sort_out(self, used: int | None = None) -> None:
+        """Keep the best only, and lower the threshold.
+
+        Args:
+            used: how much of the room is used by every query; by default all of it may be.
+        """
+        held = self.scores[:, :used]
+        values, places = held.topk(self.keep, largest=False, sorted=False)
         numbers = self.numbers.gather(1, places)
-        self.scores.fill_(torch.inf)
+        held.fill_(torch.inf)
         self.scores[:, : self.keep] = values
         self.numbers[:, : self.keep] = numbers
         self.threshold = values.amax(1)
         self.used.fill_(self.keep)
+        self.is_sorted_out = True
 
 
 def distances_of(

@@ -14,21 +14,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
+
+from hierlearn.datasets.coded_column import CodedColumn
+from hierlearn.decoding.decoder import ROOT
 from hierlearn.decoding.mass import terminal_scores
 from hierlearn.errors import HierlearnError, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from hierlearn.decoding import Decoder
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.pipeline.pipeline import Pipeline
 
-    Columns = dict[str, list[Any]]
+    Columns = dict[str, Any]  # sequences of one length
 
-CELLS = 1 << 20  # scores that are held as Python numbers at a time
+CELLS = 1 << 20  # scores that become text at a time
 
 
 @dataclass(frozen=True)
@@ -86,11 +92,40 @@ def titled(hierarchy: Hierarchy, name: str) -> list[str]:
     return [name] if hierarchy.has_titles else []
 
 
+class ClassNames:
+    """What is written of each class; the root, which has no name, is the last one.
+
+    Args:
+        label_space: what can be predicted.
+    """
+
+    def __init__(self, label_space: LabelSpace) -> None:
+        hierarchy = label_space.hierarchy
+        self.paths = (*hierarchy.names, "")
+        self.bare = (*hierarchy.bare_names, "")
+        self.titles = (*(title or "" for title in hierarchy.titles), "")
+        self.levels = (*hierarchy.levels.tolist(), 0)
+        self.stopped = (*(~label_space.is_terminal).tolist(), True)
+
+    def codes(self, classes: Tensor) -> NDArray[np.int64]:
+        """Return class numbers, -1 for the root, as codes of a column."""
+        found: NDArray[np.int64] = classes.remainder(len(self.paths)).cpu().numpy()
+        return found
+
+
+def as_doubles(p: Tensor) -> NDArray[np.float64]:
+    """Return a column of probabilities."""
+    found: NDArray[np.float64] = p.double().cpu().numpy()
+    return found
+
+
 def level_columns(
-    p: Tensor, decoder: Decoder, pipeline: Pipeline, levels: Sequence[str], label_sep: str
+    p: Tensor, decoder: Decoder, names: ClassNames, levels: Sequence[str], label_sep: str
 ) -> Columns:
     """Return the classes of the answers at every level, joined where there are several."""
-    hierarchy = pipeline.hierarchy
+    hierarchy = decoder.hierarchy
+    if decoder.answers == "class" and hierarchy.is_tree:
+        return chain_columns(p, decoder(p), hierarchy, names, levels)
     closed = decoder.sets(p) if decoder.answers == "class" else decoder(p)
     depth = hierarchy.levels.tolist()
     cells: list[list[list[tuple[int, float]]]] = [[[] for _ in levels] for _ in range(len(p))]
@@ -98,19 +133,41 @@ def level_columns(
     values = p[places[:, 0], places[:, 1]].tolist()
     for (row, number), value in zip(places.tolist(), values, strict=True):
         cells[row][depth[number] - 1].append((number, value))
-    single = decoder.answers == "class" and hierarchy.is_tree
     columns: Columns = {}
     for place, name in enumerate(levels):
         here = [row[place] for row in cells]
-        columns[name] = [label_sep.join(hierarchy.bare_names[c] for c, _ in one) for one in here]
-        columns[f"{name}_title"] = [
-            label_sep.join(hierarchy.titles[c] or "" for c, _ in one) for one in here
+        columns[name] = [label_sep.join(names.bare[c] for c, _ in one) for one in here]
+        columns[f"{name}_title"] = [label_sep.join(names.titles[c] for c, _ in one) for one in here]
+        columns[f"{name}_probability"] = [
+            label_sep.join(f"{v:.6g}" for _, v in one) for one in here
         ]
-        columns[f"{name}_probability"] = (
-            [one[0][1] if one else None for one in here]
-            if single
-            else [label_sep.join(f"{v:.6g}" for _, v in one) for one in here]
-        )
+    return columns
+
+
+def chain_columns(
+    p: Tensor, classes: Tensor, hierarchy: Hierarchy, names: ClassNames, levels: Sequence[str]
+) -> Columns:
+    """Return the one class per level that lies above each answer in a tree, or is the answer.
+
+    Args:
+        p: (n, C) node probabilities.
+        classes: (n,) the answers, -1 for the root.
+        hierarchy: the tree.
+        names: what is written of each class.
+        levels: the names of the levels.
+    """
+    above = torch.tensor([*hierarchy.structure.first_parents.tolist(), ROOT], device=p.device)
+    level = torch.tensor(names.levels, device=p.device)
+    columns: Columns = {}
+    here = classes
+    for place, name in reversed([*enumerate(levels, 1)]):
+        found = torch.where(level[here] == place, here, ROOT)
+        codes = names.codes(found)
+        values = as_doubles(p.gather(1, found.clamp_min(0)[:, None]).squeeze(1))
+        columns[name] = CodedColumn(names.bare, codes)
+        columns[f"{name}_title"] = CodedColumn(names.titles, codes)
+        columns[f"{name}_probability"] = np.ma.masked_array(values, (found == ROOT).cpu().numpy())
+        here = torch.where(found == ROOT, here, above[here])
     return columns
 
 
@@ -123,47 +180,47 @@ def best_terminals(p: Tensor, pipeline: Pipeline, count: int) -> tuple[Tensor, T
     return numbers[order], values
 
 
-def top_columns(p: Tensor, pipeline: Pipeline, count: int) -> Columns:
+def top_columns(p: Tensor, pipeline: Pipeline, names: ClassNames, count: int) -> Columns:
     """Return the most probable terminal classes, the best first."""
-    hierarchy = pipeline.hierarchy
     numbers, values = best_terminals(p, pipeline, count)
     columns: Columns = {}
     for rank in range(count):
-        chosen = numbers[:, rank].tolist()
-        columns[f"top_{rank + 1}"] = [hierarchy.names[one] for one in chosen]
-        columns[f"top_{rank + 1}_title"] = [hierarchy.titles[one] or "" for one in chosen]
-        columns[f"top_{rank + 1}_probability"] = values[:, rank].tolist()
+        codes = names.codes(numbers[:, rank])
+        columns[f"top_{rank + 1}"] = CodedColumn(names.paths, codes)
+        columns[f"top_{rank + 1}_title"] = CodedColumn(names.titles, codes)
+        columns[f"top_{rank + 1}_probability"] = as_doubles(values[:, rank])
     return columns
 
 
 def score_columns(p: Tensor, hierarchy: Hierarchy) -> Columns:
     """Return the probabilities of every class."""
-    return {f"p:{name}": column for name, column in zip(hierarchy.names, p.T.tolist(), strict=True)}
+    return {f"p:{name}": row for name, row in zip(hierarchy.names, as_doubles(p.T), strict=True)}
 
 
-def long_columns(p: Tensor, pipeline: Pipeline, layout: Layout, first: int) -> Columns:
+def long_columns(
+    p: Tensor, pipeline: Pipeline, names: ClassNames, layout: Layout, first: int
+) -> Columns:
     """Return one row per input row and class.
 
     Args:
         p: (n, C) node probabilities.
         pipeline: the model.
+        names: what is written of each class.
         layout: the best classes or all of them.
         first: the number of the first input row, from 1.
     """
-    hierarchy = pipeline.hierarchy
+    each = layout.top or len(pipeline.hierarchy)
     if layout.top:
-        found, scores = best_terminals(p, pipeline, layout.top)
-        numbers, values = found.flatten().tolist(), scores.flatten().tolist()
+        numbers, p = best_terminals(p, pipeline, layout.top)
+        codes = names.codes(numbers.flatten())
     else:
-        numbers, values = list(range(len(hierarchy))) * len(p), p.flatten().tolist()
-    each = layout.top or len(hierarchy)
-    levels = hierarchy.levels.tolist()
+        codes = np.tile(np.arange(each), len(p))
     return {
-        "row": [first + row for row in range(len(p)) for _ in range(each)],
-        "rank": list(range(1, each + 1)) * len(p),
-        "path": [hierarchy.names[one] for one in numbers],
-        "class": [hierarchy.bare_names[one] for one in numbers],
-        "title": [hierarchy.titles[one] or "" for one in numbers],
-        "level": [levels[one] for one in numbers],
-        "probability": values,
+        "row": np.arange(first, first + len(p)).repeat(each),
+        "rank": np.tile(np.arange(1, each + 1), len(p)),
+        "path": CodedColumn(names.paths, codes),
+        "class": CodedColumn(names.bare, codes),
+        "title": CodedColumn(names.titles, codes),
+        "level": CodedColumn(names.levels, codes),
+        "probability": as_doubles(p.flatten()),
     }

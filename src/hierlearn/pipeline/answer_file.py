@@ -11,12 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from hierlearn.datasets.coded_column import CodedColumn
 from hierlearn.datasets.writing import table_writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = {"=", "+", "-", "@", "\t", "\r"}
 PREFIX = "input_"
 
 
@@ -36,6 +39,7 @@ class AnswerFile:
         self._append = append
         self._kept = kept
         self._escape = escape
+        self._values: dict[int, Checked] = {}
         self.formulas = 0
 
     def append(self, columns: Mapping[str, Sequence[Any]], kept: Mapping[str, Any]) -> None:
@@ -49,7 +53,9 @@ class AnswerFile:
         self._append(found)
 
     def _checked(self, cells: Sequence[Any]) -> Sequence[Any]:
-        if not cells or not isinstance(cells[0], str):
+        if isinstance(cells, CodedColumn):
+            return self._checked_codes(cells)
+        if not len(cells) or not isinstance(cells[0], str):
             return cells
         places = [place for place, cell in enumerate(cells) if is_formula(cell)]
         self.formulas += len(places)
@@ -59,6 +65,32 @@ class AnswerFile:
         for place in places:
             found[place] = escaped(found[place])
         return found
+
+    def _checked_codes(self, cells: CodedColumn) -> CodedColumn:
+        """Check the values of a column instead of its cells, and those only once."""
+        known = self._values.setdefault(id(cells.values), Checked(cells.values))
+        if known.formulas is None:
+            return cells
+        self.formulas += int(np.count_nonzero(known.formulas[cells.codes]))
+        return CodedColumn(known.escaped, cells.codes) if self._escape else cells
+
+
+class Checked:
+    """The values of columns, and which of them are formulas.
+
+    Args:
+        values: the values.
+
+    Attributes:
+        formulas: a boolean for each value; None where none is a formula.
+        escaped: the values as they are written.
+    """
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.values = values  # held, so that their identity stays theirs
+        found = [is_formula(value) for value in values]
+        self.formulas = np.array(found) if any(found) else None
+        self.escaped = [escaped(value) for value in values]
 
 
 @contextmanager
@@ -100,7 +132,7 @@ def kept_names(keep: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 
 def is_formula(cell: Any) -> bool:
     """Whether a spreadsheet would run a cell as a formula; numbers such as -3 it does not."""
-    if not isinstance(cell, str) or not cell.startswith(FORMULA):
+    if not isinstance(cell, str) or cell[:1] not in FORMULA:
         return False
     try:
         float(cell)

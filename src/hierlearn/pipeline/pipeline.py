@@ -164,10 +164,14 @@ class Pipeline:
             log: yield their logarithms, in which small probabilities differ.
         """
         self.network.eval()
-        batch = min(batch, max(1, ENTRIES // len(self.label_space)))
+        batch = self.batch_size(batch)
         for begin in range(0, count_rows(inputs), batch):
             output = self.scaled(self.output(inputs[begin : begin + batch]))
             yield (output.log_p if log else output.probabilities).cpu()
+
+    def batch_size(self, most: int = BATCH) -> int:
+        """Return how many rows are predicted at once, fewer where there are many classes."""
+        return min(most, max(1, ENTRIES // len(self.label_space)))
 
     def output(self, inputs: Any) -> HeadOutput:
         """Return the output of a batch of raw inputs, with the members of an ensemble apart."""

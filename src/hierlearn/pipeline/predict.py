@@ -20,30 +20,36 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.datasets.streaming import Chunk
+from hierlearn.datasets.coded_column import CodedColumn
 from hierlearn.errors import DataError, HierlearnError, place
 from hierlearn.hierarchy.titles import joined_titles
 from hierlearn.pipeline.answer_columns import (
+    ClassNames,
     Layout,
+    as_doubles,
     level_columns,
     long_columns,
     score_columns,
     top_columns,
 )
 from hierlearn.pipeline.explain import explain, most_neighbors, rows_of
+from hierlearn.pipeline.threads import in_order, worker_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
+    from hierlearn.datasets.streaming import Chunk
     from hierlearn.decoding import Decoder
-    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline.explain import Evidence
     from hierlearn.pipeline.pipeline import Pipeline
 
-    Columns = dict[str, list[Any]]
+    Columns = dict[str, Any]  # sequences of one length
 
 ANSWER = Layout()  # nothing beside the answer
 NAMES = ("path", "class", "probability", "level", "stopped")
@@ -80,43 +86,84 @@ def predict_chunks(
         DataError: naming the file, line and column of a missing value that was never missing in
             training.
     """
-    done = 0
-    size = layout.rows_at_once(len(pipeline.hierarchy))
-    for chunk, p in probability_chunks(pipeline, chunks, path, size):
-        if layout.long:
-            columns = long_columns(p, pipeline, layout, done + 1)
-        else:
-            columns = answers(p, decoder, pipeline, label_sep)
-            columns |= further_columns(p, decoder, pipeline, label_sep, layout)
-        if neighbors:
-            found = explain(pipeline, chunk.inputs, neighbors)
-            columns |= neighbor_columns(found, neighbors, label_sep, pipeline.hierarchy)
-        kept, ids = chunk.kept, chunk.ids
-        if layout.long:
-            index = [row - done - 1 for row in columns["row"]]
+    answering = Answering(pipeline, decoder, label_sep, neighbors, layout)
+    workers = 0 if neighbors else worker_count(pipeline)
+    for found in in_order(answering, batches(pipeline, chunks, path), workers):
+        yield from found
+
+
+class Answering:
+    """Makes the columns of a batch; several threads may call it at once.
+
+    Args:
+        pipeline: the trained pipeline.
+        decoder: how it decides.
+        label_sep: what joins the classes of a set.
+        neighbors: of how many remembered rows to add columns.
+        layout: what else is written of each row.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, decoder: Decoder, label_sep: str, neighbors: int, layout: Layout
+    ) -> None:
+        self.pipeline, self.decoder = pipeline, decoder
+        self.label_sep, self.neighbors, self.layout = label_sep, neighbors, layout
+        self.names = ClassNames(pipeline.label_space)
+        self.size = layout.rows_at_once(len(pipeline.hierarchy))
+
+    def __call__(self, batch: tuple[int, Chunk]) -> list[tuple[Columns, dict[str, Any]]]:
+        """Return the columns of rows, in parts that are small enough, and their kept columns.
+
+        Args:
+            batch: how many rows came before, and the rows.
+        """
+        before, rows = batch
+        found, begin = [], 0
+        for p in torch.split(probabilities_of(self.pipeline, rows), self.size or len(rows.lines)):
+            part = rows.take(slice(begin, begin + len(p)))
+            found.append(self.columns(p, part, before + begin))
+            begin += len(p)
+        return found
+
+    def columns(self, p: Tensor, rows: Chunk, before: int) -> tuple[Columns, dict[str, Any]]:
+        """Return the columns of rows, and those that are kept.
+
+        Args:
+            p: (n, C) their probabilities.
+            rows: the rows.
+            before: how many rows came before.
+        """
+        kept, ids = rows.kept, rows.ids
+        if self.layout.long:
+            columns = long_columns(p, self.pipeline, self.names, self.layout, before + 1)
+            index = columns["row"] - (before + 1)
             kept = {name: taken(cells, index) for name, cells in kept.items()}
             ids = None if ids is None else taken(ids, index)
-        yield columns if ids is None else {"id": list(ids), **columns}, dict(kept)
-        done += len(p)
+        else:
+            columns = answers(p, self.decoder, self.pipeline, self.label_sep, self.names)
+            columns |= self.further_columns(p)
+        if self.neighbors:
+            found = explain(self.pipeline, rows.inputs, self.neighbors)
+            hierarchy = self.pipeline.hierarchy
+            columns |= neighbor_columns(found, self.neighbors, self.label_sep, hierarchy)
+        return columns if ids is None else {"id": list(ids), **columns}, dict(kept)
+
+    def further_columns(self, p: Tensor) -> Columns:
+        """Return the columns beside the answers."""
+        columns: Columns = {}
+        layout = self.layout
+        if layout.levels:
+            columns |= level_columns(p, self.decoder, self.names, layout.levels, self.label_sep)
+        if layout.top:
+            columns |= top_columns(p, self.pipeline, self.names, layout.top)
+        if layout.scores:
+            columns |= score_columns(p, self.pipeline.hierarchy)
+        return columns
 
 
-def taken(cells: Any, index: list[int]) -> Any:
+def taken(cells: Any, index: NDArray[np.int64]) -> Any:
     """Return some cells of a column: a list, or an Arrow array."""
     return cells.take(index) if hasattr(cells, "take") else [cells[place] for place in index]
-
-
-def further_columns(
-    p: Tensor, decoder: Decoder, pipeline: Pipeline, label_sep: str, layout: Layout
-) -> Columns:
-    """Return the columns beside the answers."""
-    columns: Columns = {}
-    if layout.levels:
-        columns |= level_columns(p, decoder, pipeline, layout.levels, label_sep)
-    if layout.top:
-        columns |= top_columns(p, pipeline, layout.top)
-    if layout.scores:
-        columns |= score_columns(p, pipeline.hierarchy)
-    return columns
 
 
 def explain_chunks(
@@ -144,7 +191,7 @@ def explain_chunks(
 
 
 def probability_chunks(
-    pipeline: Pipeline, chunks: Iterable[Chunk], path: Path, size: int | None = None
+    pipeline: Pipeline, chunks: Iterable[Chunk], path: Path
 ) -> Iterator[tuple[Chunk, Tensor]]:
     """Yield rows in batches, with their (n, C) probabilities.
 
@@ -152,18 +199,26 @@ def probability_chunks(
         pipeline: the trained pipeline.
         chunks: the rows.
         path: their file, for errors.
-        size: the most rows of a batch; None for as many as are predicted at once.
     """
+    for _, batch in batches(pipeline, chunks, path):
+        yield batch, probabilities_of(pipeline, batch)
+
+
+def batches(pipeline: Pipeline, chunks: Iterable[Chunk], path: Path) -> Iterator[tuple[int, Chunk]]:
+    """Yield rows in the batches in which they are predicted, each after how many came before."""
+    done = 0
+    size = pipeline.batch_size()
     for chunk in chunks:
         refuse_missing(pipeline, chunk, path)
-        begin = 0
-        for predicted in pipeline.stream_probabilities(chunk.inputs):
-            for p in torch.split(predicted, size or len(predicted)):
-                rows = slice(begin, begin + len(p))
-                begin += len(p)
-                ids = None if chunk.ids is None else chunk.ids[rows]
-                kept = {name: cells[rows] for name, cells in chunk.kept.items()}
-                yield Chunk(chunk.inputs[rows], chunk.lines[rows], ids, kept), p
+        count = len(chunk.lines)
+        for begin in range(0, count, size):
+            yield done + begin, chunk.take(slice(begin, min(begin + size, count)))
+        done += count
+
+
+def probabilities_of(pipeline: Pipeline, batch: Chunk) -> Tensor:
+    """Return the (n, C) probabilities of a batch."""
+    return next(pipeline.stream_probabilities(batch.inputs))
 
 
 def answer_names(pipeline: Pipeline) -> tuple[str, ...]:
@@ -224,37 +279,48 @@ def first_missing(pipeline: Pipeline, inputs: Any) -> tuple[int, str] | None:
 
 
 def answers(
-    probabilities: Tensor, decoder: Decoder, pipeline: Pipeline, label_sep: str = ";"
+    probabilities: Tensor,
+    decoder: Decoder,
+    pipeline: Pipeline,
+    label_sep: str = ";",
+    names: ClassNames | None = None,
 ) -> Columns:
-    """Return the answers to (N, C) probabilities as columns by name, N values each."""
+    """Return the answers to (N, C) probabilities as columns by name, N values each.
+
+    Args:
+        probabilities: of the rows.
+        decoder: how to decide.
+        pipeline: the model.
+        label_sep: what joins the classes of a set.
+        names: what is written of each class; by default made here.
+    """
+    names = names or ClassNames(pipeline.label_space)
     if decoder.answers == "class":
-        found = class_answers(probabilities, decoder(probabilities), pipeline)
+        found = class_answers(probabilities, decoder(probabilities), names)
     else:
         chosen = decoder.representatives(probabilities)
-        found = set_answers(probabilities, chosen, pipeline, label_sep)
+        found = set_answers(probabilities, chosen, names, label_sep)
     return {name: found[name] for name in answer_names(pipeline)}
 
 
-def class_answers(probabilities: Tensor, classes: Tensor, pipeline: Pipeline) -> Columns:
+def class_answers(probabilities: Tensor, classes: Tensor, names: ClassNames) -> Columns:
     """Return the columns of one class per row; the root has no name and probability 1."""
     p = probabilities.gather(1, classes.clamp_min(0)[:, None]).squeeze(1)
-    numbers = classes.tolist()
-    names, bare, titles, levels, is_terminal = lookup(pipeline.label_space)
+    codes = names.codes(classes)
     return {
-        "path": [names[number] for number in numbers],
-        "class": [bare[number] for number in numbers],
-        "title": [titles[number] for number in numbers],
-        "probability": p.masked_fill(classes < 0, 1.0).tolist(),
-        "level": [levels[number] for number in numbers],
-        "stopped": [not is_terminal[number] for number in numbers],
+        "path": CodedColumn(names.paths, codes),
+        "class": CodedColumn(names.bare, codes),
+        "title": CodedColumn(names.titles, codes),
+        "probability": as_doubles(p.masked_fill(classes < 0, 1.0)),
+        "level": CodedColumn(names.levels, codes),
+        "stopped": CodedColumn(names.stopped, codes),
     }
 
 
 def set_answers(
-    probabilities: Tensor, chosen: Tensor, pipeline: Pipeline, label_sep: str
+    probabilities: Tensor, chosen: Tensor, names: ClassNames, label_sep: str
 ) -> Columns:
     """Return the columns of a set of classes per row, joined by ``label_sep``."""
-    names, bare, titles, levels, is_terminal = lookup(pipeline.label_space)
     rows: list[list[int]] = [[] for _ in range(len(chosen))]
     values: list[list[float]] = [[] for _ in range(len(chosen))]
     places = chosen.nonzero()
@@ -263,21 +329,10 @@ def set_answers(
         rows[row].append(number)
         values[row].append(p)
     return {
-        "path": [label_sep.join(names[one] for one in row) for row in rows],
-        "class": [label_sep.join(bare[one] for one in row) for row in rows],
-        "title": [label_sep.join(titles[one] for one in row) for row in rows],
+        "path": [label_sep.join(names.paths[one] for one in row) for row in rows],
+        "class": [label_sep.join(names.bare[one] for one in row) for row in rows],
+        "title": [label_sep.join(names.titles[one] for one in row) for row in rows],
         "probability": [label_sep.join(f"{p:.6g}" for p in row) for row in values],
-        "level": [label_sep.join(str(levels[one]) for one in row) for row in rows],
-        "stopped": [not row or not all(is_terminal[one] for one in row) for row in rows],
+        "level": [label_sep.join(str(names.levels[one]) for one in row) for row in rows],
+        "stopped": [not row or any(names.stopped[one] for one in row) for row in rows],
     }
-
-
-def lookup(
-    label_space: LabelSpace,
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], list[int], list[bool]]:
-    """Return names, bare names, titles, levels, which are terminal; the root is at number -1."""
-    hierarchy = label_space.hierarchy
-    levels = [*hierarchy.levels.tolist(), 0]
-    is_terminal = [*label_space.is_terminal.tolist(), False]
-    titles = (*(title or "" for title in hierarchy.titles), "")
-    return (*hierarchy.names, ""), (*hierarchy.bare_names, ""), titles, levels, is_terminal

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from hierlearn.errors import HierlearnError
 from hierlearn.links import HeadOutput
@@ -192,11 +191,15 @@ def blocks(network: nn.Module) -> Iterator[nn.Module]:
 
 def whole(value: Tensor) -> Tensor:
     """Return a tensor with the parts of all processes, which all must ask for it."""
+    from torch.distributed.tensor import DTensor  # takes a second to import
+
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
 def shared_out(value: Tensor, like: Tensor | None) -> Tensor:
     """Return this process's part of a tensor, where ``like`` is shared out and of its shape."""
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
     if not isinstance(like, DTensor) or value.shape != like.shape:
         return value
     return distribute_tensor(value.to(like.device), like.device_mesh, like.placements)

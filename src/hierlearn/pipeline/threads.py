@@ -1,0 +1,113 @@
+"""Threads: batches predicted side by side, and their results in order.
+
+Torch and NumPy compute outside of Python's lock. Two threads with a batch each, every operation on
+one core, keep two cores busier than one batch whose operations are divided between them: nothing
+waits for the other half of a small operation, and rows are read and written meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from hierlearn.backbones import names_backbone
+from hierlearn.features.numbers import NumericPreprocessor
+from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
+from hierlearn.features.table import TablePreprocessor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Future
+
+    from hierlearn.networks.build import NetworkSpec
+    from hierlearn.pipeline.pipeline import Pipeline
+
+    Item = TypeVar("Item")
+    Result = TypeVar("Result")
+
+AHEAD = 2  # results per thread that may wait for being taken
+STEPS = (NumericPreprocessor, PiecewiseLinearPreprocessor, TablePreprocessor)
+
+
+def worker_count(pipeline: Pipeline) -> int:
+    """Return how many threads may predict at once; 0 for none beside the main one.
+
+    Several only where all code is ours and light: a backbone divides its own work, and a network or
+    a step of others may not expect threads.
+    """
+    step: Any = pipeline.preprocessor
+    spec = pipeline.network_spec
+    light = step is None or type(step) in STEPS
+    if pipeline.device.type != "cpu" or not light or spec is None or not is_ours(spec):
+        return 0
+    return torch.get_num_threads()
+
+
+def is_ours(spec: NetworkSpec) -> bool:
+    """Whether a network, with all of its parts, is one of NETWORKS and reads no images."""
+    if spec.parts:
+        return all(is_ours(part.network) for part in spec.parts)
+    plain = not spec.foreign and not names_backbone(spec.name)
+    return plain and spec.inputs.kind in ("numbers", "sparse")
+
+
+def in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int
+) -> Iterator[Result]:
+    """Yield ``function(item)`` of every item in order, from several threads.
+
+    Items are taken in the thread of the caller, a few ahead. An error, of an item or of the
+    function, is raised in its place; whoever stops early waits for what is being computed.
+
+    Args:
+        function: called by several threads at once.
+        items: taken one after another.
+        workers: how many threads; 0 calls the function in the thread of the caller.
+    """
+    if not workers:
+        yield from map(function, items)
+        return
+    with one_core_each(), ThreadPoolExecutor(workers) as pool:
+        waiting: deque[Future[Result]] = deque()
+        source = held_errors(items)
+        try:
+            while True:
+                wanted = workers * (1 + AHEAD) - len(waiting)
+                waiting.extend(pool.submit(call, function, one) for one in islice(source, wanted))
+                if not waiting:
+                    return
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def held_errors(items: Iterable[Item]) -> Iterator[tuple[Item] | Exception]:
+    """Yield items, each in a tuple, and last the error that ended them, if one did."""
+    try:
+        for item in items:
+            yield (item,)
+    except Exception as error:  # raised again in its place
+        yield error
+
+
+def call(function: Callable[[Item], Result], held: tuple[Item] | Exception) -> Result:
+    """Call a function with a held item, or raise the error that was held in its place."""
+    if isinstance(held, Exception):
+        raise held
+    return function(*held)
+
+
+@contextmanager
+def one_core_each() -> Iterator[None]:
+    """Let every operation of torch use the core of its thread only."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
