@@ -216,7 +216,9 @@ add_command(
     "bench",
     bench.bench,
     "bench",
-    "bench icd10cm --losses hcl,hcl-hier --rows 64",
+    "bench rows.csv",
+    "bench rows.csv --label class --recipe hcl --batch-size 512 --json times.json",
+    "bench --hierarchy tree.csv --losses hcl,hxe --batch-size 64",
     panel=STUDIES,
 )
 app.add_typer(cafa.app, name="cafa", rich_help_panel=STUDIES)

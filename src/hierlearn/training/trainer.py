@@ -38,6 +38,7 @@ from hierlearn.training.probabilities import member_probabilities, non_finite_me
 from hierlearn.training.processes import Processes, is_loss, lost
 from hierlearn.training.settings import learning_rate
 from hierlearn.training.step import compute_gradients
+from hierlearn.training.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,6 +70,7 @@ class Trainer:
         noise: the random numbers of a step.
         on_epoch: called after each epoch with its record.
         on_step: called after each step with the step's number from 1.
+        timeline: told which part of an epoch begins.
         save: called with the step, tensors and metadata whenever a checkpoint is due.
         sharded: whether the network computes only in all processes together.
     """
@@ -125,6 +127,7 @@ class Trainer:
         self.on_epoch: Callable[[dict[str, Any]], None] | None = None
         self.on_step: Callable[[int], None] | None = None
         self.save: Callable[[int, dict[str, Tensor], dict[str, Any]], object] | None = None
+        self.timeline = Timeline()
 
     def place(self, network: nn.Module) -> nn.Module:
         """Return the network on the device where it is trained."""
@@ -193,6 +196,8 @@ class Trainer:
 
     def train_epoch(self) -> None:
         """Train one epoch, or the rest of one."""
+        self.timeline.begin_epoch()
+        self.timeline.enter("input")
         number = self.epoch
         order = self.rows.order(self.seeds, number)
         if self.rows.in_memory:  # moved once, not in each step
@@ -203,6 +208,7 @@ class Trainer:
         started = time.perf_counter()
         for place in range(self.step % self.steps_per_epoch, self.steps_per_epoch):
             begin = place * self.settings.batch_size
+            self.timeline.enter("input")
             index = order[..., begin : begin + self.settings.batch_size]
             self.train_step(self.processes.share(index), number, place)
             if self.on_step is not None:
@@ -223,21 +229,26 @@ class Trainer:
         if self.on_epoch is not None and self.processes.writes:
             self.on_epoch(record)
         self._checkpoint()
+        self.timeline.end_epoch()
 
     def train_step(self, index: Tensor, epoch: int, place: int) -> None:
         """Take one step on the rows ``index``: (n,), or (M, n) for the members of an ensemble."""
+        self.timeline.enter("optimizer")
         rate = learning_rate(self.settings, self.step, self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.loss.set_progress(self.step / self.steps)
         self.optimizer.zero_grad(set_to_none=True)
         total = compute_gradients(self, index, epoch, place)
+        self.timeline.enter("other")
         kind = self.rows.device.type
         if kind == "cpu" and not bool(total.isfinite().all()):
             self._refuse_loss(total, epoch, place)
+        self.timeline.enter("optimizer")
         if self.settings.max_grad_norm is not None:
             clip_grad_norm(self.network, self.settings.max_grad_norm)
         self.optimizer.step()
+        self.timeline.enter("other")
         stopped = self.stopped if self.is_ensemble else None
         self.running.add(total, running_selection(self.loss.selection, stopped))
         self.step += 1
@@ -299,6 +310,7 @@ class Trainer:
 
     def _validate(self, number: int) -> dict[str, list[float | None]]:
         """Return the metric of each member on the validation rows, and remember the best."""
+        self.timeline.enter("metrics")
         name = self.settings.metric
         # The last value: 1 + the first member whose probabilities are not finite, or 0.
         values = torch.zeros(len(self.seeds) + 1, dtype=torch.float64, device=self.rows.device)
@@ -323,17 +335,20 @@ class Trainer:
             self._refuse_member(int(wrong) - 1, "probabilities")
         record = self.stopping.of_running(found_values)
         self.stopping.update(found_values, number + 1)
+        self.timeline.enter("other")
         return {name: record}
 
     # ------------------------------------------------------------------ checkpoints
 
     def _checkpoint(self) -> None:
+        self.timeline.enter("checkpoints")
         self._check_weights()
         if self.save is not None:
             if self.processes.writes:
                 self.save(self.step, self.tensors(), self.metadata())
             self.saved = self.step
         self.processes.wait()
+        self.timeline.enter("other")
 
     def tensors(self) -> dict[str, Tensor]:
         """Return every tensor that the training needs to resume."""
