@@ -93,7 +93,7 @@ BASES = {  # command lines that succeed, to which options are added
     ("index",): "neighbors --out indexed",
     ("report",): "study",
     ("data", "describe"): "fit.csv --label class",
-    ("bench",): "--classes 9 --levels 2 --rounds 1",
+    ("bench",): "fit.csv --label class --rounds 1 --timed-epochs 1",
     ("cafa", "evaluate"): "neighbors fit.csv --label class",
     ("cafa", "predict"): "neighbors fit.csv --id-column class --out scores.tsv",
     ("cafa", "threshold"): "model fit.csv --label class --out kept",
@@ -109,7 +109,7 @@ NEEDED = {  # so that what trains ends within seconds
     "train": ["--epochs", "1"],
     "compare": ["--epochs", "1", "--seeds", "1", "--losses", "bce,hxe", "--jobs", "1"],
     "noise": ["--epochs", "1", "--draws", "1", "--rates", "0,0.2", "--losses", "bce"],
-    "bench": ["--rows", "8", "--losses", "bce"],
+    "bench": ["--epochs", "1", "--losses", "bce"],
 }
 INTEGERS = ["1", "0", "2", "3", "-5", "1000000000", "99999999999999999999"]
 FLOATS = ["0.5", "0.1", "0", "1", "-1", "1e-300", "1e300", "nan", "inf"]

@@ -148,7 +148,7 @@ def with_data(
     plan = make_plan(chosen)
     if plan.effort == "best":
         raise HierlearnError(
-            "effort 'best' trains several models; bench times one, so leave it out"
+            "--effort best trains several models and bench times one; leave it out"
         )
     check_data(chosen["data"])
     check_not_given(chosen["data"], "data with a taxonomy", given(options, ("classes", "depth")))
