@@ -11,7 +11,6 @@ import shutil
 import sys
 
 import pytest
-import typer
 
 import hierlearn.cli as cli
 from hierlearn.cli.config import option_kinds
@@ -104,7 +103,7 @@ def commands(group, path=()):
             yield " ".join((*path, name)), one
 
 
-COMMANDS = dict(commands(typer.main.get_command(cli.app)))
+COMMANDS = dict(commands(cli.commands()))
 LINES = [(name, line) for name, lines in SITUATIONS.items() for line in lines]
 
 

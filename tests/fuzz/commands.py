@@ -7,12 +7,12 @@ import shutil
 import sys
 from pathlib import Path
 
-import typer
 from hypothesis import strategies as st
 
+import hierlearn.cli as cli
 from fuzz.folders import rows
 from fuzz.formats import ARFF, GAF, NESTED, OBO, TABLE
-from hierlearn.cli import app, main
+from hierlearn.cli import main
 from hierlearn.errors import HierlearnError
 
 WORDS = [
@@ -120,7 +120,7 @@ SKIPPED = ("demo", "jobs", "data_dir", "debug", "help", "suite")  # of commands 
 
 def commands(group=None, words=()):
     """Yield the words and the declaration of every command."""
-    group = group or typer.main.get_command(app)
+    group = group or cli.commands()
     for name, one in sorted(group.commands.items()):
         if name in SKIPPED or name in ("get", "fetch"):
             continue
