@@ -2,10 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
+from hierlearn.cli.bench import notes
 from hierlearn.cli.loss_times import DEFAULT, spread
+from hierlearn.pipeline.profile import Profile
 from hierlearn.training.timeline import PARTS
 
 DATA = "bench rows.csv --label class --split part --device cpu"
@@ -104,7 +107,7 @@ def test_a_file_is_replaced_only_with_force(call, rows):
         ("bench --classes 1000000000", "Invalid value for '--classes'"),
         (
             "bench --batch-size 999999999",
-            "a batch of 999,999,999 rows of 4,000 classes takes 16,000 GB",
+            "a batch of 999,999,999 rows of 4,000 classes takes 64,064 GB",
         ),
         ("bench --batch-size 0", "--batch-size must be at least 1, not 0"),
         ("bench --losses hcll", "unknown loss 'hcll'; did you mean 'hcl'"),
@@ -144,3 +147,13 @@ def test_the_tree_has_the_size_that_was_asked_for():
             tree = spread(classes, levels)
             assert len(tree) == classes
             assert len(tree.level_sizes) == levels
+
+
+def test_what_an_epoch_takes_when_nobody_waits_for_the_gpu():
+    seconds = dict.fromkeys(PARTS, 0.5)
+    found = Profile("", seconds, 3, True, 0.25, epochs=100, steps=5, batch_size=8)
+    said = notes(found, preparing=1.0)
+    assert said[0] == "100 epochs take about 25.0 s; preparing the rows took 1.0 s"
+    assert said[1].endswith("after each part, an epoch takes 250.00 ms")
+    (said,) = notes(replace(found, without_waiting=None, epochs=1), preparing=1.0)
+    assert said.startswith("1 epoch takes about 3.5 s; ")

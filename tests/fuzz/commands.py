@@ -109,12 +109,15 @@ NEEDED = {  # so that what trains ends within seconds
     "train": ["--epochs", "1"],
     "compare": ["--epochs", "1", "--seeds", "1", "--losses", "bce,hxe", "--jobs", "1"],
     "noise": ["--epochs", "1", "--draws", "1", "--rates", "0,0.2", "--losses", "bce"],
-    "bench": ["--epochs", "1", "--losses", "bce"],
+    "bench": ["--batch-size", "8", "--epochs", "1", "--losses", "bce"],
 }
 INTEGERS = ["1", "0", "2", "3", "-5", "1000000000", "99999999999999999999"]
 FLOATS = ["0.5", "0.1", "0", "1", "-1", "1e-300", "1e300", "nan", "inf"]
 FILES = ("data", "model", "out", "hierarchy", "rows", "study", "studies")
-LONG = ("epochs", "seeds", "draws", "ensemble_size", "rates", "folds", "repeat", "rows", "effort")
+LONG = (
+    *("epochs", "seeds", "draws", "ensemble_size", "rates", "folds", "repeat", "rows", "effort"),
+    *("rounds", "timed_epochs"),
+)
 SKIPPED = ("demo", "jobs", "data_dir", "debug", "help", "suite")  # of commands and options
 
 

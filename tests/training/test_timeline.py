@@ -159,10 +159,14 @@ def test_on_a_gpu_every_other_block_is_not_interrupted(now, monkeypatch):
     )
     with pytest.raises(EnoughEpochs):
         epochs(timer, now)
-    assert measured == [True, True, False, False, True, True, False, False, True, True]
+    assert measured == [True, True, False, False] * 3
     per_epoch = 2  # its begin and its end
-    assert len(waits) == 10 * per_epoch + measured.count(True) * len(PARTS)
-    assert timer.whole == [len(PARTS)] * 4
+    assert len(waits) == 12 * per_epoch + measured.count(True) * len(PARTS)
+    assert timer.whole == [len(PARTS)] * 6
+    assert timer.means() == dict.fromkeys(PARTS, 1.0)
+    timer.whole[:2] = 100.0, 200.0  # they warm up
+    timer.measured[0]["loss"] = 100.0
+    assert timer.uninterrupted() == len(PARTS)
     assert timer.means() == dict.fromkeys(PARTS, 1.0)
 
 
@@ -173,3 +177,4 @@ def test_the_warm_up_counts_where_nothing_else_does(now):
     timer.end_epoch()
     assert not timer.warmed_up
     assert timer.means()["other"] == 7
+    assert timer.uninterrupted() is None

@@ -195,7 +195,8 @@ def check_batch(rows: int, classes: int) -> None:
     from hierlearn.networks.layers import check_memory
 
     batch = f"a batch of {rows:,} rows of {classes:,} classes takes"
-    check_memory(batch, 4 * rows * classes, "ask for fewer rows or classes")
+    entries = 16 * classes  # bytes of logits, their gradient, and targets twice
+    check_memory(batch, rows * (entries + 64), "ask for fewer rows or classes")
 
 
 def print_epoch(console: Console, found: Profile) -> None:

@@ -100,7 +100,7 @@ def profile(
         seconds=timer.means(),
         measured=len(timer.measured) - timer.warmed_up * timer.block,
         warmed_up=timer.warmed_up,
-        without_waiting=sum(timer.whole) / len(timer.whole) if timer.whole else None,
+        without_waiting=timer.uninterrupted(),
         epochs=1 if one_step else settings.epochs,
         steps=1 if one_step else -(-rows // settings.batch_size),
         batch_size=rows if one_step else min(rows, settings.batch_size),

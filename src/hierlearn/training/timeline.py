@@ -59,8 +59,8 @@ class Timeline:
 class EpochTimer(Timeline):
     """Measure the parts of some epochs.
 
-    The first epochs warm up. On a GPU every other block of epochs runs without being interrupted,
-    as waiting for the GPU after each part has a price.
+    On a GPU every other block of epochs runs without being interrupted, as waiting for the GPU
+    after each part has a price. The first block of either kind warms up.
 
     Args:
         device: where the training runs.
@@ -82,7 +82,7 @@ class EpochTimer(Timeline):
     ) -> None:
         self.device, self.block = device, block
         self.alternates = device.type == "cuda"
-        self.epochs = block * (1 + blocks * (2 if self.alternates else 1))
+        self.epochs = block * (1 + blocks) * (2 if self.alternates else 1)
         self.measured: list[dict[str, float]] = []
         self.whole: list[float] = []
         self._on_epoch = on_epoch
@@ -135,8 +135,13 @@ class EpochTimer(Timeline):
 
     def means(self) -> dict[str, float]:
         """Return the mean seconds of every part over the epochs after those that warm up."""
-        kept = self.measured[self.block :] if self.warmed_up else self.measured
+        kept = self.measured[self.block :] or self.measured
         return {part: sum(one[part] for one in kept) / len(kept) for part in PARTS}
+
+    def uninterrupted(self) -> float | None:
+        """Return the mean seconds of an epoch that was not interrupted; None without one."""
+        kept = self.whole[self.block :] or self.whole
+        return sum(kept) / len(kept) if kept else None
 
     def _close(self) -> None:
         now = self._now()
