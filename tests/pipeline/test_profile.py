@@ -55,7 +55,7 @@ def test_a_solver_has_one_step():
     found = profile_of(texts(), Plan(recipe="linear", settings={"device": "cpu"}))
     assert (found.measured, found.epochs, found.steps, found.batch_size) == (1, 1, 1, 24)
     used = {part for part, seconds in found.seconds.items() if seconds}
-    assert used == {"optimizer", "checkpoints", "other"}
+    assert used == {"input", "optimizer", "checkpoints"}
 
 
 def test_a_memory_that_is_not_trained():

@@ -176,5 +176,5 @@ def test_the_warm_up_counts_where_nothing_else_does(now):
     now[0] += 7
     timer.end_epoch()
     assert not timer.warmed_up
-    assert timer.means()["other"] == 7
+    assert timer.means()["input"] == 7
     assert timer.uninterrupted() is None

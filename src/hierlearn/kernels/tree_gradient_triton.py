@@ -57,7 +57,8 @@ def sum_given(
             out = tl.load(beyond + place, mask=heavy, other=0.0)
             given = tl.where(out < NOTHING, 0.0, given)
             all_ += tl.where(heavy, given, 0.0)
-            p = tl.exp(tl.where(heavy, LOG_ZERO, value))
+            # Beyond the last column p may be 1 or infinite, and 0 times that is no number.
+            p = tl.exp(tl.where(inside & ~heavy, value, LOG_ZERO))
             light += given * p / (1.0 - p)
             tl.store(drops + place, given, mask=heavy)
     tl.store(sums + 2 * long, tl.sum(all_, axis=0))

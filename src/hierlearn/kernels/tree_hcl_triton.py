@@ -162,7 +162,8 @@ def sweep_groups(
                 # Where all terminals are below a class, p = 1 whatever the logits are.
                 missed = tl.where(one | (out < NOTHING), 0.0, -kept)
                 all_ += tl.sum(tl.where(one, -kept, tl.where(heavy, missed, 0.0)), axis=A)
-                p = tl.exp(tl.where(heavy, LOG_ZERO, value))
+                # Beyond a group p may be 1 or infinite, and 0 times that is no number.
+                p = tl.exp(tl.where(live & ~heavy, value, LOG_ZERO))
                 light += tl.sum(missed * p * inverse(1.0 - p, FAST), axis=A)
                 tl.store(drops + place, missed, mask=heavy)
         if BOUND:

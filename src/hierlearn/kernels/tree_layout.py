@@ -103,6 +103,14 @@ class TreeLayout:
         return np.where(self.parents < 0, 0, self.slot_of[self.parents])
 
     @cached_property
+    def sizes(self) -> Ints:
+        """(C,) the number of classes at or below each class."""
+        found = np.ones(self.classes, dtype=np.int64)
+        for begin, end in zip(self.level_offsets[-2:0:-1], self.level_offsets[:1:-1], strict=True):
+            np.add.at(found, self.parents[begin:end], found[begin:end])
+        return found
+
+    @cached_property
     def slot_bounds(self) -> Ints:
         """(L + 1,) the first slot whose children are in each level, then S."""
         owner_levels = np.searchsorted(self.level_offsets, self.owners, side="right")
@@ -152,6 +160,11 @@ class TreeLayout:
         return {}
 
     @cached_property
+    def cpu_tree(self) -> dict[int, Any]:
+        """The arrays as the CPU kernels read them, made at first use."""
+        return {}
+
+    @cached_property
     def _on_device(self) -> dict[torch.device, dict[str, torch.Tensor]]:
         return {}
 
@@ -167,6 +180,7 @@ class TreeLayout:
                 "parent": self.parent_slots,
                 "level": level,
                 "slot_bounds": self.slot_bounds,
+                "size": self.sizes,
             }
             with torch.inference_mode(False):
                 self._on_device[device] = {

@@ -23,10 +23,10 @@ PARTS = {
     "input": "order of the rows, inputs and targets",
     "network": "forward and backward, random numbers",
     "loss": "forward and backward, with its link",
-    "optimizer": "update of the weights, clipping",
+    "optimizer": "update of the weights, clipping, checks",
     "metrics": "validation: the network and the metric",
     "checkpoints": "checks of the weights, writing them",
-    "other": "checks of the loss, progress, the log",
+    "other": "progress, the record of the epoch, the log",
 }
 
 
@@ -44,7 +44,7 @@ class Timeline:
     measuring: bool = False
 
     def begin_epoch(self) -> None:
-        """Begin an epoch, in the part "other"."""
+        """Begin an epoch, in the part "input"."""
 
     def enter(self, part: str) -> None:
         """End the current part, and begin another one of PARTS."""
@@ -87,7 +87,7 @@ class EpochTimer(Timeline):
         self.whole: list[float] = []
         self._on_epoch = on_epoch
         self._count = 0
-        self._part, self._since, self._begun = "other", 0.0, 0.0
+        self._part, self._since, self._begun = "input", 0.0, 0.0
         self._seconds = dict.fromkeys(PARTS, 0.0)
 
     @property
@@ -96,9 +96,9 @@ class EpochTimer(Timeline):
         return len(self.measured) > self.block
 
     def begin_epoch(self) -> None:
-        """Begin an epoch, in the part "other"."""
+        """Begin an epoch, in the part "input"."""
         self.measuring = not self.alternates or self._count // self.block % 2 == 0
-        self._seconds, self._part = dict.fromkeys(PARTS, 0.0), "other"
+        self._seconds, self._part = dict.fromkeys(PARTS, 0.0), "input"
         self._begun = self._since = self._now()
 
     def enter(self, part: str) -> None:
