@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from hierlearn.kernels.rows import as_flags, as_mask, on_threads, tree_of
+from hierlearn.kernels.rows import as_flags, as_mask, groups_of, on_threads, tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,9 +61,7 @@ def job_of(constraint: Constraint, logits: Tensor, targets: Tensor, mask: Tensor
     kernels = hcl_sigmoid_numba.sigmoid_sums, hcl_sigmoid_numba.sigmoid_gradient
     if scope == "ancestors":
         return Job(*kernels, (*batch, tree.parent, tree.first, True))
-    first = layout.level_offsets if scope == "levels" else np.array([0, layout.classes])
-    group = np.repeat(np.arange(len(first) - 1, dtype=np.uint32), np.diff(first))
-    return Job(*kernels, (*batch, group, first.astype(np.int32), False))
+    return Job(*kernels, (*batch, *groups_of(layout, scope), False))
 
 
 def weighted_sums(

@@ -7,6 +7,7 @@ kernels do not take, the caller's plain path computes the same.
 
 from __future__ import annotations
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -82,14 +83,27 @@ def as_mask(mask: Tensor | None) -> NDArray[Any]:
 
 def tree_of(layout: TreeLayout) -> Any:
     """Return the arrays of a tree, made at first use."""
-    found = layout.cpu_tree.get(0)
+    found = layout.for_cpu.get("tree")
     if found is None:
         from hierlearn.kernels.tree_numba import Tree
 
         arrays = layout.on(torch.device("cpu"))
         found = Tree(*(arrays[name].numpy() for name in Tree._fields))
-        found = found._replace(parent=found.parent.astype(np.uint32))
-        layout.cpu_tree[0] = found
+        found = layout.for_cpu["tree"] = found._replace(parent=found.parent.astype(np.uint32))
+    return found
+
+
+def groups_of(layout: TreeLayout, scope: str | None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the group of each class, and the first class of each group, then C.
+
+    The groups are the levels, or for no scope one of all classes; made at first use.
+    """
+    key = f"groups of {scope}"
+    found = layout.for_cpu.get(key)
+    if found is None:
+        first = layout.level_offsets if scope == "levels" else np.array([0, layout.classes])
+        group = np.repeat(np.arange(len(first) - 1, dtype=np.uint32), np.diff(first))
+        found = layout.for_cpu[key] = (group, first.astype(np.int32))
     return found
 
 
@@ -151,7 +165,7 @@ def row_losses(
         return losses, gradient
 
     losses, gradient = run()
-    if not bool(torch.isfinite(losses).all()):  # or logits are not
+    if not math.isfinite(losses.numpy().sum()):  # nor are logits
         return plain(logits)
     if not learns:
         return losses

@@ -160,8 +160,8 @@ class TreeLayout:
         return {}
 
     @cached_property
-    def cpu_tree(self) -> dict[int, Any]:
-        """The arrays as the CPU kernels read them, made at first use."""
+    def for_cpu(self) -> dict[str, Any]:
+        """What the CPU kernels read, by name; made at first use."""
         return {}
 
     @cached_property
