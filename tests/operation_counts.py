@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from torch.utils._pytree import tree_leaves
 
 from hierlearn import Dataset, Hierarchy, Plan
 from hierlearn.datasets import Images, make_synthetic
+from hierlearn.kernels import rows
 from hierlearn.links import LINKS, make_link
 from hierlearn.losses import LOSSES
 from hierlearn.pipeline import Pipeline
@@ -105,8 +107,8 @@ def one_thread():
 
 
 def count(function, entries):
-    """Return what a call takes, after two that fill caches and check values."""
-    with one_thread():
+    """Return what a call takes without numba, after two that fill caches and check values."""
+    with one_thread(), mock.patch.object(rows, "has_numba", lambda: False):
         function()
         function()
         with Counter(entries) as counter:
@@ -224,8 +226,8 @@ def predicting(name):
         trainer.step = trainer.steps  # only a memory is filled: weights do not matter here
     trainer.train()
     pipeline = Pipeline.from_prepared(ready)
-    rows = dataset.take(np.arange(ROWS)).inputs
-    return count(lambda: pipeline.predict(rows), ROWS * len(ready.label_space))
+    block = dataset.take(np.arange(ROWS)).inputs
+    return count(lambda: pipeline.predict(block), ROWS * len(ready.label_space))
 
 
 # ---------------------------------------------------------------------- the budget
