@@ -108,7 +108,7 @@ def one_thread():
 
 def count(function, entries):
     """Return what a call takes without numba, after two that fill caches and check values."""
-    with one_thread(), mock.patch.object(rows, "has_numba", lambda: False):
+    with one_thread(), mock.patch.object(rows, "has_numba", return_value=False):
         function()
         function()
         with Counter(entries) as counter:
