@@ -31,8 +31,9 @@ oldest: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# Tests start many processes, which must not compile the package again.
 tests: $(VENV)/.installed-dev $(if $(DOCS_BUILT),,docs)
-	HIERLEARN_SITE=$(CURDIR)/site OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q
+	HIERLEARN_SITE=$(CURDIR)/site OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 -q
 
 # For an hour, with inputs that nobody has seen: HIERLEARN_FUZZ_SECONDS=600 make fuzz
 fuzz: $(VENV)/.installed-dev

@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 
 import warm
@@ -59,14 +58,14 @@ def test_python_blocks_run_in_order_and_print_what_their_comments_say(page, tmp_
 
 @each_page
 def test_commands_exist_with_their_options(page):
-    from hierlearn.cli import app
+    from hierlearn.cli import commands
 
     text = "\n".join(blocks(page, "sh")).replace("\\\n", " ")
     for line in re.findall(r"^(?:.venv/bin/|torchrun .* -m )?hierlearn (.*)$", text, re.MULTILINE):
         words = shlex.split(line, comments=True)
         if not words:  # hierlearn alone prints the guide
             continue
-        command, path = typer.main.get_command(app), []
+        command, path = commands(), []
         while hasattr(command, "commands"):
             path.append(words.pop(0))
             assert path[-1] in command.commands, line

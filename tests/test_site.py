@@ -10,10 +10,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-import typer
 
 import hierlearn
-from hierlearn.cli import app
+from hierlearn.cli import commands
 
 REPO = Path(__file__).parents[1]
 
@@ -73,7 +72,7 @@ def test_parameters_that_are_made_when_a_class_is_made_are_there(pages):
 
 def test_every_command_is_on_its_page(pages):
     text = pages["reference/command-line/index.html"]
-    for name, one in typer.main.get_command(app).commands.items():
+    for name, one in commands().commands.items():
         for words in [(name, below) for below in getattr(one, "commands", ())] or [(name,)]:
             assert f'id="hierlearn-{"-".join(words)}"' in text
 

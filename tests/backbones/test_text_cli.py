@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+import warm
 from backbones.text_models import dataset
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def hierlearn(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "hierlearn", *map(str, words)],
+        [*warm.python(), "-m", "hierlearn", *map(str, words)],
         cwd=folder,
         env={**os.environ, "HF_HUB_OFFLINE": "1"},
         capture_output=True,

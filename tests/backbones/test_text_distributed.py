@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backbones import text_worker
 from backbones.text_models import bert_config, save_model
-from training.datasets import environment, read_records
+from training.datasets import read_records
+from two_processes import launch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,15 +20,7 @@ def test_two_processes_train_a_text_encoder_as_one_does(tmp_path: Path) -> None:
     still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     source = save_model(tmp_path / "source", bert_config(**still))
     text_worker.run(source, tmp_path / "one")
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [sys.executable, *command, text_worker.__file__, str(tmp_path)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    done = launch(text_worker.__file__, tmp_path, seconds=240)
     assert done.returncode == 0, done.stderr
     for case in text_worker.CASES:
         alone, together = (

@@ -23,7 +23,8 @@ COMMANDS = [
     ["data", "fetch", f"name{EVIL}"],
     ["inspect", "tree.csv"],
     ["inspect", f"missing{EVIL}.csv"],
-    ["bench", "tree.csv", "--rows", "2", "--rounds", "1", "--losses", "bce"],
+    ["bench", "--hierarchy", "tree.csv", "--batch-size", "2", "--rounds", "1", "--losses", "bce"],
+    ["bench", "rows.csv", "--label", "class", "--text", f"words{EVIL}", "--losses", "bce"],
     ["bench", "--losses", f"loss{EVIL}"],
     [
         *["train", "rows.csv", "--label", "class", "--text", f"words{EVIL}", "--id-column", "key"],

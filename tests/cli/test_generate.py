@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from hierlearn import HierarchicalClassifier
-from hierlearn.cli import app, compare, noise, train
+from hierlearn.cli import app, commands, compare, noise, train
 from hierlearn.cli.config import option_kinds, read_config
 from hierlearn.cli.generate import add_command, described, given, given_fields, takes
 from hierlearn.estimator.parameters import Own, make_plan, parameters_of, signature_of
@@ -85,7 +85,7 @@ def test_a_new_field_arrives_everywhere(tmp_path):
 
 def pages(command=None, words=()):
     """Give the words of every command."""
-    command = typer.main.get_command(app) if command is None else command
+    command = commands() if command is None else command
     for name, one in command.commands.items():
         if hasattr(one, "commands"):
             yield from pages(one, (*words, name))
@@ -94,7 +94,7 @@ def pages(command=None, words=()):
 
 
 def find(words):
-    command = typer.main.get_command(app)
+    command = commands()
     for word in words:
         command = command.commands[word]
     return command
@@ -175,7 +175,7 @@ def test_the_main_commands_come_first():
     assert headings == ["Main commands", "Data", "A trained model", "Studies", "Options"]
     listed = re.findall(r"^  ([a-z]+) ", output, re.MULTILINE)
     assert listed[:6] == ["train", "evaluate", "predict", "explain", "report", "demo"]
-    assert set(listed) == set(typer.main.get_command(app).commands)
+    assert set(listed) == set(commands().commands)
     assert max(map(len, output.splitlines())) <= 80
 
 
@@ -185,11 +185,11 @@ def test_the_guide_is_short_and_its_commands_exist():
     lines = done.output.splitlines()
     assert len(lines) < 25
     assert max(map(len, lines)) <= 80
-    commands = [re.split(r" {2,}", line.strip())[0] for line in lines if "$ hierlearn" in line]
-    assert [one.split()[2] for one in commands] == [
+    lines = [re.split(r" {2,}", line.strip())[0] for line in lines if "$ hierlearn" in line]
+    assert [one.split()[2] for one in lines] == [
         "demo", "data", "train", "evaluate", "predict", "explain",
     ]  # fmt: skip
-    for line in commands:
+    for line in lines:
         words = line.split()[2:]
         path = words[: 2 if words[0] == "data" else 1]
         find(path).make_context(" ".join(path), words[len(path) :])

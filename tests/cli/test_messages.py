@@ -5,10 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
 
 from hierlearn import HierarchicalClassifier
-from hierlearn.cli import app
+from hierlearn.cli import commands
 from hierlearn.cli.messages import find_command, in_option_names, option_names
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.losses import LOSSES, BCELoss
@@ -100,7 +99,7 @@ def test_the_estimator_names_its_own_parameter():
     ],
 )
 def test_what_is_translated(command, message, shown):
-    found = find_command(typer.main.get_command(app), ["--debug", *command.split(), "rows.csv"])
+    found = find_command(commands(), ["--debug", *command.split(), "rows.csv"])
     assert in_option_names(message, option_names(found)) == shown
 
 

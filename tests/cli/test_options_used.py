@@ -11,7 +11,6 @@ import shutil
 import sys
 
 import pytest
-import typer
 
 import hierlearn.cli as cli
 from hierlearn.cli.config import option_kinds
@@ -21,7 +20,10 @@ from studies.rank_studies import studies
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a warning is an answer like any other
 SITUATIONS = {
-    "bench": ["bench --rows 2 --rounds 1 --classes 9 --levels 2 --losses bce"],
+    "bench": [
+        "bench --batch-size 2 --rounds 1 --classes 9 --depth 2 --losses bce",
+        "bench rows.csv --label class --split part --rounds 1 --losses bce --timed-epochs 1",
+    ],
     "cafa evaluate": ["cafa evaluate model rows.csv --rows test"],
     "cafa predict": ["cafa predict model rows.csv --id-column key --out a.tsv"],
     "cafa threshold": ["cafa threshold model rows.csv --rows test --out kept"],
@@ -64,6 +66,7 @@ SAME = {  # what rightly makes no difference here, and why
     "recall": "so few rows are always found",
 }
 SAME_HERE = {
+    "bench": ("json",),  # written after what is stopped here
     "prune": ("ignore", "column_kind"),  # of inputs, which are read but not counted
     "cafa predict": ("min_score",),  # all rows are remembered: their scores are 0 or 1
     "cafa threshold": COLUMN_NAMES,  # read as by cafa evaluate, where they are tried
@@ -100,7 +103,7 @@ def commands(group, path=()):
             yield " ".join((*path, name)), one
 
 
-COMMANDS = dict(commands(typer.main.get_command(cli.app)))
+COMMANDS = dict(commands(cli.commands()))
 LINES = [(name, line) for name, lines in SITUATIONS.items() for line in lines]
 
 
@@ -176,7 +179,8 @@ def outcome(files, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(hierlearn.studies.compare, "compare", stop("compare"))
     monkeypatch.setattr(hierlearn.studies.tune, "tune", untuned)
     monkeypatch.setattr(hierlearn.studies.noise, "noise_study", stop("noise"))
-    monkeypatch.setattr(cli.bench, "in_turn", stop("bench"))
+    monkeypatch.setattr(cli.bench.loss_times, "time_losses", stop("bench"))
+    monkeypatch.setattr(hierlearn.training.prepare, "prepare", stop("bench"))
     monkeypatch.setattr(hierlearn.pipeline.export, "export", stop("export"))
     monkeypatch.setattr(hierlearn.studies.demo, "run_demo", lambda out, say: say(str(out)))
     monkeypatch.setattr(cli.demo, "show", lambda *_: None)

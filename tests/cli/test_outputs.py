@@ -10,10 +10,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-import typer
 
 from cli.conftest import HEADER, table_lines
-from hierlearn.cli import app
+from hierlearn.cli import commands
 from hierlearn.cli.outputs import FILE, FOLDER, SOURCES, check_outputs
 from hierlearn.files.writing import WriteError
 
@@ -28,7 +27,7 @@ def leaves(command, words=()):
         yield words, command
 
 
-COMMANDS = dict(leaves(typer.main.get_command(app)))
+COMMANDS = dict(leaves(commands()))
 WRITTEN = [
     pytest.param(words, param, id=f"{' '.join(words)} --{param.name}")
     for words, command in COMMANDS.items()

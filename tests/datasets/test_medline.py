@@ -1,6 +1,7 @@
 """MEDLINE out of small wheels of the same layout, and out of the real ones where they are there."""
 
 import gzip
+from functools import cache
 
 import networkx as nx
 import pytest
@@ -129,8 +130,10 @@ def test_an_unknown_size():
 
 
 @pytest.mark.slow
-def test_the_facts_of_the_real_files():
+def test_the_facts_of_the_real_files(monkeypatch):
     needs(medline.RECORDS, medline.DESCRIPTORS)
+    read = medline._read_records
+    monkeypatch.setattr(medline, "_read_records", cache(lambda path: [*read(path)]))  # for both
     dataset = DATASETS["medline"](download=False)
     assert len(dataset) == len(set(dataset.ids)) == 29_998
     hierarchy = dataset.hierarchy

@@ -7,12 +7,12 @@ import shutil
 import sys
 from pathlib import Path
 
-import typer
 from hypothesis import strategies as st
 
+import hierlearn.cli as cli
 from fuzz.folders import rows
 from fuzz.formats import ARFF, GAF, NESTED, OBO, TABLE
-from hierlearn.cli import app, main
+from hierlearn.cli import main
 from hierlearn.errors import HierlearnError
 
 WORDS = [
@@ -93,7 +93,7 @@ BASES = {  # command lines that succeed, to which options are added
     ("index",): "neighbors --out indexed",
     ("report",): "study",
     ("data", "describe"): "fit.csv --label class",
-    ("bench",): "--classes 9 --levels 2 --rounds 1",
+    ("bench",): "fit.csv --label class --rounds 1 --timed-epochs 1",
     ("cafa", "evaluate"): "neighbors fit.csv --label class",
     ("cafa", "predict"): "neighbors fit.csv --id-column class --out scores.tsv",
     ("cafa", "threshold"): "model fit.csv --label class --out kept",
@@ -109,18 +109,21 @@ NEEDED = {  # so that what trains ends within seconds
     "train": ["--epochs", "1"],
     "compare": ["--epochs", "1", "--seeds", "1", "--losses", "bce,hxe", "--jobs", "1"],
     "noise": ["--epochs", "1", "--draws", "1", "--rates", "0,0.2", "--losses", "bce"],
-    "bench": ["--rows", "8", "--losses", "bce"],
+    "bench": ["--batch-size", "8", "--epochs", "1", "--losses", "bce"],
 }
 INTEGERS = ["1", "0", "2", "3", "-5", "1000000000", "99999999999999999999"]
 FLOATS = ["0.5", "0.1", "0", "1", "-1", "1e-300", "1e300", "nan", "inf"]
 FILES = ("data", "model", "out", "hierarchy", "rows", "study", "studies")
-LONG = ("epochs", "seeds", "draws", "ensemble_size", "rates", "folds", "repeat", "rows", "effort")
+LONG = (
+    *("epochs", "seeds", "draws", "ensemble_size", "rates", "folds", "repeat", "rows", "effort"),
+    *("rounds", "timed_epochs"),
+)
 SKIPPED = ("demo", "jobs", "data_dir", "debug", "help", "suite")  # of commands and options
 
 
 def commands(group=None, words=()):
     """Yield the words and the declaration of every command."""
-    group = group or typer.main.get_command(app)
+    group = group or cli.commands()
     for name, one in sorted(group.commands.items()):
         if name in SKIPPED or name in ("get", "fetch"):
             continue

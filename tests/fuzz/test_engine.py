@@ -3,13 +3,12 @@
 import time
 
 import pytest
-import typer
 
 from fuzz import cases, engine
 from fuzz.cases import COMMAND_LINES, Case, explore
 from fuzz.engine import judge
 from fuzz.mutations import apply_edits, several_byte_edits
-from hierlearn.cli import app
+from hierlearn.cli import commands
 from hierlearn.errors import HierlearnError
 
 
@@ -47,7 +46,7 @@ def test_the_same_seed_draws_the_same_cases(tmp_path, monkeypatch):
 
 def test_every_command_is_drawn():
     found = set()
-    for name, one in typer.main.get_command(app).commands.items():
+    for name, one in commands().commands.items():
         inner = getattr(one, "commands", None)
         found |= {name} if inner is None else {f"{name} {other}" for other in inner}
     assert found - set(COMMAND_LINES) == {"demo", "data fetch"}  # which download, or take long

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -36,23 +37,43 @@ PLAN = Plan(
 )
 
 
+WEIGHTS = {"near/main": 0.5, "far/average": 0.2, "far/bce": 0.1, "plain/main": 0.2}
+
+
 @pytest.fixture
 def few(monkeypatch):
     """Small ingredients."""
     monkeypatch.setattr(best, "ingredients", lambda facts: dict(SOME))
 
 
-@pytest.fixture
-def all_weighted(few, monkeypatch):
-    """Small ingredients that all get a weight."""
-    weights = {"near/main": 0.5, "far/average": 0.2, "far/bce": 0.1, "plain/main": 0.2}
+@pytest.fixture(scope="module")
+def expected():
+    """A blend of small ingredients, trained on ``problem()`` without interruption."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(best, "ingredients", lambda facts: dict(SOME))
+        return job().run()
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A blend of small ingredients that all have a weight, and the folder that it was saved to."""
 
     def fixed(predictions, score, **options):
         del options
         single = {name: score(p) for name, p in predictions.items()}
-        return best.Selection(dict(weights), 0.5, single)
+        return best.Selection(dict(WEIGHTS), 0.5, single)
 
-    monkeypatch.setattr(best, "select", fixed)
+    folder = tmp_path_factory.mktemp("best") / "model"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(best, "ingredients", lambda facts: dict(SOME))
+        patch.setattr(best, "select", fixed)
+        return train(problem(), PLAN, folder, reporting=QUIET), folder
+
+
+@pytest.fixture
+def weighted(saved):
+    """A copy of that blend, which a test may change."""
+    return deepcopy(saved[0])
 
 
 def job(dataset=None, plan=PLAN, weights=None, on_message=None):
@@ -80,9 +101,8 @@ def test_every_row_is_predicted_by_networks_that_have_not_seen_it(few, monkeypat
         assert len(rows) + len(one.held[number]) == len(every)
 
 
-def test_test_rows_are_never_read(few):
+def test_test_rows_are_never_read(few, expected):
     dataset = problem()
-    expected = job(dataset).run()
     spoiled = dataset.inputs.copy()
     spoiled[dataset.splits["test"]] = 1e9
     labels = list(dataset.labels)
@@ -100,9 +120,8 @@ def test_validation_rows_are_training_rows():
     assert set(one.rows) == set(dataset.splits["train"]) | set(dataset.splits["valid"])
 
 
-def test_a_blend_is_the_weighted_average_of_its_parts(all_weighted):
-    dataset = problem()
-    pipeline = job(dataset).run()
+def test_a_blend_is_the_weighted_average_of_its_parts(weighted):
+    dataset, pipeline = problem(), weighted
     assert [part.name for part in pipeline.network_spec.parts] == ["near", "far", "plain"]
     x = dataset.split("test").inputs
     rows = pipeline.rows(x)
@@ -124,23 +143,21 @@ def test_a_blend_is_the_weighted_average_of_its_parts(all_weighted):
     )
 
 
-def test_a_saved_blend_answers_alike(all_weighted, tmp_path):
-    dataset = problem()
-    pipeline = train(dataset, PLAN, tmp_path / "model", reporting=QUIET)
-    again = load(tmp_path / "model")
-    x = dataset.split("test").inputs
+def test_a_saved_blend_answers_alike(saved):
+    pipeline, folder = saved
+    again = load(folder)
+    x = problem().split("test").inputs
     assert torch.equal(again.probabilities(x), pipeline.probabilities(x))
     assert again.scaling == pipeline.scaling
     assert explain(again, x[:3]) == explain(pipeline, x[:3])
-    assert not (tmp_path / "model" / "blend").exists()
+    assert not (folder / "blend").exists()
     assert again.config["metrics"].keys() == {"left out", "test"}
     assert 0 < again.config["metrics"]["left out"]["au-prc"] <= 1
-    assert "parts: near" in (tmp_path / "model" / "README.md").read_text()
+    assert "parts: near" in (folder / "README.md").read_text()
 
 
-def test_evidence_sums_to_the_share_of_the_memories(all_weighted):
-    dataset = problem()
-    pipeline = job(dataset).run()
+def test_evidence_sums_to_the_share_of_the_memories(weighted):
+    dataset, pipeline = problem(), weighted
     rows = explain(pipeline, dataset.inputs[:4], count=1000)
     # near alone, and of the average of far's three heads one third
     share = 0.5 + 0.2 / 3
@@ -149,9 +166,8 @@ def test_evidence_sums_to_the_share_of_the_memories(all_weighted):
         assert [one.weight for one in found] == sorted((o.weight for o in found), reverse=True)
 
 
-def test_a_blend_remembers_and_forgets(all_weighted):
-    dataset = problem()
-    pipeline = job(dataset).run()
+def test_a_blend_remembers_and_forgets(weighted):
+    dataset, pipeline = problem(), weighted
     x, top = dataset.inputs[:1] + 40, dataset.hierarchy.names[0]
     remember(pipeline, np.repeat(x, 5, axis=0), [[f"{top}/new"]] * 5, ids=list("abcde"))
     assert [part.name for part in pipeline.network_spec.parts] == ["near", "far"]
@@ -162,9 +178,8 @@ def test_a_blend_remembers_and_forgets(all_weighted):
     assert pipeline.probabilities(x).shape == (1, len(pipeline.hierarchy))
 
 
-def test_a_blend_of_known_classes_keeps_its_other_parts(all_weighted):
-    dataset = problem()
-    pipeline = job(dataset).run()
+def test_a_blend_of_known_classes_keeps_its_other_parts(weighted):
+    dataset, pipeline = problem(), weighted
     remember(pipeline, dataset.inputs[:2], dataset.labels[:2], ids=["x", "y"])
     assert [part.name for part in pipeline.network_spec.parts] == ["near", "far", "plain"]
     assert (
@@ -173,17 +188,15 @@ def test_a_blend_of_known_classes_keeps_its_other_parts(all_weighted):
     )
 
 
-def test_the_exported_graph_scales_too(all_weighted):
-    dataset = problem()
-    pipeline = job(dataset).run()
+def test_the_exported_graph_scales_too(weighted):
+    dataset, pipeline = problem(), weighted
     x = torch.from_numpy(dataset.inputs[:6])
     with torch.no_grad():
         FLOAT32.assert_close(Graph(pipeline).eval()(x), pipeline.probabilities(x.numpy()))
 
 
-def test_an_interrupted_run_resumes_with_the_next_training(few, tmp_path, monkeypatch):
+def test_an_interrupted_run_resumes_with_the_next_training(few, expected, tmp_path, monkeypatch):
     dataset = problem()
-    expected = train(dataset, PLAN, tmp_path / "whole", reporting=QUIET)
     trained = []
     original = BlendTraining._train
 
@@ -214,9 +227,8 @@ def test_an_interrupted_run_resumes_with_the_next_training(few, tmp_path, monkey
     assert not again  # it is finished
 
 
-def test_parts_on_all_rows_are_not_trained_twice(few, tmp_path, monkeypatch):
+def test_parts_on_all_rows_are_not_trained_twice(few, expected, tmp_path, monkeypatch):
     dataset = problem()
-    expected = train(dataset, PLAN, tmp_path / "whole", reporting=QUIET)
     monkeypatch.setattr(best, "assemble", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         train(dataset, PLAN, tmp_path / "model", reporting=QUIET)
@@ -299,13 +311,13 @@ def test_texts_are_blended_of_sparse_and_dense_parts(monkeypatch, tmp_path):
         assert 0 < sum(one.weight for one in found) <= 0.5 + 1e-5
 
 
-def test_weights_of_rows_reach_every_training(few):
+def test_weights_of_rows_reach_every_training(few, expected):
     dataset = problem()
     weights = np.ones(len(dataset))
     weights[dataset.splits["train"][:20]] = 0
     x = dataset.split("test").inputs
-    plain, weighted = (job(dataset, weights=w).run().probabilities(x) for w in (None, weights))
-    assert not torch.allclose(plain, weighted)
+    weighted = job(dataset, weights=weights).run()
+    assert not torch.allclose(expected.probabilities(x), weighted.probabilities(x))
 
 
 def test_the_classifier_blends(few):

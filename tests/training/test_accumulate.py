@@ -1,6 +1,7 @@
 """Batches in parts: the gradient of the whole batch, whatever it is cut into."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -31,11 +32,18 @@ def losses_of(make, chosen, weights):
     return [record["loss"] for record in records], state(trainer)
 
 
+@cache
+def whole_batches(case):
+    """Return what ``losses_of`` does for batches in one part."""
+    make, chosen, weights = MEANS[case]
+    return losses_of(make, with_parts(chosen, 1), weights)
+
+
 @pytest.mark.parametrize("parts", [3, 100])
 @pytest.mark.parametrize("case", MEANS)
 def test_a_batch_in_parts_is_the_batch(case, parts):
     make, chosen, weights = MEANS[case]
-    whole, expected = losses_of(make, with_parts(chosen, 1), weights)
+    whole, expected = whole_batches(case)
     found, weights_found = losses_of(make, with_parts(chosen, parts), weights)
     assert torch.tensor(found).double().numpy() == pytest.approx(
         torch.tensor(whole).double().numpy(), rel=1e-5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import warnings
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -216,7 +217,9 @@ add_command(
     "bench",
     bench.bench,
     "bench",
-    "bench icd10cm --losses hcl,hcl-hier --rows 64",
+    "bench rows.csv",
+    "bench rows.csv --label class --recipe hcl --batch-size 512 --json times.json",
+    "bench --hierarchy tree.csv --losses hcl,hxe --batch-size 64",
     panel=STUDIES,
 )
 app.add_typer(cafa.app, name="cafa", rich_help_panel=STUDIES)
@@ -254,6 +257,12 @@ def show_warning(message: Warning | str, category: type[Warning], *where: Any, *
     print_warning(shown, category, *where, **more)
 
 
+@cache
+def commands() -> Any:
+    """Return the commands as Click runs them, made once: there are hundreds of options."""
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     """Run the command line; an error is one line on standard error and exit code 2."""
     for stream in (sys.stdout, sys.stderr):
@@ -263,7 +272,7 @@ def main() -> None:
     warnings.showwarning = show_warning
     try:
         with sigterm_raises():
-            code = app(words, standalone_mode=False)
+            code = commands()(words, standalone_mode=False)
     except UsageError as error:
         sys.exit(report_usage(error))
     except (KeyboardInterrupt, typer.Abort, Terminated) as error:  # releases of typer differ
@@ -301,7 +310,7 @@ def worded(error: Exception, words: Sequence[str]) -> str:
     foreign = isinstance(error, OSError) and not isinstance(error, HierlearnError)
     if foreign or isinstance(error, ConfigError):
         return message
-    command = find_command(typer.main.get_command(app), words)
+    command = find_command(commands(), words)
     return in_option_names(message, option_names(command))
 
 

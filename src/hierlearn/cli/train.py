@@ -25,6 +25,18 @@ if TYPE_CHECKING:
 WHAT = "What to train"  # a panel of --help
 SKIPPED = "skipped-labels.csv"
 PER_RUN = ("config", "resume", "force", "tensorboard")  # no part of the configuration
+ROWS = [
+    option(
+        "min_rows",
+        int,
+        None,
+        "Leave out classes with fewer training rows; their rows count for the classes above.",
+        min=1,
+        panel=WHAT,
+    ),
+    option("stream", bool, None, "Leave a Parquet file on disk.", "--stream", panel=RUN),
+    option("stream_window", int, None, "Rows shuffled together with --stream.", min=1, panel=RUN),
+]
 OPTIONS = [
     output(
         "out",
@@ -40,20 +52,10 @@ OPTIONS = [
     flag("tensorboard", "Also log for TensorBoard.", panel=RUN),
     option("name", str, None, "Name on the model card.", panel=RUN),
     option("license", str, None, "License on the model card.", panel=RUN),
-    option(
-        "min_rows",
-        int,
-        None,
-        "Leave out classes with fewer training rows; their rows count for the classes above.",
-        min=1,
-        panel=WHAT,
-    ),
-    option("stream", bool, None, "Leave a Parquet file on disk.", "--stream", panel=RUN),
-    option("stream_window", int, None, "Rows shuffled together with --stream.", min=1, panel=RUN),
 ]
 
 
-@takes(*OPTIONS, *shared.SOURCE, *described(Plan, WHAT), *described(Settings, shared.HOW))
+@takes(*OPTIONS, *ROWS, *shared.SOURCE, *described(Plan, WHAT), *described(Settings, shared.HOW))
 def train(
     data: Annotated[Optional[str], typer.Argument(help=shared.DATA)] = None, **options: Any
 ) -> None:

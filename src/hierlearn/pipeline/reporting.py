@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.training.settings import Settings
+    from hierlearn.training.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Reporting:
             step.
         on_epoch: called with the record of every epoch.
         on_step: called with the number of the step, from 1, and the number of steps.
+        timeline: told which part of an epoch begins.
         tensorboard: also log for TensorBoard.
         bar: show a progress bar on a terminal.
     """
@@ -45,6 +47,7 @@ class Reporting:
     on_prepared: Callable[[Beginning], None] | None = None
     on_epoch: Callable[[dict[str, Any]], None] | None = None
     on_step: Callable[[int, int], None] | None = None
+    timeline: Timeline | None = None
     tensorboard: bool = False
     bar: bool = True
 

@@ -250,6 +250,7 @@ def run(
                 reporting.on_step(step, steps)
 
         trainer.on_epoch, trainer.on_step = on_epoch, on_step
+        trainer.timeline = reporting.timeline or trainer.timeline
         trainer.train()
     return trainer
 

@@ -362,6 +362,8 @@ class LinearSolver(OneStepTrainer):
 
     def train_epoch(self) -> None:
         """Find the optimum, and report it as one epoch."""
+        self.timeline.begin_epoch()
+        self.timeline.enter("optimizer")
         started = time.perf_counter()
         layer = only_layer(self.network)
         assert layer is not None

@@ -65,8 +65,11 @@ class Memorizer(OneStepTrainer):
 
     def train_epoch(self) -> None:
         """Choose the scale of every memory, and report it as one epoch."""
+        self.timeline.begin_epoch()
+        self.timeline.enter("network")
         started = time.perf_counter()
         memorize(self.network, self.rows)
+        self.timeline.enter("optimizer")
         found = [self._choose(head) for (head,) in memory_heads(self.network).values()]
         self.finish([found[0]], time.perf_counter() - started)
 

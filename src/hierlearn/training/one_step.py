@@ -36,3 +36,4 @@ class OneStepTrainer(Trainer):
         if self.on_epoch is not None and self.processes.writes:
             self.on_epoch(record)
         self._checkpoint()
+        self.timeline.end_epoch()

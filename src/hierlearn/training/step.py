@@ -77,10 +77,12 @@ def compute_gradients(trainer: Trainer, index: Tensor, epoch: int, place: int) -
         place: the number of the batch in it, from 0.
     """
     parts = cut(index, count_parts(trainer, place))
+    trainer.timeline.enter("loss")
     totals = summed_counts(trainer, parts) if len(parts) > 1 else None
     losses = None
     for number, part in enumerate(parts):
         with unsynced(trainer) if number + 1 < len(parts) else nullcontext():
+            trainer.timeline.enter("network")
             seed_noise(trainer, place, [one.shape[-1] for one in parts], number)
             value = part_loss(trainer, part, epoch, place, totals)
             value.sum().backward()  # type: ignore[no-untyped-call]
@@ -140,6 +142,7 @@ def part_loss(
         totals: what the means of the whole batch divide by; None where the rows are all of it.
     """
     rows, settings = trainer.rows, trainer.settings
+    trainer.timeline.enter("input")
     extra: dict[str, Any] = {"apart": True} if trainer.is_ensemble else {}
     if trainer.sampler is None:
         x, targets, mask = rows.batch(index)
@@ -149,9 +152,12 @@ def part_loss(
             index, trainer.step, epoch, begin
         )
     weight = None if rows.weights is None else rows.weights[index.to(rows.device)]
+    trainer.timeline.enter("network")
     half = settings.precision == "bf16"
     with torch.autocast(rows.device.type, torch.bfloat16) if half else nullcontext():
         output = trainer.forward(x, **extra)
+    trainer.timeline.watch(output)
+    trainer.timeline.enter("loss")  # the backward pass, too, until it reaches the output
     value: Tensor
     if trainer.processes.world == 1 and totals is None:
         value = trainer.loss(output, targets, mask, weight)

@@ -39,6 +39,7 @@ from hierlearn.training.probabilities import member_probabilities, non_finite_me
 from hierlearn.training.processes import Processes, is_loss, lost
 from hierlearn.training.settings import learning_rate
 from hierlearn.training.step import Taken, apply_gradients, compute_gradients, set_step
+from hierlearn.training.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,6 +71,7 @@ class Trainer:
         noise: the random numbers of a step.
         on_epoch: called after each epoch with its record.
         on_step: called after each step with the step's number from 1.
+        timeline: told which part of an epoch begins.
         save: called with the step, tensors and metadata whenever a checkpoint is due.
         sharded: whether the network computes only in all processes together.
     """
@@ -132,6 +134,7 @@ class Trainer:
         self.on_epoch: Callable[[dict[str, Any]], None] | None = None
         self.on_step: Callable[[int], None] | None = None
         self.save: Callable[[int, dict[str, Tensor], dict[str, Any]], object] | None = None
+        self.timeline = Timeline()
 
     def place(self, network: nn.Module) -> nn.Module:
         """Return the network on the device where it is trained."""
@@ -202,9 +205,9 @@ class Trainer:
 
     def train_epoch(self) -> None:
         """Train one epoch, or the rest of one."""
+        self.timeline.begin_epoch()
         number = self.epoch
-        order = self.orders.pop(number, None)
-        order = self.order_of(number) if order is None else order
+        order = self.orders.pop(number) if number in self.orders else self.order_of(number)
         self.network.train()
         self.stopped_on_device.copy_(torch.tensor(self.stopped))
         if self.captured is not None:
@@ -234,6 +237,7 @@ class Trainer:
         if self.on_epoch is not None and self.processes.writes:
             self.on_epoch(record)
         self._checkpoint()
+        self.timeline.end_epoch()
 
     def order_of(self, number: int) -> Tensor:
         """Return the order of the rows in an epoch, (N,), or (M, N) for an ensemble."""
@@ -245,10 +249,11 @@ class Trainer:
 
     def train_step(self, index: Tensor, epoch: int, place: int) -> None:
         """Take one step on the rows ``index``: (n,), or (M, n) for the members of an ensemble."""
-        if self.captured is not None:
+        if self.captured is not None and not self.timeline.measuring:
             taken = self.captured.take(self, index)
         else:
             taken = self.plain_step(index, epoch, place)
+        self.timeline.enter("other")
         stopped = self.stopped if self.is_ensemble else None
         self.running.add(taken.losses, running_selection(taken.selection, stopped))
         self.step += 1
@@ -257,9 +262,11 @@ class Trainer:
 
     def plain_step(self, index: Tensor, epoch: int, place: int) -> Taken:
         """Take one step without a graph; the arguments are those of ``train_step``."""
+        self.timeline.enter("optimizer")
         set_step(self, self.step)
         self.optimizer.zero_grad(set_to_none=True)
         losses = compute_gradients(self, index, epoch, place)
+        self.timeline.enter("optimizer")
         if self.rows.device.type == "cpu" and not bool(losses.isfinite().all()):
             self._refuse_loss(losses, epoch, place)
         apply_gradients(self)
@@ -316,10 +323,9 @@ class Trainer:
             if not stopped and not finite[member]:
                 self._refuse_member(member, "weights")
 
-    # ------------------------------------------------------------------ validation
-
     def _validate(self, number: int) -> dict[str, list[float | None]]:
         """Return the metric of each member on the validation rows, and remember the best."""
+        self.timeline.enter("metrics")
         name = self.settings.metric
         # The last value: 1 + the first member whose probabilities are not finite, or 0.
         values = torch.zeros(len(self.seeds) + 1, dtype=torch.float64, device=self.rows.device)
@@ -345,11 +351,13 @@ class Trainer:
             self._refuse_member(int(wrong) - 1, "probabilities")
         record = self.stopping.of_running(found_values)
         self.stopping.update(found_values, number + 1)
+        self.timeline.enter("other")
         return {name: record}
 
     # ------------------------------------------------------------------ checkpoints
 
     def _checkpoint(self) -> None:
+        self.timeline.enter("checkpoints")
         if self.save is not None:
             self._check_weights()
             if self.processes.writes:
