@@ -53,6 +53,10 @@ RECIPES = {
     "softmax of images": Plan(recipe="softmax", preprocessing_options={"image_size": 12}),
     "hcl of texts": Plan(recipe="hcl"),
 }
+KERNELS = (  # losses that have CPU kernels
+    *("bce", "cond-softmax", "focal", "hcl", "hcl-cl", "hcl-hier", "hxe", "leaf-ce"),
+    *("mcloss", "mixed", "soft-labels"),
+)
 SOLVED = {"linear of texts": Plan(recipe="linear")}  # which takes no steps
 
 
@@ -106,9 +110,16 @@ def one_thread():
         torch.set_num_threads(before)
 
 
-def count(function, entries):
-    """Return what a call takes without numba, after two that fill caches and check values."""
-    with one_thread(), mock.patch.object(rows, "has_numba", return_value=False):
+def count(function, entries, kernels=False):
+    """Return what a call takes after two that fill caches and check values.
+
+    Args:
+        function: the call.
+        entries: N times C.
+        kernels: whether CPU kernels take what they can.
+    """
+    used = mock.patch.multiple(rows, has_numba=lambda: kernels, FEWEST=1)
+    with one_thread(), used:
         function()
         function()
         with Counter(entries) as counter:
@@ -140,7 +151,7 @@ def batch(hierarchy):
     return logits, hierarchy.encode(labels.tolist(), numbers=True)
 
 
-def loss_step(name, hierarchy):
+def loss_step(name, hierarchy, kernels=False):
     """Count the step of a loss, forward and backward."""
     logits, targets = batch(hierarchy)
     loss = LOSSES[name](hierarchy)
@@ -149,10 +160,10 @@ def loss_step(name, hierarchy):
         logits.grad = None
         loss(logits, targets).backward()
 
-    return count(step, logits.numel())
+    return count(step, logits.numel(), kernels)
 
 
-def link_step(name, hierarchy):
+def link_step(name, hierarchy, kernels=False):
     """Count the log-probabilities of a link, forward and backward."""
     logits, _ = batch(hierarchy)
     link = make_link(hierarchy, name)
@@ -162,7 +173,7 @@ def link_step(name, hierarchy):
         logits.grad = None
         torch.autograd.backward(link.log_probabilities(logits), [gradient, gradient])
 
-    return count(step, logits.numel())
+    return count(step, logits.numel(), kernels)
 
 
 # ---------------------------------------------------------------------- training and predicting
@@ -243,6 +254,10 @@ def paths():
         for name in LINKS:
             if hierarchy.is_tree or name not in LINKS_OF_TREES:
                 found[f"link/{name}/{shape}"] = partial(link_step, name, hierarchy)
+    tree = shapes()["tree"]
+    for name in KERNELS:
+        found[f"kernel/{name}/tree"] = partial(loss_step, name, tree, kernels=True)
+    found["kernel/softmax link/tree"] = partial(link_step, "softmax", tree, kernels=True)
     found |= {f"step/{name}": partial(training_step, name) for name in RECIPES}
     found |= {f"validation/{name}": partial(validation, name) for name in RECIPES}
     found |= {f"predict/{name}": partial(predicting, name) for name in RECIPES | SOLVED}
