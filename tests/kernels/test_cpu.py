@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from hierlearn import Hierarchy, LabelSpace
-from hierlearn.kernels import rows
+from hierlearn.kernels import rows, threads
 from hierlearn.links import SoftmaxLink
-from hierlearn.losses import LOSSES, BCELoss, HCLLoss, LeafCELoss
+from hierlearn.losses import LOSSES, BCELoss, HCLLoss, LeafCELoss, bce
 
 pytest.importorskip("numba", reason="the CPU kernels need numba")
 
@@ -34,7 +34,8 @@ NAMES = (*PLAIN, *HCL)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the kernels take batches that would be too small for them."""
     monkeypatch.setattr(rows, "FEWEST", 1)
-    monkeypatch.setattr(rows, "SHARE", 64)
+    monkeypatch.setattr(bce, "LARGE", 1)
+    monkeypatch.setattr(threads, "SHARE", 64)
 
 
 def make(name: str, space: LabelSpace, **options: Any) -> Any:
@@ -79,7 +80,7 @@ def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 def count_runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows by the number of rows whenever a kernel runs."""
     seen: list[int] = []
-    whole = rows.on_threads
+    whole = threads.on_threads
 
     def counting(work: Any, count: int, entries: int) -> Any:
         seen.append(count)
@@ -214,13 +215,44 @@ def test_any_number_of_threads_gives_the_same(monkeypatch: pytest.MonkeyPatch, n
     torch.testing.assert_close(shared, alone, rtol=1e-6, atol=1e-9)
 
 
-def test_a_fork_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranges_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    doubled = rows.on_threads(lambda begin, end: (begin, end), 10, 1000)
-    assert doubled == [(0, 5), (5, 10)]
+    where: set[int] = set()
+
+    def work(begin: int, end: int) -> tuple[int, int]:
+        where.add(threading.get_ident())
+        return begin, end
+
+    assert threads.on_threads(work, 10, 1000) == [(0, 5), (5, 10)]
+    if threads.openmp() is not None:
+        assert len(where) == 2
+    assert threads.on_threads(work, 10, 100) == [(0, 10)]  # too few entries for two
+    assert threads.on_threads(work, 1, 1000) == [(0, 1)]
+    monkeypatch.setattr(threads, "openmp", lambda: None)
+    assert threads.on_threads(work, 10, 1000) == [(0, 10)]
+    monkeypatch.setattr(threads, "OWN_SHARE", 64)
+    assert threads.on_threads(work, 11, 1000) == [(0, 5), (5, 11)]
+
+
+def test_an_error_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+
+    def work(begin: int, end: int) -> None:
+        if begin:
+            raise ValueError(f"rows {begin} to {end}")
+
+    with pytest.raises(ValueError, match="rows 5 to 10"):
+        threads.on_threads(work, 10, 1000)
+
+
+def test_a_fork_computes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads of OpenMP do not survive a fork, and waiting for them would hang."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    threads.on_threads(lambda begin, end: None, 10, 1000)
     child = os.fork()
     if child == 0:
-        os._exit(0 if rows.on_threads(lambda begin, end: end - begin, 10, 1000) == [5, 5] else 1)
+        found = threads.on_threads(lambda begin, end: end - begin, 10, 1000)
+        os._exit(0 if found == [10] else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from hierlearn.kernels.rows import as_flags, as_mask, groups_of, on_threads, tree_of
+from hierlearn.kernels.rows import as_flags, as_mask, groups_of, tree_of
+from hierlearn.kernels.threads import on_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable

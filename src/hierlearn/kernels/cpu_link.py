@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.kernels.rows import NO_GRADIENT, on_threads, tree_of
+from hierlearn.kernels.rows import NO_GRADIENT, tree_of
+from hierlearn.kernels.threads import on_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -143,9 +143,31 @@ def new_maxima(classes: int, slots: int) -> Any:
 
 @kernel
 def mcloss(
-    begin: int, end: int, x: Any, y: Any, mask: Any, dx: Any, losses: Any, tree: Any
+    begin: int,
+    end: int,
+    x: Any,
+    y: Any,
+    mask: Any,
+    dx: Any,
+    losses: Any,
+    tree: Any,
+    weight: Any,
+    bce_weight: Any,
 ) -> None:
-    """MCLoss on a tree, of uint8 targets; everything must be known."""
+    """MCLoss on a tree, and bce of sigmoids beside it; everything must be known.
+
+    Args:
+        begin: the first row.
+        end: the row after the last.
+        x: (N, C) logits.
+        y: (N, C) targets; MCLoss takes those above 1/2 as positive.
+        mask: without columns.
+        dx: (N, C) receives the gradient, or without columns.
+        losses: (N,) receives the weighted sums.
+        tree: the tree.
+        weight: what MCLoss weighs.
+        bce_weight: what bce weighs; 0 to leave it out.
+    """
     row = new_maxima(x.shape[1], len(tree.owner))
     for i in range(begin, end):
         if vanishing(x[i]) != F(0.0):  # or NaN
@@ -154,14 +176,43 @@ def mcloss(
         maxima_up(x[i], tree, row)
         copy(row.best, row.margins)
         found = find_positives(y[i], mask[0], row.positives)
+        found = keep_positives(y[i], found, row.positives)
         positive_maxima(x[i], y[i], found, tree, row)
-        losses[i] = margin_row(row.margins, row.slopes)
+        losses[i] = weight * margin_row(row.margins, row.slopes)
         if dx.shape[1]:
             route_positives(x[i], y[i], found, tree, row)
             route_down(x[i], tree, row, dx[i])
             for place in range(found):
                 c = row.positives[place]
                 dx[i, c] -= row.kept[c]
+        if bce_weight > F(0.0):
+            losses[i] += add_bce(x[i], y[i], row_of(dx, i), weight, bce_weight)
+
+
+@part(SUMS)
+def add_bce(x: Any, y: Any, dx: Any, weight: Any, bce_weight: Any) -> Any:
+    """Return the weighted bce of a row, and add its gradient to ``weight`` times what is there."""
+    total = F(0.0)
+    if len(dx) == 0:
+        for c in range(len(x)):
+            total += max(x[c], F(0.0)) - F(y[c]) * x[c] + log1p(exp(-abs(x[c])))
+    for c in range(len(dx)):
+        e = exp(-abs(x[c]))
+        s = F(1.0) / (F(1.0) + e)
+        total += max(x[c], F(0.0)) - F(y[c]) * x[c] + log1p(e)
+        dx[c] = weight * dx[c] + bce_weight * ((s if x[c] >= F(0.0) else e * s) - F(y[c]))
+    return total * bce_weight
+
+
+@part()
+def keep_positives(y: Any, found: int, positives: Any) -> int:
+    """Keep the classes whose target exceeds 1/2 and return their number."""
+    count = 0
+    for place in range(found):
+        if y[positives[place]] > 0.5:
+            positives[count] = positives[place]
+            count += 1
+    return count
 
 
 @part()
@@ -181,7 +232,7 @@ def maxima_up(x: Any, tree: Any, row: Any) -> None:
 def positive_above(c: int, y: Any, tree: Any) -> int:
     """Return the closest positive ancestor of a class, or -1."""
     above = tree.owner[tree.parent[c]]
-    while above >= 0 and not y[above]:
+    while above >= 0 and y[above] <= 0.5:
         above = tree.owner[tree.parent[above]]
     return above
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import os
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+
+from hierlearn.kernels.threads import on_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from hierlearn.kernels.tree_layout import TreeLayout
 
 FEWEST = 4096  # entries for which kernels are worth loading
-SHARE = 1 << 14  # entries that a thread takes at least
 NOTHING = np.empty((1, 0), dtype=np.uint8)
 NO_GRADIENT = np.empty((1, 0), dtype=np.float32)
 
@@ -105,29 +105,6 @@ def groups_of(layout: TreeLayout, scope: str | None) -> tuple[NDArray[Any], NDAr
         group = np.repeat(np.arange(len(first) - 1, dtype=np.uint32), np.diff(first))
         found = layout.for_cpu[key] = (group, first.astype(np.int32))
     return found
-
-
-class _Pool:
-    """The threads of this process; a fork starts without any."""
-
-    process = -1
-    executor: ThreadPoolExecutor | None = None
-
-
-def on_threads(work: Callable[[int, int], Any], rows: int, entries: int) -> list[Any]:
-    """Return the results of ``work(begin, end)`` for ranges of rows, one per thread."""
-    threads = min(torch.get_num_threads(), rows, max(1, entries // SHARE))
-    if threads <= 1:
-        return [work(0, rows)]
-    if _Pool.process != os.getpid():
-        _Pool.process, _Pool.executor = os.getpid(), ThreadPoolExecutor(thread_name_prefix="rows")
-    assert _Pool.executor is not None
-    bounds = [rows * number // threads for number in range(threads + 1)]
-    others = [
-        _Pool.executor.submit(work, bounds[number], bounds[number + 1])
-        for number in range(1, threads)
-    ]
-    return [work(0, bounds[1]), *(other.result() for other in others)]
 
 
 def row_losses(

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput
 
+LARGE = 1 << 18  # logits from which on a kernel is faster than torch's own function
+
 
 class BCELoss(ComposedLoss):
     """Binary cross entropy of every class; targets may be anything in [0, 1].
@@ -58,7 +60,7 @@ class BCELoss(ComposedLoss):
         if not isinstance(link, SigmoidLink) or not isinstance(self.base, BCE):
             return None
         logits = output.float_logits
-        if not rows.can_use(logits, targets):
+        if logits.numel() < LARGE or not rows.can_use(logits, targets):
             return None
         from hierlearn.kernels.entries_numba import bce
 

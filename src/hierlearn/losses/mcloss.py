@@ -21,9 +21,11 @@ from hierlearn.kernels import rows
 from hierlearn.losses.loss import ElementwiseLoss
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput
 
 
@@ -85,14 +87,26 @@ class MCLoss(ElementwiseLoss):
         """Return the sums by a CPU kernel: on trees, where everything is known."""
         if output.logits is None or mask is not None:
             return None
-        logits = output.float_logits
-        layout = self.label_space.layout if rows.can_use(logits, targets) else None
-        if layout is None:
-            return None
-        from hierlearn.kernels.entries_numba import mcloss as kernel
 
         def plain(x: Tensor) -> Tensor:
             return mcloss(x, targets, self.hierarchy).sum(dim=1)
 
-        tree = (rows.tree_of(layout),)
-        return rows.row_losses(kernel, logits, targets > 0.5, None, tree, plain)
+        weights = (1.0, 0.0)
+        return sums_by_kernel(self.label_space, output.float_logits, targets, weights, plain)
+
+
+def sums_by_kernel(
+    label_space: LabelSpace,
+    logits: Tensor,
+    targets: Tensor,
+    weights: tuple[float, float],
+    plain: Callable[[Tensor], Tensor],
+) -> Tensor | None:
+    """Return (N,) sums of MCLoss and bce, weighted, by a CPU kernel; None where it cannot."""
+    layout = label_space.layout if rows.can_use(logits, targets) else None
+    if layout is None:
+        return None
+    from hierlearn.kernels.entries_numba import mcloss as kernel
+
+    constants = (rows.tree_of(layout), *map(rows.as_number, weights))
+    return rows.row_losses(kernel, logits, targets, None, constants, plain)

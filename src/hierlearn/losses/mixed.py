@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.links import SigmoidLink
+from hierlearn.losses.bce import BCELoss
 from hierlearn.losses.loss import ElementwiseLoss, Loss, RowLoss
+from hierlearn.losses.mcloss import MCLoss, sums_by_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -129,6 +132,9 @@ class MixedLoss(Parts, ElementwiseLoss):
         self, output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
     ) -> Tensor:
         """Return the weighted sum of the parts."""
+        sums = self.sums_of_rows(output, targets, mask) if output.members is None else None
+        if sums is not None:
+            return self.reduce_sums(sums, targets, mask, weight)
         values = [part.compute(output, targets, mask, weight) for part in self.losses_of_parts]
         return mixed_loss(values, list(self.weights.values()))
 
@@ -136,6 +142,21 @@ class MixedLoss(Parts, ElementwiseLoss):
         """Return the weighted sum of the parts' losses of every entry."""
         values = [part.losses(output, targets, mask) for part in self.losses_of_parts]
         return mixed_loss(values, list(self.weights.values()))
+
+    def kernel_sums(
+        self, output: HeadOutput, targets: Tensor, mask: Tensor | None
+    ) -> Tensor | None:
+        """Return the sums of bce and MCLoss by one CPU kernel, where these are the parts."""
+        link, kinds = output.link, [type(part) for part in self.losses_of_parts]
+        if mask is not None or not isinstance(link, SigmoidLink) or set(kinds) != {BCELoss, MCLoss}:
+            return None
+
+        def plain(x: Tensor) -> Tensor:
+            return self.losses(link.output(x), targets, None).sum(dim=1)
+
+        weights = dict(zip(kinds, self.weights.values(), strict=True))
+        both = (weights[MCLoss], weights[BCELoss])
+        return sums_by_kernel(self.label_space, output.float_logits, targets, both, plain)
 
     def extra_repr(self) -> str:
         """Name the parts when the module is printed."""
