@@ -8,15 +8,19 @@ With a and b the gradients of log p and log(1 - p) of each class c, given or tho
 
 where c above t includes t. The first sum goes down the tree (``share``). The second is that of all
 light classes less those above t (``even``), and that of the heavy classes beyond the last one above
-t, relative to the first of these (``drops``). No term is large where the result is small: over
+t, relative to the first of these (``carried``). No term is large where the result is small: over
 light classes, b / (1 - p) less b is added up as b p / (1 - p).
+
+All that a slot hands to the terminals below it is one number (``handed``), times q_t relative to a
+reference (``reference``): p of the slot, or 1 - p of the heavy class below it. Only the leaf that
+is itself heavy, at most one per row, gets another (``tail_slope``).
 """
 
 import triton
 import triton.language as tl
 
-from hierlearn.kernels.entries_triton import inverse
-from hierlearn.kernels.tree_hcl_triton import answered
+from hierlearn.kernels.entries_triton import column_pointers, exp, inverse
+from hierlearn.kernels.tree_hcl_triton import answered, rise_owed
 from hierlearn.kernels.tree_triton import (
     ABSENT,
     HEAVY,
@@ -34,63 +38,73 @@ from hierlearn.kernels.tree_triton import (
 @triton.jit
 def sum_given(
     x, slot, level, logp, norms, beyond, grad_p, grad_not_p, sums, drops,
-    C, S, L, x_row,
-    HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    N, C, S, L, x_row,
+    HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr, FAST: tl.constexpr,
+    R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
-    """As ``sweep_groups``: the sums of a and b, and b of heavy classes, of one row."""
-    row = tl.program_id(0)
-    long = tl.cast(row, tl.int64)
-    all_ = tl.zeros([B], tl.float32)
-    light = tl.zeros([B], tl.float32)
+    """As ``sweep_windows``: what all classes add to all logits, and b of heavy ones, of R rows."""
+    rows = tl.program_id(0) * R + tl.arange(0, R)
+    here = rows < N
+    pushed = tl.zeros([R, B], tl.float32)
     for start in range(0, C, B):
         cols = start + tl.arange(0, B)
         inside = cols // VEC < C // VEC
+        there = here[:, None] & inside[None, :]
         if HAS_P:
-            all_ += tl.load(column_at(grad_p, long * C, cols, VEC), mask=inside, other=0.0)
+            at = column_pointers(grad_p, rows, C, cols, VEC)
+            pushed -= tl.load(at, mask=there, other=0.0)
         if HAS_NOT_P:
             own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
-            value = node_logs(x, logp, norms, row, cols, inside, own, S, x_row, VEC)
-            given = tl.load(column_at(grad_not_p, long * C, cols, VEC), mask=inside, other=0.0)
-            heavy = inside & (value > HEAVY)
-            place = row * L + tl.load(column_at(level, 0, cols, VEC), mask=inside, other=0)
+            value = node_logs(x, logp, norms, rows, here, cols, C, own, S, x_row, VEC)
+            at = column_pointers(grad_not_p, rows, C, cols, VEC)
+            given = tl.load(at, mask=there, other=0.0)
+            heavy = there & (value > HEAVY)
+            floor = tl.load(column_at(level, 0, cols, VEC), mask=inside, other=0)
+            place = (rows * L)[:, None] + floor[None, :]
             # Where all terminals are below a class, p = 1 whatever the logits are.
             out = tl.load(beyond + place, mask=heavy, other=0.0)
             given = tl.where(out < NOTHING, 0.0, given)
-            all_ += tl.where(heavy, given, 0.0)
-            p = tl.exp(tl.where(heavy, LOG_ZERO, value))
-            light += given * p / (1.0 - p)
+            p = exp(tl.where(heavy, LOG_ZERO, value), FAST)
+            pushed += given * tl.where(heavy, -1.0, p * inverse(1.0 - p, FAST))
             tl.store(drops + place, given, mask=heavy)
-    tl.store(sums + 2 * long, tl.sum(all_, axis=0))
-    tl.store(sums + 2 * long + 1, tl.sum(light, axis=0))
+    tl.store(sums + rows, tl.sum(pushed, axis=1), mask=here)
 
 
 @triton.jit
 def slot_gradients(
-    y, m, weights, stats, upstream, grad_p, grad_not_p,
-    owner, parent, slot_bounds, logp, peak, beyond, owed, sums, drops,
-    share, even, tilted, shift, following,
-    C, S, L, T, scale, y_row, m_row,
+    x, y, m, weights, stats, upstream, grad_p, grad_not_p,
+    windows, stages, group, piece_group, owner, slot, parent, slot_bounds,
+    logp, peak, norms, beyond, owed, sums, drops, carried, tails,
+    share, even, reference, handed, following, tail_slope,
+    C, S, L, T, scale, stage_0, stage_n, x_row, y_row, m_row,
     GIVEN: tl.constexpr, HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr,
-    BOUND: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr, B: tl.constexpr,
+    BOUND: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr,
+    A: tl.constexpr, K: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """From the top down, one row per program: what every slot hands to the terminals below it.
+    """Up and down the inner classes, one row per program: what every slot hands to terminals.
 
     share: sum over the classes c above of a_c p(slot) / p(c). even: the light classes that are not
-    above, less the sum of all a + b. tilted, shift: even together with the heavy classes that are
-    not above, times exp(-shift). following: the level of the first of these.
+    above, less the sum of all a + b. following: the level of the first heavy class not above.
     """
     row = tl.program_id(0)
     long = tl.cast(row, tl.int64)
     at = long * S
+    factor = 0.0
+    base = 0.0
+    if not GIVEN:
+        factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
+        pushed = rise_owed(
+            x, y, m, windows, stages, group, piece_group, slot, parent, logp, peak, norms, beyond,
+            weights, owed, drops, factor, row, S, L, stage_0, stage_n, x_row, y_row, m_row,
+            True, BOUND, MASKED, FAST, A, K,
+        )  # fmt: skip
+        base = tl.sum(pushed, axis=0)
     tile = tl.arange(0, 128)
-    all_ = tl.zeros([128], tl.float32)
-    light = tl.zeros([128], tl.float32)
+    parts = tl.zeros([128], tl.float32)
     for start in range(0, T, 128):
-        some = start + tile < T
-        all_ += tl.load(sums + 2 * (long * T + start + tile), mask=some, other=0.0)
-        light += tl.load(sums + 2 * (long * T + start + tile) + 1, mask=some, other=0.0)
-    base = tl.sum(light, axis=0) - tl.sum(all_, axis=0)
-    carried = 0.0  # relative to the heavy class of the level below
+        parts += tl.load(sums + long * T + start + tile, mask=start + tile < T, other=0.0)
+    base += tl.sum(parts, axis=0)
+    behind = 0.0  # relative to the heavy class of the level below
     last = 0.0
     if HAS_NOT_P:
         for step in range(L):
@@ -98,18 +112,15 @@ def slot_gradients(
             log_out = tl.load(beyond + place)
             there = log_out != ABSENT
             lost = tl.load(drops + place, mask=there, other=0.0)
-            carried = tl.where(there, lost + carried * tl.exp(tl.minimum(log_out - last, 0.0)), 0.0)
+            behind = tl.where(there, lost + behind * tl.exp(tl.minimum(log_out - last, 0.0)), 0.0)
             last = tl.where(there, log_out, 0.0)
-            tl.store(drops + place, carried)
-    bent = (carried != 0.0) | (last != 0.0)
+            tl.store(carried + place, behind)
+    bent = tl.load(beyond + row * L + tl.zeros([B], tl.int32)) != ABSENT  # any heavy class
     tl.store(share + at, 0.0)
     tl.store(even + at, base)
-    tl.store(tilted + at, tl.where(bent, base * tl.exp(last) + carried, base))
-    tl.store(shift + at, tl.where(bent, -last, 0.0))
+    tl.store(reference + at, last)
+    tl.store(handed + at, base * tl.exp(last) + behind)
     tl.store(following + at, 0)
-    factor = 0.0
-    if not GIVEN:
-        factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
     tl.debug_barrier()
     for level in range(1, L):
         end = tl.load(slot_bounds + level + 1)
@@ -128,56 +139,66 @@ def slot_gradients(
                     outside = tl.load(grad_not_p + long * C + node, mask=ok, other=0.0)
             else:
                 one = is_one(tl.load(y + long * y_row + node, mask=ok, other=0))
-                place = tl.zeros([B], tl.int32) + (row * L + level - 1)
-                loss = pair_loss(log_p, log_outside(log_p, beyond, place, ok, FAST), one)
-                weight = tl.load(weights + node, mask=ok, other=0.0) * factor
+                kept = tl.load(weights + node, mask=ok, other=0.0) * factor
                 if MASKED:
                     known = tl.load(m + long * m_row + node, mask=ok, other=0) != 0
-                    loss = tl.where(known, loss, MINUS_INF)
-                    weight = tl.where(known, weight, 0.0)
-                kept = weight
+                    kept = tl.where(known, kept, 0.0)
                 if BOUND:
+                    place = tl.zeros([B], tl.int32) + (row * L + level - 1)
+                    loss = pair_loss(log_p, log_outside(log_p, beyond, place, ok, FAST), one)
+                    if MASKED:
+                        loss = tl.where(known, loss, MINUS_INF)
                     limit = tl.load(peak + at + above, mask=ok, other=MINUS_INF)
                     debt = tl.load(owed + at + mine, mask=ok, other=0.0)
-                    kept, _passed = answered(loss, limit, weight, debt)
+                    kept, _passed = answered(loss, limit, kept, debt)
                 inside = tl.where(one, -kept, 0.0)
                 outside = tl.where(one, 0.0, -kept)
             heavy = log_p > HEAVY
             part = tl.exp(log_p - tl.load(logp + at + above, mask=ok, other=0.0))
             part = inside + part * tl.load(share + at + above, mask=ok, other=0.0)
+            p = tl.exp(log_p)
             rest = tl.load(even + at + above, mask=ok, other=0.0)
-            rest -= tl.where(heavy, 0.0, outside / (1.0 - tl.exp(tl.where(heavy, -1.0, log_p))))
-            next_ = tl.load(following + at + above, mask=ok, other=0)
+            rest -= tl.where(heavy, 0.0, outside / (1.0 - tl.where(heavy, 0.0, p)))
+            next_ = tl.load(following + at + above, mask=ok & bent, other=0)
             next_ = tl.where(heavy, level, next_)
             log_out = tl.full([B], ABSENT, tl.float32)
+            fall = tl.zeros([B], tl.float32)
             if HAS_NOT_P:
-                log_out = tl.load(beyond + row * L + next_, mask=ok & (next_ < L), other=ABSENT)
+                more = ok & bent & (next_ < L)
+                log_out = tl.load(beyond + row * L + next_, mask=more, other=ABSENT)
+                fall = tl.load(carried + row * L + next_, mask=more, other=0.0)
             lost = log_out != ABSENT
-            fall = tl.load(drops + row * L + next_, mask=ok & lost, other=0.0)
-            log_out = tl.where(lost, log_out, 0.0)
+            # A terminal below a heavy slot is below its heavy class or has less than log_out.
+            ref = tl.where(lost & heavy, log_out, log_p)
+            found = part * tl.exp(ref - log_p) + rest * tl.exp(ref)
+            found += tl.where(lost, fall * tl.exp(tl.minimum(ref - log_out, 0.0)), 0.0)
             tl.store(share + at + mine, part, mask=ok)
             tl.store(even + at + mine, rest, mask=ok)
-            tl.store(tilted + at + mine, rest * tl.exp(log_out) + fall, mask=ok)
-            tl.store(shift + at + mine, -log_out, mask=ok)
-            tl.store(following + at + mine, next_, mask=ok)
+            tl.store(reference + at + mine, ref, mask=ok)
+            tl.store(handed + at + mine, found, mask=ok)
+            tl.store(following + at + mine, next_, mask=ok & bent)
         tl.debug_barrier()
+    tail = tl.load(tails + row)
+    there = tail >= 0
+    slope = tl.load(share + at + tail, mask=there, other=0.0)
+    slope *= tl.exp(-tl.load(logp + at + tail, mask=there, other=0.0))
+    tl.store(tail_slope + row, slope + tl.load(even + at + tail, mask=there, other=0.0))
 
 
 @triton.jit
 def write_softmax(
     x, y, m, weights, stats, upstream, grad_p, grad_not_p,
-    slot, parent, level, terminal, logp, peak, norms, beyond,
-    share, even, tilted, shift, gradient,
+    slot, parent, level, terminal, peak, norms, beyond, reference, handed, tail_slope, gradient,
     N, C, S, L, scale, height, x_row, y_row, m_row,
     GIVEN: tl.constexpr, HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr,
     BOUND: tl.constexpr, MASKED: tl.constexpr,
-    FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
+    FAST: tl.constexpr, R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of the logits of every class; 0 for those that are not terminal."""
     cols = tl.program_id(0) * B + tl.arange(0, B)
     inside = cols // VEC < C // VEC
     own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
-    leaf = own < 0
+    leaf = inside & (own < 0)
     above = tl.load(column_at(parent, 0, cols, VEC), mask=inside, other=0)
     source = tl.where(leaf, above, own)
     ends = tl.load(column_at(terminal, 0, cols, VEC), mask=inside, other=0) != 0
@@ -188,44 +209,45 @@ def write_softmax(
         weight = tl.load(column_at(weights, 0, cols, VEC), mask=inside, other=0.0) * factor
         weight = tl.where(leaf, weight, 0.0)
     start = tl.program_id(1) * height
-    for row in tl.range(start, tl.minimum(start + height, N), num_stages=STAGES):
-        long = tl.cast(row, tl.int64)
-        high = tl.load(norms + 2 * row)
-        total = tl.load(norms + 2 * row + 1)
-        value = tl.load(column_at(x, long * x_row, cols, VEC), mask=inside, other=0.0)
-        log_q = (value.to(tl.float32) - high) + (0.0 - total)
-        heavy = leaf & (log_q > HEAVY)
-        at = long * S
-        hit = tl.zeros([B], tl.float32)
-        miss = tl.zeros([B], tl.float32)
+    for row in range(start, tl.minimum(start + height, N), R):
+        rows = row + tl.arange(0, R)
+        here = rows < N
+        there = here[:, None] & inside[None, :]
+        high = tl.load(norms + 2 * rows, mask=here, other=0.0)
+        total = tl.load(norms + 2 * rows + 1, mask=here, other=0.0)
+        value = tl.load(column_pointers(x, rows, x_row, cols, VEC), mask=there, other=0.0)
+        log_q = (value.to(tl.float32) - high[:, None]) + (0.0 - total[:, None])
+        heavy = leaf[None, :] & (log_q > HEAVY)
+        slots = (rows.to(tl.int64) * S)[:, None]
+        hit = tl.zeros([R, B], tl.float32)
+        miss = tl.zeros([R, B], tl.float32)
         if GIVEN:
             if HAS_P:
-                hit = tl.load(column_at(grad_p, long * C, cols, VEC), mask=inside, other=0.0)
-                hit = tl.where(leaf, hit, 0.0)
+                at = column_pointers(grad_p, rows, C, cols, VEC)
+                hit = tl.where(leaf[None, :], tl.load(at, mask=there, other=0.0), 0.0)
             if HAS_NOT_P:
-                miss = tl.load(column_at(grad_not_p, long * C, cols, VEC), mask=inside, other=0.0)
-                miss = tl.where(leaf, miss, 0.0)
+                at = column_pointers(grad_not_p, rows, C, cols, VEC)
+                miss = tl.where(leaf[None, :], tl.load(at, mask=there, other=0.0), 0.0)
         else:
-            one = is_one(tl.load(column_at(y, long * y_row, cols, VEC), mask=inside, other=0))
-            kept = weight
+            one = is_one(tl.load(column_pointers(y, rows, y_row, cols, VEC), mask=there, other=0))
+            kept = tl.broadcast_to(weight[None, :], [R, B])
             if MASKED:
-                known = tl.load(column_at(m, long * m_row, cols, VEC), mask=inside, other=0)
-                kept = tl.where(known != 0, kept, 0.0)
+                at = column_pointers(m, rows, m_row, cols, VEC)
+                kept = tl.where(tl.load(at, mask=there, other=0) != 0, kept, 0.0)
             if BOUND:
-                there = ends & leaf
-                missed = log_outside(log_q, beyond, row * L + floor, there, FAST)
-                limit = tl.load(peak + at + above, mask=there, other=MINUS_INF)
+                place = (rows * L)[:, None] + floor[None, :]
+                missed = log_outside(log_q, beyond, place, heavy & there, FAST)
+                limit = tl.load(peak + slots + above[None, :], mask=there, other=MINUS_INF)
                 kept = tl.where(pair_loss(log_q, missed, one) >= limit, kept, 0.0)
             hit = tl.where(one, -kept, 0.0)
             miss = tl.where(one, 0.0, -kept)
-        q = tl.exp(log_q)
-        part = tl.exp(log_q - tl.load(logp + at + source, mask=ends, other=0.0))
-        found = hit + tl.load(share + at + source, mask=ends, other=0.0) * part
-        bent = tl.load(tilted + at + source, mask=ends, other=0.0)
-        pushed = tl.exp(log_q + tl.load(shift + at + source, mask=ends, other=0.0)) * bent
-        flat = q * tl.load(even + at + source, mask=ends & heavy, other=0.0)
-        found += tl.where(heavy, flat, pushed)
+        q = exp(log_q, FAST)
+        light = here[:, None] & ends[None, :]
+        ref = tl.load(reference + slots + source[None, :], mask=light, other=0.0)
+        given = tl.load(handed + slots + source[None, :], mask=light, other=0.0)
+        slope = tl.load(tail_slope + rows, mask=here, other=0.0)
+        found = tl.where(heavy, q * slope[:, None], exp(log_q - ref, FAST) * given) + hit
         if HAS_NOT_P:
             found -= tl.where(heavy, 0.0, miss * q * inverse(1.0 - tl.minimum(q, 0.7), FAST))
-        out = column_at(gradient, long * C, cols, VEC)
-        tl.store(out, tl.where(ends, found, 0.0), mask=inside)
+        at = column_pointers(gradient, rows, C, cols, VEC)
+        tl.store(at, tl.where(ends[None, :], found, 0.0), mask=there)

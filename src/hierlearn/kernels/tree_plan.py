@@ -1,8 +1,8 @@
 """TreePlan: how HCL with bce on a tree is launched, and the memory that it needs.
 
-Forward: the groups of each level from the deepest, one sweep down the inner classes, the class sums
-and the selection. Backward: the groups again, a sweep down, and the gradient. Logits are read four
-times and targets three times, everything else is of inner classes only.
+Forward: the wide stages of sums, one sweep up and down the inner classes, the class sums and the
+selection. Backward: the wide stages again, a sweep up and down, and the gradient. Logits are read
+four times and targets three times, everything else is of inner classes only.
 """
 
 from __future__ import annotations
@@ -14,51 +14,65 @@ import torch
 from hierlearn.kernels.hcl_arrays import FLOAT, INT, ceil_div, multiprocessors
 from hierlearn.kernels.hcl_plan import LaunchPlan
 from hierlearn.kernels.hcl_spec import interpreted
+from hierlearn.kernels.tree_windows import WINDOW
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.kernels.launch import Launch
-    from hierlearn.kernels.tree_layout import Groups, TreeLayout
+    from hierlearn.kernels.tree_layout import TreeLayout
 
 PROGRAMS = 64  # per multiprocessor, of kernels whose programs take several rows
-SWEEP = {"B": 1024}  # columns of a row that the sweeps down process at once
+WINDOWS_AT_ONCE = 8  # that a sweep of one row processes at once
+SWEEP_COLUMNS = 1024  # columns of a row that the sweeps down process at once
 SWEEP_WARPS = {"num_warps": 4}
 
 
 class TreeTile(NamedTuple):
-    """The columns of a row that a program processes at once, and its warps."""
+    """The rows and columns that a program processes at once, its warps and most registers."""
 
+    rows: int
     columns: int
     warps: int
-    stages: int = 1  # rows in flight
+    registers: int = 255
 
 
-SUMS = TreeTile(512, 4, 1)
-GRADIENT = TreeTile(512, 8, 1)
-PAIR = TreeTile(512, 8, 1)
+# Tuned on an H200. The columns of a window are settled already.
+FOLD = TreeTile(2, 0, 1)
+OWED = TreeTile(2, 0, 1)
+SUMS = TreeTile(4, 512, 4)
+GRADIENT = TreeTile(2, 512, 4)
+PAIR = TreeTile(4, 512, 4)
+GIVEN = TreeTile(1, 1024, 4)
 
 
 def slot_arrays(layout: TreeLayout, rows: int, *, softmax: bool) -> dict[str, tuple[Any, int]]:
-    """Return the arrays of all rows and slots; a name may serve two kernels in turn."""
-    slots = rows * layout.slots
+    """Return the arrays of all rows and slots."""
+    slots = rows * layout.width
     arrays = {"peak": (FLOAT, slots), "owed": (FLOAT, slots)}
-    for name in ("logp", "top", "grown", "rest", "best", "following"):
-        kind = INT if name in ("best", "following") else FLOAT
-        arrays[name] = (kind, slots if softmax else 0)
-    arrays["shift"] = (FLOAT, slots if softmax else 0)
+    for name in ("logp", "share", "even", "reference", "handed", "following"):
+        arrays[name] = (INT if name == "following" else FLOAT, slots if softmax else 0)
+    arrays["tops"] = (FLOAT, rows * len(layout.reductions.windows) if softmax else 0)
+    arrays["row_sums"] = (FLOAT, rows * layout.reductions.windows_alone if softmax else 0)
+    for name in ("beyond", "drops", "carried"):
+        arrays[name] = (FLOAT, rows * layout.levels)
     arrays["norms"] = (FLOAT, 2 * rows)
-    arrays["beyond"] = (FLOAT, rows * layout.levels)
-    arrays["drops"] = (FLOAT, rows * layout.levels)
-    arrays["row_sums"] = (FLOAT, 2 * rows * layout.tiles if softmax else 0)
+    arrays["tails"] = (INT, rows)
+    arrays["tail_slope"] = (FLOAT, rows)
     return arrays
 
 
-def warps_of(group: Groups) -> dict[str, int]:
-    """Return the warps of a tile of groups."""
-    if group.small:
-        return {"num_warps": max(1, group.slots // 32)}
-    return {"num_warps": 8 if group.slots * group.columns > 2048 else 4}
+def options_of(tile: TreeTile, device: torch.device) -> dict[str, int]:
+    """Return how a kernel with these tiles is compiled."""
+    options = {"num_warps": tile.warps}
+    if tile.registers < 255 and is_fast(device):
+        options["maxnreg"] = tile.registers
+    return options
+
+
+def row_shape() -> dict[str, int]:
+    """Return the shape of the tiles of a sweep of one row."""
+    return {"A": WINDOWS_AT_ONCE, "K": WINDOW}
 
 
 def vector_of(classes: int, *arrays: Tensor) -> int:
@@ -74,29 +88,48 @@ def is_fast(device: torch.device) -> bool:
     return device.type == "cuda" and torch.version.hip is None and not interpreted()
 
 
-def divide(rows: int, programs: int, device: torch.device) -> tuple[int, int]:
-    """Return how many rows a program takes, and how many programs that makes."""
+def divide(rows: int, programs: int, device: torch.device, step: int) -> tuple[int, int]:
+    """Return how many rows a program takes, ``step`` at a time, and how many programs that makes."""
     most = ceil_div(PROGRAMS * multiprocessors(device), programs)
-    height = ceil_div(rows, min(rows, most))
+    height = step * ceil_div(ceil_div(rows, min(rows, most)), step)
     return height, ceil_div(rows, height)
 
 
-def fold_launches(layout: TreeLayout, rows: int, x_row: int, device: torch.device) -> list[Launch]:
-    """Return the launches that sum all groups, from the deepest level up."""
+def fold_launches(layout: TreeLayout, rows: int, x: Tensor, vector: int) -> list[Launch]:
+    """Return the launches of the wide stages of sums, from the deepest level up."""
     from hierlearn.kernels.launch import Launch
-    from hierlearn.kernels.tree_triton import fold_groups
+    from hierlearn.kernels.tree_triton import fold_windows
 
-    names = "x terminal first owner slot top grown rest best"
-    found = []
-    for group in reversed(layout.groups):
-        height, parts = divide(rows, group.tiles, device)
-        numbers = (rows, layout.classes, layout.slots, x_row, group.first, group.number, height)
-        constants: dict[str, Any] = {"LEAVES": group.leaves, "OWN": group.own}
-        constants["WHOLE"] = group.whole
-        constants |= {"A": 0 if group.small else 1, "P": group.slots, "K": group.columns}
-        options = warps_of(group)
-        found.append(Launch(fold_groups, (group.tiles, parts), names, numbers, constants, options))
+    plan, found = layout.reductions, []
+    size = (rows, layout.classes, layout.width, len(plan.windows), x.stride(0))
+    for stage in plan.stages[: plan.alone]:
+        names = f"x windows {'piece_group' if stage.pieces else 'group'} own slot window_of tops logp"
+        height, parts = divide(rows, stage.number, x.device, FOLD.rows)
+        constants: dict[str, Any] = {"PIECES": stage.pieces, "INNER": stage.inner}
+        constants |= {"OWN": stage.own, "FAST": is_fast(x.device), "R": FOLD.rows, "K": WINDOW}
+        constants["VEC"] = 1 if stage.pieces else vector
+        numbers = (*size, stage.first, height)
+        options = options_of(FOLD, x.device)
+        grid = (stage.number, parts)
+        found.append(Launch(fold_windows, grid, names, numbers, constants, options))
     return found
+
+
+def sweep_launch(
+    layout: TreeLayout, rows: int, strides: tuple[int, ...], kind: dict[str, bool]
+) -> Launch:
+    """Return the launch that goes up and down the inner classes in the forward pass."""
+    from hierlearn.kernels.launch import Launch
+    from hierlearn.kernels.tree_triton import descend
+
+    plan = layout.reductions
+    names = "x y m windows stages group piece_group children owner own slot parent window_of"
+    names += " slot_bounds tops logp peak norms beyond drops tails"
+    if not kind["BOUND"]:
+        names = names.replace("x y m", "x x x")
+    numbers = (layout.width, len(plan.windows), layout.levels, plan.alone, len(plan.stages))
+    constants = {**kind, **row_shape(), "B": SWEEP_COLUMNS}
+    return Launch(descend, (rows,), names, (*numbers, *strides), constants, SWEEP_WARPS)
 
 
 class TreePlan(LaunchPlan):
@@ -128,77 +161,70 @@ class TreePlan(LaunchPlan):
 
     def plan_sweeps(self, x: Tensor, y: Tensor, known: Tensor) -> list[Launch]:
         """Plan the sums up the tree, the sweep down, and the class sums."""
-        from hierlearn.kernels import tree_hcl_triton, tree_triton
+        from hierlearn.kernels.tree_hcl_triton import sum_tree
 
         assert self.spec.tree is not None
         layout = self.layout = self.spec.tree
         self.is_few = False
         kind = {"SOFTMAX": self.spec.softmax, "BOUND": self.spec.bound}
         kind |= {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
-        self.vector = vector_of(layout.classes, x, y, known)
-        size = (self.rows, layout.classes, layout.slots, layout.levels)
+        self.kind, self.vector = kind, vector_of(layout.classes, x, y, known)
+        size = (self.rows, layout.classes, layout.width, layout.levels)
         launches = []
         if self.spec.softmax:
-            launches = fold_launches(layout, self.rows, self.strides[0], x.device)
-        names = "x y m owner slot parent slot_bounds top grown rest best logp peak norms beyond"
-        columns = {**SWEEP, "WARPS": SWEEP_WARPS["num_warps"]}
-        launches.append(
-            self.launch(tree_triton.descend, (self.rows,), names, size, **kind, **columns)
-        )
+            launches = fold_launches(layout, self.rows, x, self.vector)
+        launches.append(sweep_launch(layout, self.rows, self.strides, kind))
         height, self.parts, tiles = rows_and_columns(layout, self.rows, SUMS, self.device)
         self.programs = self.parts * tiles
         names = "x y m slot parent level logp peak norms beyond partials counts"
-        shape = {"B": SUMS.columns, "VEC": self.vector, "STAGES": SUMS.stages}
-        shape["WARPS"] = SUMS.warps
         grid = (tiles, self.parts)
-        kernel = tree_hcl_triton.sum_tree
-        launches.append(self.launch(kernel, grid, names, (*size, height), **kind, **shape))
+        launches.append(self.tile_launch(sum_tree, grid, names, (*size, height), SUMS, kind))
         return launches
 
     def plan_gradient(self, x: Tensor, y: Tensor, known: Tensor) -> list[Launch]:
         """Plan the sweep up the groups, the sweep down, and the gradient."""
-        del y, known
+        del x, y, known
+        if self.spec.softmax:
+            return [*self.plan_owed(), *self.plan_softmax()]
+        return [*self.plan_owed(), *self.plan_sigmoid()]
+
+    def plan_owed(self) -> list[Launch]:
+        """Plan the wide stages: what is owed to ancestors, and the sums of the softmax."""
+        from hierlearn.kernels.tree_hcl_triton import sweep_windows
+
+        layout, plan = self.layout, self.layout.reductions
         launches = []
-        if self.spec.softmax or self.spec.bound:
-            launches = self.plan_groups(x)
-        return [*launches, *(self.plan_softmax() if self.spec.softmax else self.plan_sigmoid())]
-
-    def plan_groups(self, x: Tensor) -> list[Launch]:
-        """Plan the sweep up: what is owed to ancestors, and the sums of the softmax."""
-        from hierlearn.kernels.tree_hcl_triton import sweep_groups
-
-        layout, scale = self.layout, self.spec.base.scale
-        names = "x y m first slot logp peak norms beyond weights stats upstream"
-        names += " owed row_sums drops"
-        launches, tile = [], layout.tiles
-        for level in reversed(range(layout.levels)):
-            group = layout.groups[level]
-            tile -= group.tiles
-            height, parts = divide(self.rows, group.tiles, x.device)
-            size = (self.rows, layout.slots, layout.levels, layout.tiles, scale, *self.strides)
-            numbers = (*size, group.first, group.number, level, tile, height)
-            constants: dict[str, Any] = {"SOFTMAX": self.spec.softmax, "BOUND": self.spec.bound}
-            constants |= {"MASKED": self.flags["MASKED"], "LEAVES": group.leaves}
-            constants |= {"FAST": self.flags["FAST"], "A": 0 if group.small else 1}
-            constants |= {"P": group.slots, "K": group.columns}
-            launches.append(
-                self.plain_launch(
-                    sweep_groups,
-                    (group.tiles, parts),
-                    names,
-                    numbers,
-                    constants,
-                    warps_of(group),
-                )
-            )
+        for stage in plan.stages[: plan.alone]:
+            if stage.pieces and not (self.spec.bound or self.spec.softmax):
+                continue
+            names = f"x y m windows {'piece_group' if stage.pieces else 'group'} slot parent logp"
+            names += " peak norms beyond weights stats upstream owed row_sums drops"
+            height, parts = divide(self.rows, stage.number, self.device, OWED.rows)
+            size = (self.rows, layout.classes, layout.width, layout.levels, plan.windows_alone)
+            numbers = (*size, self.spec.base.scale, stage.first, stage.level, height)
+            kind = {**self.kind, "PIECES": stage.pieces, "INNER": stage.inner}
+            kind["FAST"] = kind.pop("FAST")  # in the order of the kernel
+            tile = OWED._replace(columns=WINDOW)
+            grid = (stage.number, parts)
+            launches.append(self.tile_launch(sweep_windows, grid, names, numbers, tile, kind, "K"))
         return launches
 
-    @staticmethod
-    def plain_launch(*arguments: Any) -> Launch:
-        """Return a launch with all its arguments."""
+    def tile_launch(
+        self,
+        kernel: Any,
+        grid: tuple[int, ...],
+        names: str,
+        numbers: tuple[float, ...],
+        tile: TreeTile,
+        kind: dict[str, bool],
+        columns: str = "B",
+    ) -> Launch:
+        """Return the launch of a kernel that reads tiles; the strides come last of its numbers."""
         from hierlearn.kernels.launch import Launch
 
-        return Launch(*arguments)
+        constants = {**kind, "R": tile.rows, columns: tile.columns, "VEC": self.vector}
+        numbers = (*numbers, *self.strides)
+        return Launch(kernel, grid, names, numbers, constants, options_of(tile, self.device))
 
     def plan_softmax(self) -> list[Launch]:
         """Plan the gradient through the softmax."""
@@ -209,16 +235,21 @@ class TreePlan(LaunchPlan):
 
     def plan_sigmoid(self) -> list[Launch]:
         """Plan the gradient of scope "ancestors" with sigmoids."""
-        from hierlearn.kernels.tree_hcl_triton import write_sigmoid
+        from hierlearn.kernels.launch import Launch
+        from hierlearn.kernels.tree_hcl_triton import sweep_rows, write_sigmoid
 
-        layout = self.layout
-        height, parts, tiles = rows_and_columns(layout, self.rows, GRADIENT, self.device)
-        numbers = (self.rows, layout.classes, layout.slots, self.spec.base.scale, height)
-        names = "x y m weights stats upstream slot parent peak owed out"
+        layout, plan = self.layout, self.layout.reductions
+        names = "x y m windows stages group piece_group slot parent peak weights stats upstream owed"
+        numbers: tuple[float, ...] = (layout.width, layout.levels, self.spec.base.scale)
+        numbers += (plan.alone, len(plan.stages), *self.strides)
         kind = {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
-        shape = {"B": GRADIENT.columns, "VEC": self.vector, "STAGES": GRADIENT.stages}
-        shape["WARPS"] = GRADIENT.warps
-        return [self.launch(write_sigmoid, (tiles, parts), names, numbers, **kind, **shape)]
+        constants = {**kind, **row_shape()}
+        rows = Launch(sweep_rows, (self.rows,), names, numbers, constants, SWEEP_WARPS)
+        height, parts, tiles = rows_and_columns(layout, self.rows, GRADIENT, self.device)
+        numbers = (self.rows, layout.classes, layout.width, self.spec.base.scale, height)
+        names = "x y m weights stats upstream slot parent peak owed out"
+        grid = (tiles, parts)
+        return [rows, self.tile_launch(write_sigmoid, grid, names, numbers, GRADIENT, kind)]
 
 
 def rows_and_columns(
@@ -226,7 +257,7 @@ def rows_and_columns(
 ) -> tuple[int, int, int]:
     """Return the rows of a program, the parts that makes, and the tiles of columns."""
     tiles = ceil_div(layout.classes, tile.columns)
-    return *divide(rows, tiles, device), tiles
+    return *divide(rows, tiles, device, tile.rows), tiles
 
 
 def softmax_gradient(
@@ -250,34 +281,24 @@ def softmax_gradient(
     from hierlearn.kernels.launch import Launch
 
     rows, strides, vector = batch
-    first = "y m weights stats upstream x x"
+    plan = layout.reductions
+    first = "x y m weights stats upstream x x"
     if kind["GIVEN"]:
-        first = "x x x x x grad_p grad_not_p"
-    tiles = 1 if kind["GIVEN"] else layout.tiles
-    # What the slots hand down replaces what summing up the tree has left there.
-    handed = "top grown rest shift"
-    names = f"{first} owner parent slot_bounds logp peak beyond owed row_sums drops"
-    size = (rows, layout.classes, layout.slots, layout.levels)
-    launches = [
-        Launch(
-            kernels.slot_gradients,
-            (rows,),
-            f"{names} {handed} following",
-            (*size[1:], tiles, scale, *strides[1:]),
-            {**kind, **SWEEP},
-            SWEEP_WARPS,
-        )
-    ]
+        first = "x x x x x x grad_p grad_not_p"
+    sums = 1 if kind["GIVEN"] else plan.windows_alone
+    names = f"{first} windows stages group piece_group owner slot parent slot_bounds logp peak norms"
+    names += " beyond owed row_sums drops carried tails share even reference handed following"
+    numbers = (layout.classes, layout.width, layout.levels, sums, scale)
+    numbers += (plan.alone, len(plan.stages), *strides)
+    constants = {**kind, **row_shape(), "B": SWEEP_COLUMNS}
+    grid: tuple[int, ...] = (rows,)
+    names += " tail_slope"
+    launches = [Launch(kernels.slot_gradients, grid, names, numbers, constants, SWEEP_WARPS)]
     height, parts, columns = rows_and_columns(layout, rows, GRADIENT, device)
-    names = f"x {first} slot parent level terminal logp peak norms beyond {handed} out"
-    launches.append(
-        Launch(
-            kernels.write_softmax,
-            (columns, parts),
-            names,
-            (*size, scale, height, *strides),
-            {**kind, "B": GRADIENT.columns, "VEC": vector, "STAGES": GRADIENT.stages},
-            {"num_warps": GRADIENT.warps},
-        )
-    )
+    names = f"{first} slot parent level terminal peak norms beyond reference handed tail_slope out"
+    numbers = (rows, layout.classes, layout.width, layout.levels, scale, height, *strides)
+    constants = {**kind, "R": GRADIENT.rows, "B": GRADIENT.columns, "VEC": vector}
+    options = options_of(GRADIENT, device)
+    grid = (columns, parts)
+    launches.append(Launch(kernels.write_softmax, grid, names, numbers, constants, options))
     return launches
