@@ -50,7 +50,6 @@ def small_tiles(monkeypatch):
     """Divide small groups as large ones are: several tiles per level, several steps per group."""
     for module in (tree_windows, tree_plan):
         monkeypatch.setattr(module, "WINDOW", 16)
-    monkeypatch.setattr(tree_windows, "WIDE", 16)
 
 
 def number_of(name):

@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 
 from hierlearn.kernels.entries_triton import column_pointers, exp, inverse
-from hierlearn.kernels.tree_hcl_triton import answered, rise_owed
+from hierlearn.kernels.tree_hcl_triton import answered, leaf_answers
 from hierlearn.kernels.tree_triton import (
     ABSENT,
     HEAVY,
@@ -55,7 +55,7 @@ def sum_given(
             pushed -= tl.load(at, mask=there, other=0.0)
         if HAS_NOT_P:
             own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
-            value = node_logs(x, logp, norms, rows, here, cols, C, own, S, x_row, VEC)
+            value = node_logs(x, logp, norms, rows, here, cols, C, own, S, x_row, True, VEC)
             at = column_pointers(grad_not_p, rows, C, cols, VEC)
             given = tl.load(at, mask=there, other=0.0)
             heavy = there & (value > HEAVY)
@@ -72,16 +72,15 @@ def sum_given(
 
 @triton.jit
 def slot_gradients(
-    x, y, m, weights, stats, upstream, grad_p, grad_not_p,
-    windows, stages, group, piece_group, owner, slot, parent, slot_bounds,
-    logp, peak, norms, beyond, owed, sums, drops, carried, tails,
+    y, m, weights, stats, upstream, grad_p, grad_not_p,
+    owner, parent, level_of, slot_bounds,
+    logp, peak, beyond, owed, sums, drops, carried, tails, tail_keeps,
     share, even, reference, handed, following, tail_slope,
-    C, S, L, T, scale, stage_0, stage_n, x_row, y_row, m_row,
+    C, S, L, T, scale, y_row, m_row,
     GIVEN: tl.constexpr, HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr,
-    BOUND: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr,
-    A: tl.constexpr, K: tl.constexpr, B: tl.constexpr,
+    BOUND: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """Up and down the inner classes, one row per program: what every slot hands to terminals.
+    """Down the inner classes, one row per program: what every slot hands to terminals.
 
     share: sum over the classes c above of a_c p(slot) / p(c). even: the light classes that are not
     above, less the sum of all a + b. following: the level of the first heavy class not above.
@@ -90,20 +89,29 @@ def slot_gradients(
     long = tl.cast(row, tl.int64)
     at = long * S
     factor = 0.0
-    base = 0.0
     if not GIVEN:
         factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
-        pushed = rise_owed(
-            x, y, m, windows, stages, group, piece_group, slot, parent, logp, peak, norms, beyond,
-            weights, owed, drops, factor, row, S, L, stage_0, stage_n, x_row, y_row, m_row,
-            True, BOUND, MASKED, FAST, A, K,
-        )  # fmt: skip
-        base = tl.sum(pushed, axis=0)
     tile = tl.arange(0, 128)
     parts = tl.zeros([128], tl.float32)
     for start in range(0, T, 128):
         parts += tl.load(sums + long * T + start + tile, mask=start + tile < T, other=0.0)
-    base += tl.sum(parts, axis=0)
+    base = tl.sum(parts, axis=0)
+    leaf = tl.load(tails + 2 * row)
+    is_tail = leaf >= 0
+    tail = tl.load(tails + 2 * row + 1, mask=is_tail, other=0)
+    if not GIVEN:  # what the heavy leaf adds to all logits
+        kept = tl.load(weights + leaf, mask=is_tail, other=0.0) * factor
+        if MASKED:
+            kept *= tl.load(m + long * m_row + leaf, mask=is_tail, other=0).to(tl.float32)
+        if BOUND:
+            kept *= tl.load(tail_keeps + row, mask=is_tail, other=0.0)
+        place = row * L + tl.load(level_of + leaf, mask=is_tail, other=0)
+        one = is_one(tl.load(y + long * y_row + leaf, mask=is_tail, other=0))
+        gone = tl.load(beyond + place, mask=is_tail, other=0.0) < NOTHING
+        missed = tl.where(one | gone, 0.0, -kept)
+        base -= tl.where(one, -kept, missed)
+        tl.store(drops + place, missed, mask=is_tail)
+        tl.debug_barrier()
     behind = 0.0  # relative to the heavy class of the level below
     last = 0.0
     if HAS_NOT_P:
@@ -178,76 +186,74 @@ def slot_gradients(
             tl.store(handed + at + mine, found, mask=ok)
             tl.store(following + at + mine, next_, mask=ok & bent)
         tl.debug_barrier()
-    tail = tl.load(tails + row)
-    there = tail >= 0
-    slope = tl.load(share + at + tail, mask=there, other=0.0)
-    slope *= tl.exp(-tl.load(logp + at + tail, mask=there, other=0.0))
-    tl.store(tail_slope + row, slope + tl.load(even + at + tail, mask=there, other=0.0))
+    slope = tl.load(share + at + tail, mask=is_tail, other=0.0)
+    slope *= tl.exp(-tl.load(logp + at + tail, mask=is_tail, other=0.0))
+    tl.store(tail_slope + row, slope + tl.load(even + at + tail, mask=is_tail, other=0.0))
 
 
 @triton.jit
 def write_softmax(
-    x, y, m, weights, stats, upstream, grad_p, grad_not_p,
-    slot, parent, level, terminal, peak, norms, beyond, reference, handed, tail_slope, gradient,
-    N, C, S, L, scale, height, x_row, y_row, m_row,
+    x, y, m, tiles, weights, stats, upstream, grad_p, grad_not_p,
+    slot, parent, terminal, least, norms, tail_keeps, reference, handed, tail_slope, gradient,
+    N, C, S, scale, height, x_row, y_row, m_row,
     GIVEN: tl.constexpr, HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr,
-    BOUND: tl.constexpr, MASKED: tl.constexpr,
-    FAST: tl.constexpr, R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    BOUND: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr, INNER: tl.constexpr,
+    R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of the logits of every class; 0 for those that are not terminal."""
-    cols = tl.program_id(0) * B + tl.arange(0, B)
+    cols = tl.load(tiles + tl.program_id(0)) * B + tl.arange(0, B)
     inside = cols // VEC < C // VEC
-    own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
-    leaf = inside & (own < 0)
     above = tl.load(column_at(parent, 0, cols, VEC), mask=inside, other=0)
-    source = tl.where(leaf, above, own)
-    ends = tl.load(column_at(terminal, 0, cols, VEC), mask=inside, other=0) != 0
-    floor = tl.load(column_at(level, 0, cols, VEC), mask=inside, other=0)
+    source = above
+    leaf = inside
+    ends = inside
+    if INNER:
+        own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
+        leaf = inside & (own < 0)
+        source = tl.where(leaf, above, own)
+        ends = tl.load(column_at(terminal, 0, cols, VEC), mask=inside, other=0) != 0
     weight = tl.zeros([B], tl.float32)
     if not GIVEN:
         factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
         weight = tl.load(column_at(weights, 0, cols, VEC), mask=inside, other=0.0) * factor
-        weight = tl.where(leaf, weight, 0.0)
+        if INNER:
+            weight = tl.where(leaf, weight, 0.0)
     start = tl.program_id(1) * height
     for row in range(start, tl.minimum(start + height, N), R):
         rows = row + tl.arange(0, R)
         here = rows < N
         there = here[:, None] & inside[None, :]
-        high = tl.load(norms + 2 * rows, mask=here, other=0.0)
-        total = tl.load(norms + 2 * rows + 1, mask=here, other=0.0)
-        value = tl.load(column_pointers(x, rows, x_row, cols, VEC), mask=there, other=0.0)
-        log_q = (value.to(tl.float32) - high[:, None]) + (0.0 - total[:, None])
-        heavy = leaf[None, :] & (log_q > HEAVY)
-        slots = (rows.to(tl.int64) * S)[:, None]
-        hit = tl.zeros([R, B], tl.float32)
-        miss = tl.zeros([R, B], tl.float32)
         if GIVEN:
+            high = tl.load(norms + 2 * rows, mask=here, other=0.0)
+            total = tl.load(norms + 2 * rows + 1, mask=here, other=0.0)
+            value = tl.load(column_pointers(x, rows, x_row, cols, VEC), mask=there, other=0.0)
+            log_q = (value.to(tl.float32) - high[:, None]) + (0.0 - total[:, None])
+            q = exp(log_q, FAST)
+            heavy = log_q > HEAVY
+            hit = tl.zeros([R, B], tl.float32)
             if HAS_P:
                 at = column_pointers(grad_p, rows, C, cols, VEC)
-                hit = tl.where(leaf[None, :], tl.load(at, mask=there, other=0.0), 0.0)
+                hit = tl.load(at, mask=there, other=0.0)
             if HAS_NOT_P:
                 at = column_pointers(grad_not_p, rows, C, cols, VEC)
-                miss = tl.where(leaf[None, :], tl.load(at, mask=there, other=0.0), 0.0)
+                ratio = q * inverse(1.0 - tl.minimum(q, 0.7), FAST)
+                hit -= tl.where(heavy, 0.0, tl.load(at, mask=there, other=0.0) * ratio)
+            if INNER:
+                hit = tl.where(leaf[None, :], hit, 0.0)
         else:
-            one = is_one(tl.load(column_pointers(y, rows, y_row, cols, VEC), mask=there, other=0))
-            kept = tl.broadcast_to(weight[None, :], [R, B])
-            if MASKED:
-                at = column_pointers(m, rows, m_row, cols, VEC)
-                kept = tl.where(tl.load(at, mask=there, other=0) != 0, kept, 0.0)
-            if BOUND:
-                place = (rows * L)[:, None] + floor[None, :]
-                missed = log_outside(log_q, beyond, place, heavy & there, FAST)
-                limit = tl.load(peak + slots + above[None, :], mask=there, other=MINUS_INF)
-                kept = tl.where(pair_loss(log_q, missed, one) >= limit, kept, 0.0)
-            hit = tl.where(one, -kept, 0.0)
-            miss = tl.where(one, 0.0, -kept)
-        q = exp(log_q, FAST)
-        light = here[:, None] & ends[None, :]
-        ref = tl.load(reference + slots + source[None, :], mask=light, other=0.0)
-        given = tl.load(handed + slots + source[None, :], mask=light, other=0.0)
+            log_q, q, one, heavy, _weighed, kept = leaf_answers(
+                x, y, m, norms, least, tail_keeps, rows, here, cols, C, above, weight, S,
+                x_row, y_row, m_row, BOUND, MASKED, FAST, VEC,
+            )  # fmt: skip
+            ratio = q * inverse(1.0 - tl.minimum(q, 0.7), FAST)
+            hit = kept * tl.where(one, -1.0, tl.where(heavy, 0.0, ratio))
+        if INNER:
+            heavy = heavy & leaf[None, :]
+        slots = (rows.to(tl.int64) * S)[:, None] + source[None, :]
+        ref = tl.load(reference + slots, mask=there, other=0.0)
+        given = tl.load(handed + slots, mask=there, other=0.0)
         slope = tl.load(tail_slope + rows, mask=here, other=0.0)
         found = tl.where(heavy, q * slope[:, None], exp(log_q - ref, FAST) * given) + hit
-        if HAS_NOT_P:
-            found -= tl.where(heavy, 0.0, miss * q * inverse(1.0 - tl.minimum(q, 0.7), FAST))
-        at = column_pointers(gradient, rows, C, cols, VEC)
-        tl.store(at, tl.where(ends[None, :], found, 0.0), mask=there)
+        if INNER:
+            found = tl.where(ends[None, :], found, 0.0)
+        tl.store(column_pointers(gradient, rows, C, cols, VEC), found, mask=there)

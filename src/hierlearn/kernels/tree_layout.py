@@ -109,6 +109,19 @@ class TreeLayout:
                 self._on_device[device]["terminal"] = flags
         return self._on_device[device]
 
+    def tiles(self, columns: int, device: torch.device) -> dict[str, torch.Tensor]:
+        """Return by name the numbers of tiles of columns: of leaves alone, and of the others."""
+        found = self.on(device)
+        names = f"leaf_tiles_{columns}", f"inner_tiles_{columns}"
+        if names[0] not in found:
+            begins = np.arange(0, self.classes, columns)
+            some = np.add.reduceat(self.slot_of >= 0, begins) > 0
+            for name, numbers in zip(names, (~some, some), strict=True):
+                with torch.inference_mode(False):
+                    tiles = torch.tensor(np.flatnonzero(numbers), dtype=torch.int32, device=device)
+                found[name] = tiles
+        return {name: found[name] for name in names}
+
     def arrays(self) -> dict[str, Any]:
         """Return the index arrays by name; by slot means pieces included."""
         plan = self.reductions
@@ -117,7 +130,6 @@ class TreeLayout:
         own = np.full(plan.width, -1, dtype=np.int64)
         own[self.slot_of[ends]] = ends
         children = np.array([plan.children[slot] for slot in range(plan.width)], dtype=np.int64)
-        stages = [(s.pieces, s.first, s.first + s.number, s.level) for s in plan.stages]
         return {
             "owner": np.concatenate([self.owners, np.full(pieces, -1)]),  # the class of each slot
             "own": own,  # the same of those that are terminal, else -1
@@ -128,7 +140,6 @@ class TreeLayout:
             "group": plan.class_groups,
             "piece_group": np.concatenate([np.full(self.slots, -1), plan.piece_groups]),
             "windows": np.array(plan.windows),  # (W, 2)
-            "stages": np.array(stages),  # (stages, 4): pieces, first and last window, level
             "children": children,  # by slot, (., 3): the first item, how many, whether pieces
             "window_of": np.array([plan.window_of[slot] for slot in range(plan.width)]),
         }

@@ -20,10 +20,10 @@ from hierlearn.kernels.tree_plan import (
     fold_launches,
     is_fast,
     options_of,
-    rows_and_columns,
     slot_arrays,
     softmax_gradient,
     sweep_launch,
+    tiled_launches,
     vector_of,
 )
 
@@ -134,7 +134,7 @@ class LinkPlan(Plan):
         self.vector, self.fast = vector_of(layout.classes, x), is_fast(x.device)
         arrays = slot_arrays(layout, self.rows, softmax=True)
         arrays["row_sums"] = (FLOAT, self.rows)
-        for name in ("peak", "owed"):
+        for name in ("peak", "owed", "least"):
             arrays[name] = (FLOAT, 0)
         self.memory = MemoryLayout(**arrays)
         self.launches = {
@@ -143,24 +143,28 @@ class LinkPlan(Plan):
             "p": self.plan_gradient(p=True, not_p=False),
             "not p": self.plan_gradient(p=False, not_p=True),
         }
-        self.finish(layout.on(x.device))
+        self.finish(dict(layout.on(x.device)))
 
     def plan_pair(self, x: Tensor) -> list[Launch]:
         """Plan the sums up the tree, the sweep down, and the pair."""
-        from hierlearn.kernels.launch import Launch
         from hierlearn.kernels.tree_triton import write_pair
 
         layout, rows, x_row = self.layout, self.rows, self.x_row
         launches = fold_launches(layout, rows, x, self.vector)
         kind = {"SOFTMAX": True, "BOUND": False, "MASKED": False, "FAST": self.fast}
         launches.append(sweep_launch(layout, rows, (x_row, 0, 0), kind))
-        height, parts, tiles = rows_and_columns(layout, rows, PAIR, self.device)
-        names = "x slot level logp norms beyond log_p log_not_p"
-        constants = {"FAST": self.fast, "R": PAIR.rows, "B": PAIR.columns, "VEC": self.vector}
-        numbers = (rows, layout.classes, layout.width, layout.levels, x_row, height)
-        options = options_of(PAIR, self.device)
-        launches.append(Launch(write_pair, (tiles, parts), names, numbers, constants, options))
-        return launches
+        names = "x tiles slot level logp norms beyond log_p log_not_p"
+        size = (rows, layout.classes, layout.width, layout.levels, x_row)
+        more = tiled_launches(
+            write_pair,
+            layout,
+            PAIR,
+            (rows, self.device),
+            names,
+            lambda height: (*size, height),
+            {"FAST": self.fast, "VEC": self.vector},
+        )
+        return [*launches, *more]
 
     def plan_gradient(self, *, p: bool, not_p: bool) -> list[Launch]:
         """Plan the gradient of the logits, given those of log p, of log(1 - p), or of both."""

@@ -1,8 +1,8 @@
 """TreePlan: how HCL with bce on a tree is launched, and the memory that it needs.
 
-Forward: the wide stages of sums, one sweep up and down the inner classes, the class sums and the
-selection. Backward: the wide stages again, a sweep up and down, and the gradient. Logits are read
-four times and targets three times, everything else is of inner classes only.
+Forward: the stages of sums up the tree, a sweep down the inner classes, the class sums and the
+selection. Backward: the stages again, a sweep down, and the gradient. Logits are read four times
+and targets three times, everything else is of inner classes only.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from hierlearn.kernels.hcl_spec import interpreted
 from hierlearn.kernels.tree_windows import WINDOW
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from hierlearn.kernels.launch import Launch
     from hierlearn.kernels.tree_layout import TreeLayout
 
 PROGRAMS = 64  # per multiprocessor, of kernels whose programs take several rows
-WINDOWS_AT_ONCE = 8  # that a sweep of one row processes at once
-SWEEP_COLUMNS = 1024  # columns of a row that the sweeps down process at once
+SWEEP_COLUMNS = 256  # columns of a row that the sweeps down process at once
 SWEEP_WARPS = {"num_warps": 4}
 
 
@@ -40,25 +41,29 @@ class TreeTile(NamedTuple):
 # Tuned on an H200. The columns of a window are settled already.
 FOLD = TreeTile(2, 0, 1)
 OWED = TreeTile(2, 0, 1)
-SUMS = TreeTile(4, 512, 4)
-GRADIENT = TreeTile(2, 512, 4)
-PAIR = TreeTile(4, 512, 4)
+SUMS = TreeTile(1, 512, 4)
+SIGMOID_SUMS = TreeTile(8, 512, 4)
+GRADIENT = TreeTile(4, 128, 1)
+SIGMOID_GRADIENT = TreeTile(1, 512, 4)
+PAIR = TreeTile(1, 512, 4)
 GIVEN = TreeTile(1, 1024, 4)
+GIVEN_GRADIENT = TreeTile(4, 128, 1)
 
 
 def slot_arrays(layout: TreeLayout, rows: int, *, softmax: bool) -> dict[str, tuple[Any, int]]:
     """Return the arrays of all rows and slots."""
-    slots = rows * layout.width
+    slots, windows = rows * layout.width, rows * len(layout.reductions.windows)
     arrays = {"peak": (FLOAT, slots), "owed": (FLOAT, slots)}
-    for name in ("logp", "share", "even", "reference", "handed", "following"):
+    for name in ("logp", "least", "share", "even", "reference", "handed", "following"):
         arrays[name] = (INT if name == "following" else FLOAT, slots if softmax else 0)
-    arrays["tops"] = (FLOAT, rows * len(layout.reductions.windows) if softmax else 0)
-    arrays["row_sums"] = (FLOAT, rows * layout.reductions.windows_alone if softmax else 0)
+    for name in ("tops", "row_sums"):
+        arrays[name] = (FLOAT, windows if softmax else 0)
     for name in ("beyond", "drops", "carried"):
         arrays[name] = (FLOAT, rows * layout.levels)
-    arrays["norms"] = (FLOAT, 2 * rows)
-    arrays["tails"] = (INT, rows)
-    arrays["tail_slope"] = (FLOAT, rows)
+    for name in ("norms", "tails"):
+        arrays[name] = (INT if name == "tails" else FLOAT, 2 * rows)
+    for name in ("tail_keeps", "tail_slope"):
+        arrays[name] = (FLOAT, rows)
     return arrays
 
 
@@ -68,11 +73,6 @@ def options_of(tile: TreeTile, device: torch.device) -> dict[str, int]:
     if tile.registers < 255 and is_fast(device):
         options["maxnreg"] = tile.registers
     return options
-
-
-def row_shape() -> dict[str, int]:
-    """Return the shape of the tiles of a sweep of one row."""
-    return {"A": WINDOWS_AT_ONCE, "K": WINDOW}
 
 
 def vector_of(classes: int, *arrays: Tensor) -> int:
@@ -96,14 +96,15 @@ def divide(rows: int, programs: int, device: torch.device, step: int) -> tuple[i
 
 
 def fold_launches(layout: TreeLayout, rows: int, x: Tensor, vector: int) -> list[Launch]:
-    """Return the launches of the wide stages of sums, from the deepest level up."""
+    """Return the launches of the stages of sums, from the deepest level up."""
     from hierlearn.kernels.launch import Launch
     from hierlearn.kernels.tree_triton import fold_windows
 
     plan, found = layout.reductions, []
     size = (rows, layout.classes, layout.width, len(plan.windows), x.stride(0))
-    for stage in plan.stages[: plan.alone]:
-        names = f"x windows {'piece_group' if stage.pieces else 'group'} own slot window_of tops logp"
+    for stage in plan.stages:
+        group = "piece_group" if stage.pieces else "group"
+        names = f"x windows {group} own slot window_of tops logp"
         height, parts = divide(rows, stage.number, x.device, FOLD.rows)
         constants: dict[str, Any] = {"PIECES": stage.pieces, "INNER": stage.inner}
         constants |= {"OWN": stage.own, "FAST": is_fast(x.device), "R": FOLD.rows, "K": WINDOW}
@@ -118,18 +119,51 @@ def fold_launches(layout: TreeLayout, rows: int, x: Tensor, vector: int) -> list
 def sweep_launch(
     layout: TreeLayout, rows: int, strides: tuple[int, ...], kind: dict[str, bool]
 ) -> Launch:
-    """Return the launch that goes up and down the inner classes in the forward pass."""
+    """Return the launch that goes down the inner classes in the forward pass."""
     from hierlearn.kernels.launch import Launch
     from hierlearn.kernels.tree_triton import descend
 
-    plan = layout.reductions
-    names = "x y m windows stages group piece_group children owner own slot parent window_of"
-    names += " slot_bounds tops logp peak norms beyond drops tails"
-    if not kind["BOUND"]:
-        names = names.replace("x y m", "x x x")
-    numbers = (layout.width, len(plan.windows), layout.levels, plan.alone, len(plan.stages))
-    constants = {**kind, **row_shape(), "B": SWEEP_COLUMNS}
-    return Launch(descend, (rows,), names, (*numbers, *strides), constants, SWEEP_WARPS)
+    names = "x y m" if kind["BOUND"] else "x x x"
+    names += " children owner own slot parent window_of slot_bounds"
+    names += " tops logp peak least norms beyond drops tails tail_keeps"
+    numbers = (layout.width, len(layout.reductions.windows), layout.levels, *strides)
+    constants = {**kind, "K": WINDOW, "B": SWEEP_COLUMNS}
+    return Launch(descend, (rows,), names, numbers, constants, SWEEP_WARPS)
+
+
+def tiled_launches(
+    kernel: Any,
+    layout: TreeLayout,
+    tile: TreeTile,
+    batch: tuple[int, torch.device],
+    names: str,
+    arguments: Callable[[int], tuple[float, ...]],
+    constants: dict[str, Any],
+) -> list[Launch]:
+    """Return the launches of a kernel for the tiles of leaves alone, and for the others.
+
+    Args:
+        kernel: the kernel.
+        layout: the tree.
+        tile: what a program reads at once.
+        batch: the number of rows, and the device.
+        names: of the pointers; "tiles" stands for the numbers of the tiles.
+        arguments: the numbers, given how many rows a program takes.
+        constants: the compile-time constants, without INNER and the rows and columns of a tile.
+    """
+    from hierlearn.kernels.launch import Launch
+
+    rows, device = batch
+    height, parts, _ = rows_and_columns(layout, rows, tile, device)
+    found = []
+    for name, numbers in layout.tiles(tile.columns, device).items():
+        if len(numbers):
+            shape = {"INNER": name.startswith("inner"), "R": tile.rows, "B": tile.columns}
+            chosen = " ".join(name if one == "tiles" else one for one in names.split())
+            options = options_of(tile, device)
+            grid, all_ = (len(numbers), parts), {**constants, **shape}
+            found.append(Launch(kernel, grid, chosen, arguments(height), all_, options))
+    return found
 
 
 class TreePlan(LaunchPlan):
@@ -147,84 +181,83 @@ class TreePlan(LaunchPlan):
 
     def constant_arrays(self) -> dict[str, Tensor]:
         """Return the index arrays of the tree."""
-        return self.layout.on(self.device)
-
-    def launch(
-        self, kernel: Any, grid: tuple[int, ...], names: str, numbers: Any, **constants: Any
-    ) -> Launch:
-        """Return a launch; the strides come last of its numbers."""
-        from hierlearn.kernels.launch import Launch
-
-        warps = constants.pop("WARPS", 4)
-        options = {"num_warps": warps}
-        return Launch(kernel, grid, names, (*numbers, *self.strides), constants, options)
+        return dict(self.layout.on(self.device))
 
     def plan_sweeps(self, x: Tensor, y: Tensor, known: Tensor) -> list[Launch]:
         """Plan the sums up the tree, the sweep down, and the class sums."""
-        from hierlearn.kernels.tree_hcl_triton import sum_tree
-
         assert self.spec.tree is not None
         layout = self.layout = self.spec.tree
         self.is_few = False
-        kind = {"SOFTMAX": self.spec.softmax, "BOUND": self.spec.bound}
-        kind |= {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
-        self.kind, self.vector = kind, vector_of(layout.classes, x, y, known)
-        size = (self.rows, layout.classes, layout.width, layout.levels)
+        self.kind = {"SOFTMAX": self.spec.softmax, "BOUND": self.spec.bound}
+        self.kind |= {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
+        self.vector = vector_of(layout.classes, x, y, known)
         launches = []
         if self.spec.softmax:
             launches = fold_launches(layout, self.rows, x, self.vector)
-        launches.append(sweep_launch(layout, self.rows, self.strides, kind))
-        height, self.parts, tiles = rows_and_columns(layout, self.rows, SUMS, self.device)
+        launches.append(sweep_launch(layout, self.rows, self.strides, self.kind))
+        tile = SUMS if self.spec.softmax else SIGMOID_SUMS
+        height, self.parts, tiles = rows_and_columns(layout, self.rows, tile, self.device)
         self.programs = self.parts * tiles
-        names = "x y m slot parent level logp peak norms beyond partials counts"
-        grid = (tiles, self.parts)
-        launches.append(self.tile_launch(sum_tree, grid, names, (*size, height), SUMS, kind))
-        return launches
+        return [*launches, *(self.plan_sums(tiles) if self.spec.softmax else [self.sigmoid_sums()])]
+
+    def plan_sums(self, tiles: int) -> list[Launch]:
+        """Plan the class sums of the softmax."""
+        from hierlearn.kernels.tree_hcl_triton import sum_softmax
+
+        layout = self.layout
+        names = "x y m tiles slot parent level logp peak norms beyond partials counts"
+        constants = {**self.kind, "VEC": self.vector}
+        del constants["SOFTMAX"]
+        size = (self.rows, layout.classes, layout.width, layout.levels, tiles)
+        return tiled_launches(
+            sum_softmax,
+            layout,
+            SUMS,
+            (self.rows, self.device),
+            names,
+            lambda height: (*size, height, *self.strides),
+            constants,
+        )
+
+    def sigmoid_sums(self) -> Launch:
+        """Plan the class sums of sigmoids."""
+        from hierlearn.kernels.launch import Launch
+        from hierlearn.kernels.tree_hcl_triton import sum_sigmoid
+
+        layout, tile = self.layout, SIGMOID_SUMS
+        height, parts, tiles = rows_and_columns(layout, self.rows, tile, self.device)
+        numbers = (self.rows, layout.classes, layout.width, height, *self.strides)
+        shape = {"R": tile.rows, "B": tile.columns, "VEC": self.vector}
+        constants = {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"], **shape}
+        names, options = "x y m parent peak partials counts", options_of(tile, self.device)
+        return Launch(sum_sigmoid, (tiles, parts), names, numbers, constants, options)
 
     def plan_gradient(self, x: Tensor, y: Tensor, known: Tensor) -> list[Launch]:
-        """Plan the sweep up the groups, the sweep down, and the gradient."""
+        """Plan the sums up the groups, the sweep down, and the gradient."""
         del x, y, known
         if self.spec.softmax:
             return [*self.plan_owed(), *self.plan_softmax()]
         return [*self.plan_owed(), *self.plan_sigmoid()]
 
     def plan_owed(self) -> list[Launch]:
-        """Plan the wide stages: what is owed to ancestors, and the sums of the softmax."""
+        """Plan the stages: what is owed to ancestors, and the sums of the softmax."""
+        from hierlearn.kernels.launch import Launch
         from hierlearn.kernels.tree_hcl_triton import sweep_windows
 
         layout, plan = self.layout, self.layout.reductions
-        launches = []
-        for stage in plan.stages[: plan.alone]:
-            if stage.pieces and not (self.spec.bound or self.spec.softmax):
-                continue
-            names = f"x y m windows {'piece_group' if stage.pieces else 'group'} slot parent logp"
-            names += " peak norms beyond weights stats upstream owed row_sums drops"
-            height, parts = divide(self.rows, stage.number, self.device, OWED.rows)
-            size = (self.rows, layout.classes, layout.width, layout.levels, plan.windows_alone)
-            numbers = (*size, self.spec.base.scale, stage.first, stage.level, height)
-            kind = {**self.kind, "PIECES": stage.pieces, "INNER": stage.inner}
-            kind["FAST"] = kind.pop("FAST")  # in the order of the kernel
-            tile = OWED._replace(columns=WINDOW)
-            grid = (stage.number, parts)
-            launches.append(self.tile_launch(sweep_windows, grid, names, numbers, tile, kind, "K"))
+        launches, tile = [], OWED
+        for stage in plan.stages:
+            group = "piece_group" if stage.pieces else "group"
+            names = f"x y m windows {group} slot parent logp peak least norms beyond tail_keeps"
+            names += " weights stats upstream owed row_sums drops"
+            height, parts = divide(self.rows, stage.number, self.device, tile.rows)
+            size = (self.rows, layout.classes, layout.width, layout.levels, len(plan.windows))
+            numbers = (*size, self.spec.base.scale, stage.first, stage.level, height, *self.strides)
+            constants: dict[str, Any] = {**self.kind, "PIECES": stage.pieces, "INNER": stage.inner}
+            constants |= {"R": tile.rows, "K": WINDOW, "VEC": 1 if stage.pieces else self.vector}
+            grid, options = (stage.number, parts), options_of(tile, self.device)
+            launches.append(Launch(sweep_windows, grid, names, numbers, constants, options))
         return launches
-
-    def tile_launch(
-        self,
-        kernel: Any,
-        grid: tuple[int, ...],
-        names: str,
-        numbers: tuple[float, ...],
-        tile: TreeTile,
-        kind: dict[str, bool],
-        columns: str = "B",
-    ) -> Launch:
-        """Return the launch of a kernel that reads tiles; the strides come last of its numbers."""
-        from hierlearn.kernels.launch import Launch
-
-        constants = {**kind, "R": tile.rows, columns: tile.columns, "VEC": self.vector}
-        numbers = (*numbers, *self.strides)
-        return Launch(kernel, grid, names, numbers, constants, options_of(tile, self.device))
 
     def plan_softmax(self) -> list[Launch]:
         """Plan the gradient through the softmax."""
@@ -235,21 +268,21 @@ class TreePlan(LaunchPlan):
 
     def plan_sigmoid(self) -> list[Launch]:
         """Plan the gradient of scope "ancestors" with sigmoids."""
-        from hierlearn.kernels.launch import Launch
-        from hierlearn.kernels.tree_hcl_triton import sweep_rows, write_sigmoid
+        from hierlearn.kernels.tree_hcl_triton import write_sigmoid
 
-        layout, plan = self.layout, self.layout.reductions
-        names = "x y m windows stages group piece_group slot parent peak weights stats upstream owed"
-        numbers: tuple[float, ...] = (layout.width, layout.levels, self.spec.base.scale)
-        numbers += (plan.alone, len(plan.stages), *self.strides)
-        kind = {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
-        constants = {**kind, **row_shape()}
-        rows = Launch(sweep_rows, (self.rows,), names, numbers, constants, SWEEP_WARPS)
-        height, parts, tiles = rows_and_columns(layout, self.rows, GRADIENT, self.device)
-        numbers = (self.rows, layout.classes, layout.width, self.spec.base.scale, height)
-        names = "x y m weights stats upstream slot parent peak owed out"
-        grid = (tiles, parts)
-        return [rows, self.tile_launch(write_sigmoid, grid, names, numbers, GRADIENT, kind)]
+        layout = self.layout
+        names = "x y m tiles weights stats upstream slot parent peak owed out"
+        size = (self.rows, layout.classes, layout.width, self.spec.base.scale)
+        kind = {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"], "VEC": self.vector}
+        return tiled_launches(
+            write_sigmoid,
+            layout,
+            SIGMOID_GRADIENT,
+            (self.rows, self.device),
+            names,
+            lambda height: (*size, height, *self.strides),
+            kind,
+        )
 
 
 def rows_and_columns(
@@ -281,24 +314,28 @@ def softmax_gradient(
     from hierlearn.kernels.launch import Launch
 
     rows, strides, vector = batch
-    plan = layout.reductions
-    first = "x y m weights stats upstream x x"
+    pointers = "weights stats upstream x x"
+    sums, data = len(layout.reductions.windows), "x y m"
     if kind["GIVEN"]:
-        first = "x x x x x x grad_p grad_not_p"
-    sums = 1 if kind["GIVEN"] else plan.windows_alone
-    names = f"{first} windows stages group piece_group owner slot parent slot_bounds logp peak norms"
-    names += " beyond owed row_sums drops carried tails share even reference handed following"
-    numbers = (layout.classes, layout.width, layout.levels, sums, scale)
-    numbers += (plan.alone, len(plan.stages), *strides)
-    constants = {**kind, **row_shape(), "B": SWEEP_COLUMNS}
-    grid: tuple[int, ...] = (rows,)
-    names += " tail_slope"
-    launches = [Launch(kernels.slot_gradients, grid, names, numbers, constants, SWEEP_WARPS)]
-    height, parts, columns = rows_and_columns(layout, rows, GRADIENT, device)
-    names = f"{first} slot parent level terminal peak norms beyond reference handed tail_slope out"
-    numbers = (rows, layout.classes, layout.width, layout.levels, scale, height, *strides)
-    constants = {**kind, "R": GRADIENT.rows, "B": GRADIENT.columns, "VEC": vector}
-    options = options_of(GRADIENT, device)
-    grid = (columns, parts)
-    launches.append(Launch(kernels.write_softmax, grid, names, numbers, constants, options))
-    return launches
+        sums, data, pointers = 1, "x x x", "x x x grad_p grad_not_p"
+    names = f"{data[2:]} {pointers} owner parent level slot_bounds logp peak beyond owed row_sums"
+    names += " drops carried tails tail_keeps share even reference handed following tail_slope"
+    numbers = (layout.classes, layout.width, layout.levels, sums, scale, *strides[1:])
+    constants = {**kind, "B": SWEEP_COLUMNS}
+    sweep = Launch(kernels.slot_gradients, (rows,), names, numbers, constants, SWEEP_WARPS)
+    names = f"{data} tiles {pointers} slot parent terminal least norms tail_keeps reference handed"
+    names += " tail_slope out"
+    size = (rows, layout.classes, layout.width, scale)
+    tile = GIVEN_GRADIENT if kind["GIVEN"] else GRADIENT
+    return [
+        sweep,
+        *tiled_launches(
+            kernels.write_softmax,
+            layout,
+            tile,
+            (rows, device),
+            names,
+            lambda height: (*size, height, *strides),
+            {**kind, "VEC": vector},
+        ),
+    ]

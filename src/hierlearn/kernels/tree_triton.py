@@ -151,45 +151,6 @@ def fold_windows(
 
 
 @triton.jit
-def rise(
-    x, windows, stages, group, piece_group, own, slot, window_of, tops, logp,
-    row, S, W, x_row, stage_0, stage_n,
-    FAST: tl.constexpr, A: tl.constexpr, K: tl.constexpr,
-):  # fmt: skip
-    """Sum the groups of the stages that have no launch of their own, of one row."""
-    values = x + tl.cast(row, tl.int64) * x_row
-    refs = tops + tl.cast(row, tl.int64) * W
-    sums = logp + tl.cast(row, tl.int64) * S
-    for stage in range(stage_0, stage_n):
-        pieces = tl.load(stages + 4 * stage) != 0
-        classes = tl.load(stages + 4 * stage) == 0
-        stop = tl.load(stages + 4 * stage + 2)
-        for start in range(tl.load(stages + 4 * stage + 1), stop, A):
-            w = start + tl.arange(0, A)
-            begin = tl.load(windows + 2 * w, mask=w < stop, other=0)
-            end = tl.load(windows + 2 * w + 1, mask=w < stop, other=0)
-            cols = begin[:, None] + tl.arange(0, K)[None, :]
-            live = cols < end[:, None]
-            groups = tl.where(pieces, piece_group, group)
-            mine = tl.load(groups + cols, mask=live, other=-1)
-            following = tl.load(groups + cols + 1, mask=live & (cols + 1 < end[:, None]), other=-1)
-            last = live & (mine != following)
-            item = tl.load(slot + cols, mask=live & classes, other=-1)
-            item = tl.where(live & pieces, cols, item)
-            inner = item >= 0
-            high = tl.load(values + cols, mask=live & (item < 0), other=MINUS_INF).to(tl.float32)
-            ref = tl.load(window_of + item, mask=inner, other=0)
-            high = tl.where(inner, tl.load(refs + ref, mask=inner, other=0.0), high)
-            log_sum = tl.load(sums + item, mask=inner, other=0.0)
-            node = tl.load(own + mine, mask=last, other=-1)
-            mass = tl.load(values + node, mask=node >= 0, other=MINUS_INF).to(tl.float32)
-            top, found = fold_tile(high, log_sum, mine, last, mass, True, FAST)
-            tl.store(sums + mine, found, mask=last)
-            tl.store(refs + w, top, mask=w < stop)
-        tl.debug_barrier()
-
-
-@triton.jit
 def log_add(a, b):
     """log(exp(a) + exp(b))."""
     high = tl.maximum(a, b)
@@ -203,7 +164,7 @@ def follow_chain(
 ):  # fmt: skip
     """Write ``beyond`` of one row, its norms (the greatest logit and the log sum) and its tail.
 
-    The tail is the slot above the heavy leaf, or -1.
+    The tail is the heavy leaf, or -1, and the slot above it.
     """
     values = x + tl.cast(row, tl.int64) * x_row
     refs = tops + tl.cast(row, tl.int64) * W
@@ -215,7 +176,7 @@ def follow_chain(
     for level in range(L):
         tl.store(beyond + row * L + level, ABSENT)
         tl.store(drops + row * L + level, 0.0)
-    tl.store(tails + row, -1)
+    tl.store(tails + 2 * row, -1)
     k = tl.arange(0, K)
     here = 0  # the slot that the chain has reached
     outside = LOG_ZERO + 0.0
@@ -247,8 +208,9 @@ def follow_chain(
         below = tl.max(tl.where(k == place, item, -1), axis=0)
         if classes:
             tl.store(beyond + row * L + level, tl.where(heavy, outside, ABSENT))
-            leaf = heavy & (below < 0)
-            tl.store(tails + row, tl.load(parent + begin + place, mask=leaf, other=0), mask=leaf)
+            if below < 0:
+                tl.store(tails + 2 * row, tl.where(best > HEAVY, begin + place, -1))
+                tl.store(tails + 2 * row + 1, tl.load(parent + begin + place, mask=heavy, other=0))
             level += 1
         here = tl.where(heavy, below, -1)
 
@@ -277,7 +239,9 @@ def column_at(array, offset, cols, VEC: tl.constexpr):
 
 
 @triton.jit
-def node_logs(x, logp, norms, rows, here, cols, C, own, S, x_row, VEC: tl.constexpr):
+def node_logs(
+    x, logp, norms, rows, here, cols, C, own, S, x_row, INNER: tl.constexpr, VEC: tl.constexpr
+):  # fmt: skip
     """Return log p of rows and columns; ``own`` is the slot of an inner class, else negative."""
     high = tl.load(norms + 2 * rows, mask=here, other=0.0)
     total = tl.load(norms + 2 * rows + 1, mask=here, other=0.0)
@@ -285,7 +249,7 @@ def node_logs(x, logp, norms, rows, here, cols, C, own, S, x_row, VEC: tl.conste
     at = column_pointers(x, rows, x_row, cols, VEC)
     leaf = tl.load(at, mask=there, other=0.0).to(tl.float32)
     found = (leaf - high[:, None]) + (0.0 - total[:, None])
-    if tl.max(own) >= 0:
+    if INNER:
         inner = here[:, None] & (own >= 0)[None, :]
         at = (logp + rows.to(tl.int64) * S)[:, None] + own[None, :]
         found = tl.where(inner, tl.load(at, mask=inner, other=0.0), found)
@@ -308,12 +272,12 @@ def is_one(y):
 
 @triton.jit
 def write_pair(
-    x, slot, level, logp, norms, beyond, log_p_out, log_not_p_out,
+    x, tiles, slot, level, logp, norms, beyond, log_p_out, log_not_p_out,
     N, C, S, L, x_row, height,
-    FAST: tl.constexpr, R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    INNER: tl.constexpr, FAST: tl.constexpr, R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
     """Write log p and log(1 - p) of every class."""
-    cols = tl.program_id(0) * B + tl.arange(0, B)
+    cols = tl.load(tiles + tl.program_id(0)) * B + tl.arange(0, B)
     inside = cols // VEC < C // VEC
     floor = tl.load(column_at(level, 0, cols, VEC), mask=inside, other=0)
     own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
@@ -322,7 +286,7 @@ def write_pair(
         rows = row + tl.arange(0, R)
         here = rows < N
         there = here[:, None] & inside[None, :]
-        log_p = node_logs(x, logp, norms, rows, here, cols, C, own, S, x_row, VEC)
+        log_p = node_logs(x, logp, norms, rows, here, cols, C, own, S, x_row, INNER, VEC)
         tl.store(column_pointers(log_p_out, rows, C, cols, VEC), log_p, mask=there)
         place = (rows * L)[:, None] + floor[None, :]
         log_not_p = log_outside(log_p, beyond, place, there, FAST)
@@ -331,15 +295,17 @@ def write_pair(
 
 @triton.jit
 def descend(
-    x, y, m, windows, stages, group, piece_group, children, owner, own, slot, parent, window_of,
-    slot_bounds, tops, logp, peak, norms, beyond, drops, tails,
-    S, W, L, stage_0, stage_n, x_row, y_row, m_row,
+    x, y, m, children, owner, own, slot, parent, window_of, slot_bounds,
+    tops, logp, peak, least, norms, beyond, drops, tails, tail_keeps,
+    S, W, L, x_row, y_row, m_row,
     SOFTMAX: tl.constexpr, BOUND: tl.constexpr, MASKED: tl.constexpr,
-    FAST: tl.constexpr, A: tl.constexpr, K: tl.constexpr, B: tl.constexpr,
+    FAST: tl.constexpr, K: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """Up and down the inner classes, one row per program: log p, and if BOUND the peak.
+    """Down the inner classes, one row per program: log p, and if BOUND the peak.
 
-    The peak of a slot is the greatest loss of its class and of the ancestors.
+    The peak of a slot is the greatest loss of its class and of the ancestors, for sigmoids the
+    greatest z = (1 - 2y) x. ``least`` is 1 - exp(-peak): a leaf whose target is 0 is bound if its p
+    is less than this.
     """
     row = tl.program_id(0)
     long = tl.cast(row, tl.int64)
@@ -347,10 +313,6 @@ def descend(
     high = 0.0
     total = 0.0
     if SOFTMAX:
-        rise(
-            x, windows, stages, group, piece_group, own, slot, window_of, tops, logp,
-            row, S, W, x_row, stage_0, stage_n, FAST, A, K,
-        )  # fmt: skip
         follow_chain(
             x, children, own, slot, parent, window_of, tops, logp, norms, beyond, drops, tails,
             row, S, W, L, x_row, K,
@@ -362,6 +324,8 @@ def descend(
         tl.store(logp + at, 0.0)
     if BOUND:
         tl.store(peak + at, MINUS_INF)
+        if SOFTMAX:
+            tl.store(least + at, -1.0)
     tl.debug_barrier()
     for level in range(1, L):
         end = tl.load(slot_bounds + level + 1)
@@ -384,14 +348,45 @@ def descend(
                     loss = pair_loss(log_p, missed, one)
                 else:
                     value = tl.load(x + long * x_row + node, mask=ok, other=0.0).to(tl.float32)
-                    loss = logistic(tl.where(one, -value, value), FAST)
+                    loss = tl.where(one, -value, value)
                 if MASKED:
                     known = tl.load(m + long * m_row + node, mask=ok, other=0) != 0
                     loss = tl.where(known, loss, MINUS_INF)
                 above = tl.load(peak + at + tl.load(parent + node, mask=ok, other=0), mask=ok)
-                tl.store(peak + at + mine, tl.maximum(loss, above), mask=ok)
+                loss = tl.maximum(loss, above)
+                tl.store(peak + at + mine, loss, mask=ok)
+                if SOFTMAX:
+                    tl.store(least + at + mine, one_minus_exp(loss), mask=ok)
         if BOUND:
             tl.debug_barrier()
+    if SOFTMAX and BOUND:
+        leaf = tl.load(tails + 2 * row)
+        there = leaf >= 0
+        limit = tl.load(peak + at + tl.load(tails + 2 * row + 1, mask=there, other=0), mask=there)
+        loss = tail_loss(x, y, norms, beyond, leaf, row, L, x_row, y_row)
+        tl.store(tail_keeps + row, tl.where(loss >= limit, 1.0, 0.0), mask=there)
+
+
+@triton.jit
+def tail_loss(x, y, norms, beyond, leaf, row, L, x_row, y_row):
+    """Return the loss of the heavy leaf of a row; its level is the last one that has a heavy class."""
+    long = tl.cast(row, tl.int64)
+    there = leaf >= 0
+    log_out = ABSENT + 0.0
+    for level in range(L):
+        found = tl.load(beyond + row * L + level)
+        log_out = tl.where(found == ABSENT, log_out, found)
+    value = tl.load(x + long * x_row + leaf, mask=there, other=0.0).to(tl.float32)
+    log_p = (value - tl.load(norms + 2 * row)) + (0.0 - tl.load(norms + 2 * row + 1))
+    one = is_one(tl.load(y + long * y_row + leaf, mask=there, other=0))
+    return pair_loss(log_p, log_out, one)
+
+
+@triton.jit
+def one_minus_exp(x):
+    """1 - exp(-x), accurate for small x; -1 for a negative x."""
+    series = x * (1.0 - x * (0.5 - x * (0.16666667 - x * (0.041666668 - x * 0.008333334))))
+    return tl.where(x < 0.0, -1.0, tl.where(x < 0.1, series, 1.0 - tl.exp(-x)))
 
 
 @triton.jit

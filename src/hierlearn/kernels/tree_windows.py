@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 WINDOW = 128  # columns of a window: four for each thread of a warp
 ALIGNMENT = 4  # columns that a thread reads at once, at most
-WIDE = 2048  # items from which a stage has a launch of its own
 
 
 class Stage(NamedTuple):
@@ -87,17 +86,6 @@ class Reductions:
     def width(self) -> int:
         """How many slots there are, pieces included."""
         return self.slots + len(self.piece_groups)
-
-    @property
-    def alone(self) -> int:
-        """How many stages have launches of their own: all up to the last wide one."""
-        wide = [place for place, stage in enumerate(self.stages) if stage.items >= WIDE]
-        return wide[-1] + 1 if wide else 0
-
-    @property
-    def windows_alone(self) -> int:
-        """How many windows those stages have."""
-        return sum(stage.number for stage in self.stages[: self.alone])
 
     def pack(self, groups: Groups) -> Groups | None:
         """Divide groups into windows; return the groups of pieces that this leaves, or None."""
