@@ -19,7 +19,7 @@ is itself heavy, at most one per row, gets another (``tail_slope``).
 import triton
 import triton.language as tl
 
-from hierlearn.kernels.entries_triton import column_pointers, exp, inverse
+from hierlearn.kernels.entries_triton import exp, inverse
 from hierlearn.kernels.tree_hcl_triton import answered, leaf_answers
 from hierlearn.kernels.tree_triton import (
     ABSENT,
@@ -38,36 +38,54 @@ from hierlearn.kernels.tree_triton import (
 @triton.jit
 def sum_given(
     x, slot, level, logp, norms, beyond, grad_p, grad_not_p, sums, drops,
-    N, C, S, L, x_row,
+    C, S, L, x_row,
     HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr, FAST: tl.constexpr,
-    R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
-    """As ``sweep_windows``: what all classes add to all logits, and b of heavy ones, of R rows."""
-    rows = tl.program_id(0) * R + tl.arange(0, R)
-    here = rows < N
-    pushed = tl.zeros([R, B], tl.float32)
+    """As ``sweep_windows``: what all classes add to all logits, and b of heavy ones, of one row."""
+    row = tl.program_id(0)
+    at = tl.cast(row, tl.int64) * C
+    pushed = tl.zeros([B], tl.float32)
     for start in range(0, C, B):
         cols = start + tl.arange(0, B)
         inside = cols // VEC < C // VEC
-        there = here[:, None] & inside[None, :]
         if HAS_P:
-            at = column_pointers(grad_p, rows, C, cols, VEC)
-            pushed -= tl.load(at, mask=there, other=0.0)
+            pushed -= tl.load(column_at(grad_p, at, cols, VEC), mask=inside, other=0.0)
         if HAS_NOT_P:
             own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
-            value = node_logs(x, logp, norms, rows, here, cols, C, own, S, x_row, True, VEC)
-            at = column_pointers(grad_not_p, rows, C, cols, VEC)
-            given = tl.load(at, mask=there, other=0.0)
-            heavy = there & (value > HEAVY)
-            floor = tl.load(column_at(level, 0, cols, VEC), mask=inside, other=0)
-            place = (rows * L)[:, None] + floor[None, :]
+            value = node_logs(x, logp, norms, row, cols, inside, own, S, x_row, True, VEC)
+            given = tl.load(column_at(grad_not_p, at, cols, VEC), mask=inside, other=0.0)
+            heavy = inside & (value > HEAVY)
+            place = row * L + tl.load(column_at(level, 0, cols, VEC), mask=inside, other=0)
             # Where all terminals are below a class, p = 1 whatever the logits are.
             out = tl.load(beyond + place, mask=heavy, other=0.0)
             given = tl.where(out < NOTHING, 0.0, given)
             p = exp(tl.where(heavy, LOG_ZERO, value), FAST)
             pushed += given * tl.where(heavy, -1.0, p * inverse(1.0 - p, FAST))
             tl.store(drops + place, given, mask=heavy)
-    tl.store(sums + rows, tl.sum(pushed, axis=1), mask=here)
+    tl.store(sums + row, tl.sum(pushed, axis=0))
+
+
+@triton.jit
+def tail_push(
+    y, m, weights, level_of, beyond, drops, tail_keeps, leaf, factor, row, L, y_row, m_row,
+    BOUND: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """Return what the heavy leaf of a row adds to all logits, if there is one; writes its drop."""
+    long = tl.cast(row, tl.int64)
+    there = leaf >= 0
+    kept = tl.load(weights + leaf, mask=there, other=0.0) * factor
+    if MASKED:
+        kept *= tl.load(m + long * m_row + leaf, mask=there, other=0).to(tl.float32)
+    if BOUND:
+        kept *= tl.load(tail_keeps + row, mask=there, other=0.0)
+    place = row * L + tl.load(level_of + leaf, mask=there, other=0)
+    one = is_one(tl.load(y + long * y_row + leaf, mask=there, other=0))
+    # Where all terminals are below a class, p = 1 whatever the logits are.
+    gone = tl.load(beyond + place, mask=there, other=0.0) < NOTHING
+    missed = tl.where(one | gone, 0.0, -kept)
+    tl.store(drops + place, missed, mask=there)
+    return tl.where(one, kept, -missed)
 
 
 @triton.jit
@@ -99,18 +117,11 @@ def slot_gradients(
     leaf = tl.load(tails + 2 * row)
     is_tail = leaf >= 0
     tail = tl.load(tails + 2 * row + 1, mask=is_tail, other=0)
-    if not GIVEN:  # what the heavy leaf adds to all logits
-        kept = tl.load(weights + leaf, mask=is_tail, other=0.0) * factor
-        if MASKED:
-            kept *= tl.load(m + long * m_row + leaf, mask=is_tail, other=0).to(tl.float32)
-        if BOUND:
-            kept *= tl.load(tail_keeps + row, mask=is_tail, other=0.0)
-        place = row * L + tl.load(level_of + leaf, mask=is_tail, other=0)
-        one = is_one(tl.load(y + long * y_row + leaf, mask=is_tail, other=0))
-        gone = tl.load(beyond + place, mask=is_tail, other=0.0) < NOTHING
-        missed = tl.where(one | gone, 0.0, -kept)
-        base -= tl.where(one, -kept, missed)
-        tl.store(drops + place, missed, mask=is_tail)
+    if not GIVEN:
+        base += tail_push(
+            y, m, weights, level_of, beyond, drops, tail_keeps, leaf, factor, row, L, y_row, m_row,
+            BOUND, MASKED,
+        )  # fmt: skip
         tl.debug_barrier()
     behind = 0.0  # relative to the heavy class of the level below
     last = 0.0
@@ -198,7 +209,7 @@ def write_softmax(
     N, C, S, scale, height, x_row, y_row, m_row,
     GIVEN: tl.constexpr, HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr,
     BOUND: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr, INNER: tl.constexpr,
-    R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of the logits of every class; 0 for those that are not terminal."""
     cols = tl.load(tiles + tl.program_id(0)) * B + tl.arange(0, B)
@@ -219,41 +230,36 @@ def write_softmax(
         if INNER:
             weight = tl.where(leaf, weight, 0.0)
     start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N), R):
-        rows = row + tl.arange(0, R)
-        here = rows < N
-        there = here[:, None] & inside[None, :]
+    for row in range(start, tl.minimum(start + height, N)):
+        long = tl.cast(row, tl.int64)
         if GIVEN:
-            high = tl.load(norms + 2 * rows, mask=here, other=0.0)
-            total = tl.load(norms + 2 * rows + 1, mask=here, other=0.0)
-            value = tl.load(column_pointers(x, rows, x_row, cols, VEC), mask=there, other=0.0)
-            log_q = (value.to(tl.float32) - high[:, None]) + (0.0 - total[:, None])
+            high = tl.load(norms + 2 * row)
+            total = tl.load(norms + 2 * row + 1)
+            value = tl.load(column_at(x, long * x_row, cols, VEC), mask=inside, other=0.0)
+            log_q = (value.to(tl.float32) - high) + (0.0 - total)
             q = exp(log_q, FAST)
             heavy = log_q > HEAVY
-            hit = tl.zeros([R, B], tl.float32)
+            hit = tl.zeros([B], tl.float32)
             if HAS_P:
-                at = column_pointers(grad_p, rows, C, cols, VEC)
-                hit = tl.load(at, mask=there, other=0.0)
+                hit = tl.load(column_at(grad_p, long * C, cols, VEC), mask=inside, other=0.0)
             if HAS_NOT_P:
-                at = column_pointers(grad_not_p, rows, C, cols, VEC)
+                miss = tl.load(column_at(grad_not_p, long * C, cols, VEC), mask=inside, other=0.0)
                 ratio = q * inverse(1.0 - tl.minimum(q, 0.7), FAST)
-                hit -= tl.where(heavy, 0.0, tl.load(at, mask=there, other=0.0) * ratio)
+                hit -= tl.where(heavy, 0.0, miss * ratio)
             if INNER:
-                hit = tl.where(leaf[None, :], hit, 0.0)
+                hit = tl.where(leaf, hit, 0.0)
         else:
             log_q, q, one, heavy, _weighed, kept = leaf_answers(
-                x, y, m, norms, least, tail_keeps, rows, here, cols, C, above, weight, S,
+                x, y, m, norms, least, tail_keeps, row, cols, inside, above, weight, S,
                 x_row, y_row, m_row, BOUND, MASKED, FAST, VEC,
             )  # fmt: skip
             ratio = q * inverse(1.0 - tl.minimum(q, 0.7), FAST)
             hit = kept * tl.where(one, -1.0, tl.where(heavy, 0.0, ratio))
         if INNER:
-            heavy = heavy & leaf[None, :]
-        slots = (rows.to(tl.int64) * S)[:, None] + source[None, :]
-        ref = tl.load(reference + slots, mask=there, other=0.0)
-        given = tl.load(handed + slots, mask=there, other=0.0)
-        slope = tl.load(tail_slope + rows, mask=here, other=0.0)
-        found = tl.where(heavy, q * slope[:, None], exp(log_q - ref, FAST) * given) + hit
+            heavy = heavy & leaf
+        ref = tl.load(reference + long * S + source, mask=inside, other=0.0)
+        given = tl.load(handed + long * S + source, mask=inside, other=0.0)
+        found = tl.where(heavy, q * tl.load(tail_slope + row), exp(log_q - ref, FAST) * given) + hit
         if INNER:
-            found = tl.where(ends[None, :], found, 0.0)
-        tl.store(column_pointers(gradient, rows, C, cols, VEC), found, mask=there)
+            found = tl.where(ends, found, 0.0)
+        tl.store(column_at(gradient, long * C, cols, VEC), found, mask=inside)

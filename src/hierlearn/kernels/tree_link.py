@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.kernels.hcl_arrays import FLOAT, MemoryLayout, ceil_div
+from hierlearn.kernels.hcl_arrays import FLOAT, MemoryLayout
 from hierlearn.kernels.hcl_spec import has_triton
 from hierlearn.kernels.plan import Plan
 from hierlearn.kernels.tree_plan import (
@@ -174,12 +174,11 @@ class LinkPlan(Plan):
         layout = self.layout
         given = {"HAS_P": p, "HAS_NOT_P": not_p}
         names = "x slot level logp norms beyond grad_p grad_not_p row_sums drops"
-        numbers = (self.rows, layout.classes, layout.width, layout.levels, self.x_row)
-        shape = {"R": GIVEN.rows, "B": GIVEN.columns, "VEC": self.vector}
+        numbers = (layout.classes, layout.width, layout.levels, self.x_row)
+        shape = {"B": GIVEN.columns, "VEC": self.vector}
         constants = {**given, "FAST": self.fast, **shape}
-        grid = (ceil_div(self.rows, GIVEN.rows),)
         options = options_of(GIVEN, self.device)
-        first = Launch(sum_given, grid, names, numbers, constants, options)
+        first = Launch(sum_given, (self.rows,), names, numbers, constants, options)
         kind = {"GIVEN": True, **given, "BOUND": False, "MASKED": False, "FAST": self.fast}
         batch = (self.rows, (self.x_row, 0, 0), self.vector)
         return [first, *softmax_gradient(layout, batch, self.device, kind, 1.0)]

@@ -30,24 +30,23 @@ SWEEP_WARPS = {"num_warps": 4}
 
 
 class TreeTile(NamedTuple):
-    """The rows and columns that a program processes at once, its warps and most registers."""
+    """The columns of a row that a program processes at once, its warps and most registers."""
 
-    rows: int
     columns: int
     warps: int
     registers: int = 255
 
 
 # Tuned on an H200. The columns of a window are settled already.
-FOLD = TreeTile(2, 0, 1)
-OWED = TreeTile(2, 0, 1)
-SUMS = TreeTile(1, 512, 4)
-SIGMOID_SUMS = TreeTile(8, 512, 4)
-GRADIENT = TreeTile(4, 128, 1)
-SIGMOID_GRADIENT = TreeTile(1, 512, 4)
-PAIR = TreeTile(1, 512, 4)
-GIVEN = TreeTile(1, 1024, 4)
-GIVEN_GRADIENT = TreeTile(4, 128, 1)
+FOLD = TreeTile(0, 1, 64)
+OWED = TreeTile(0, 1, 64)
+SUMS = TreeTile(512, 4)
+SIGMOID_SUMS = TreeTile(512, 4)
+GRADIENT = TreeTile(512, 4)
+SIGMOID_GRADIENT = TreeTile(512, 4)
+PAIR = TreeTile(512, 4)
+GIVEN = TreeTile(1024, 4)
+GIVEN_GRADIENT = TreeTile(512, 4)
 
 
 def slot_arrays(layout: TreeLayout, rows: int, *, softmax: bool) -> dict[str, tuple[Any, int]]:
@@ -88,10 +87,10 @@ def is_fast(device: torch.device) -> bool:
     return device.type == "cuda" and torch.version.hip is None and not interpreted()
 
 
-def divide(rows: int, programs: int, device: torch.device, step: int) -> tuple[int, int]:
-    """Return how many rows a program takes, ``step`` at a time, and how many programs that makes."""
+def divide(rows: int, programs: int, device: torch.device) -> tuple[int, int]:
+    """Return how many rows a program takes, and how many programs that makes."""
     most = ceil_div(PROGRAMS * multiprocessors(device), programs)
-    height = step * ceil_div(ceil_div(rows, min(rows, most)), step)
+    height = ceil_div(rows, min(rows, most))
     return height, ceil_div(rows, height)
 
 
@@ -105,9 +104,9 @@ def fold_launches(layout: TreeLayout, rows: int, x: Tensor, vector: int) -> list
     for stage in plan.stages:
         group = "piece_group" if stage.pieces else "group"
         names = f"x windows {group} own slot window_of tops logp"
-        height, parts = divide(rows, stage.number, x.device, FOLD.rows)
+        height, parts = divide(rows, stage.number, x.device)
         constants: dict[str, Any] = {"PIECES": stage.pieces, "INNER": stage.inner}
-        constants |= {"OWN": stage.own, "FAST": is_fast(x.device), "R": FOLD.rows, "K": WINDOW}
+        constants |= {"OWN": stage.own, "FAST": is_fast(x.device), "K": WINDOW}
         constants["VEC"] = 1 if stage.pieces else vector
         numbers = (*size, stage.first, height)
         options = options_of(FOLD, x.device)
@@ -149,7 +148,7 @@ def tiled_launches(
         batch: the number of rows, and the device.
         names: of the pointers; "tiles" stands for the numbers of the tiles.
         arguments: the numbers, given how many rows a program takes.
-        constants: the compile-time constants, without INNER and the rows and columns of a tile.
+        constants: the compile-time constants, without INNER and the columns of a tile.
     """
     from hierlearn.kernels.launch import Launch
 
@@ -158,7 +157,7 @@ def tiled_launches(
     found = []
     for name, numbers in layout.tiles(tile.columns, device).items():
         if len(numbers):
-            shape = {"INNER": name.startswith("inner"), "R": tile.rows, "B": tile.columns}
+            shape = {"INNER": name.startswith("inner"), "B": tile.columns}
             chosen = " ".join(name if one == "tiles" else one for one in names.split())
             options = options_of(tile, device)
             grid, all_ = (len(numbers), parts), {**constants, **shape}
@@ -227,7 +226,7 @@ class TreePlan(LaunchPlan):
         layout, tile = self.layout, SIGMOID_SUMS
         height, parts, tiles = rows_and_columns(layout, self.rows, tile, self.device)
         numbers = (self.rows, layout.classes, layout.width, height, *self.strides)
-        shape = {"R": tile.rows, "B": tile.columns, "VEC": self.vector}
+        shape = {"B": tile.columns, "VEC": self.vector}
         constants = {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"], **shape}
         names, options = "x y m parent peak partials counts", options_of(tile, self.device)
         return Launch(sum_sigmoid, (tiles, parts), names, numbers, constants, options)
@@ -250,11 +249,11 @@ class TreePlan(LaunchPlan):
             group = "piece_group" if stage.pieces else "group"
             names = f"x y m windows {group} slot parent logp peak least norms beyond tail_keeps"
             names += " weights stats upstream owed row_sums drops"
-            height, parts = divide(self.rows, stage.number, self.device, tile.rows)
+            height, parts = divide(self.rows, stage.number, self.device)
             size = (self.rows, layout.classes, layout.width, layout.levels, len(plan.windows))
             numbers = (*size, self.spec.base.scale, stage.first, stage.level, height, *self.strides)
             constants: dict[str, Any] = {**self.kind, "PIECES": stage.pieces, "INNER": stage.inner}
-            constants |= {"R": tile.rows, "K": WINDOW, "VEC": 1 if stage.pieces else self.vector}
+            constants |= {"K": WINDOW, "VEC": 1 if stage.pieces else self.vector}
             grid, options = (stage.number, parts), options_of(tile, self.device)
             launches.append(Launch(sweep_windows, grid, names, numbers, constants, options))
         return launches
@@ -290,7 +289,7 @@ def rows_and_columns(
 ) -> tuple[int, int, int]:
     """Return the rows of a program, the parts that makes, and the tiles of columns."""
     tiles = ceil_div(layout.classes, tile.columns)
-    return *divide(rows, tiles, device, tile.rows), tiles
+    return *divide(rows, tiles, device), tiles
 
 
 def softmax_gradient(

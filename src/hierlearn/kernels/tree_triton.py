@@ -13,7 +13,7 @@ of each row and level. For all others log(1 - p) is log1p(-p).
 import triton
 import triton.language as tl
 
-from hierlearn.kernels.entries_triton import column_pointers, exp, exp_minus, log1p
+from hierlearn.kernels.entries_triton import exp, exp_minus, log1p
 
 LOG_ZERO = tl.constexpr(-1e30)  # log(0), but finite
 NOTHING = tl.constexpr(-1e29)  # a log(1 - p) below this is that of 0
@@ -52,7 +52,7 @@ def log(x, FAST: tl.constexpr):
 
 @triton.jit
 def fold_tile(high, log_sum, group, last, mass, OWN: tl.constexpr, FAST: tl.constexpr):
-    """Sum the groups of a tile of windows; return the reference of each, and the log sums.
+    """Sum the groups of a window of a row; return its reference, and the log sums.
 
     Args:
         high: the greatest logit below each item, MINUS_INF for none.
@@ -63,26 +63,26 @@ def fold_tile(high, log_sum, group, last, mass, OWN: tl.constexpr, FAST: tl.cons
         OWN: whether there is such a class.
         FAST: whether to use single instructions of NVIDIA GPUs.
     """
-    top = tl.max(high, axis=1)
+    top = tl.max(high, axis=0)
     if OWN:
-        top = tl.maximum(top, tl.max(mass, axis=1))
+        top = tl.maximum(top, tl.max(mass, axis=0))
     top = tl.maximum(top, LOG_ZERO)
-    w = (high - top[:, None]) + log_sum
-    total, _ = tl.associative_scan((exp(w, FAST), group), 1, add_within)
+    w = (high - top) + log_sum
+    total, _ = tl.associative_scan((exp(w, FAST), group), 0, add_within)
     if OWN:
-        total += exp(mass - top[:, None], FAST)
+        total += exp(mass - top, FAST)
     found = log(total, FAST)
-    if tl.max((last & ((total < TINY) | (total != total))).to(tl.int32)) > 0:
+    if tl.max((last & ((total < TINY) | (total != total))).to(tl.int32), axis=0) > 0:
         # Terms may have vanished next to those of other groups: relative to the greatest of each.
         most = w
         if OWN:
-            most = tl.maximum(w, mass - top[:, None])
-        before, _ = tl.associative_scan((most, group), 1, max_within)
-        behind, _ = tl.associative_scan((most, group), 1, max_within, reverse=True)
+            most = tl.maximum(w, mass - top)
+        before, _ = tl.associative_scan((most, group), 0, max_within)
+        behind, _ = tl.associative_scan((most, group), 0, max_within, reverse=True)
         most = tl.maximum(tl.maximum(before, behind), LOG_ZERO)
-        total, _ = tl.associative_scan((tl.exp(w - most), group), 1, add_within)
+        total, _ = tl.associative_scan((tl.exp(w - most), group), 0, add_within)
         if OWN:
-            total += tl.exp(mass - top[:, None] - most)
+            total += tl.exp(mass - top - most)
         found = tl.where(total == 0.0, LOG_ZERO, most + tl.log(total))
     return top, found
 
@@ -101,15 +101,14 @@ def fold_windows(
     x, windows, group, own, slot, window_of, tops, logp,
     N, C, S, W, x_row, window_0, height,
     PIECES: tl.constexpr, INNER: tl.constexpr, OWN: tl.constexpr, FAST: tl.constexpr,
-    R: tl.constexpr, K: tl.constexpr, VEC: tl.constexpr,
+    K: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
-    """Sum the groups of one stage, one window and ``height`` rows per program, R rows at a time."""
+    """Sum the groups of one stage, one window and ``height`` rows per program."""
     w = window_0 + tl.program_id(0)
     cols, inside, end = window_columns(windows, w, K, VEC)
     mine = tl.load(group + cols, mask=inside, other=-1)
     following = tl.load(group + cols + 1, mask=inside & (cols + 1 < end), other=-1)
     last = inside & (mine != following)
-    groups = tl.broadcast_to(mine[None, :], [R, K])
     item = cols
     if not PIECES and INNER:
         item = tl.load(slot + cols, mask=inside, other=-1)
@@ -120,34 +119,27 @@ def fold_windows(
     if PIECES or INNER:
         ref = tl.load(window_of + item, mask=inside & (item >= 0), other=0)
     start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N), R):
-        rows = row + tl.arange(0, R)
-        here = rows < N
-        long = rows.to(tl.int64)
-        live = here[:, None] & inside[None, :]
-        values = (x + long * x_row)[:, None]
-        log_sum = tl.zeros([R, K], tl.float32)
+    for row in range(start, tl.minimum(start + height, N)):
+        long = tl.cast(row, tl.int64)
+        log_sum = tl.zeros([K], tl.float32)
         if PIECES:
-            high = tl.load((tops + long * W)[:, None] + ref[None, :], mask=live, other=MINUS_INF)
-            log_sum = tl.load((logp + long * S)[:, None] + item[None, :], mask=live, other=0.0)
+            high = tl.load(tops + long * W + ref, mask=inside, other=MINUS_INF)
+            log_sum = tl.load(logp + long * S + item, mask=inside, other=0.0)
         else:
-            at = column_pointers(x, rows, x_row, cols, VEC)
-            there = here[:, None] & (cols // VEC < C // VEC)[None, :]
-            high = tl.load(at, mask=there, other=0.0).to(tl.float32)
-            high = tl.where(inside[None, :], high, MINUS_INF)
+            at = column_at(x, long * x_row, cols, VEC)
+            high = tl.load(at, mask=cols // VEC < C // VEC, other=0.0).to(tl.float32)
+            high = tl.where(inside, high, MINUS_INF)
             if INNER:
-                inner = live & (item >= 0)[None, :]
-                below = tl.load((tops + long * W)[:, None] + ref[None, :], mask=inner, other=0.0)
-                high = tl.where(inner, below, high)
-                log_sum = tl.load((logp + long * S)[:, None] + item[None, :], mask=inner, other=0.0)
+                inner = inside & (item >= 0)
+                high = tl.where(inner, tl.load(tops + long * W + ref, mask=inner, other=0.0), high)
+                log_sum = tl.load(logp + long * S + item, mask=inner, other=0.0)
         mass = high
         if OWN:
-            ends = here[:, None] & (node >= 0)[None, :]
-            mass = tl.load(values + node[None, :], mask=ends, other=MINUS_INF).to(tl.float32)
-        top, found = fold_tile(high, log_sum, groups, live & last[None, :], mass, OWN, FAST)
-        at = (logp + long * S)[:, None] + mine[None, :]
-        tl.store(at, found, mask=here[:, None] & last[None, :])
-        tl.store(tops + long * W + w, top, mask=here)
+            at = x + long * x_row + node
+            mass = tl.load(at, mask=node >= 0, other=MINUS_INF).to(tl.float32)
+        top, found = fold_tile(high, log_sum, mine, last, mass, OWN, FAST)
+        tl.store(logp + long * S + mine, found, mask=last)
+        tl.store(tops + long * W + w, top)
 
 
 @triton.jit
@@ -240,19 +232,17 @@ def column_at(array, offset, cols, VEC: tl.constexpr):
 
 @triton.jit
 def node_logs(
-    x, logp, norms, rows, here, cols, C, own, S, x_row, INNER: tl.constexpr, VEC: tl.constexpr
+    x, logp, norms, row, cols, inside, own, S, x_row, INNER: tl.constexpr, VEC: tl.constexpr
 ):  # fmt: skip
-    """Return log p of rows and columns; ``own`` is the slot of an inner class, else negative."""
-    high = tl.load(norms + 2 * rows, mask=here, other=0.0)
-    total = tl.load(norms + 2 * rows + 1, mask=here, other=0.0)
-    there = here[:, None] & (cols // VEC < C // VEC)[None, :]
-    at = column_pointers(x, rows, x_row, cols, VEC)
-    leaf = tl.load(at, mask=there, other=0.0).to(tl.float32)
-    found = (leaf - high[:, None]) + (0.0 - total[:, None])
+    """Return log p of columns of a row; ``own`` is the slot of an inner class, else negative."""
+    long = tl.cast(row, tl.int64)
+    high = tl.load(norms + 2 * row)
+    total = tl.load(norms + 2 * row + 1)
+    leaf = tl.load(column_at(x, long * x_row, cols, VEC), mask=inside, other=0.0).to(tl.float32)
+    found = (leaf - high) + (0.0 - total)
     if INNER:
-        inner = here[:, None] & (own >= 0)[None, :]
-        at = (logp + rows.to(tl.int64) * S)[:, None] + own[None, :]
-        found = tl.where(inner, tl.load(at, mask=inner, other=0.0), found)
+        inner = tl.load(logp + long * S + own, mask=own >= 0, other=0.0)
+        found = tl.where(own >= 0, inner, found)
     return found
 
 
@@ -274,7 +264,7 @@ def is_one(y):
 def write_pair(
     x, tiles, slot, level, logp, norms, beyond, log_p_out, log_not_p_out,
     N, C, S, L, x_row, height,
-    INNER: tl.constexpr, FAST: tl.constexpr, R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    INNER: tl.constexpr, FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
     """Write log p and log(1 - p) of every class."""
     cols = tl.load(tiles + tl.program_id(0)) * B + tl.arange(0, B)
@@ -282,15 +272,12 @@ def write_pair(
     floor = tl.load(column_at(level, 0, cols, VEC), mask=inside, other=0)
     own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
     start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N), R):
-        rows = row + tl.arange(0, R)
-        here = rows < N
-        there = here[:, None] & inside[None, :]
-        log_p = node_logs(x, logp, norms, rows, here, cols, C, own, S, x_row, INNER, VEC)
-        tl.store(column_pointers(log_p_out, rows, C, cols, VEC), log_p, mask=there)
-        place = (rows * L)[:, None] + floor[None, :]
-        log_not_p = log_outside(log_p, beyond, place, there, FAST)
-        tl.store(column_pointers(log_not_p_out, rows, C, cols, VEC), log_not_p, mask=there)
+    for row in range(start, tl.minimum(start + height, N)):
+        log_p = node_logs(x, logp, norms, row, cols, inside, own, S, x_row, INNER, VEC)
+        at = tl.cast(row, tl.int64) * C
+        tl.store(column_at(log_p_out, at, cols, VEC), log_p, mask=inside)
+        log_not_p = log_outside(log_p, beyond, row * L + floor, inside, FAST)
+        tl.store(column_at(log_not_p_out, at, cols, VEC), log_not_p, mask=inside)
 
 
 @triton.jit
