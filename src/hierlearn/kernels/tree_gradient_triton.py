@@ -203,16 +203,16 @@ def slot_gradients(
 
 
 @triton.jit
-def write_softmax(
-    x, y, m, tiles, weights, stats, upstream, grad_p, grad_not_p,
-    slot, parent, terminal, least, norms, tail_keeps, reference, handed, tail_slope, gradient,
-    N, C, S, scale, height, x_row, y_row, m_row,
+def softmax_columns(
+    x, y, m, weights, grad_p, grad_not_p, slot, parent, terminal, least, norms, tail_keeps,
+    reference, handed, tail_slope, gradient, row, start, factor,
+    C, S, x_row, y_row, m_row,
     GIVEN: tl.constexpr, HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr,
     BOUND: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr, INNER: tl.constexpr,
     B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of the logits of every class; 0 for those that are not terminal."""
-    cols = tl.load(tiles + tl.program_id(0)) * B + tl.arange(0, B)
+    """Write the gradient of the logits of B classes of a row; 0 for those that are not terminal."""
+    cols = start + tl.arange(0, B)
     inside = cols // VEC < C // VEC
     above = tl.load(column_at(parent, 0, cols, VEC), mask=inside, other=0)
     source = above
@@ -223,43 +223,68 @@ def write_softmax(
         leaf = inside & (own < 0)
         source = tl.where(leaf, above, own)
         ends = tl.load(column_at(terminal, 0, cols, VEC), mask=inside, other=0) != 0
-    weight = tl.zeros([B], tl.float32)
-    if not GIVEN:
-        factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
+    long = tl.cast(row, tl.int64)
+    if GIVEN:
+        high = tl.load(norms + 2 * row)
+        total = tl.load(norms + 2 * row + 1)
+        value = tl.load(column_at(x, long * x_row, cols, VEC), mask=inside, other=0.0)
+        log_q = (value.to(tl.float32) - high) + (0.0 - total)
+        q = exp(log_q, FAST)
+        heavy = log_q > HEAVY
+        hit = tl.zeros([B], tl.float32)
+        if HAS_P:
+            hit = tl.load(column_at(grad_p, long * C, cols, VEC), mask=inside, other=0.0)
+        if HAS_NOT_P:
+            miss = tl.load(column_at(grad_not_p, long * C, cols, VEC), mask=inside, other=0.0)
+            ratio = q * inverse(1.0 - tl.minimum(q, 0.7), FAST)
+            hit -= tl.where(heavy, 0.0, miss * ratio)
+        if INNER:
+            hit = tl.where(leaf, hit, 0.0)
+    else:
         weight = tl.load(column_at(weights, 0, cols, VEC), mask=inside, other=0.0) * factor
         if INNER:
             weight = tl.where(leaf, weight, 0.0)
-    start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N)):
-        long = tl.cast(row, tl.int64)
-        if GIVEN:
-            high = tl.load(norms + 2 * row)
-            total = tl.load(norms + 2 * row + 1)
-            value = tl.load(column_at(x, long * x_row, cols, VEC), mask=inside, other=0.0)
-            log_q = (value.to(tl.float32) - high) + (0.0 - total)
-            q = exp(log_q, FAST)
-            heavy = log_q > HEAVY
-            hit = tl.zeros([B], tl.float32)
-            if HAS_P:
-                hit = tl.load(column_at(grad_p, long * C, cols, VEC), mask=inside, other=0.0)
-            if HAS_NOT_P:
-                miss = tl.load(column_at(grad_not_p, long * C, cols, VEC), mask=inside, other=0.0)
-                ratio = q * inverse(1.0 - tl.minimum(q, 0.7), FAST)
-                hit -= tl.where(heavy, 0.0, miss * ratio)
-            if INNER:
-                hit = tl.where(leaf, hit, 0.0)
-        else:
-            log_q, q, one, heavy, _weighed, kept = leaf_answers(
-                x, y, m, norms, least, tail_keeps, row, cols, inside, above, weight, S,
-                x_row, y_row, m_row, BOUND, MASKED, FAST, VEC,
-            )  # fmt: skip
-            ratio = q * inverse(1.0 - tl.minimum(q, 0.7), FAST)
-            hit = kept * tl.where(one, -1.0, tl.where(heavy, 0.0, ratio))
-        if INNER:
-            heavy = heavy & leaf
-        ref = tl.load(reference + long * S + source, mask=inside, other=0.0)
-        given = tl.load(handed + long * S + source, mask=inside, other=0.0)
-        found = tl.where(heavy, q * tl.load(tail_slope + row), exp(log_q - ref, FAST) * given) + hit
-        if INNER:
-            found = tl.where(ends, found, 0.0)
-        tl.store(column_at(gradient, long * C, cols, VEC), found, mask=inside)
+        log_q, q, one, heavy, _weighed, kept = leaf_answers(
+            x, y, m, norms, least, tail_keeps, row, cols, inside, above, weight, S,
+            x_row, y_row, m_row, BOUND, MASKED, FAST, VEC,
+        )  # fmt: skip
+        ratio = q * inverse(1.0 - tl.minimum(q, 0.7), FAST)
+        hit = kept * tl.where(one, -1.0, tl.where(heavy, 0.0, ratio))
+    if INNER:
+        heavy = heavy & leaf
+    ref = tl.load(reference + long * S + source, mask=inside, other=0.0)
+    given = tl.load(handed + long * S + source, mask=inside, other=0.0)
+    found = tl.where(heavy, q * tl.load(tail_slope + row), exp(log_q - ref, FAST) * given) + hit
+    if INNER:
+        found = tl.where(ends, found, 0.0)
+    tl.store(column_at(gradient, long * C, cols, VEC), found, mask=inside)
+
+
+@triton.jit
+def write_softmax(
+    x, y, m, leaf_tiles, inner_tiles, weights, stats, upstream, grad_p, grad_not_p,
+    slot, parent, terminal, least, norms, tail_keeps, reference, handed, tail_slope, gradient,
+    C, S, leaf_count, inner_count, scale, x_row, y_row, m_row,
+    GIVEN: tl.constexpr, HAS_P: tl.constexpr, HAS_NOT_P: tl.constexpr,
+    BOUND: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr,
+    B: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Write the gradient of the logits of a row."""
+    row = tl.program_id(0)
+    factor = 0.0
+    if not GIVEN:
+        factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
+    for number in tl.range(0, leaf_count, num_stages=STAGES):
+        softmax_columns(
+            x, y, m, weights, grad_p, grad_not_p, slot, parent, terminal, least, norms, tail_keeps,
+            reference, handed, tail_slope, gradient, row, tl.load(leaf_tiles + number) * B, factor,
+            C, S, x_row, y_row, m_row,
+            GIVEN, HAS_P, HAS_NOT_P, BOUND, MASKED, FAST, False, B, VEC,
+        )  # fmt: skip
+    for number in range(inner_count):
+        softmax_columns(
+            x, y, m, weights, grad_p, grad_not_p, slot, parent, terminal, least, norms, tail_keeps,
+            reference, handed, tail_slope, gradient, row, tl.load(inner_tiles + number) * B, factor,
+            C, S, x_row, y_row, m_row,
+            GIVEN, HAS_P, HAS_NOT_P, BOUND, MASKED, FAST, True, B, VEC,
+        )  # fmt: skip

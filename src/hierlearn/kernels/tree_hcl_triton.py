@@ -63,7 +63,7 @@ def sum_softmax(
     x, y, m, tiles, slot, parent, level, logp, peak, norms, beyond, partials, counts,
     N, C, S, L, T, height, x_row, y_row, m_row,
     BOUND: tl.constexpr, INNER: tl.constexpr, MASKED: tl.constexpr,
-    FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Write a row of partial class sums (C,), and the counts of errors and of known entries."""
     tile = tl.load(tiles + tl.program_id(0))
@@ -76,7 +76,8 @@ def sum_softmax(
     sums = tl.zeros([B], tl.float32)
     errors = tl.zeros([B], tl.int32)
     seen = tl.zeros([B], tl.int32)
-    for row in range(part * height, tl.minimum(part * height + height, N)):
+    stop = tl.minimum(part * height + height, N)
+    for row in tl.range(part * height, stop, num_stages=STAGES):
         loss, _value, _missed, _one, known = row_losses(
             x, y, m, logp, norms, beyond, row, cols, inside, own, floor,
             S, L, x_row, y_row, m_row, INNER, MASKED, FAST, VEC,
@@ -100,7 +101,7 @@ def load_row(
     x, y, m, row, cols, inside, x_row, y_row, m_row,
     MASKED: tl.constexpr, FAST: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
-    """Return z = (1 - 2y) x of columns of a row, 1 - 2y and the mask; z is MINUS_INF where masked."""
+    """Return z = (1 - 2y) x of columns of a row, 1 - 2y and the mask; z is MINUS_INF if masked."""
     long = tl.cast(row, tl.int64)
     value = tl.load(column_at(x, long * x_row, cols, VEC), mask=inside, other=MINUS_INF)
     label = tl.load(column_at(y, long * y_row, cols, VEC), mask=inside, other=0)
@@ -116,7 +117,8 @@ def load_row(
 def sum_sigmoid(
     x, y, m, parent, peak, partials, counts,
     N, C, S, height, x_row, y_row, m_row,
-    MASKED: tl.constexpr, FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    MASKED: tl.constexpr, FAST: tl.constexpr,
+    B: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """``sum_softmax`` for sigmoids and scope "ancestors".
 
@@ -133,7 +135,7 @@ def sum_sigmoid(
     end_row = tl.minimum(part * height + height, N)
     for start in range(part * height, end_row, 64):
         grown = tl.zeros([B], tl.float32)  # below 2^64
-        for row in range(start, tl.minimum(start + 64, end_row)):
+        for row in tl.range(start, tl.minimum(start + 64, end_row), num_stages=STAGES):
             z, _sign, known = load_row(
                 x, y, m, row, cols, inside, x_row, y_row, m_row, MASKED, FAST, VEC
             )
@@ -164,7 +166,7 @@ def answered(loss, limit, weight, owed):
 
 @triton.jit
 def pushed_by(value, out, one, live, leaf, kept, FAST: tl.constexpr):
-    """Return what the gradients a and b of entries add to all logits, and b of those that are heavy.
+    """Return what the gradients a and b of entries add to all logits, and b of heavy entries.
 
     b p / (1 - p) of light classes, less a, and less b of heavy ones; nothing for the heavy leaf.
     """
@@ -214,6 +216,7 @@ def sweep_windows(
     N, C, S, L, T, scale, window_0, floor, height, x_row, y_row, m_row,
     SOFTMAX: tl.constexpr, BOUND: tl.constexpr, MASKED: tl.constexpr, PIECES: tl.constexpr,
     INNER: tl.constexpr, FAST: tl.constexpr, K: tl.constexpr, VEC: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     """Add up what the groups of one stage owe to the class above them.
 
@@ -237,7 +240,7 @@ def sweep_windows(
     levels = cols * 0 + floor
     readable = cols // VEC < C // VEC
     start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N)):
+    for row in tl.range(start, tl.minimum(start + height, N), num_stages=STAGES):
         long = tl.cast(row, tl.int64)
         at = long * S
         found = tl.zeros([K], tl.float32)
@@ -283,30 +286,28 @@ def sweep_windows(
 
 @triton.jit
 def write_sigmoid(
-    x, y, m, tiles, weights, stats, upstream, slot, parent, peak, owed, gradient,
-    N, C, S, scale, height, x_row, y_row, m_row,
-    MASKED: tl.constexpr, INNER: tl.constexpr,
-    FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    x, y, m, weights, stats, upstream, slot, parent, peak, owed, gradient,
+    C, S, scale, x_row, y_row, m_row,
+    MASKED: tl.constexpr, FAST: tl.constexpr,
+    B: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of HCL with sigmoids and scope "ancestors"."""
-    cols = tl.load(tiles + tl.program_id(0)) * B + tl.arange(0, B)
-    inside = cols // VEC < C // VEC
-    own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
-    above = tl.load(column_at(parent, 0, cols, VEC), mask=inside, other=0)
+    """Write the gradient of HCL with sigmoids and scope "ancestors", of one row."""
+    row = tl.program_id(0)
     factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
-    weight = tl.load(column_at(weights, 0, cols, VEC), mask=inside, other=0.0) * factor
-    start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N)):
+    at = tl.cast(row, tl.int64) * S
+    for start in tl.range(0, C, B, num_stages=STAGES):
+        cols = start + tl.arange(0, B)
+        inside = cols // VEC < C // VEC
+        own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
+        above = tl.load(column_at(parent, 0, cols, VEC), mask=inside, other=0)
+        weight = tl.load(column_at(weights, 0, cols, VEC), mask=inside, other=0.0) * factor
         z, sign, known = load_row(
             x, y, m, row, cols, inside, x_row, y_row, m_row, MASKED, FAST, VEC
         )
-        at = tl.cast(row, tl.int64) * S
         limit = tl.load(peak + at + above, mask=inside, other=MINUS_INF)
         kept = tl.where(z >= limit, weight, 0.0)
         if MASKED:
             kept = tl.where(known, kept, 0.0)
-        if INNER:
-            leads = (own >= 0) & (z > limit)
-            kept += tl.load(owed + at + own, mask=leads, other=0.0)
+        kept += tl.load(owed + at + own, mask=(own >= 0) & (z > limit), other=0.0)
         found = kept * sign * inverse(1.0 + exp_minus(z, FAST), FAST)
         tl.store(column_at(gradient, tl.cast(row, tl.int64) * C, cols, VEC), found, mask=inside)

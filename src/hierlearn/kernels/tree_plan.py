@@ -30,11 +30,12 @@ SWEEP_WARPS = {"num_warps": 4}
 
 
 class TreeTile(NamedTuple):
-    """The columns of a row that a program processes at once, its warps and most registers."""
+    """The columns that a program processes at once, its warps, most registers and stages."""
 
     columns: int
     warps: int
     registers: int = 255
+    stages: int = 1  # rows or tiles in flight
 
 
 # Tuned on an H200. The columns of a window are settled already.
@@ -42,11 +43,11 @@ FOLD = TreeTile(0, 1, 64)
 OWED = TreeTile(0, 1, 64)
 SUMS = TreeTile(512, 4)
 SIGMOID_SUMS = TreeTile(512, 4)
-GRADIENT = TreeTile(512, 4)
-SIGMOID_GRADIENT = TreeTile(512, 4)
+GRADIENT = TreeTile(1024, 8)
+SIGMOID_GRADIENT = TreeTile(1024, 8)
 PAIR = TreeTile(512, 4)
 GIVEN = TreeTile(1024, 4)
-GIVEN_GRADIENT = TreeTile(512, 4)
+GIVEN_GRADIENT = TreeTile(1024, 8)
 
 
 def slot_arrays(layout: TreeLayout, rows: int, *, softmax: bool) -> dict[str, tuple[Any, int]]:
@@ -107,7 +108,7 @@ def fold_launches(layout: TreeLayout, rows: int, x: Tensor, vector: int) -> list
         height, parts = divide(rows, stage.number, x.device)
         constants: dict[str, Any] = {"PIECES": stage.pieces, "INNER": stage.inner}
         constants |= {"OWN": stage.own, "FAST": is_fast(x.device), "K": WINDOW}
-        constants["VEC"] = 1 if stage.pieces else vector
+        constants |= {"VEC": 1 if stage.pieces else vector, "STAGES": FOLD.stages}
         numbers = (*size, stage.first, height)
         options = options_of(FOLD, x.device)
         grid = (stage.number, parts)
@@ -158,6 +159,7 @@ def tiled_launches(
     for name, numbers in layout.tiles(tile.columns, device).items():
         if len(numbers):
             shape = {"INNER": name.startswith("inner"), "B": tile.columns}
+            shape["STAGES"] = tile.stages
             chosen = " ".join(name if one == "tiles" else one for one in names.split())
             options = options_of(tile, device)
             grid, all_ = (len(numbers), parts), {**constants, **shape}
@@ -195,7 +197,7 @@ class TreePlan(LaunchPlan):
             launches = fold_launches(layout, self.rows, x, self.vector)
         launches.append(sweep_launch(layout, self.rows, self.strides, self.kind))
         tile = SUMS if self.spec.softmax else SIGMOID_SUMS
-        height, self.parts, tiles = rows_and_columns(layout, self.rows, tile, self.device)
+        _, self.parts, tiles = rows_and_columns(layout, self.rows, tile, self.device)
         self.programs = self.parts * tiles
         return [*launches, *(self.plan_sums(tiles) if self.spec.softmax else [self.sigmoid_sums()])]
 
@@ -226,7 +228,7 @@ class TreePlan(LaunchPlan):
         layout, tile = self.layout, SIGMOID_SUMS
         height, parts, tiles = rows_and_columns(layout, self.rows, tile, self.device)
         numbers = (self.rows, layout.classes, layout.width, height, *self.strides)
-        shape = {"B": tile.columns, "VEC": self.vector}
+        shape = {"B": tile.columns, "VEC": self.vector, "STAGES": tile.stages}
         constants = {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"], **shape}
         names, options = "x y m parent peak partials counts", options_of(tile, self.device)
         return Launch(sum_sigmoid, (tiles, parts), names, numbers, constants, options)
@@ -254,6 +256,7 @@ class TreePlan(LaunchPlan):
             numbers = (*size, self.spec.base.scale, stage.first, stage.level, height, *self.strides)
             constants: dict[str, Any] = {**self.kind, "PIECES": stage.pieces, "INNER": stage.inner}
             constants |= {"K": WINDOW, "VEC": 1 if stage.pieces else self.vector}
+            constants["STAGES"] = tile.stages
             grid, options = (stage.number, parts), options_of(tile, self.device)
             launches.append(Launch(sweep_windows, grid, names, numbers, constants, options))
         return launches
@@ -267,21 +270,16 @@ class TreePlan(LaunchPlan):
 
     def plan_sigmoid(self) -> list[Launch]:
         """Plan the gradient of scope "ancestors" with sigmoids."""
+        from hierlearn.kernels.launch import Launch
         from hierlearn.kernels.tree_hcl_triton import write_sigmoid
 
-        layout = self.layout
-        names = "x y m tiles weights stats upstream slot parent peak owed out"
-        size = (self.rows, layout.classes, layout.width, self.spec.base.scale)
-        kind = {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"], "VEC": self.vector}
-        return tiled_launches(
-            write_sigmoid,
-            layout,
-            SIGMOID_GRADIENT,
-            (self.rows, self.device),
-            names,
-            lambda height: (*size, height, *self.strides),
-            kind,
-        )
+        layout, tile = self.layout, SIGMOID_GRADIENT
+        names = "x y m weights stats upstream slot parent peak owed out"
+        numbers = (layout.classes, layout.width, self.spec.base.scale, *self.strides)
+        constants: dict[str, Any] = {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
+        constants |= {"B": tile.columns, "VEC": self.vector, "STAGES": tile.stages}
+        options = options_of(tile, self.device)
+        return [Launch(write_sigmoid, (self.rows,), names, numbers, constants, options)]
 
 
 def rows_and_columns(
@@ -322,19 +320,12 @@ def softmax_gradient(
     numbers = (layout.classes, layout.width, layout.levels, sums, scale, *strides[1:])
     constants = {**kind, "B": SWEEP_COLUMNS}
     sweep = Launch(kernels.slot_gradients, (rows,), names, numbers, constants, SWEEP_WARPS)
-    names = f"{data} tiles {pointers} slot parent terminal least norms tail_keeps reference handed"
-    names += " tail_slope out"
-    size = (rows, layout.classes, layout.width, scale)
     tile = GIVEN_GRADIENT if kind["GIVEN"] else GRADIENT
-    return [
-        sweep,
-        *tiled_launches(
-            kernels.write_softmax,
-            layout,
-            tile,
-            (rows, device),
-            names,
-            lambda height: (*size, height, *strides),
-            {**kind, "VEC": vector},
-        ),
-    ]
+    tiles = layout.tiles(tile.columns, device)
+    names = f"{data} {' '.join(tiles)} {pointers} slot parent terminal least norms tail_keeps"
+    names += " reference handed tail_slope out"
+    counts = [len(numbers) for numbers in tiles.values()]
+    numbers = (layout.classes, layout.width, *counts, scale, *strides)
+    constants = {**kind, "B": tile.columns, "VEC": vector, "STAGES": tile.stages}
+    options = options_of(tile, device)
+    return [sweep, Launch(kernels.write_softmax, (rows,), names, numbers, constants, options)]

@@ -39,7 +39,7 @@ def max_within(v, group, w, other):
 
 @triton.jit
 def log(x, FAST: tl.constexpr):
-    """log(x) for normal x."""
+    """The natural logarithm of normal numbers."""
     if FAST:
         log2 = tl.inline_asm_elementwise(
             "lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1
@@ -101,7 +101,7 @@ def fold_windows(
     x, windows, group, own, slot, window_of, tops, logp,
     N, C, S, W, x_row, window_0, height,
     PIECES: tl.constexpr, INNER: tl.constexpr, OWN: tl.constexpr, FAST: tl.constexpr,
-    K: tl.constexpr, VEC: tl.constexpr,
+    K: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Sum the groups of one stage, one window and ``height`` rows per program."""
     w = window_0 + tl.program_id(0)
@@ -119,7 +119,7 @@ def fold_windows(
     if PIECES or INNER:
         ref = tl.load(window_of + item, mask=inside & (item >= 0), other=0)
     start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N)):
+    for row in tl.range(start, tl.minimum(start + height, N), num_stages=STAGES):
         long = tl.cast(row, tl.int64)
         log_sum = tl.zeros([K], tl.float32)
         if PIECES:
@@ -264,7 +264,8 @@ def is_one(y):
 def write_pair(
     x, tiles, slot, level, logp, norms, beyond, log_p_out, log_not_p_out,
     N, C, S, L, x_row, height,
-    INNER: tl.constexpr, FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    INNER: tl.constexpr, FAST: tl.constexpr,
+    B: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Write log p and log(1 - p) of every class."""
     cols = tl.load(tiles + tl.program_id(0)) * B + tl.arange(0, B)
@@ -272,7 +273,7 @@ def write_pair(
     floor = tl.load(column_at(level, 0, cols, VEC), mask=inside, other=0)
     own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
     start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N)):
+    for row in tl.range(start, tl.minimum(start + height, N), num_stages=STAGES):
         log_p = node_logs(x, logp, norms, row, cols, inside, own, S, x_row, INNER, VEC)
         at = tl.cast(row, tl.int64) * C
         tl.store(column_at(log_p_out, at, cols, VEC), log_p, mask=inside)
@@ -356,7 +357,7 @@ def descend(
 
 @triton.jit
 def tail_loss(x, y, norms, beyond, leaf, row, L, x_row, y_row):
-    """Return the loss of the heavy leaf of a row; its level is the last one that has a heavy class."""
+    """Return the loss of the heavy leaf of a row, whose level is the last with a heavy class."""
     long = tl.cast(row, tl.int64)
     there = leaf >= 0
     log_out = ABSENT + 0.0

@@ -127,7 +127,7 @@ class Reductions:
 
 
 def reach(low: int) -> int:
-    """Return where a window that begins at an item ends, at most; it is read from an aligned one."""
+    """Return where a window that begins at an item ends at most; it is read from an aligned one."""
     return low - low % ALIGNMENT + WINDOW
 
 
