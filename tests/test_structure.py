@@ -43,8 +43,9 @@ def functions(path):
 
 
 def is_kernel(function):
-    """Whether this is a Triton kernel, whose arguments are its launch."""
-    return any("jit" in ast.unparse(one) for one in function.decorator_list)
+    """Whether this is a kernel, by Triton or numba, whose arguments are its launch."""
+    decorators = [ast.unparse(one) for one in function.decorator_list]
+    return any("jit" in one or one == "kernel" for one in decorators)
 
 
 def test_few_functions_have_many_parameters():

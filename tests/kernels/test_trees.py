@@ -262,6 +262,30 @@ def test_the_pair_and_its_gradient(name, scale, used, link_kernels):
     FAR_APART.assert_close(found[2].double(), exact[2])
 
 
+@pytest.mark.parametrize("shift", [0.0, -300.0], ids=["normalized", "far below 0"])
+def test_what_lies_beyond_the_columns_does_not_count(shift, link_kernels):
+    # Logits that sum to a mass of 1 have a norm of 0, as those of a network at its prior; the
+    # exponential of a norm of -300 is infinite.
+    hierarchy = TREES["odd sizes"]
+    link = SoftmaxLink(hierarchy)
+    logits = torch.zeros(2, len(hierarchy))
+    logits[0, link.terminals] = torch.tensor(1 / len(link.terminals)).log()
+    logits[:, link.terminals[0]] = 0.0
+    logits[1, link.terminals[1:]] = -200.0
+    logits += shift
+    weights = [torch.ones(2, len(hierarchy))] * 2
+    exact = pair_and_gradient(link.plain_log_probabilities, logits.double(), weights)
+    found = pair_and_gradient(link.to(DEVICE).log_probabilities, logits.to(DEVICE), weights)
+    for one, expected in zip(found, exact, strict=True):
+        FAR_APART.assert_close(one.cpu(), expected.float())
+    targets = hierarchy.encode([int(link.terminals[1])] * 2, numbers=True)
+    options = {**EDGES["softmax, ancestors"], "curriculum": None}
+    plain, fused = (kernel_loss(hierarchy, fused=f, **options) for f in (False, True))
+    expected = value_and_gradient(plain, logits, targets, None)
+    found = value_and_gradient(fused.to(DEVICE), *on_device(logits, targets, None))
+    FAR_APART.assert_close(found, expected)
+
+
 def test_a_class_of_nearly_all_mass_keeps_the_mass_outside_exact(link_kernels):
     link = SoftmaxLink(UNEVEN).to(DEVICE)
     logits = torch.zeros(1, len(UNEVEN), device=DEVICE)

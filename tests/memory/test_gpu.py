@@ -69,7 +69,9 @@ def test_a_step(distance):
 
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_training_and_growth(size, precision, tmp_path):
+@pytest.mark.parametrize("fused", [False, True], ids=["plain", "kernels"])
+def test_training_and_growth(size, precision, fused, tmp_path, monkeypatch):
+    monkeypatch.setattr("hierlearn.kernels.neighbor_head.LEAST", 0 if fused else 1 << 40)
     draw = np.random.default_rng(0)
     kind = np.arange(90) % 3
     x = (draw.normal(size=(90, 5)) * 0.4 + 3 * np.eye(5)[kind]).astype(np.float32)

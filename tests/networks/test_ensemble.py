@@ -18,11 +18,12 @@ from hierlearn.networks.ensemble import (
     StackedEnsemble,
     clip_grad_norm,
     ensemble_of,
+    finite_members,
     head_names,
     member_state,
     members_of,
 )
-from hierlearn.networks.layers import Dropout
+from hierlearn.networks.layers import Dense, Dropout
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 OF_ROWS = [name for name in NETWORKS if name != "cnn"]  # those that read rows of numbers
@@ -224,3 +225,27 @@ def test_heads_of_other_modules_are_not_ours():
     attention.heads = 8
     assert head_names(attention) == []
     assert head_names(alone(NETWORKS["mlp"], 0)) == ["main"]
+
+
+def test_finite_members_are_told_apart():
+    class Scaled(Dense):
+        """A layer with one number beside its weights."""
+
+        @classmethod
+        def stack(cls, layers):
+            new = super().stack(layers)
+            new.scale = nn.Parameter(torch.stack([one.scale.detach() for one in layers]))
+            return new
+
+    def one(broken):
+        made = Scaled(3, 2)
+        made.scale = nn.Parameter(torch.tensor(float("inf") if broken == "scale" else 1.0))
+        if broken == "weight":
+            made.weight.data[1, 1] = float("nan")
+        return made
+
+    kinds = ["", "scale", "weight", ""]
+    networks = [one(kind) for kind in kinds]
+    for network in (StackedEnsemble(networks), LoopedEnsemble(networks)):
+        assert finite_members(network).tolist() == [True, False, False, True]
+    assert finite_members(networks[1]).tolist() == [False]

@@ -12,6 +12,7 @@ from scipy import sparse
 from hierlearn import Dataset
 from hierlearn.datasets import read_table, stream_table
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.memory import Candidates, SetCandidates
 from hierlearn.networks import LinearHead, Network
 from hierlearn.networks.ensemble import LoopedEnsemble, member_state, members_of
 from hierlearn.networks.heads import neighbor_head
@@ -63,6 +64,47 @@ def test_a_sample_has_no_row_twice_and_is_everything_in_order_where_it_is_all():
 def test_every_row_is_drawn_as_often():
     seen = torch.cat([sample(20, 5, seed) for seed in range(2000)]).bincount()
     assert (seen - 500).abs().max() < 100  # 4.6 standard deviations
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one", "members"])
+@pytest.mark.parametrize("weights", [None, np.linspace(0.5, 2, 12)], ids=["alike", "weighted"])
+def test_candidates_by_label_set_are_the_same(monkeypatch, weights, apart):
+    rows = rows_of(ids=[f"row {number % 9}" for number in range(12)], weights=weights)
+    sampler = CandidateSampler(rows, [7, 3] if apart else [7], 8, apart=apart)
+    index = torch.tensor([[0, 5, 9], [1, 2, 11]] if apart else [0, 5, 9])
+    x, targets, mask, candidates = sampler.batch(index, 4, 0, 0)
+    assert isinstance(candidates, Candidates)
+    monkeypatch.setattr(sampler, "takes_sets", lambda _: True)
+    same, own, none, found = sampler.batch(index, 4, 0, 0)
+    assert isinstance(found, SetCandidates)
+    assert mask is none is None
+    for one, expected in ((same, x), (own, targets), (found.targets, candidates.targets)):
+        assert torch.equal(one, expected)
+    assert torch.equal(found.excluded, candidates.excluded)
+    assert found.excluded.any()
+    expected = torch.ones(8) if weights is None else candidates.weight
+    assert torch.equal(found.weight, expected.expand_as(found.weight))
+    assert found.count == candidates.count == 8
+
+
+def test_candidates_that_a_window_lacks_do_not_count(monkeypatch):
+    sampler = CandidateSampler(rows_of(), [7], 8, apart=False)
+    monkeypatch.setattr(sampler, "takes_sets", lambda _: True)
+    monkeypatch.setattr(sampler, "draw", lambda *_: torch.tensor([4, 5, -1, -1]))
+    _, _, _, found = sampler.batch(torch.tensor([0]), 0, 0, 0)
+    assert found.weight.tolist() == [1, 1, 0, 0]
+
+
+def test_label_sets_are_for_large_batches_on_a_gpu(monkeypatch):
+    monkeypatch.setattr("hierlearn.kernels.neighbor_head.has_triton", lambda: True)
+    sampler = CandidateSampler(rows_of(), [7], 8, apart=False)
+    assert not sampler.takes_sets(1 << 30)  # on the CPU
+    sampler.rows.device = torch.device("cuda")
+    assert sampler.takes_sets(1 << 30)
+    assert not sampler.takes_sets(1)
+    partial = CandidateSampler(rows_of(policy="ignore"), [7], 8, apart=False)
+    partial.rows.device = torch.device("cuda")
+    assert not partial.takes_sets(1 << 30)
 
 
 def test_candidates_depend_on_seed_and_step_alone():

@@ -60,7 +60,8 @@ def sum_given(
             # Where all terminals are below a class, p = 1 whatever the logits are.
             out = tl.load(beyond + place, mask=heavy, other=0.0)
             given = tl.where(out < NOTHING, 0.0, given)
-            p = exp(tl.where(heavy, LOG_ZERO, value), FAST)
+            # Beyond the last column p may be 1 or infinite, and 0 times that is no number.
+            p = exp(tl.where(inside & ~heavy, value, LOG_ZERO), FAST)
             pushed += given * tl.where(heavy, -1.0, p * inverse(1.0 - p, FAST))
             tl.store(drops + place, given, mask=heavy)
     tl.store(sums + row, tl.sum(pushed, axis=0))

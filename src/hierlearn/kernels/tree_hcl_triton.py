@@ -173,7 +173,8 @@ def pushed_by(value, out, one, live, leaf, kept, FAST: tl.constexpr):
     heavy = live & (value > HEAVY)
     # Where all terminals are below a class, p = 1 whatever the logits are.
     missed = tl.where(one | (out < NOTHING), 0.0, -kept)
-    p = exp(tl.where(heavy, LOG_ZERO, value), FAST)
+    # Beyond a window p may be 1 or infinite, and 0 times that is no number.
+    p = exp(tl.where(live & ~heavy, value, LOG_ZERO), FAST)
     light = missed * p * inverse(1.0 - p, FAST)
     found = light - tl.where(one, -kept, tl.where(heavy, missed, 0.0))
     return tl.where(live & ~(heavy & leaf), found, 0.0), missed, heavy & ~leaf

@@ -73,6 +73,14 @@ class TreeLayout:
         return np.where(self.parents < 0, 0, self.slot_of[self.parents])
 
     @cached_property
+    def sizes(self) -> Ints:
+        """(C,) the number of classes at or below each class."""
+        found = np.ones(self.classes, dtype=np.int64)
+        for begin, end in zip(self.level_offsets[-2:0:-1], self.level_offsets[:1:-1], strict=True):
+            np.add.at(found, self.parents[begin:end], found[begin:end])
+        return found
+
+    @cached_property
     def slot_bounds(self) -> Ints:
         """(L + 1,) the first slot whose children are in each level, then S."""
         owner_levels = np.searchsorted(self.level_offsets, self.owners, side="right")
@@ -91,6 +99,11 @@ class TreeLayout:
     @cached_property
     def plans(self) -> dict[Any, Any]:
         """The plans of the softmax link, by shape and device."""
+        return {}
+
+    @cached_property
+    def for_cpu(self) -> dict[str, Any]:
+        """What the CPU kernels read, by name; made at first use."""
         return {}
 
     @cached_property
@@ -125,14 +138,15 @@ class TreeLayout:
     def arrays(self) -> dict[str, Any]:
         """Return the index arrays by name; by slot means pieces included."""
         plan = self.reductions
-        pieces = plan.width - self.slots
         ends = np.flatnonzero(self.is_terminal & (self.slot_of >= 0))
         own = np.full(plan.width, -1, dtype=np.int64)
         own[self.slot_of[ends]] = ends
         children = np.array([plan.children[slot] for slot in range(plan.width)], dtype=np.int64)
         return {
-            "owner": np.concatenate([self.owners, np.full(pieces, -1)]),  # the class of each slot
-            "own": own,  # the same of those that are terminal, else -1
+            "first": np.searchsorted(self.parent_slots, np.arange(self.slots + 1)),  # then C
+            "owner": self.owners,
+            "size": self.sizes,
+            "own": own,  # by slot, its class if that is terminal, else -1
             "slot": self.slot_of,
             "parent": self.parent_slots,
             "level": np.repeat(np.arange(self.levels), np.diff(self.level_offsets)),

@@ -50,6 +50,10 @@ class Link(nn.Module, ABC):
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return what ``forward`` does, for (..., C) logits whose shape was checked."""
 
+    def plain_log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same by operations that can be compiled, and differentiated repeatedly."""
+        return self.log_probabilities(logits)
+
     def output(self, logits: Tensor) -> HeadOutput:
         """Return logits with this link, whose log-probabilities are computed when needed."""
         check_logits(logits, len(self.hierarchy))

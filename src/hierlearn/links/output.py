@@ -136,6 +136,13 @@ class HeadOutput:
         """Return the (N, C) output of one member."""
         return self.map(lambda x: x[number])
 
+    def unbind(self) -> list[HeadOutput]:
+        """Return the (N, C) outputs of all members; their gradients are joined at once."""
+        if self.logits is not None and self.link is not None:
+            link = self.link
+            return [HeadOutput.from_logits(one, link) for one in self.logits.unbind()]
+        return [HeadOutput(*pair) for pair in zip(*(x.unbind() for x in self.pair), strict=True)]
+
     def mean(self) -> HeadOutput:
         """Return the (N, C) average of the members' probabilities, in log space."""
         if self.members is None:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from hierlearn.hierarchy.propagate import LOG_ZERO, add_at, log_add, routes_on, select
+from hierlearn.kernels import cpu_link, rows
 from hierlearn.kernels.tree_link import can_use, softmax_pair
 from hierlearn.links.link import HALF, Link
 
@@ -61,12 +62,12 @@ class SoftmaxLink(Link):
         return prior
 
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the log of the mass inside and outside every class; by kernels on a GPU."""
-        if can_use(logits):
-            layout = self.label_space.layout
-            if layout is not None:
-                return softmax_pair(logits, layout, self.plain_log_probabilities)
-        return self.plain_log_probabilities(logits)
+        """Return the log of the mass inside and outside every class; by kernels of a tree."""
+        plain = self.plain_log_probabilities
+        for able, pair in ((can_use, softmax_pair), (rows.can_use, cpu_link.softmax_pair)):
+            if able(logits) and self.label_space.layout is not None:
+                return pair(logits, self.label_space.layout, plain)
+        return plain(logits)
 
     def plain_log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the same by operations that can be compiled, and differentiated repeatedly."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from hierlearn.hierarchy.propagate import LOG_ZERO
+from hierlearn.kernels import rows
 from hierlearn.links.siblings import log_steps, sibling_groups
 from hierlearn.losses.loss import RowLoss
 
@@ -69,4 +70,12 @@ class CondSoftmaxLoss(RowLoss):
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return the cross entropy of the groups of each row."""
         scores = output.log_p if output.logits is None else output.float_logits
+        if rows.can_use(scores, targets) and self.label_space.layout is not None:
+            from hierlearn.kernels.row_losses_numba import cond_softmax
+
+            def plain(x: Tensor) -> Tensor:
+                return cond_softmax_loss(x, targets, self.groups, mask)
+
+            tree = rows.tree_of(self.label_space.layout)
+            return rows.row_losses(cond_softmax, scores, targets, mask, (tree,), plain)
         return cond_softmax_loss(scores, targets, self.groups, mask)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from hierlearn.errors import HierlearnError
+from hierlearn.kernels import rows
 from hierlearn.losses.softmax_rows import SoftmaxRowLoss
 
 if TYPE_CHECKING:
@@ -88,3 +89,9 @@ class HXELoss(SoftmaxRowLoss):
         del mask
         edges = (self.child_ids, self.parent_ids)
         return _steps(log_masses, labels, self.hierarchy, self.step_weights, edges)
+
+    def kernel(self) -> tuple[Any, tuple[Any, ...]]:
+        """Return the CPU kernel and the weights of steps."""
+        from hierlearn.kernels.row_losses_numba import hxe
+
+        return hxe, (rows.as_numbers(self.step_weights),)

@@ -62,3 +62,9 @@ class LeafCELoss(SoftmaxRowLoss):
             unknown = (~mask).to(log_masses.dtype)
             exact = exact & (self.sum_of_children(unknown) == 0)
         return leaf_ce_loss(log_masses, labels, self.hierarchy, exact)
+
+    def kernel(self) -> tuple[Any, tuple[Any, ...]]:
+        """Return the CPU kernel."""
+        from hierlearn.kernels.row_losses_numba import leaf_ce
+
+        return leaf_ce, ()

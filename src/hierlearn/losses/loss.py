@@ -157,20 +157,27 @@ class Loss(nn.Module, ABC):
     ) -> Tensor:
         """Return what ``forward`` does, for tensors whose shapes were checked."""
         if output.members is None:
+            sums = self.sums_of_rows(output, targets, mask)
+            if sums is not None:
+                return self.reduce_sums(sums, targets, mask, weight)
             return self.reduce(self.losses(output, targets, mask), targets, mask, weight)
         if not self.declares_independent_rows():
             return torch.stack(
                 [
                     self.compute(
-                        output.member(k),
+                        one,
                         targets[k],
                         None if mask is None else mask[k],
                         None if weight is None else weight[k],
                     )
-                    for k in range(output.members)
+                    for k, one in enumerate(output.unbind())
                 ]
             )
-        values = self.losses(output.flat(), *flat_rows(targets, mask))  # (M N, C) or (M N,)
+        flat = (output.flat(), *flat_rows(targets, mask))
+        sums = self.sums_of_rows(*flat)
+        if sums is not None:
+            return self.reduce_sums(sums.view(output.shape[:-1]), targets, mask, weight)
+        values = self.losses(*flat)  # (M N, C) or (M N,)
         values = values.view(*output.shape[:-1], *values.shape[1:])
         return self.reduce(values, targets, mask, weight)
 
@@ -182,11 +189,34 @@ class Loss(nn.Module, ABC):
         """
         if cls.compute is not Loss.compute:
             return False
-        for hook in ("losses", "row_losses"):
-            owner = next((one for one in cls.__mro__ if hook in vars(one)), None)
-            if owner is not None and not vars(owner).get("rows_independent", False):
-                return False
-        return True
+        owners = (cls.owner_of(hook) for hook in ("losses", "row_losses"))
+        return all(one is None or vars(one).get("rows_independent", False) for one in owners)
+
+    @classmethod
+    def owner_of(cls, hook: str) -> type | None:
+        """Return the class that defines a method of this one, if any does."""
+        return next((one for one in cls.__mro__ if hook in vars(one)), None)
+
+    def sums_of_rows(
+        self, output: HeadOutput, targets: Tensor, mask: Tensor | None
+    ) -> Tensor | None:
+        """Return (N,) the summed losses of each row by a kernel, if one computes them.
+
+        A kernel belongs to ``losses`` of the class that names it: a subclass with other losses
+        must name its own.
+        """
+        if self.reduction == "none" or torch.compiler.is_compiling():
+            return None
+        if self.owner_of("losses") is not self.owner_of("kernel_sums"):
+            return None
+        return self.kernel_sums(output, targets, mask)
+
+    def kernel_sums(
+        self, output: HeadOutput, targets: Tensor, mask: Tensor | None
+    ) -> Tensor | None:
+        """Return (N,) the summed losses of each row by a kernel; None where it cannot."""
+        del output, targets, mask
+        return None
 
     @abstractmethod
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
@@ -220,6 +250,15 @@ class Loss(nn.Module, ABC):
         if self.reduction == "sum":
             return total
         return total / at_least(self._count(counted, targets, weight), weight)
+
+    def reduce_sums(
+        self, sums: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+    ) -> Tensor:
+        """Weigh and reduce the sums of rows, (N,) or of M members (M, N), of known losses."""
+        total = (sums if weight is None else sums * weight).sum(dim=-1)
+        if self.reduction == "sum":
+            return total
+        return total / at_least(self.count(targets, mask, weight), weight)
 
     def count(
         self, targets: Tensor, mask: Tensor | None = None, weight: Tensor | None = None
@@ -271,6 +310,13 @@ class Loss(nn.Module, ABC):
     def selection(self) -> Tensor | None:
         """The classes that the last call selected, (C,) or (M, C) bool; None without selection."""
         return None
+
+    def call_state(self) -> Any:
+        """Return what the last call left for ``selection`` and the like, beside buffers."""
+        return None
+
+    def load_call_state(self, state: Any) -> None:
+        """Restore what ``call_state`` returned, as if that call had been the last."""
 
     def epoch_state(self) -> dict[str, Tensor]:
         """Return what a checkpoint in the middle of an epoch must keep beside ``state_dict``."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.nn.functional import softplus
 
+from hierlearn.kernels import rows
 from hierlearn.losses.loss import ElementwiseLoss
 
 if TYPE_CHECKING:
@@ -77,3 +78,21 @@ class MCLoss(ElementwiseLoss):
         if output.logits is None:
             return mcloss_of_pair(output, targets, self.hierarchy, mask)
         return mcloss(output.float_logits, targets, self.hierarchy, mask)
+
+    def kernel_sums(
+        self, output: HeadOutput, targets: Tensor, mask: Tensor | None
+    ) -> Tensor | None:
+        """Return the sums by a CPU kernel: on trees, where everything is known."""
+        if output.logits is None or mask is not None:
+            return None
+        logits = output.float_logits
+        layout = self.label_space.layout if rows.can_use(logits, targets) else None
+        if layout is None:
+            return None
+        from hierlearn.kernels.entries_numba import mcloss as kernel
+
+        def plain(x: Tensor) -> Tensor:
+            return mcloss(x, targets, self.hierarchy).sum(dim=1)
+
+        tree = (rows.tree_of(layout),)
+        return rows.row_losses(kernel, logits, targets > 0.5, None, tree, plain)

@@ -61,6 +61,15 @@ class Parts(nn.Module):
         found = (part.selection for part in self.losses_of_parts)
         return next((one for one in found if one is not None), None)
 
+    def call_state(self) -> list[Any]:
+        """Return what the last call left in every part."""
+        return [part.call_state() for part in self.losses_of_parts]
+
+    def load_call_state(self, state: list[Any]) -> None:
+        """Restore what ``call_state`` returned."""
+        for part, own in zip(self.losses_of_parts, state, strict=True):
+            part.load_call_state(own)
+
     def epoch_state(self) -> dict[str, Tensor]:
         """Return the state of every part, by number and name."""
         return {

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from hierlearn.errors import HierlearnError
+from hierlearn.kernels import rows
 from hierlearn.losses.softmax_rows import SoftmaxRowLoss
 
 if TYPE_CHECKING:
@@ -122,3 +123,10 @@ class SoftLabelsLoss(SoftmaxRowLoss):
         del mask
         weights = SoftWeights(*(self.get_buffer(name) for name in SoftWeights._fields))
         return soft_labels_loss(log_masses, labels, self.hierarchy, self.is_terminal, weights)
+
+    def kernel(self) -> tuple[Any, tuple[Any, ...]]:
+        """Return the CPU kernel and the weights along the hierarchy."""
+        from hierlearn.kernels.row_losses_numba import soft_labels
+
+        *arrays, root = (self.get_buffer(name) for name in SoftWeights._fields)
+        return soft_labels, (*map(rows.as_numbers, arrays), rows.as_number(float(root)))

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from hierlearn.kernels import rows
+from hierlearn.links import SoftmaxLink
 from hierlearn.links.masses import log_terminal_masses
 from hierlearn.losses.loss import RowLoss
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy, LabelSpace
-    from hierlearn.links import HeadOutput
+    from hierlearn.links import HeadOutput, Link
 
 
 class SoftmaxRowLoss(RowLoss):
@@ -52,7 +54,15 @@ class SoftmaxRowLoss(RowLoss):
 
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Share each row's weight among its terminal labels."""
-        log_masses = self.log_masses(output)
+        link = self.link_of(output)
+        if isinstance(link, SoftmaxLink) and output.logits is not None:
+            found = self.by_kernel(output.float_logits, targets, mask)
+            if found is not None:
+                return found
+        return self.plain_losses(self.log_masses(output), targets, mask)
+
+    def plain_losses(self, log_masses: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Return (N,) losses by operations that can be compiled, and differentiated repeatedly."""
         positive = targets.to(log_masses.dtype)
         if mask is not None:
             positive = torch.where(mask, positive, 0.0)
@@ -60,9 +70,34 @@ class SoftmaxRowLoss(RowLoss):
         counts = terminal.sum(dim=1, keepdim=True)
         return self.row_losses(log_masses, terminal / counts.clamp_min(1), mask)
 
+    def by_kernel(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor | None:
+        """Return (N,) losses by a CPU kernel, if one computes the same as ``row_losses``."""
+        if not rows.can_use(logits, targets):
+            return None
+        layout = self.label_space.layout
+        if layout is None or self.owner_of("kernel") is not self.owner_of("row_losses"):
+            return None
+        kernel, constants = self.kernel()
+
+        def plain(x: Tensor) -> Tensor:
+            return self.plain_losses(self.link.log_masses(x), targets, mask)
+
+        tree = rows.tree_of(layout)
+        return rows.row_losses(kernel, logits, targets, mask, (tree, *constants), plain)
+
+    def kernel(self) -> tuple[Any, tuple[Any, ...]]:
+        """Return the CPU kernel of ``row_losses``, and what it takes after the tree."""
+        raise NotImplementedError
+
+    def link_of(self, output: HeadOutput) -> Link | None:
+        """Return the link through which logits are read; None without any."""
+        if output.logits is None or output.link is None:
+            return None
+        return output.link if output.link.normalized else self.link
+
     def log_masses(self, output: HeadOutput) -> Tensor:
         """Return (N, C) the log mass of each terminal class."""
-        if output.logits is None or output.link is None:
+        link = self.link_of(output)
+        if link is None:
             return log_terminal_masses(output.log_p, self.label_space)
-        link = output.link if output.link.normalized else self.link
         return link.log_masses(output.float_logits)

@@ -17,7 +17,6 @@ minimum over the ancestors keeps p coherent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,48 +25,18 @@ from torch import Tensor, nn
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.propagate import log_zero
+from hierlearn.kernels.neighbor_head import can_use
 from hierlearn.links import Head, HeadOutput
+from hierlearn.memory.candidates import Candidates, SetCandidates
+from hierlearn.memory.compare import compare, compare_by_kernels, log_weights
 from hierlearn.memory.distance import find_distance
 from hierlearn.memory.scale import Scale
-from hierlearn.memory.sparse_mixture import is_sparse, sparse_mixture
-from hierlearn.memory.store import Memory, mixture
+from hierlearn.memory.store import Memory
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
 SCALES = {"squared": 16.0, "euclidean": 1.0, "cosine": 0.1}
-LEAST_KNOWN = 1e-20  # weight of known labels in training; the gradient of a smaller one overflows
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """The training rows that a step compares its batch with; K per member.
-
-    Attributes:
-        targets: (K, C) or (M, K, C) bool, closed.
-        excluded: (n, K) or (M, n, K) bool, which candidates are the row itself.
-        mask: which targets are known; None for all.
-        weight: (K,) or (M, K) how much each candidate counts, 0 for not at all; None for all alike.
-    """
-
-    targets: Tensor
-    excluded: Tensor
-    mask: Tensor | None = None
-    weight: Tensor | None = None
-
-    @property
-    def count(self) -> int:
-        """K."""
-        return self.targets.shape[-2]
-
-    def member(self, number: int) -> Candidates:
-        """Return the candidates of one member."""
-        return Candidates(
-            self.targets[number],
-            self.excluded[number],
-            None if self.mask is None else self.mask[number],
-            None if self.weight is None else self.weight[number],
-        )
 
 
 class NeighborHead(Head):
@@ -123,7 +92,7 @@ class NeighborHead(Head):
         self,
         features: Tensor,
         others: Tensor | None = None,
-        candidates: Candidates | None = None,
+        candidates: Candidates | SetCandidates | None = None,
     ) -> HeadOutput:
         """Return the node log-probabilities of (N, F) features.
 
@@ -154,7 +123,9 @@ class NeighborHead(Head):
         """The kind of device of the projection."""
         return next((p.device.type for p in self.projection.parameters()), "cpu")
 
-    def compare(self, queries: Tensor, others: Tensor, candidates: Candidates) -> HeadOutput:
+    def compare(
+        self, queries: Tensor, others: Tensor, candidates: Candidates | SetCandidates
+    ) -> HeadOutput:
         """Return the answers of a training step, from its candidates.
 
         Args:
@@ -163,21 +134,11 @@ class NeighborHead(Head):
             candidates: their labels, and which of them are the row itself.
         """
         with torch.autocast(queries.device.type, enabled=False):
-            logits = -find_distance(self.distance)(queries, others) / self.scale()
-            excluded = candidates.excluded
-            if candidates.weight is not None:
-                weight = candidates.weight[..., None, :].to(logits.dtype)
-                excluded = excluded | (weight <= 0)
-                logits = logits + torch.where(weight > 0, weight, 1.0).log()
-            logits = logits.masked_fill(excluded, log_zero(logits.dtype))
-            weights = logits.softmax(-1).masked_fill(excluded, 0.0)
-            if candidates.mask is None and is_sparse(candidates.targets):
-                p, q = sparse_mixture(weights, candidates.targets)
-            else:
-                p, q = mixture(weights, candidates.targets, candidates.mask)
-            p, q = self.normalized(p, q, partial=candidates.mask is not None, least=LEAST_KNOWN)
-            e = self.smoothing
-            return HeadOutput(((1 - 2 * e) * p + e).log(), ((1 - 2 * e) * q + e).log())
+            if isinstance(candidates, SetCandidates) and can_use(queries, others):
+                return HeadOutput(*compare_by_kernels(self, queries, others, candidates))
+            weight = log_weights(candidates, queries.dtype)
+            pair = compare(self, queries, others, candidates, weight, self.scale())
+            return HeadOutput(*pair)
 
     def look_up(self, queries: Tensor) -> HeadOutput:
         """Return the answers from the memory to (n, D) or (M, n, D) embeddings."""
@@ -194,7 +155,10 @@ class NeighborHead(Head):
             count: k; by default ``neighbors``.
         """
         distances, index = self.memory.search(queries, count or self.neighbors, self.distance)
-        logits = (-distances.to(queries.dtype) / self.scale()).clamp_min(log_zero(queries.dtype))
+        least = log_zero(queries.dtype)
+        # Finite before they are divided: infinite ones would make the gradient of a scale NaN.
+        logits = -distances.to(queries.dtype).clamp_max(-least) / self.scale()
+        logits = logits.clamp_min(least)
         log_weights = self.memory.log_weights(index)
         if log_weights is not None:
             logits = logits + log_weights

@@ -7,6 +7,7 @@ a few hundred of them where every row has one path, whatever the number of rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,18 @@ import numpy as np
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.hierarchy.structure import expand_ranges
+from hierlearn.kernels.neighbor_table import SetTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import torch
+    from torch import Tensor
+
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.structure import Ints
+
+DENSE = 1 << 27  # entries of the targets of all sets that are held as a matrix
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,25 @@ class LabelSets:
     def hierarchy(self) -> Hierarchy:
         """The taxonomy."""
         return self.sets.hierarchy
+
+    def targets(self, numbers: Tensor) -> Tensor:
+        """Return (..., C) bool, the closed targets of some sets, on the device of their numbers."""
+        if len(self.sets) * len(self.hierarchy) <= DENSE:
+            device = numbers.device
+            if device not in self._dense:
+                self._dense[device] = self.sets.targets().to(device)
+            return self._dense[device][numbers]
+        flat = numbers.reshape(-1).cpu().numpy()
+        return self.sets.targets(flat).to(numbers.device).view(*numbers.shape, -1)
+
+    @cached_property
+    def _dense(self) -> dict[torch.device, Tensor]:
+        return {}
+
+    @cached_property
+    def table(self) -> SetTable:
+        """The classes of every set, as the Triton kernels of a head read them."""
+        return SetTable(*self.sets.closed, len(self.hierarchy))
 
     @property
     def is_partial(self) -> bool:

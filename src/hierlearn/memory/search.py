@@ -110,6 +110,25 @@ def nearest(
     return torch.stack([one for one, _ in found]), torch.stack([one for _, one in found])
 
 
+@torch.library.custom_op("hierlearn::nearest", mutates_args=())
+def nearest_operator(
+    queries: torch.Tensor, embeddings: torch.Tensor, k: int, distance: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what ``nearest`` does, as one operator of a compiled graph."""
+    return nearest(queries, embeddings, k, distance)
+
+
+@nearest_operator.register_fake
+def _(
+    queries: torch.Tensor, embeddings: torch.Tensor, k: int, distance: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    del distance
+    dtype = torch.float64 if queries.dtype == torch.float64 else torch.float32
+    members = embeddings.shape[:1] if embeddings.dim() == 3 else queries.shape[:-2]
+    shape = (*members, queries.shape[-2], min(k, embeddings.shape[-2]))
+    return queries.new_empty(shape, dtype=dtype), queries.new_empty(shape, dtype=torch.int64)
+
+
 def _check(queries: Tensor, embeddings: Tensor, k: int) -> None:
     both = f"queries {tuple(queries.shape)} and embeddings {tuple(embeddings.shape)}"
     if {queries.dim(), embeddings.dim()} - {2, 3}:

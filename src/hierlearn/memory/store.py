@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
 from hierlearn.memory.index import ApproximateIndex
-from hierlearn.memory.search import dense_distances, nearest
+from hierlearn.memory.search import dense_distances, nearest, nearest_operator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -205,11 +205,16 @@ class Memory(nn.Module):
             dense = dense_distances(queries.double(), embeddings.double(), k, distance)
             return dense, torch.arange(len(self), device=dense.device).expand(dense.shape)
         if self.indexes is None:
+            if torch.compiler.is_compiling():
+                found: tuple[Tensor, Tensor] = nearest_operator(
+                    queries.detach(), embeddings, k, distance
+                )
+                return found
             return nearest(queries, embeddings, k, distance)
         if queries.dim() == 2:
             return self.indexes[0].search(queries, k)
-        found = [index.search(one, k) for index, one in zip(self.indexes, queries, strict=True)]
-        return torch.stack([one for one, _ in found]), torch.stack([one for _, one in found])
+        parts = [index.search(one, k) for index, one in zip(self.indexes, queries, strict=True)]
+        return torch.stack([one for one, _ in parts]), torch.stack([one for _, one in parts])
 
     def log_weights(self, index: Tensor) -> Tensor | None:
         """Return the log weights of some rows; None where all count alike."""

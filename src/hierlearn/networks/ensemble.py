@@ -20,6 +20,7 @@ from hierlearn.links import HeadOutput
 from hierlearn.networks.blend import Blend
 from hierlearn.networks.layers import Dropout, Share
 from hierlearn.networks.network import Network
+from hierlearn.networks.noise import StepSeeds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,6 +170,18 @@ def member_state(network: nn.Module, member: int) -> dict[str, Tensor]:
     return dict(network.state_dict())
 
 
+def finite_members(network: nn.Module) -> Tensor:
+    """Return (M,) bool, which members have finite weights; (1,) for a network alone."""
+    if isinstance(network, StackedEnsemble):
+        state = network.network.state_dict().values()
+        finite = [value.isfinite().reshape(len(value), -1).all(dim=1) for value in state]
+        return torch.stack(finite).all(dim=0)
+    states = [member_state(network, member).values() for member in range(members_of(network) or 1)]
+    return torch.stack(
+        [torch.stack([value.isfinite().all() for value in state]).all() for state in states]
+    )
+
+
 def clip_grad_norm(network: nn.Module, limit: float) -> None:
     """Scale down the gradient of each member whose norm exceeds the limit.
 
@@ -226,13 +239,19 @@ def drop_heads(network: nn.Module, names: Sequence[str]) -> None:
 
 
 class Noise:
-    """The random generators of a network's dropout, one per member, seeded at every step.
+    """The random numbers of a network's dropout, for each member its own, seeded at every step.
 
-    Other modules draw from torch's own generator, which is then seeded instead.
+    On a GPU dropout draws from seeds that are tensors; otherwise, and for other noise of the
+    inputs, from generators. Other modules draw from torch's own generator, which is then seeded
+    instead.
 
     Args:
         network: a network or an ensemble.
         device: where its noise is drawn.
+
+    Attributes:
+        generators: one per member.
+        seeds: (M,) int64 on a GPU; None elsewhere.
     """
 
     def __init__(self, network: nn.Module, device: torch.device) -> None:
@@ -241,11 +260,30 @@ class Noise:
         self.uses_torch = not is_native(network)
         self.generators = [torch.Generator(device) for _ in range(count)]
         self.layers = [one for one in network.modules() if isinstance(one, Dropout)]
+        on_gpu = device.type == "cuda"
+        self.seeds = torch.zeros(count, dtype=torch.int64, device=device) if on_gpu else None
+        self.draws: list[StepSeeds] = []
+        self.needs_generators = not on_gpu or any(one.needs_generators for one in self.layers)
         if not isinstance(network, LoopedEnsemble):
-            set_generators(network, self.generators)
+            self.hand_out(network, slice(0, count))
             return
-        for one, generator in zip(network.networks, self.generators, strict=True):
-            set_generators(one, [generator])
+        for number, one in enumerate(network.networks):
+            self.hand_out(one, slice(number, number + 1))
+
+    @property
+    def drawn_generators(self) -> list[torch.Generator]:
+        """The generators that layers draw from."""
+        return self.generators if self.needs_generators else []
+
+    def hand_out(self, network: nn.Module, members: slice) -> None:
+        """Let the dropout layers of a network draw the noise of some members."""
+        set_generators(network, self.generators[members])
+        if self.seeds is None:
+            return
+        self.draws.append(StepSeeds(self.seeds[members]))
+        for layer in network.modules():
+            if isinstance(layer, Dropout):
+                layer.seeds = self.draws[-1]
 
     def seed(
         self, seeds: Sequence[int], own: Sequence[int] | None = None, share: Share | None = None
@@ -259,7 +297,12 @@ class Noise:
             share: the rows of this process, where there are several.
         """
         own = seeds if own is None else own
-        for generator, seed in zip(self.generators, seeds, strict=True):
+        if self.seeds is not None:
+            waiting = torch.tensor(seeds, pin_memory=True)  # so that the host need not wait
+            self.seeds.copy_(waiting, non_blocking=True)
+        for draws in self.draws:
+            draws.calls = 0
+        for generator, seed in zip(self.drawn_generators, seeds, strict=False):
             generator.manual_seed(seed)
         for layer in self.layers:
             layer.share = share

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
+from hierlearn.networks.noise import StepSeeds, mixed
 from hierlearn.networks.sparse import SparseRows
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Share:
 
 
 class Dropout(nn.Module):
-    """Dropout that draws each member's noise from a generator of its own.
+    """Dropout that draws each member's noise from a generator, or from a seed, of its own.
 
     A draw of 64 bits decides four entries, so the rate is rounded to a multiple of 1 / 65,536.
     On the CPU that is several times faster than drawing every entry.
@@ -111,6 +112,7 @@ class Dropout(nn.Module):
             raise HierlearnError(f"dropout must lie in [0, 1), not {p}")
         self.p = p
         self.generators: Sequence[torch.Generator] | None = None
+        self.seeds: StepSeeds | None = None  # instead of the generators, on a GPU
         self.share: Share | None = None
 
     @classmethod
@@ -126,6 +128,9 @@ class Dropout(nn.Module):
             return nn.functional.dropout(x, self.p)
         members, rows, width = len(x) if x.dim() == 3 else 1, x.shape[-2], x.shape[-1]
         size = (rows if self.share is None else self.share.total) * width
+        if self.seeds is not None:
+            scales = self._own(self.seeds.scales(size, self.kept).view(members, -1, width))
+            return x * scales.to(x.dtype).reshape(x.shape)
         bits = torch.empty(members, -(-size // 4), dtype=torch.int64, device=x.device)
         for row, generator in zip(bits, self.generators, strict=True):
             row.random_(-(2**63), None, generator=generator)
@@ -138,15 +143,25 @@ class Dropout(nn.Module):
 
     def _scales(self, bits: Tensor, dtype: torch.dtype) -> Tensor:
         """Return 0 for a fraction of int16 draws, and for the others what keeps the mean."""
-        count = max(1, round((1 - self.p) * 65_536))  # of the values that 16 bits take
-        return bits.le(count - 32_769).to(dtype).mul_(65_536 / count)
+        return bits.le(self.kept - 32_769).to(dtype).mul_(65_536 / self.kept)
+
+    @property
+    def needs_generators(self) -> bool:
+        """Whether generators are drawn from even where there are seeds."""
+        return type(self) is not Dropout
+
+    @property
+    def kept(self) -> int:
+        """How many of the values that 16 bits take keep an entry."""
+        return max(1, round((1 - self.p) * 65_536))
 
     def extra_repr(self) -> str:
         """Show the rate when the module is printed."""
         return str(self.p)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "generators": None, "share": None}  # generators do not pickle
+        # Generators do not pickle.
+        return {**self.__dict__, "generators": None, "seeds": None, "share": None}
 
 
 class InputNoise(Dropout):
@@ -177,6 +192,11 @@ class InputNoise(Dropout):
         new = cls(first.p, first.std if isinstance(first, InputNoise) else 0.0)
         new.members = len(layers)
         return new
+
+    @property
+    def needs_generators(self) -> bool:
+        """Whether there is noise that is no dropout, or sparse rows whose entries are dropped."""
+        return self.std > 0 or self.p > 0
 
     @overload
     def forward(self, x: Tensor) -> Tensor: ...
@@ -238,17 +258,6 @@ class InputNoise(Dropout):
     def extra_repr(self) -> str:
         """Show the settings when the module is printed."""
         return f"input_dropout={self.p}, input_noise={self.std}"
-
-
-def mixed(numbers: Tensor) -> Tensor:
-    """Return int64 numbers, mixed in place so that neighbors look independent.
-
-    The last steps of SplitMix64 (Steele, Lea and Flood, 2014).
-    """
-    numbers.mul_(-0x61C8864680B583EB)
-    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
-        numbers.bitwise_xor_((numbers >> shift) & ((1 << (64 - shift)) - 1)).mul_(factor)
-    return numbers.bitwise_xor_((numbers >> 31) & ((1 << 33) - 1))
 
 
 def check_fits(inputs: int, outputs: int) -> None:

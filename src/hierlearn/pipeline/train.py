@@ -264,6 +264,7 @@ def run_identity(prepared: Prepared) -> dict[str, Any]:
         "checkpoint_every",
         "keep_checkpoints",
         "parallel",
+        "cuda_graphs",
     ):  # may change when it resumes
         plan["settings"].pop(free)
     check_plain(plan)

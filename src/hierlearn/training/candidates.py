@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from hierlearn.memory import Candidates
+from hierlearn.kernels.neighbor_head import is_worthwhile
+from hierlearn.memory import Candidates, SetCandidates
 from hierlearn.training.seeding import derive
 
 if TYPE_CHECKING:
@@ -43,8 +44,10 @@ class CandidateSampler:
 
     def batch(
         self, index: Tensor, step: int, epoch: int, place: int
-    ) -> tuple[Tensor | SparseRows, Tensor, Tensor | None, Candidates]:
+    ) -> tuple[Tensor | SparseRows, Tensor, Tensor | None, Candidates | SetCandidates]:
         """Return inputs, targets and mask of a batch, and its candidates.
+
+        Large batches on a GPU have candidates by label set, which the kernels of the head read.
 
         Args:
             index: (n,) or (M, n) the rows of the batch.
@@ -58,6 +61,8 @@ class CandidateSampler:
         drawn = self.draw(step, epoch, place).to(index.device)
         missing = drawn < 0
         drawn = torch.where(missing, drawn[..., :1], drawn)  # any row of the window
+        if self.takes_sets(index.shape[-1]):
+            return self.batch_by_set(index, drawn, missing)
         x, targets, mask = self.rows.batch(torch.cat([index, drawn], dim=-1))
         count = index.shape[-1]
         own = None if mask is None else mask[..., :count, :]
@@ -68,6 +73,30 @@ class CandidateSampler:
             None if self.rows.weights is None else self.rows.weights[drawn.to(self.rows.device)],
         )
         return x, targets[..., :count, :], own, found
+
+    def takes_sets(self, count: int) -> bool:
+        """Whether the kernels of the head are faster for this many rows."""
+        rows = self.rows
+        on_gpu = rows.device.type == "cuda" and not rows.is_partial
+        return on_gpu and is_worthwhile(count, self.size)
+
+    def batch_by_set(
+        self, index: Tensor, drawn: Tensor, missing: Tensor
+    ) -> tuple[Tensor | SparseRows, Tensor, None, SetCandidates]:
+        """Return a batch whose candidates are numbers of label sets.
+
+        Args:
+            index: (n,) or (M, n) the rows of the batch.
+            drawn: (K,) or (M, K) the rows of the candidates.
+            missing: which of these do not count.
+        """
+        rows = self.rows
+        index, drawn, missing = (one.to(rows.device) for one in (index, drawn, missing))
+        row_keys, keys = (one if rows.keys is None else rows.keys[one] for one in (index, drawn))
+        weight = None if rows.weights is None else rows.weights[drawn]
+        weight = torch.where(missing, 0.0, 1.0 if weight is None else weight)
+        found = SetCandidates(rows.label_sets, rows.set_numbers[drawn], row_keys, keys, weight)
+        return rows.take(torch.cat([index, drawn], dim=-1)), rows.targets(index), None, found
 
     def draw(self, step: int, epoch: int, place: int) -> Tensor:
         """Return (K,), or (M, K) for members, the row numbers of the candidates of a step.

@@ -90,4 +90,6 @@ def running_selection(selection: Tensor | None, stopped: list[bool] | None) -> T
         return selection[None]
     if selection.dim() == 1:  # the same for all members
         selection = selection.expand(len(stopped), -1)
+    if not any(stopped):
+        return selection
     return selection[[member for member, over in enumerate(stopped) if not over]]

@@ -27,3 +27,18 @@ def adamw(network: nn.Module, settings: Settings) -> torch.optim.AdamW:
         weight_decay=settings.weight_decay,
         fused=True,
     )
+
+
+def hold_rate_on(device: torch.device, optimizer: torch.optim.Optimizer) -> None:
+    """Hold the learning rate as a tensor on a device, so that a captured step reads it."""
+    for group in optimizer.param_groups:
+        group["lr"] = torch.tensor(group["lr"], dtype=torch.float32, device=device)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of all parameters, in place where it is a tensor."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate

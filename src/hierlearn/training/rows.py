@@ -87,6 +87,16 @@ class Rows:
         """The labels of the rows as a memory holds them."""
         return LabelSets.from_labels(self.labels)
 
+    @cached_property
+    def set_numbers(self) -> Tensor:
+        """(N,) the number of the label set of each row, on the device."""
+        return torch.from_numpy(self.label_sets.of_row).to(self.device)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether classes below a label are unknown, not absent."""
+        return self._partial
+
     def named(self) -> list[str]:
         """Return the id of every row."""
         if self.ids is not None:

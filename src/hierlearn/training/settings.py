@@ -114,6 +114,9 @@ class Settings:
         estimator=False,
     )
     device: str = setting("auto", "Device of torch: auto, cpu, cuda.", panel=RUN)
+    cuda_graphs: bool = setting(
+        True, "On a GPU, replay steps as CUDA graphs where they can be captured.", panel=RUN
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -12,12 +12,15 @@ of hierlearn's own draws for the whole batch, so that the cut changes nothing.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from hierlearn.networks.ensemble import clip_grad_norm
 from hierlearn.networks.layers import Share
+from hierlearn.training.optimizer import set_learning_rate
 from hierlearn.training.seeding import derive
+from hierlearn.training.settings import learning_rate
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -25,6 +28,43 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.training.trainer import Trainer
+
+NOISE = "noise 0"  # what all processes draw alike
+
+
+class Taken(NamedTuple):
+    """What a step leaves beside the weights.
+
+    Attributes:
+        losses: (M,) of the batch.
+        selection: (C,) or (M, C) bool, the classes that a curriculum selected; None without one.
+    """
+
+    losses: Tensor
+    selection: Tensor | None
+
+
+def set_step(trainer: Trainer, step: int) -> None:
+    """Set what the steps of a training differ in, beside rows and noise."""
+    rate = learning_rate(trainer.settings, step, trainer.steps)
+    set_learning_rate(trainer.optimizer, rate)
+    trainer.loss.set_progress(step / trainer.steps)
+
+
+def update(trainer: Trainer, index: Tensor) -> Taken:
+    """Take a step on a whole batch in one process; its noise has been seeded."""
+    trainer.optimizer.zero_grad(set_to_none=True)
+    value = part_loss(trainer, index, 0, 0, None)
+    value.sum().backward()  # type: ignore[no-untyped-call]
+    apply_gradients(trainer)
+    return Taken(value.detach(), trainer.loss.selection)
+
+
+def apply_gradients(trainer: Trainer) -> None:
+    """Clip the gradients and let the optimizer use them."""
+    if trainer.settings.max_grad_norm is not None:
+        clip_grad_norm(trainer.network, trainer.settings.max_grad_norm)
+    trainer.optimizer.step()
 
 
 def compute_gradients(trainer: Trainer, index: Tensor, epoch: int, place: int) -> Tensor:
@@ -120,9 +160,8 @@ def part_loss(
         value = trainer.processes.part_of_mean(terms, totals)
     if not trainer.is_ensemble:
         return value[None]
-    if any(trainer.stopped):
-        stopped = torch.tensor(trainer.stopped, device=value.device)
-        value = torch.where(stopped, 0.0, value)
+    if settings.patience is not None:  # else nobody stops
+        value = torch.where(trainer.stopped_on_device, 0.0, value)
     return value
 
 
@@ -145,8 +184,13 @@ def seed_noise(trainer: Trainer, place: int, sizes: list[int], number: int) -> N
         own = here.share(every[:count])[begin : begin + sizes[number]]
         share = Share(torch.cat([own, every[count:]]).to(here.device), count + drawn)
     # Networks of others draw from torch's generator, which knows nothing of shares.
-    names = ("noise 0", f"noise {here.rank}" + (f" part {number}" if number else ""))
-    first, torch_own = (
-        [derive(seed, name, trainer.step) for seed in trainer.seeds] for name in names
-    )
-    trainer.noise.seed(first, torch_own, share)
+    name = f"noise {here.rank}" + (f" part {number}" if number else "")
+    seeds = torch_own = noise_seeds(trainer, trainer.step)
+    if name != NOISE:
+        torch_own = noise_seeds(trainer, trainer.step, name)
+    trainer.noise.seed(seeds, torch_own, share)
+
+
+def noise_seeds(trainer: Trainer, step: int, name: str = NOISE) -> list[int]:
+    """Return the seed of each member's noise in a step."""
+    return [derive(seed, name, step) for seed in trainer.seeds]

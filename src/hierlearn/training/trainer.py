@@ -19,10 +19,11 @@ from torch.nn.parallel import DistributedDataParallel
 from hierlearn.errors import HierlearnError
 from hierlearn.files.reading import guarded
 from hierlearn.metrics.measure import compute
-from hierlearn.networks.ensemble import Noise, clip_grad_norm, members_of
+from hierlearn.networks.ensemble import Noise, finite_members, members_of
 from hierlearn.networks.memories import candidates_of
 from hierlearn.networks.network import read_output
 from hierlearn.training.candidates import CandidateSampler
+from hierlearn.training.captured import CapturedSteps, captured_steps
 from hierlearn.training.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -33,11 +34,11 @@ from hierlearn.training.divergence import Moment, diverged
 from hierlearn.training.early_stopping import EarlyStopping
 from hierlearn.training.epoch import RunningEpoch, running_selection
 from hierlearn.training.memorize import memorize
-from hierlearn.training.optimizer import adamw
+from hierlearn.training.optimizer import adamw, hold_rate_on
 from hierlearn.training.probabilities import member_probabilities, non_finite_member
 from hierlearn.training.processes import Processes, is_loss, lost
 from hierlearn.training.settings import learning_rate
-from hierlearn.training.step import compute_gradients
+from hierlearn.training.step import Taken, apply_gradients, compute_gradients, set_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,6 +121,12 @@ class Trainer:
         self.noise = Noise(self.network, rows.device)
         self.forward: nn.Module = self.network
         self.distribute()
+        self.stopped_on_device = torch.zeros(len(self.seeds), dtype=torch.bool, device=rows.device)
+        self.captured: CapturedSteps | None = None
+        if rows.device.type == "cuda" and self.processes.world == 1:
+            hold_rate_on(rows.device, self.optimizer)
+            self.captured = captured_steps(self) if settings.cuda_graphs else None
+        self.orders: dict[int, Tensor] = {}  # of the next epoch, made ahead
         self.running = RunningEpoch()
         self.selections: list[Tensor] = []  # (C,) per epoch, if there is a curriculum
         self.on_epoch: Callable[[dict[str, Any]], None] | None = None
@@ -182,6 +189,8 @@ class Trainer:
                 raise
             raise lost(self.processes.rank, error, f" in epoch {self.epoch + 1}") from error
         self.forward = self.network  # drop the reference to the process group
+        if self.captured is not None:
+            self.captured.reset()
         self.stopping.restore()
         self.collect()
         memorize(self.network, self.rows)
@@ -194,12 +203,12 @@ class Trainer:
     def train_epoch(self) -> None:
         """Train one epoch, or the rest of one."""
         number = self.epoch
-        order = self.rows.order(self.seeds, number)
-        if self.rows.in_memory:  # moved once, not in each step
-            order = order.to(self.rows.device)
-        if not self.is_ensemble:
-            order = order[0]
+        order = self.orders.pop(number, None)
+        order = self.order_of(number) if order is None else order
         self.network.train()
+        self.stopped_on_device.copy_(torch.tensor(self.stopped))
+        if self.captured is not None:
+            self.captured.begin_epoch(self)
         started = time.perf_counter()
         for place in range(self.step % self.steps_per_epoch, self.steps_per_epoch):
             begin = place * self.settings.batch_size
@@ -211,6 +220,8 @@ class Trainer:
             if every is not None and self.step % every == 0 and place + 1 < self.steps_per_epoch:
                 self._check_finite(number)
                 self._checkpoint()
+        if self.captured is not None and self.step < self.steps:  # while the GPU is busy
+            self.orders = {number + 1: self.order_of(number + 1)}
         self._check_finite(number)
         self._check_weights()
         self.loss.end_epoch()
@@ -224,25 +235,35 @@ class Trainer:
             self.on_epoch(record)
         self._checkpoint()
 
+    def order_of(self, number: int) -> Tensor:
+        """Return the order of the rows in an epoch, (N,), or (M, N) for an ensemble."""
+        order, device = self.rows.order(self.seeds, number), self.rows.device
+        if self.rows.in_memory:  # moved once, not in each step
+            order = order.pin_memory() if device.type == "cuda" else order
+            order = order.to(device, non_blocking=True)
+        return order if self.is_ensemble else order[0]
+
     def train_step(self, index: Tensor, epoch: int, place: int) -> None:
         """Take one step on the rows ``index``: (n,), or (M, n) for the members of an ensemble."""
-        rate = learning_rate(self.settings, self.step, self.steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.loss.set_progress(self.step / self.steps)
-        self.optimizer.zero_grad(set_to_none=True)
-        total = compute_gradients(self, index, epoch, place)
-        kind = self.rows.device.type
-        if kind == "cpu" and not bool(total.isfinite().all()):
-            self._refuse_loss(total, epoch, place)
-        if self.settings.max_grad_norm is not None:
-            clip_grad_norm(self.network, self.settings.max_grad_norm)
-        self.optimizer.step()
+        if self.captured is not None:
+            taken = self.captured.take(self, index)
+        else:
+            taken = self.plain_step(index, epoch, place)
         stopped = self.stopped if self.is_ensemble else None
-        self.running.add(total, running_selection(self.loss.selection, stopped))
+        self.running.add(taken.losses, running_selection(taken.selection, stopped))
         self.step += 1
-        if kind != "cpu" and self.step % CHECK_EVERY == 0:
+        if self.rows.device.type != "cpu" and self.step % CHECK_EVERY == 0:
             self._check_finite(epoch)
+
+    def plain_step(self, index: Tensor, epoch: int, place: int) -> Taken:
+        """Take one step without a graph; the arguments are those of ``train_step``."""
+        set_step(self, self.step)
+        self.optimizer.zero_grad(set_to_none=True)
+        losses = compute_gradients(self, index, epoch, place)
+        if self.rows.device.type == "cpu" and not bool(losses.isfinite().all()):
+            self._refuse_loss(losses, epoch, place)
+        apply_gradients(self)
+        return Taken(losses, self.loss.selection)
 
     # ------------------------------------------------------------------ records and checks
 
@@ -252,7 +273,7 @@ class Trainer:
         record: dict[str, Any] = {
             "epoch": number + 1,
             "step": self.step,
-            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "learning_rate": learning_rate(self.settings, self.step - 1, self.steps),
             "loss": self.stopping.of_running(losses.tolist()),
             "seconds": round(seconds, 4),
         }
@@ -290,9 +311,9 @@ class Trainer:
 
     def _check_weights(self) -> None:
         """Raise on weights that are not finite, before they are evaluated or saved."""
+        finite = finite_members(self.network).tolist()  # the host waits once
         for member, stopped in enumerate(self.stopped):
-            state = self.stopping.state_of(member).values()
-            if not stopped and not all(bool(value.isfinite().all()) for value in state):
+            if not stopped and not finite[member]:
                 self._refuse_member(member, "weights")
 
     # ------------------------------------------------------------------ validation
@@ -308,10 +329,11 @@ class Trainer:
             targets = self.valid.targets(torch.arange(len(self.valid), device=self.rows.device))
             network = self.forward if self.sharded else self.network
             found = member_probabilities(network, self.valid, self.read)
+            finite = torch.stack([p.isfinite().all() for p in found]).tolist()
             for member, p in enumerate(found):
                 if self.stopped[member]:
                     continue
-                if not bool(p.isfinite().all()):
+                if not finite[member]:
                     values[-1] = values[-1] or member + 1
                 else:
                     value = compute(name, p, targets, self.loss.label_space)
@@ -328,8 +350,8 @@ class Trainer:
     # ------------------------------------------------------------------ checkpoints
 
     def _checkpoint(self) -> None:
-        self._check_weights()
         if self.save is not None:
+            self._check_weights()
             if self.processes.writes:
                 self.save(self.step, self.tensors(), self.metadata())
             self.saved = self.step
@@ -363,6 +385,8 @@ class Trainer:
             part, _, name = key.partition("/")
             parts.setdefault(part, {})[name] = value
         device = self.rows.device
+        if self.captured is not None:
+            self.captured.reset()
         checkpoint.check(len(self.stopping.epoch), self.steps)
         what = "does not fit this network, its losses or its optimizer"
         remedy = "train again in another folder"

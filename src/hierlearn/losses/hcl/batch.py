@@ -27,12 +27,15 @@ class Batch(NamedTuple):
     weight: Tensor | None
     member: int | None = None
 
-    def of_member(self, number: int) -> Batch:
-        """Return the batch of one member."""
-        return Batch(
-            self.output.member(number),
-            self.targets[number],
-            None if self.mask is None else self.mask[number],
-            None if self.weight is None else self.weight[number],
-            number,
-        )
+    def unbind(self) -> list[Batch]:
+        """Return the batches of all members."""
+        return [
+            Batch(
+                output,
+                self.targets[number],
+                None if self.mask is None else self.mask[number],
+                None if self.weight is None else self.weight[number],
+                number,
+            )
+            for number, output in enumerate(self.output.unbind())
+        ]

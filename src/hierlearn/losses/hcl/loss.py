@@ -194,8 +194,7 @@ class HCLLoss(ElementwiseLoss):
         batch = Batch(output, targets, mask, weight)
         if output.members is None or backend.takes_members:
             return backend.loss(self, batch)
-        members = range(output.members)
-        return torch.stack([backend.loss(self, batch.of_member(number)) for number in members])
+        return torch.stack([backend.loss(self, one) for one in batch.unbind()])
 
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return (N, C) l_h, before any selection."""
@@ -335,8 +334,8 @@ class HCLLoss(ElementwiseLoss):
     @property
     def selection(self) -> Tensor | None:
         """The classes that the last call selected, (C,) or (M, C) bool; None without selection."""
-        known = self.statistics()
-        return known[0] if known else None
+        known = [triton.statistics_of(self._records[key])[0] for key in sorted_keys(self._records)]
+        return (known[0] if len(known) == 1 else torch.stack(known)) if known else None
 
     @property
     def last(self) -> dict[str, Tensor]:
@@ -361,6 +360,14 @@ class HCLLoss(ElementwiseLoss):
             "e_h": errors,
             "l_hc": curriculum_value(losses, errors, weights),
         }
+
+    def call_state(self) -> dict[int | None, Any]:
+        """Return what the last call selected, by member."""
+        return dict(self._records)
+
+    def load_call_state(self, state: dict[int | None, Any]) -> None:
+        """Restore what ``call_state`` returned."""
+        self.__dict__["_records"] = dict(state)
 
     def epoch_state(self) -> dict[str, Tensor]:
         """Return which classes were selected in the epoch so far."""

@@ -1,0 +1,278 @@
+"""CPU kernels of the losses of entries, summed over each row: bce, focal and MCLoss.
+
+Each kernel computes the rows from ``begin`` to ``end``: the sum of their losses, and their
+gradients unless ``dx`` has no columns. Targets ``y`` are uint8 or float32; ``mask`` has one row and
+no columns where everything is known.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hierlearn.kernels.math_numba import SUMS, F, choose, copy, exp, kernel, log1p, part
+from hierlearn.kernels.row_losses_numba import find_positives, row_of
+from hierlearn.kernels.tree_numba import vanishing
+
+
+@kernel
+def bce(begin: int, end: int, x: Any, y: Any, mask: Any, dx: Any, losses: Any, scale: Any) -> None:
+    """Binary cross entropy of sigmoids, times ``scale``."""
+    for i in range(begin, end):
+        if vanishing(x[i]) != F(0.0):  # or NaN
+            losses[i] = F(np.nan)
+            continue
+        known = row_of(mask, i)
+        if len(known):
+            losses[i] = bce_known(x[i], y[i], known, row_of(dx, i), scale)
+        else:
+            losses[i] = bce_row(x[i], y[i], row_of(dx, i), scale)
+
+
+@part(SUMS)
+def bce_row(x: Any, y: Any, dx: Any, scale: Any) -> Any:
+    """Return the summed loss of a row and write its gradient."""
+    total = F(0.0)
+    if len(dx) == 0:
+        for c in range(len(x)):
+            total += max(x[c], F(0.0)) - F(y[c]) * x[c] + log1p(exp(-abs(x[c])))
+    for c in range(len(dx)):
+        e = exp(-abs(x[c]))
+        s = F(1.0) / (F(1.0) + e)
+        total += max(x[c], F(0.0)) - F(y[c]) * x[c] + log1p(e)
+        dx[c] = scale * ((s if x[c] >= F(0.0) else e * s) - F(y[c]))
+    return total * scale
+
+
+@part(SUMS)
+def bce_known(x: Any, y: Any, known: Any, dx: Any, scale: Any) -> Any:
+    """Return the summed loss of the known entries of a row and write its gradient."""
+    total = F(0.0)
+    for c in range(len(x)):
+        value = max(x[c], F(0.0)) - F(y[c]) * x[c] + log1p(exp(-abs(x[c])))
+        total += value if known[c] else F(0.0)
+    for c in range(len(dx)):
+        e = exp(-abs(x[c]))
+        s = F(1.0) / (F(1.0) + e)
+        value = scale * ((s if x[c] >= F(0.0) else e * s) - F(y[c]))
+        dx[c] = value if known[c] else F(0.0)
+    return total * scale
+
+
+@kernel
+def focal(
+    begin: int,
+    end: int,
+    x: Any,
+    y: Any,
+    mask: Any,
+    dx: Any,
+    losses: Any,
+    positive: Any,
+    negative: Any,
+    gamma: Any,
+) -> None:
+    """The focal loss of sigmoids; ``positive`` and ``negative`` are what the two sides weigh."""
+    for i in range(begin, end):
+        if vanishing(x[i]) != F(0.0):  # or NaN
+            losses[i] = F(np.nan)
+            continue
+        losses[i] = focal_row(x[i], y[i], row_of(mask, i), row_of(dx, i), positive, negative, gamma)
+
+
+@part(SUMS)
+def focal_row(x: Any, y: Any, known: Any, dx: Any, positive: Any, negative: Any, gamma: Any) -> Any:
+    """Return the summed loss of a row and write its gradient.
+
+    With z = -x for a positive and x for a negative, the loss is sigmoid(z)^gamma softplus(z).
+    """
+    total = F(0.0)
+    masked = len(known) > 0
+    for c in range(len(x)):
+        e = exp(-abs(x[c]))
+        tail = log1p(e)
+        s = F(1.0) / (F(1.0) + e)
+        up, down = max(x[c], F(0.0)) + tail, max(-x[c], F(0.0)) + tail  # softplus(x), softplus(-x)
+        p = s if x[c] >= F(0.0) else e * s
+        q = e * s if x[c] >= F(0.0) else s
+        easy_negative = negative * exp(-gamma * down)  # p^gamma
+        easy_positive = positive * exp(-gamma * up)
+        t = F(y[c])
+        weight = F(1.0) if not masked or known[c] else F(0.0)
+        total += weight * (t * easy_positive * down + (F(1.0) - t) * easy_negative * up)
+        if len(dx):
+            slope = (F(1.0) - t) * easy_negative * (p + gamma * q * up)
+            dx[c] = weight * (slope - t * easy_positive * (q + gamma * p * down))
+    return total
+
+
+class Maxima(NamedTuple):
+    """Scratch memory for the maxima of one row."""
+
+    best: Any  # (C,) the largest logit at or below each class
+    below: Any  # (S,) the largest below the class of each slot
+    margins: Any  # (C,) what softplus is taken of
+    slopes: Any  # (C,) its derivatives, then what each maximum passes on
+    positives: Any  # (C,) int32, the positive classes, ascending
+    best_positive: Any  # (C,) the largest logit of the positive classes at or below a positive one
+    below_positive: Any  # (C,) the largest of those below it
+    ties: Any  # (C,) int32, how many positives next below it attain that
+    passed: Any  # (C,) what it passes on to each of them
+    kept: Any  # (C,) what it keeps
+    given: Any  # (S,) what the class of each slot passes on
+
+
+@part()
+def new_maxima(classes: int, slots: int) -> Any:
+    """Return scratch memory."""
+    return Maxima(
+        np.empty(classes, F),
+        np.empty(slots, F),
+        np.empty(classes, F),
+        np.empty(classes, F),
+        np.empty(classes, np.int32),
+        np.empty(classes, F),
+        np.empty(classes, F),
+        np.empty(classes, np.int32),
+        np.empty(classes, F),
+        np.empty(classes, F),
+        np.empty(slots, F),
+    )
+
+
+@kernel
+def mcloss(
+    begin: int, end: int, x: Any, y: Any, mask: Any, dx: Any, losses: Any, tree: Any
+) -> None:
+    """MCLoss on a tree, of uint8 targets; everything must be known."""
+    row = new_maxima(x.shape[1], len(tree.owner))
+    for i in range(begin, end):
+        if vanishing(x[i]) != F(0.0):  # or NaN
+            losses[i] = F(np.nan)
+            continue
+        maxima_up(x[i], tree, row)
+        copy(row.best, row.margins)
+        found = find_positives(y[i], mask[0], row.positives)
+        positive_maxima(x[i], y[i], found, tree, row)
+        losses[i] = margin_row(row.margins, row.slopes)
+        if dx.shape[1]:
+            route_positives(x[i], y[i], found, tree, row)
+            route_down(x[i], tree, row, dx[i])
+            for place in range(found):
+                c = row.positives[place]
+                dx[i, c] -= row.kept[c]
+
+
+@part()
+def maxima_up(x: Any, tree: Any, row: Any) -> None:
+    """Set ``best`` and ``below``."""
+    copy(x, row.best)
+    row.below[0] = F(np.inf)  # nothing above the top classes is attained
+    for s in range(len(tree.owner) - 1, 0, -1):
+        highest = F(-np.inf)
+        for c in range(tree.first[s], tree.first[s + 1]):
+            highest = max(highest, row.best[c])
+        row.below[s] = highest
+        row.best[tree.owner[s]] = max(row.best[tree.owner[s]], highest)
+
+
+@part()
+def positive_above(c: int, y: Any, tree: Any) -> int:
+    """Return the closest positive ancestor of a class, or -1."""
+    above = tree.owner[tree.parent[c]]
+    while above >= 0 and not y[above]:
+        above = tree.owner[tree.parent[above]]
+    return above
+
+
+@part()
+def positive_maxima(x: Any, y: Any, found: int, tree: Any, row: Any) -> None:
+    """Set the maxima over positives, and the margins of positive classes."""
+    for place in range(found):
+        row.below_positive[row.positives[place]] = F(-np.inf)
+    for place in range(found - 1, -1, -1):
+        c = row.positives[place]
+        value = max(x[c], row.below_positive[c])
+        row.best_positive[c] = value
+        row.margins[c] = -value
+        above = positive_above(c, y, tree)
+        if above >= 0:
+            if value > row.below_positive[above]:
+                row.below_positive[above] = value
+                row.ties[above] = 1
+            elif value == row.below_positive[above]:
+                row.ties[above] += 1
+
+
+@part(SUMS)
+def margin_row(margins: Any, slopes: Any) -> Any:
+    """Return the sum of softplus(margin), and write its derivatives."""
+    total = F(0.0)
+    for c in range(len(margins)):
+        z = margins[c]
+        e = exp(-abs(z))
+        s = F(1.0) / (F(1.0) + e)
+        total += max(z, F(0.0)) + log1p(e)
+        slopes[c] = s if z >= F(0.0) else e * s
+    return total
+
+
+@part()
+def route_positives(x: Any, y: Any, found: int, tree: Any, row: Any) -> None:
+    """Move the slopes of positives to whoever attains the maximum, into ``kept``.
+
+    A class that ties with what lies below it keeps the gradient; others that tie share it.
+    """
+    for place in range(found):
+        c = row.positives[place]
+        given = row.slopes[c]
+        row.slopes[c] = F(0.0)
+        above = positive_above(c, y, tree)
+        if above >= 0 and row.best_positive[c] == row.below_positive[above]:
+            given += row.passed[above]
+        keeps = x[c] >= row.below_positive[c]
+        row.kept[c] = given if keeps else F(0.0)
+        row.passed[c] = F(0.0) if keeps else given / F(row.ties[c])
+
+
+@part()
+def route_down(x: Any, tree: Any, row: Any, dx: Any) -> None:
+    """Write the slopes of the others to whoever attains the maximum; ties as above."""
+    row.given[0] = F(0.0)
+    below = row.below
+    matches = 0
+    for s in range(1, len(tree.owner)):
+        c = tree.owner[s]
+        above = tree.parent[c]
+        slope = row.slopes[c] + choose(row.best[c] == below[above], row.given[above], F(0.0))
+        keeps = x[c] >= below[s]
+        row.given[s] = choose(keeps, F(0.0), slope)
+        row.margins[c] = choose(keeps, slope, F(0.0))
+    for c in range(len(dx)):
+        above = tree.parent[c]
+        attains = row.best[c] == below[above]
+        matches += attains
+        dx[c] = row.slopes[c] + choose(attains, row.given[above], F(0.0))
+    for s in range(1, len(tree.owner)):
+        dx[tree.owner[s]] = row.margins[tree.owner[s]]
+    if matches != len(tree.owner) - 1:  # more than one child attains a maximum
+        share_down(x, tree, row, dx)
+
+
+@part()
+def share_down(x: Any, tree: Any, row: Any, dx: Any) -> None:
+    """Write the same where maxima are attained more than once."""
+    copy(row.slopes, dx)
+    for s in range(1, len(tree.owner)):
+        c = tree.owner[s]
+        if x[c] >= row.below[s]:
+            continue
+        ties = 0
+        for k in range(tree.first[s], tree.first[s + 1]):
+            ties += row.best[k] == row.below[s]
+        given = dx[c] / F(ties)
+        for k in range(tree.first[s], tree.first[s + 1]):
+            if row.best[k] == row.below[s]:
+                dx[k] += given
+        dx[c] = F(0.0)

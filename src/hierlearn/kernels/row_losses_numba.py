@@ -1,0 +1,336 @@
+"""CPU kernels of the losses of rows: leaf cross entropy, HXE, soft labels, conditional softmax.
+
+Each kernel computes the rows from ``begin`` to ``end``: their losses, and their gradients unless
+``dx`` has no columns. Targets ``y`` are uint8 or float32; ``mask`` has one row and no columns where
+everything is known.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hierlearn.kernels.math_numba import F, I, copy, exp, kernel, log, part
+from hierlearn.kernels.tree_numba import (
+    exponentials,
+    fold,
+    log_of,
+    logarithms,
+    new_row,
+    spread,
+    sum_of,
+    sum_up,
+    vanishing,
+)
+
+BLOCK = 32  # classes that are looked at together; most targets are 0
+
+
+class Labels(NamedTuple):
+    """Scratch memory for the labels of one row."""
+
+    positives: Any  # (C,) int32, the positive classes, ascending
+    chosen: Any  # (C,) int32, those without a positive child
+    is_above: Any  # (S,) uint8, 0 outside of find_labels
+
+
+@part()
+def new_labels(classes: int, slots: int) -> Any:
+    """Return scratch memory."""
+    return Labels(
+        np.empty(classes, np.int32), np.empty(classes, np.int32), np.zeros(slots, np.uint8)
+    )
+
+
+@part()
+def find_positives(y: Any, known: Any, positives: Any) -> int:
+    """Write down the positive classes of a row and return their number."""
+    found = 0
+    whole = len(y) - len(y) % BLOCK
+    for begin in range(0, len(y), BLOCK):
+        if begin < whole and is_zero(y, begin):
+            continue
+        for c in range(begin, min(begin + BLOCK, len(y))):
+            if y[c] != 0 and (len(known) == 0 or known[c]):
+                positives[found] = c
+                found += 1
+    return found
+
+
+@part()
+def is_zero(values: Any, begin: int) -> bool:
+    """Whether all numbers of a block are 0."""
+    count = I(0)
+    for place in range(BLOCK):
+        count += I(1) if values[begin + place] != 0 else I(0)
+    return count == I(0)
+
+
+@part()
+def find_labels(y: Any, known: Any, tree: Any, labels: Any) -> Any:
+    """Write down the most specific positive classes of a row.
+
+    Returns:
+        Their number, and their summed weight, at least 1.
+    """
+    found = find_positives(y, known, labels.positives)
+    for place in range(found):
+        labels.is_above[tree.parent[labels.positives[place]]] = 1
+    count, weight = 0, F(0.0)
+    for place in range(found):
+        c = labels.positives[place]
+        s = tree.slot[c]
+        if s < 0 or not labels.is_above[s]:
+            labels.chosen[count] = c
+            count += 1
+            weight += F(y[c])
+    for place in range(found):
+        labels.is_above[tree.parent[labels.positives[place]]] = 0
+    return count, max(weight, F(1.0))
+
+
+@part()
+def row_of(array: Any, i: int) -> Any:
+    """Return a row, or the one row without columns."""
+    return array[min(i, len(array) - 1)]
+
+
+@part()
+def fits_alone(c: int, known: Any, tree: Any) -> bool:
+    """Whether only the own mass of a label fits it, not what lies below."""
+    if not tree.terminal[c]:
+        return False
+    s = tree.slot[c]
+    if s >= 0 and len(known):
+        for k in range(tree.first[s], tree.first[s + 1]):
+            if not known[k]:
+                return False
+    return True
+
+
+@kernel
+def leaf_ce(
+    begin: int, end: int, x: Any, y: Any, mask: Any, dx: Any, losses: Any, tree: Any
+) -> None:
+    """Minus the log mass that fits the labels."""
+    row = new_row(x.shape[1], len(tree.owner))
+    labels = new_labels(x.shape[1], len(tree.owner))
+    learns = dx.shape[1] > 0
+    for i in range(begin, end):
+        if vanishing(x[i]) != F(0.0):  # or NaN
+            losses[i] = F(np.nan)
+            continue
+        known, given = row_of(mask, i), row_of(dx, i)
+        count, weight = find_labels(y[i], known, tree, labels)
+        total = fold(x[i], tree, row)
+        log_total = log(total)
+        given[:] = F(0.0)
+        loss, summed, deep = F(0.0), F(0.0), False
+        for place in range(count):
+            c = labels.chosen[place]
+            w = F(y[i, c]) / weight
+            summed += w
+            if fits_alone(c, known, tree):
+                loss += w * (log_total - row.x[c])
+                if learns:
+                    given[c] -= w
+                continue
+            if not deep:
+                logarithms(tree, row, total)
+                row.inside[:] = F(0.0)
+                deep = True
+            loss -= w * log_of(tree, row, c, log_total)
+            row.inside[c] -= w
+        losses[i] = loss
+        if learns and deep:
+            spread(tree, row, summed, total, given)
+        elif learns:
+            add_scaled(row.e, summed / total, given)
+
+
+@part()
+def add_scaled(values: Any, scale: Any, out: Any) -> None:
+    """Add scale * values."""
+    for c in range(len(out)):
+        out[c] += values[c] * scale
+
+
+@kernel
+def hxe(
+    begin: int,
+    end: int,
+    x: Any,
+    y: Any,
+    mask: Any,
+    dx: Any,
+    losses: Any,
+    tree: Any,
+    step_weights: Any,
+) -> None:
+    """The weighted steps down the paths to the labels."""
+    row = new_row(x.shape[1], len(tree.owner))
+    labels = new_labels(x.shape[1], len(tree.owner))
+    learns = dx.shape[1] > 0
+    for i in range(begin, end):
+        if vanishing(x[i]) != F(0.0):  # or NaN
+            losses[i] = F(np.nan)
+            continue
+        count, weight = find_labels(y[i], row_of(mask, i), tree, labels)
+        total = fold(x[i], tree, row)
+        log_total = log(total)
+        logarithms(tree, row, total)
+        row.inside[:] = F(0.0)
+        loss, share = F(0.0), F(0.0)
+        for place in range(count):
+            c = labels.chosen[place]
+            w = F(y[i, c]) / weight
+            while c >= 0:
+                above = tree.owner[tree.parent[c]]
+                step = w * step_weights[c]
+                loss -= step * log_of(tree, row, c, log_total)
+                row.inside[c] -= step
+                share += step
+                if above >= 0:
+                    loss += step * row.log_p[tree.parent[c]]
+                    row.inside[above] += step
+                    share -= step
+                c = above
+        losses[i] = loss
+        if learns:
+            dx[i, :] = F(0.0)
+            spread(tree, row, share, total, dx[i])
+
+
+@kernel
+def soft_labels(
+    begin: int,
+    end: int,
+    x: Any,
+    y: Any,
+    mask: Any,
+    dx: Any,
+    losses: Any,
+    tree: Any,
+    rise: Any,
+    itself: Any,
+    norm: Any,
+    below: Any,
+    root: Any,
+) -> None:
+    """The cross entropy with soft labels: log total minus their mean logit."""
+    classes = x.shape[1]
+    shifted, e = np.empty(classes, F), np.empty(classes, F)
+    near, own = np.empty(classes, F), np.empty(classes, F)
+    labels = new_labels(classes, len(tree.owner))
+    for i in range(begin, end):
+        if vanishing(x[i]) != F(0.0):  # or NaN
+            losses[i] = F(np.nan)
+            continue
+        count, weight = find_labels(y[i], row_of(mask, i), tree, labels)
+        near[:] = F(0.0)
+        # How much each terminal class is the label, over the sum of its weights.
+        for place in range(count):
+            c = labels.chosen[place]
+            w = F(y[i, c]) / weight
+            if tree.terminal[c]:
+                near[c] += w / norm[c]
+            else:
+                share_below(near, c, w / below[c], norm, tree)
+        copy(near, own)
+        everywhere = sum_up(near, tree) * root
+        # The soft label of a class gathers what rises along its ancestors.
+        for c in range(tree.first[1]):
+            near[c] *= rise[c]
+        for s in range(1, len(tree.owner)):
+            above = near[tree.owner[s]]
+            for c in range(tree.first[s], tree.first[s + 1]):
+                near[c] = near[c] * rise[c] + above
+        exponentials(x[i], tree.terminal, shifted, e)
+        total = sum_of(e, 0, classes)
+        summed, mean = finish_soft(shifted, near, own, itself, everywhere, tree.terminal)
+        losses[i] = summed * log(total) - mean
+        if dx.shape[1]:
+            soft_gradient(near, e, summed / total, dx[i])
+
+
+@part()
+def share_below(near: Any, c: int, w: Any, norm: Any, tree: Any) -> None:
+    """Give every terminal class at or below a class that is not terminal the weight w."""
+    begin, end = c, c + 1  # the descendants of a class in one level are a range
+    while begin < end:
+        first, last = -1, -1
+        for k in range(begin, end):
+            if tree.terminal[k]:
+                near[k] += w / norm[k]
+            s = tree.slot[k]
+            if s >= 0:
+                if first < 0:
+                    first = tree.first[s]
+                last = tree.first[s + 1]
+        begin, end = first, last
+
+
+@part()
+def finish_soft(x: Any, near: Any, own: Any, itself: Any, everywhere: Any, terminal: Any) -> Any:
+    """Complete the soft label of each terminal class; return their sum and mean logit."""
+    summed, mean = F(0.0), F(0.0)
+    for c in range(len(x)):
+        value = near[c] + everywhere + itself[c] * own[c]
+        value = value if terminal[c] else F(0.0)
+        near[c] = value
+        summed += value
+        mean += value * (x[c] if terminal[c] else F(0.0))
+    return summed, mean
+
+
+@part()
+def soft_gradient(label: Any, e: Any, scale: Any, dx: Any) -> None:
+    """Write the probability of each class less its soft label."""
+    for c in range(len(dx)):
+        dx[c] = e[c] * scale - label[c]
+
+
+@kernel
+def cond_softmax(
+    begin: int, end: int, x: Any, y: Any, mask: Any, dx: Any, losses: Any, tree: Any
+) -> None:
+    """The cross entropy of every group of siblings that holds a positive."""
+    positives = np.empty(x.shape[1], np.int32)
+    for i in range(begin, end):
+        if vanishing(x[i]) != F(0.0):  # or NaN
+            losses[i] = F(np.nan)
+            continue
+        known, given = row_of(mask, i), row_of(dx, i)
+        found = find_positives(y[i], known, positives)
+        given[:] = F(0.0)
+        loss = F(0.0)
+        group = -1
+        for place in range(found):
+            s = tree.parent[positives[place]]
+            if s != group:  # positives of one group follow one another
+                group = s
+                loss += group_loss(x[i], y[i], known, tree.first[s], tree.first[s + 1], given)
+        losses[i] = loss
+
+
+@part()
+def group_loss(x: Any, y: Any, known: Any, begin: int, end: int, dx: Any) -> Any:
+    """Return the cross entropy of one group and write its gradient."""
+    peak, weight = F(-np.inf), F(0.0)
+    for c in range(begin, end):
+        if len(known) == 0 or known[c]:
+            peak = max(peak, x[c])
+            weight += F(y[c])
+    weight_safe = max(weight, F(1.0))
+    total, mean = F(0.0), F(0.0)
+    for c in range(begin, end):
+        if len(known) == 0 or known[c]:
+            total += exp(x[c] - peak)
+            mean += F(y[c]) * (x[c] - peak)
+    share = weight / weight_safe
+    if len(dx):
+        for c in range(begin, end):
+            if len(known) == 0 or known[c]:
+                dx[c] = share * exp(x[c] - peak) / total - F(y[c]) / weight_safe
+    return share * log(total) - mean / weight_safe
