@@ -6,7 +6,7 @@ import torch
 from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.kernels import tree_layout, tree_link
+from hierlearn.kernels import tree_link, tree_plan, tree_windows
 from hierlearn.links import HeadOutput, SoftmaxLink
 from hierlearn.losses import HCLLoss, LeafCELoss, LinearHCLLoss
 from hierlearn.losses.hcl import linear
@@ -48,8 +48,8 @@ FAR_APART = Tolerance(rtol=2e-4, atol=2e-5)
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Divide small groups as large ones are: several tiles per level, several steps per group."""
-    monkeypatch.setattr(tree_layout, "TILE", 32)
-    monkeypatch.setattr(tree_layout, "LONGEST", 16)
+    for module in (tree_windows, tree_plan):
+        monkeypatch.setattr(module, "WINDOW", 16)
 
 
 def number_of(name):

@@ -3,63 +3,71 @@
 
 An entry is bound by the greatest loss of its ancestors, the peak of its parent. In the sweep up an
 entry that is bound owes its weight to that ancestor, and every class passes on what it is owed
-unless its own loss is the greatest so far.
+unless its own loss is the greatest so far. For sigmoids z = (1 - 2y) x is compared instead of the
+loss, which grows with it. What the heavy leaf of a row adds to the gradient of all logits is added
+by ``slot_gradients``.
 """
 
 import triton
 import triton.language as tl
 
-from hierlearn.kernels.entries_triton import inverse
+from hierlearn.kernels.entries_triton import (
+    LOWEST,
+    exp,
+    exp_minus,
+    inverse,
+    is_wrong,
+    log1p,
+    product_minus_1,
+    signed,
+)
 from hierlearn.kernels.tree_triton import (
     HEAVY,
     LOG_ZERO,
     MINUS_INF,
     NOTHING,
     WRONG,
+    add_within,
     column_at,
     is_one,
     log_outside,
-    logistic,
     node_logs,
     pair_loss,
+    window_columns,
 )
 
 
 @triton.jit
 def row_losses(
     x, y, m, logp, norms, beyond, row, cols, inside, own, floor, S, L, x_row, y_row, m_row,
-    SOFTMAX: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr, VEC: tl.constexpr,
+    INNER: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
-    """Return loss, log p (or the logit), whether the target is 1, and the mask of columns of a row.
+    """Return of columns of a row: loss, log p, log(1 - p), whether the target is 1, the mask.
 
     The loss of an unknown entry is MINUS_INF.
     """
     long = tl.cast(row, tl.int64)
     one = is_one(tl.load(column_at(y, long * y_row, cols, VEC), mask=inside, other=0))
-    if SOFTMAX:
-        value = node_logs(x, logp, norms, row, cols, inside, own, S, x_row, VEC)
-        missed = log_outside(value, beyond, row * L + floor, inside, FAST)
-        loss = pair_loss(value, missed, one)
-    else:
-        value = tl.load(column_at(x, long * x_row, cols, VEC), mask=inside, other=0.0)
-        value = value.to(tl.float32)
-        loss = logistic(tl.where(one, -value, value), FAST)
+    value = node_logs(x, logp, norms, row, cols, inside, own, S, x_row, INNER, VEC)
+    missed = log_outside(value, beyond, row * L + floor, inside, FAST)
+    loss = pair_loss(value, missed, one)
     known = inside
     if MASKED:
         known = tl.load(column_at(m, long * m_row, cols, VEC), mask=inside, other=0) != 0
         loss = tl.where(known, loss, MINUS_INF)
-    return loss, value, one, known
+    return loss, value, missed, one, known
 
 
 @triton.jit
-def sum_tree(
-    x, y, m, slot, parent, level, logp, peak, norms, beyond, partials, counts,
-    N, C, S, L, height, x_row, y_row, m_row,
-    SOFTMAX: tl.constexpr, BOUND: tl.constexpr, MASKED: tl.constexpr,
+def sum_softmax(
+    x, y, m, tiles, slot, parent, level, logp, peak, norms, beyond, partials, counts,
+    N, C, S, L, T, height, x_row, y_row, m_row,
+    BOUND: tl.constexpr, INNER: tl.constexpr, MASKED: tl.constexpr,
     FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Write a row of partial class sums (C,), and the counts of errors and of known entries."""
-    cols = tl.program_id(0) * B + tl.arange(0, B)
+    tile = tl.load(tiles + tl.program_id(0))
+    cols = tile * B + tl.arange(0, B)
     inside = cols // VEC < C // VEC
     own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
     above = tl.load(column_at(parent, 0, cols, VEC), mask=inside, other=0)
@@ -68,10 +76,11 @@ def sum_tree(
     sums = tl.zeros([B], tl.float32)
     errors = tl.zeros([B], tl.int32)
     seen = tl.zeros([B], tl.int32)
-    for row in tl.range(part * height, tl.minimum(part * height + height, N), num_stages=STAGES):
-        loss, _value, _one, known = row_losses(
+    stop = tl.minimum(part * height + height, N)
+    for row in tl.range(part * height, stop, num_stages=STAGES):
+        loss, _value, _missed, _one, known = row_losses(
             x, y, m, logp, norms, beyond, row, cols, inside, own, floor,
-            S, L, x_row, y_row, m_row, SOFTMAX, MASKED, FAST, VEC,
+            S, L, x_row, y_row, m_row, INNER, MASKED, FAST, VEC,
         )  # fmt: skip
         if BOUND:
             at = tl.cast(row, tl.int64) * S
@@ -82,9 +91,68 @@ def sum_tree(
         if MASKED:
             seen += known.to(tl.int32)
     tl.store(column_at(partials, part.to(tl.int64) * C, cols, VEC), sums, mask=inside)
-    at = 2 * (part * tl.num_programs(0) + tl.program_id(0))
+    at = 2 * (part * T + tile)
     tl.store(counts + at, tl.sum(errors, axis=0))
     tl.store(counts + at + 1, tl.sum(seen, axis=0))
+
+
+@triton.jit
+def load_row(
+    x, y, m, row, cols, inside, x_row, y_row, m_row,
+    MASKED: tl.constexpr, FAST: tl.constexpr, VEC: tl.constexpr,
+):  # fmt: skip
+    """Return z = (1 - 2y) x of columns of a row, 1 - 2y and the mask; z is MINUS_INF if masked."""
+    long = tl.cast(row, tl.int64)
+    value = tl.load(column_at(x, long * x_row, cols, VEC), mask=inside, other=MINUS_INF)
+    label = tl.load(column_at(y, long * y_row, cols, VEC), mask=inside, other=0)
+    z, sign = signed(value, label, FAST)
+    known = inside
+    if MASKED:
+        known = tl.load(column_at(m, long * m_row, cols, VEC), mask=inside, other=0) != 0
+        z = tl.where(known, z, MINUS_INF)
+    return z, sign, known
+
+
+@triton.jit
+def sum_sigmoid(
+    x, y, m, parent, peak, partials, counts,
+    N, C, S, height, x_row, y_row, m_row,
+    MASKED: tl.constexpr, FAST: tl.constexpr,
+    B: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """``sum_softmax`` for sigmoids and scope "ancestors".
+
+    With b the greater of z and its limit, softplus(b) = max(b, 0) + log(1 + exp(-|b|)), and the
+    logarithms of several rows are one logarithm of a product.
+    """
+    cols = tl.program_id(0) * B + tl.arange(0, B)
+    inside = cols // VEC < C // VEC
+    above = tl.load(column_at(parent, 0, cols, VEC), mask=inside, other=0)
+    part = tl.program_id(1)
+    losses = tl.zeros([B], tl.float32)
+    errors = tl.zeros([B], tl.float32)  # integers, exact up to 2^24 rows
+    seen = tl.zeros([B], tl.int32)
+    end_row = tl.minimum(part * height + height, N)
+    for start in range(part * height, end_row, 64):
+        grown = tl.zeros([B], tl.float32)  # below 2^64
+        for row in tl.range(start, tl.minimum(start + 64, end_row), num_stages=STAGES):
+            z, _sign, known = load_row(
+                x, y, m, row, cols, inside, x_row, y_row, m_row, MASKED, FAST, VEC
+            )
+            limit = tl.load(peak + tl.cast(row, tl.int64) * S + above, mask=inside, other=LOWEST)
+            limit = tl.maximum(limit, LOWEST)
+            bound = tl.maximum(z, limit, propagate_nan=tl.PropagateNan.ALL)
+            if MASKED:
+                bound = tl.where(known, bound, LOWEST)
+                seen += known.to(tl.int32)
+            losses += tl.maximum(bound, 0.0, propagate_nan=tl.PropagateNan.ALL)
+            grown = product_minus_1(grown, exp_minus(tl.abs(bound), FAST))
+            errors += is_wrong(bound, FAST)
+        losses += log1p(grown)
+    tl.store(column_at(partials, part.to(tl.int64) * C, cols, VEC), losses, mask=inside)
+    at = 2 * (part * tl.num_programs(0) + tl.program_id(0))
+    tl.store(counts + at, tl.sum(tl.where(inside, errors, 0.0).to(tl.int32), axis=0))
+    tl.store(counts + at + 1, tl.sum(tl.where(inside, seen, 0), axis=0))
 
 
 @triton.jit
@@ -97,107 +165,150 @@ def answered(loss, limit, weight, owed):
 
 
 @triton.jit
-def sweep_groups(
-    x, y, m, first, slot, logp, peak, norms, beyond, weights, stats, upstream, owed, sums, drops,
-    N, S, L, T, scale, x_row, y_row, m_row, slot_0, slots, floor, tile_0, height,
-    SOFTMAX: tl.constexpr, BOUND: tl.constexpr, MASKED: tl.constexpr, LEAVES: tl.constexpr,
-    FAST: tl.constexpr, A: tl.constexpr, P: tl.constexpr, K: tl.constexpr,
-):  # fmt: skip
-    """Add up what the groups of one level owe to the class above them.
+def pushed_by(value, out, one, live, leaf, kept, FAST: tl.constexpr):
+    """Return what the gradients a and b of entries add to all logits, and b of heavy entries.
 
-    For the softmax also, of each tile of groups, the sum of a and of b of heavy classes, that of
-    b p / (1 - p) over light classes, and b of the heavy class of the level.
+    b p / (1 - p) of light classes, less a, and less b of heavy ones; nothing for the heavy leaf.
     """
-    mine = slot_0 + tl.program_id(0) * P + tl.arange(0, P)
-    ok = mine < slot_0 + slots
-    begin = tl.load(first + mine, mask=ok, other=0)
-    size = tl.load(first + mine + 1, mask=ok, other=0) - begin
-    longest = tl.max(size, axis=0)
-    factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
-    k = tl.expand_dims(tl.arange(0, K), 1 - A)
-    begins = tl.expand_dims(begin, A)
-    sizes = tl.expand_dims(size, A)
+    heavy = live & (value > HEAVY)
+    # Where all terminals are below a class, p = 1 whatever the logits are.
+    missed = tl.where(one | (out < NOTHING), 0.0, -kept)
+    # Beyond a window p may be 1 or infinite, and 0 times that is no number.
+    p = exp(tl.where(live & ~heavy, value, LOG_ZERO), FAST)
+    light = missed * p * inverse(1.0 - p, FAST)
+    found = light - tl.where(one, -kept, tl.where(heavy, missed, 0.0))
+    return tl.where(live & ~(heavy & leaf), found, 0.0), missed, heavy & ~leaf
+
+
+@triton.jit
+def leaf_answers(
+    x, y, m, norms, least, tail_keeps, row, cols, inside, above, weight, S, x_row, y_row, m_row,
+    BOUND: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr, VEC: tl.constexpr,
+):  # fmt: skip
+    """Return of leaves of a row of a softmax: log p, p, whether the target is 1 and p is heavy.
+
+    Also the weight of each entry, and the part of it that is not bound: with a target of 0 those
+    whose p is not less than ``least``, with 1 those whose 1 - p is not.
+    """
+    long = tl.cast(row, tl.int64)
+    one = is_one(tl.load(column_at(y, long * y_row, cols, VEC), mask=inside, other=0))
+    high = tl.load(norms + 2 * row)
+    total = tl.load(norms + 2 * row + 1)
+    value = tl.load(column_at(x, long * x_row, cols, VEC), mask=inside, other=0.0).to(tl.float32)
+    value = (value - high) + (0.0 - total)
+    q = exp(value, FAST)
+    heavy = value > HEAVY
+    weighed = weight
+    if MASKED:
+        known = tl.load(column_at(m, long * m_row, cols, VEC), mask=inside, other=0) != 0
+        weighed = tl.where(known, weighed, 0.0)
+    kept = weighed
+    if BOUND:
+        limit = tl.load(least + long * S + above, mask=inside, other=0.0)
+        kept = tl.where(tl.where(one, 1.0 - q, q) >= limit, weighed, 0.0)
+        kept = tl.where(heavy, weighed * tl.load(tail_keeps + row), kept)
+    return value, q, one, heavy, weighed, kept
+
+
+@triton.jit
+def sweep_windows(
+    x, y, m, windows, group, slot, parent, logp, peak, least, norms, beyond, tail_keeps,
+    weights, stats, upstream, owed, sums, drops,
+    N, C, S, L, T, scale, window_0, floor, height, x_row, y_row, m_row,
+    SOFTMAX: tl.constexpr, BOUND: tl.constexpr, MASKED: tl.constexpr, PIECES: tl.constexpr,
+    INNER: tl.constexpr, FAST: tl.constexpr, K: tl.constexpr, VEC: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    """Add up what the groups of one stage owe to the class above them.
+
+    For the softmax also, of each window, what its classes add to all logits, and b of the heavy
+    class of the level.
+    """
+    w = window_0 + tl.program_id(0)
+    cols, inside, end = window_columns(windows, w, K, VEC)
+    mine = tl.load(group + cols, mask=inside, other=-1)
+    following = tl.load(group + cols + 1, mask=inside & (cols + 1 < end), other=-1)
+    last = inside & (mine != following)
+    own = tl.full([K], -1, tl.int32)
+    above = mine
+    weight = tl.zeros([K], tl.float32)
+    if not PIECES:
+        factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
+        weight = tl.load(weights + cols, mask=inside, other=0.0) * factor
+        above = tl.load(parent + cols, mask=inside, other=0)
+        if INNER:
+            own = tl.load(slot + cols, mask=inside, other=-1)
+    levels = cols * 0 + floor
+    readable = cols // VEC < C // VEC
     start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N)):
+    for row in tl.range(start, tl.minimum(start + height, N), num_stages=STAGES):
         long = tl.cast(row, tl.int64)
         at = long * S
-        total = tl.zeros([P], tl.float32)
-        all_ = tl.zeros([P], tl.float32)
-        light = tl.zeros([P], tl.float32)
-        limit = tl.full([P], MINUS_INF, tl.float32)
-        if BOUND:
-            limit = tl.load(peak + at + mine, mask=ok, other=MINUS_INF)
-        for begin_k in range(0, longest, K):
-            cols = begins + begin_k + k
-            live = begin_k + k < sizes
-            one = is_one(tl.load(y + long * y_row + cols, mask=live, other=0))
-            own = cols * 0 - 1
-            if not LEAVES:
-                own = tl.load(slot + cols, mask=live, other=-1)
-            value = tl.load(x + long * x_row + cols, mask=live, other=0.0).to(tl.float32)
+        found = tl.zeros([K], tl.float32)
+        if PIECES:
+            passed = tl.load(owed + at + cols, mask=inside, other=0.0)
+        elif SOFTMAX and not INNER:
+            _value, q, one, heavy, weighed, kept = leaf_answers(
+                x, y, m, norms, least, tail_keeps, row, cols, readable, above, weight, S,
+                x_row, y_row, m_row, BOUND, MASKED, FAST, VEC,
+            )  # fmt: skip
+            passed = weighed - kept
+            ratio = q * inverse(1.0 - tl.minimum(q, 0.7), FAST)
+            found = tl.where(heavy, 0.0, kept * tl.where(one, 1.0, -ratio))  # no weight outside
+        else:
             if SOFTMAX:
-                high = tl.load(norms + 2 * row)
-                log_sum = tl.load(norms + 2 * row + 1)
-                value = (value - high) + (0.0 - log_sum)
-                if not LEAVES:
-                    known_p = tl.load(logp + at + own, mask=own >= 0, other=0.0)
-                    value = tl.where(own >= 0, known_p, value)
-                place = cols * 0 + (row * L + floor)
-                out = log_outside(value, beyond, place, live, FAST)
-                loss = pair_loss(value, out, one)
+                loss, value, out, one, known = row_losses(
+                    x, y, m, logp, norms, beyond, row, cols, readable, own, levels,
+                    S, L, x_row, y_row, m_row, INNER, MASKED, FAST, VEC,
+                )  # fmt: skip
             else:
-                loss = logistic(tl.where(one, -value, value), FAST)
-            weight = tl.load(weights + cols, mask=live, other=0.0) * factor
+                loss, _sign, known = load_row(
+                    x, y, m, row, cols, readable, x_row, y_row, m_row, MASKED, FAST, VEC
+                )
+            limit = tl.full([K], MINUS_INF, tl.float32)
+            debt = tl.zeros([K], tl.float32)
+            if BOUND:
+                limit = tl.load(peak + at + above, mask=inside, other=MINUS_INF)
+                if INNER:
+                    debt = tl.load(owed + at + own, mask=own >= 0, other=0.0)
+            weighed = weight
             if MASKED:
-                known = tl.load(m + long * m_row + cols, mask=live, other=0) != 0
-                loss = tl.where(known, loss, MINUS_INF)
-                weight = tl.where(known, weight, 0.0)
-            debt = tl.zeros_like(weight)
-            if BOUND and not LEAVES:
-                debt = tl.load(owed + at + own, mask=own >= 0, other=0.0)
-            kept, passed = answered(loss, tl.expand_dims(limit, A), weight, debt)
-            total += tl.sum(passed, axis=A)
+                weighed = tl.where(known, weight, 0.0)
+            kept, passed = answered(loss, limit, weighed, debt)
             if SOFTMAX:
-                heavy = live & (value > HEAVY)
-                # Where all terminals are below a class, p = 1 whatever the logits are.
-                missed = tl.where(one | (out < NOTHING), 0.0, -kept)
-                all_ += tl.sum(tl.where(one, -kept, tl.where(heavy, missed, 0.0)), axis=A)
-                # Beyond a group p may be 1 or infinite, and 0 times that is no number.
-                p = tl.exp(tl.where(live & ~heavy, value, LOG_ZERO))
-                light += tl.sum(missed * p * inverse(1.0 - p, FAST), axis=A)
-                tl.store(drops + place, missed, mask=heavy)
-        if BOUND:
-            tl.store(owed + at + mine, total, mask=ok)
+                found, missed, heavy = pushed_by(value, out, one, inside, own < 0, kept, FAST)
+                tl.store(drops + row * L + levels, missed, mask=heavy)
         if SOFTMAX:
-            tile = 2 * (long * T + tile_0 + tl.program_id(0))
-            tl.store(sums + tile, tl.sum(all_, axis=0))
-            tl.store(sums + tile + 1, tl.sum(light, axis=0))
+            tl.store(sums + long * T + w, tl.sum(found, axis=0))
+        if BOUND:
+            total, _ = tl.associative_scan((passed, mine), 0, add_within)
+            tl.store(owed + at + mine, total, mask=last)
 
 
 @triton.jit
 def write_sigmoid(
     x, y, m, weights, stats, upstream, slot, parent, peak, owed, gradient,
-    N, C, S, scale, height, x_row, y_row, m_row,
-    MASKED: tl.constexpr,
-    FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
+    C, S, scale, x_row, y_row, m_row,
+    MASKED: tl.constexpr, FAST: tl.constexpr,
+    B: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of HCL with sigmoids and scope "ancestors"."""
-    cols = tl.program_id(0) * B + tl.arange(0, B)
-    inside = cols // VEC < C // VEC
-    own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
-    above = tl.load(column_at(parent, 0, cols, VEC), mask=inside, other=0)
+    """Write the gradient of HCL with sigmoids and scope "ancestors", of one row."""
+    row = tl.program_id(0)
     factor = tl.load(upstream).to(tl.float32) * tl.load(stats + 1) * scale
-    weight = tl.load(column_at(weights, 0, cols, VEC), mask=inside, other=0.0) * factor
-    start = tl.program_id(1) * height
-    for row in tl.range(start, tl.minimum(start + height, N), num_stages=STAGES):
-        loss, value, one, known = row_losses(
-            x, y, m, x, x, x, row, cols, inside, own, own, S, 0, x_row, y_row, m_row,
-            False, MASKED, FAST, VEC,
-        )  # fmt: skip
-        at = tl.cast(row, tl.int64) * S
+    at = tl.cast(row, tl.int64) * S
+    for start in tl.range(0, C, B, num_stages=STAGES):
+        cols = start + tl.arange(0, B)
+        inside = cols // VEC < C // VEC
+        own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
+        above = tl.load(column_at(parent, 0, cols, VEC), mask=inside, other=0)
+        weight = tl.load(column_at(weights, 0, cols, VEC), mask=inside, other=0.0) * factor
+        z, sign, known = load_row(
+            x, y, m, row, cols, inside, x_row, y_row, m_row, MASKED, FAST, VEC
+        )
         limit = tl.load(peak + at + above, mask=inside, other=MINUS_INF)
-        debt = tl.load(owed + at + own, mask=own >= 0, other=0.0)
-        kept, _passed = answered(loss, limit, tl.where(known, weight, 0.0), debt)
-        slope = inverse(1.0 + tl.exp(tl.where(one, value, -value)), FAST)
-        found = kept * tl.where(one, -slope, slope)
+        kept = tl.where(z >= limit, weight, 0.0)
+        if MASKED:
+            kept = tl.where(known, kept, 0.0)
+        kept += tl.load(owed + at + own, mask=(own >= 0) & (z > limit), other=0.0)
+        found = kept * sign * inverse(1.0 + exp_minus(z, FAST), FAST)
         tl.store(column_at(gradient, tl.cast(row, tl.int64) * C, cols, VEC), found, mask=inside)

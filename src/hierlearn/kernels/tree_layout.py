@@ -2,57 +2,27 @@
 
 Classes are in level order with siblings together, so the children of a class are a range of
 columns. What is kept for inner classes only has one column per *slot*: slot 0 is the root above the
-top classes, the others are the inner classes in order. A group is the children of one slot; the
-groups of a level are processed together, several in one tile.
+top classes, the others are the inner classes in order. A group is the children of one slot;
+``tree_windows`` plans how groups are reduced.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from hierlearn.kernels.hcl_arrays import ceil_div, next_power_of_2
+from hierlearn.kernels.tree_windows import Reductions, reductions_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
 
-MAX_LEVELS = 64  # deeper trees take the plain path: one launch per level would cost more
-THREADS = 128  # slots of a tile of small groups
-SMALL_GROUP = 8  # classes up to which a group is small; faster by 1.1 to 2 than 32 on an H200
-TILE = 1024  # entries of a tile of larger groups
-LONGEST = 4096  # columns that a tile reads at once, at most
-
-
-class Groups(NamedTuple):
-    """How the groups of one level are divided into tiles.
-
-    Attributes:
-        first: the first slot.
-        number: how many slots.
-        slots: per tile.
-        columns: of each slot that a tile reads at once.
-        tiles: the number of tiles.
-        whole: whether no group has more than ``columns`` classes.
-        small: whether neighboring threads read different groups.
-        leaves: whether no class of these groups has children.
-        own: whether a class above these groups is terminal itself.
-    """
-
-    first: int
-    number: int
-    slots: int
-    columns: int
-    tiles: int
-    whole: bool
-    small: bool
-    leaves: bool
-    own: bool
+MAX_LEVELS = 64  # deeper trees take the plain path
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,42 +87,14 @@ class TreeLayout:
         return np.searchsorted(owner_levels, np.arange(self.levels + 1))
 
     @cached_property
-    def groups(self) -> tuple[Groups, ...]:
-        """The groups of each level, from the top."""
-        found = []
-        sizes = np.bincount(self.parent_slots, minlength=self.slots)
-        for level in range(self.levels):
-            first, last = (int(one) for one in self.slot_bounds[level : level + 2])
-            here = sizes[first:last]
-            most, mean = int(here.max()), float(here.mean())
-            columns = next_power_of_2(most)
-            if columns > max(16, 4 * mean):  # a few long groups take several steps
-                columns = max(16, next_power_of_2(int(2 * mean)))
-            columns = min(columns, LONGEST)
-            small = columns <= SMALL_GROUP
-            slots = THREADS if small else max(1, TILE // columns)
-            slots = min(slots, next_power_of_2(last - first))
-            nodes = slice(*(int(one) for one in self.level_offsets[level : level + 2]))
-            owners = self.owners[first:last]
-            found.append(
-                Groups(
-                    first,
-                    last - first,
-                    slots,
-                    columns,
-                    ceil_div(last - first, slots),
-                    columns >= most,
-                    small,
-                    bool((self.slot_of[nodes] < 0).all()),
-                    bool(level > 0 and self.is_terminal[owners].any()),
-                )
-            )
-        return tuple(found)
+    def reductions(self) -> Reductions:
+        """How groups are reduced, from the deepest level up."""
+        return reductions_of(self)
 
     @property
-    def tiles(self) -> int:
-        """The number of tiles of groups of all levels."""
-        return sum(group.tiles for group in self.groups)
+    def width(self) -> int:
+        """The number of slots, those of pieces of long groups included."""
+        return self.reductions.width
 
     @cached_property
     def plans(self) -> dict[Any, Any]:
@@ -171,22 +113,47 @@ class TreeLayout:
     def on(self, device: torch.device) -> dict[str, torch.Tensor]:
         """Return the index arrays on a device by name."""
         if device not in self._on_device:
-            first = np.searchsorted(self.parent_slots, np.arange(self.slots + 1))
-            level = np.repeat(np.arange(self.levels), np.diff(self.level_offsets))
-            arrays = {
-                "first": first,  # (S + 1,) the first child of each slot, then C
-                "owner": self.owners,
-                "slot": self.slot_of,
-                "parent": self.parent_slots,
-                "level": level,
-                "slot_bounds": self.slot_bounds,
-                "size": self.sizes,
-            }
             with torch.inference_mode(False):
                 self._on_device[device] = {
                     name: torch.tensor(array, dtype=torch.int32, device=device)
-                    for name, array in arrays.items()
+                    for name, array in self.arrays().items()
                 }
                 flags = torch.tensor(self.is_terminal, dtype=torch.uint8, device=device)
                 self._on_device[device]["terminal"] = flags
         return self._on_device[device]
+
+    def tiles(self, columns: int, device: torch.device) -> dict[str, torch.Tensor]:
+        """Return by name the numbers of tiles of columns: of leaves alone, and of the others."""
+        found = self.on(device)
+        names = f"leaf_tiles_{columns}", f"inner_tiles_{columns}"
+        if names[0] not in found:
+            begins = np.arange(0, self.classes, columns)
+            some = np.add.reduceat(self.slot_of >= 0, begins) > 0
+            for name, numbers in zip(names, (~some, some), strict=True):
+                with torch.inference_mode(False):
+                    tiles = torch.tensor(np.flatnonzero(numbers), dtype=torch.int32, device=device)
+                found[name] = tiles
+        return {name: found[name] for name in names}
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the index arrays by name; by slot means pieces included."""
+        plan = self.reductions
+        ends = np.flatnonzero(self.is_terminal & (self.slot_of >= 0))
+        own = np.full(plan.width, -1, dtype=np.int64)
+        own[self.slot_of[ends]] = ends
+        children = np.array([plan.children[slot] for slot in range(plan.width)], dtype=np.int64)
+        return {
+            "first": np.searchsorted(self.parent_slots, np.arange(self.slots + 1)),  # then C
+            "owner": self.owners,
+            "size": self.sizes,
+            "own": own,  # by slot, its class if that is terminal, else -1
+            "slot": self.slot_of,
+            "parent": self.parent_slots,
+            "level": np.repeat(np.arange(self.levels), np.diff(self.level_offsets)),
+            "slot_bounds": self.slot_bounds,
+            "group": plan.class_groups,
+            "piece_group": np.concatenate([np.full(self.slots, -1), plan.piece_groups]),
+            "windows": np.array(plan.windows),  # (W, 2)
+            "children": children,  # by slot, (., 3): the first item, how many, whether pieces
+            "window_of": np.array([plan.window_of[slot] for slot in range(plan.width)]),
+        }

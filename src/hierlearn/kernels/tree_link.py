@@ -15,14 +15,15 @@ from hierlearn.kernels.hcl_arrays import FLOAT, MemoryLayout
 from hierlearn.kernels.hcl_spec import has_triton
 from hierlearn.kernels.plan import Plan
 from hierlearn.kernels.tree_plan import (
+    GIVEN,
     PAIR,
-    SWEEP,
-    SWEEP_WARPS,
     fold_launches,
     is_fast,
-    rows_and_columns,
+    options_of,
     slot_arrays,
     softmax_gradient,
+    sweep_launch,
+    tiled_launches,
     vector_of,
 )
 
@@ -132,36 +133,38 @@ class LinkPlan(Plan):
         self.rows, self.x_row = len(x), x.stride(0)
         self.vector, self.fast = vector_of(layout.classes, x), is_fast(x.device)
         arrays = slot_arrays(layout, self.rows, softmax=True)
-        arrays["row_sums"] = (FLOAT, 2 * self.rows)
+        arrays["row_sums"] = (FLOAT, self.rows)
+        for name in ("peak", "owed", "least"):
+            arrays[name] = (FLOAT, 0)
         self.memory = MemoryLayout(**arrays)
         self.launches = {
-            "pair": self.plan_pair(),
+            "pair": self.plan_pair(x),
             "both": self.plan_gradient(p=True, not_p=True),
             "p": self.plan_gradient(p=True, not_p=False),
             "not p": self.plan_gradient(p=False, not_p=True),
         }
-        self.finish(layout.on(x.device))
+        self.finish(dict(layout.on(x.device)))
 
-    def plan_pair(self) -> list[Launch]:
+    def plan_pair(self, x: Tensor) -> list[Launch]:
         """Plan the sums up the tree, the sweep down, and the pair."""
-        from hierlearn.kernels.launch import Launch
-        from hierlearn.kernels.tree_triton import descend, write_pair
+        from hierlearn.kernels.tree_triton import write_pair
 
         layout, rows, x_row = self.layout, self.rows, self.x_row
-        size = (rows, layout.classes, layout.slots, layout.levels)
-        launches = fold_launches(layout, rows, x_row, self.device)
-        names = "x x x owner slot parent slot_bounds top grown rest best logp peak norms beyond"
-        constants: dict[str, Any] = {"SOFTMAX": True, "BOUND": False, "MASKED": False}
-        constants |= {"FAST": self.fast, **SWEEP}
-        strides = (x_row, 0, 0)
-        launches.append(Launch(descend, (rows,), names, (*size, *strides), constants, SWEEP_WARPS))
-        height, parts, tiles = rows_and_columns(layout, rows, PAIR, self.device)
-        names = "x slot level logp norms beyond log_p log_not_p"
-        constants = {"FAST": self.fast, "B": PAIR.columns, "VEC": self.vector}
-        options = {"num_warps": PAIR.warps}
-        numbers = (*size, x_row, height)
-        launches.append(Launch(write_pair, (tiles, parts), names, numbers, constants, options))
-        return launches
+        launches = fold_launches(layout, rows, x, self.vector)
+        kind = {"SOFTMAX": True, "BOUND": False, "MASKED": False, "FAST": self.fast}
+        launches.append(sweep_launch(layout, rows, (x_row, 0, 0), kind))
+        names = "x tiles slot level logp norms beyond log_p log_not_p"
+        size = (rows, layout.classes, layout.width, layout.levels, x_row)
+        more = tiled_launches(
+            write_pair,
+            layout,
+            PAIR,
+            (rows, self.device),
+            names,
+            lambda height: (*size, height),
+            {"FAST": self.fast, "VEC": self.vector},
+        )
+        return [*launches, *more]
 
     def plan_gradient(self, *, p: bool, not_p: bool) -> list[Launch]:
         """Plan the gradient of the logits, given those of log p, of log(1 - p), or of both."""
@@ -171,9 +174,11 @@ class LinkPlan(Plan):
         layout = self.layout
         given = {"HAS_P": p, "HAS_NOT_P": not_p}
         names = "x slot level logp norms beyond grad_p grad_not_p row_sums drops"
-        numbers = (layout.classes, layout.slots, layout.levels, self.x_row)
-        constants = {**given, "B": 1024, "VEC": self.vector}
-        first = Launch(sum_given, (self.rows,), names, numbers, constants, {"num_warps": 4})
+        numbers = (layout.classes, layout.width, layout.levels, self.x_row)
+        shape = {"B": GIVEN.columns, "VEC": self.vector}
+        constants = {**given, "FAST": self.fast, **shape}
+        options = options_of(GIVEN, self.device)
+        first = Launch(sum_given, (self.rows,), names, numbers, constants, options)
         kind = {"GIVEN": True, **given, "BOUND": False, "MASKED": False, "FAST": self.fast}
         batch = (self.rows, (self.x_row, 0, 0), self.vector)
         return [first, *softmax_gradient(layout, batch, self.device, kind, 1.0)]

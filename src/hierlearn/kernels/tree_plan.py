@@ -1,8 +1,8 @@
 """TreePlan: how HCL with bce on a tree is launched, and the memory that it needs.
 
-Forward: the groups of each level from the deepest, one sweep down the inner classes, the class sums
-and the selection. Backward: the groups again, a sweep down, and the gradient. Logits are read four
-times and targets three times, everything else is of inner classes only.
+Forward: the stages of sums up the tree, a sweep down the inner classes, the class sums and the
+selection. Backward: the stages again, a sweep down, and the gradient. Logits are read four times
+and targets three times, everything else is of inner classes only.
 """
 
 from __future__ import annotations
@@ -14,51 +14,65 @@ import torch
 from hierlearn.kernels.hcl_arrays import FLOAT, INT, ceil_div, multiprocessors
 from hierlearn.kernels.hcl_plan import LaunchPlan
 from hierlearn.kernels.hcl_spec import interpreted
+from hierlearn.kernels.tree_windows import WINDOW
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from hierlearn.kernels.launch import Launch
-    from hierlearn.kernels.tree_layout import Groups, TreeLayout
+    from hierlearn.kernels.tree_layout import TreeLayout
 
 PROGRAMS = 64  # per multiprocessor, of kernels whose programs take several rows
-SWEEP = {"B": 1024}  # columns of a row that the sweeps down process at once
+SWEEP_COLUMNS = 256  # columns of a row that the sweeps down process at once
 SWEEP_WARPS = {"num_warps": 4}
 
 
 class TreeTile(NamedTuple):
-    """The columns of a row that a program processes at once, and its warps."""
+    """The columns that a program processes at once, its warps, most registers and stages."""
 
     columns: int
     warps: int
-    stages: int = 1  # rows in flight
+    registers: int = 255
+    stages: int = 1  # rows or tiles in flight
 
 
-SUMS = TreeTile(512, 4, 1)
-GRADIENT = TreeTile(512, 8, 1)
-PAIR = TreeTile(512, 8, 1)
+# Tuned on an H200. The columns of a window are settled already.
+FOLD = TreeTile(0, 1, 64)
+OWED = TreeTile(0, 1, 64)
+SUMS = TreeTile(512, 4)
+SIGMOID_SUMS = TreeTile(512, 4)
+GRADIENT = TreeTile(1024, 8)
+SIGMOID_GRADIENT = TreeTile(1024, 8)
+PAIR = TreeTile(512, 4)
+GIVEN = TreeTile(1024, 4)
+GIVEN_GRADIENT = TreeTile(1024, 8)
 
 
 def slot_arrays(layout: TreeLayout, rows: int, *, softmax: bool) -> dict[str, tuple[Any, int]]:
-    """Return the arrays of all rows and slots; a name may serve two kernels in turn."""
-    slots = rows * layout.slots
+    """Return the arrays of all rows and slots."""
+    slots, windows = rows * layout.width, rows * len(layout.reductions.windows)
     arrays = {"peak": (FLOAT, slots), "owed": (FLOAT, slots)}
-    for name in ("logp", "top", "grown", "rest", "best", "following"):
-        kind = INT if name in ("best", "following") else FLOAT
-        arrays[name] = (kind, slots if softmax else 0)
-    arrays["shift"] = (FLOAT, slots if softmax else 0)
-    arrays["norms"] = (FLOAT, 2 * rows)
-    arrays["beyond"] = (FLOAT, rows * layout.levels)
-    arrays["drops"] = (FLOAT, rows * layout.levels)
-    arrays["row_sums"] = (FLOAT, 2 * rows * layout.tiles if softmax else 0)
+    for name in ("logp", "least", "share", "even", "reference", "handed", "following"):
+        arrays[name] = (INT if name == "following" else FLOAT, slots if softmax else 0)
+    for name in ("tops", "row_sums"):
+        arrays[name] = (FLOAT, windows if softmax else 0)
+    for name in ("beyond", "drops", "carried"):
+        arrays[name] = (FLOAT, rows * layout.levels)
+    for name in ("norms", "tails"):
+        arrays[name] = (INT if name == "tails" else FLOAT, 2 * rows)
+    for name in ("tail_keeps", "tail_slope"):
+        arrays[name] = (FLOAT, rows)
     return arrays
 
 
-def warps_of(group: Groups) -> dict[str, int]:
-    """Return the warps of a tile of groups."""
-    if group.small:
-        return {"num_warps": max(1, group.slots // 32)}
-    return {"num_warps": 8 if group.slots * group.columns > 2048 else 4}
+def options_of(tile: TreeTile, device: torch.device) -> dict[str, int]:
+    """Return how a kernel with these tiles is compiled."""
+    options = {"num_warps": tile.warps}
+    if tile.registers < 255 and is_fast(device):
+        options["maxnreg"] = tile.registers
+    return options
 
 
 def vector_of(classes: int, *arrays: Tensor) -> int:
@@ -81,21 +95,75 @@ def divide(rows: int, programs: int, device: torch.device) -> tuple[int, int]:
     return height, ceil_div(rows, height)
 
 
-def fold_launches(layout: TreeLayout, rows: int, x_row: int, device: torch.device) -> list[Launch]:
-    """Return the launches that sum all groups, from the deepest level up."""
+def fold_launches(layout: TreeLayout, rows: int, x: Tensor, vector: int) -> list[Launch]:
+    """Return the launches of the stages of sums, from the deepest level up."""
     from hierlearn.kernels.launch import Launch
-    from hierlearn.kernels.tree_triton import fold_groups
+    from hierlearn.kernels.tree_triton import fold_windows
 
-    names = "x terminal first owner slot top grown rest best"
+    plan, found = layout.reductions, []
+    size = (rows, layout.classes, layout.width, len(plan.windows), x.stride(0))
+    for stage in plan.stages:
+        group = "piece_group" if stage.pieces else "group"
+        names = f"x windows {group} own slot window_of tops logp"
+        height, parts = divide(rows, stage.number, x.device)
+        constants: dict[str, Any] = {"PIECES": stage.pieces, "INNER": stage.inner}
+        constants |= {"OWN": stage.own, "FAST": is_fast(x.device), "K": WINDOW}
+        constants |= {"VEC": 1 if stage.pieces else vector, "STAGES": FOLD.stages}
+        numbers = (*size, stage.first, height)
+        options = options_of(FOLD, x.device)
+        grid = (stage.number, parts)
+        found.append(Launch(fold_windows, grid, names, numbers, constants, options))
+    return found
+
+
+def sweep_launch(
+    layout: TreeLayout, rows: int, strides: tuple[int, ...], kind: dict[str, bool]
+) -> Launch:
+    """Return the launch that goes down the inner classes in the forward pass."""
+    from hierlearn.kernels.launch import Launch
+    from hierlearn.kernels.tree_triton import descend
+
+    names = "x y m" if kind["BOUND"] else "x x x"
+    names += " children owner own slot parent window_of slot_bounds"
+    names += " tops logp peak least norms beyond drops tails tail_keeps"
+    numbers = (layout.width, len(layout.reductions.windows), layout.levels, *strides)
+    constants = {**kind, "K": WINDOW, "B": SWEEP_COLUMNS}
+    return Launch(descend, (rows,), names, numbers, constants, SWEEP_WARPS)
+
+
+def tiled_launches(
+    kernel: Any,
+    layout: TreeLayout,
+    tile: TreeTile,
+    batch: tuple[int, torch.device],
+    names: str,
+    arguments: Callable[[int], tuple[float, ...]],
+    constants: dict[str, Any],
+) -> list[Launch]:
+    """Return the launches of a kernel for the tiles of leaves alone, and for the others.
+
+    Args:
+        kernel: the kernel.
+        layout: the tree.
+        tile: what a program reads at once.
+        batch: the number of rows, and the device.
+        names: of the pointers; "tiles" stands for the numbers of the tiles.
+        arguments: the numbers, given how many rows a program takes.
+        constants: the compile-time constants, without INNER and the columns of a tile.
+    """
+    from hierlearn.kernels.launch import Launch
+
+    rows, device = batch
+    height, parts, _ = rows_and_columns(layout, rows, tile, device)
     found = []
-    for group in reversed(layout.groups):
-        height, parts = divide(rows, group.tiles, device)
-        numbers = (rows, layout.classes, layout.slots, x_row, group.first, group.number, height)
-        constants: dict[str, Any] = {"LEAVES": group.leaves, "OWN": group.own}
-        constants["WHOLE"] = group.whole
-        constants |= {"A": 0 if group.small else 1, "P": group.slots, "K": group.columns}
-        options = warps_of(group)
-        found.append(Launch(fold_groups, (group.tiles, parts), names, numbers, constants, options))
+    for name, numbers in layout.tiles(tile.columns, device).items():
+        if len(numbers):
+            shape = {"INNER": name.startswith("inner"), "B": tile.columns}
+            shape["STAGES"] = tile.stages
+            chosen = " ".join(name if one == "tiles" else one for one in names.split())
+            options = options_of(tile, device)
+            grid, all_ = (len(numbers), parts), {**constants, **shape}
+            found.append(Launch(kernel, grid, chosen, arguments(height), all_, options))
     return found
 
 
@@ -114,91 +182,84 @@ class TreePlan(LaunchPlan):
 
     def constant_arrays(self) -> dict[str, Tensor]:
         """Return the index arrays of the tree."""
-        return self.layout.on(self.device)
-
-    def launch(
-        self, kernel: Any, grid: tuple[int, ...], names: str, numbers: Any, **constants: Any
-    ) -> Launch:
-        """Return a launch; the strides come last of its numbers."""
-        from hierlearn.kernels.launch import Launch
-
-        warps = constants.pop("WARPS", 4)
-        options = {"num_warps": warps}
-        return Launch(kernel, grid, names, (*numbers, *self.strides), constants, options)
+        return dict(self.layout.on(self.device))
 
     def plan_sweeps(self, x: Tensor, y: Tensor, known: Tensor) -> list[Launch]:
         """Plan the sums up the tree, the sweep down, and the class sums."""
-        from hierlearn.kernels import tree_hcl_triton, tree_triton
-
         assert self.spec.tree is not None
         layout = self.layout = self.spec.tree
         self.is_few = False
-        kind = {"SOFTMAX": self.spec.softmax, "BOUND": self.spec.bound}
-        kind |= {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
+        self.kind = {"SOFTMAX": self.spec.softmax, "BOUND": self.spec.bound}
+        self.kind |= {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
         self.vector = vector_of(layout.classes, x, y, known)
-        size = (self.rows, layout.classes, layout.slots, layout.levels)
         launches = []
         if self.spec.softmax:
-            launches = fold_launches(layout, self.rows, self.strides[0], x.device)
-        names = "x y m owner slot parent slot_bounds top grown rest best logp peak norms beyond"
-        columns = {**SWEEP, "WARPS": SWEEP_WARPS["num_warps"]}
-        launches.append(
-            self.launch(tree_triton.descend, (self.rows,), names, size, **kind, **columns)
-        )
-        height, self.parts, tiles = rows_and_columns(layout, self.rows, SUMS, self.device)
+            launches = fold_launches(layout, self.rows, x, self.vector)
+        launches.append(sweep_launch(layout, self.rows, self.strides, self.kind))
+        tile = SUMS if self.spec.softmax else SIGMOID_SUMS
+        _, self.parts, tiles = rows_and_columns(layout, self.rows, tile, self.device)
         self.programs = self.parts * tiles
-        names = "x y m slot parent level logp peak norms beyond partials counts"
-        shape = {"B": SUMS.columns, "VEC": self.vector, "STAGES": SUMS.stages}
-        shape["WARPS"] = SUMS.warps
-        grid = (tiles, self.parts)
-        kernel = tree_hcl_triton.sum_tree
-        launches.append(self.launch(kernel, grid, names, (*size, height), **kind, **shape))
-        return launches
+        return [*launches, *(self.plan_sums(tiles) if self.spec.softmax else [self.sigmoid_sums()])]
+
+    def plan_sums(self, tiles: int) -> list[Launch]:
+        """Plan the class sums of the softmax."""
+        from hierlearn.kernels.tree_hcl_triton import sum_softmax
+
+        layout = self.layout
+        names = "x y m tiles slot parent level logp peak norms beyond partials counts"
+        constants = {**self.kind, "VEC": self.vector}
+        del constants["SOFTMAX"]
+        size = (self.rows, layout.classes, layout.width, layout.levels, tiles)
+        return tiled_launches(
+            sum_softmax,
+            layout,
+            SUMS,
+            (self.rows, self.device),
+            names,
+            lambda height: (*size, height, *self.strides),
+            constants,
+        )
+
+    def sigmoid_sums(self) -> Launch:
+        """Plan the class sums of sigmoids."""
+        from hierlearn.kernels.launch import Launch
+        from hierlearn.kernels.tree_hcl_triton import sum_sigmoid
+
+        layout, tile = self.layout, SIGMOID_SUMS
+        height, parts, tiles = rows_and_columns(layout, self.rows, tile, self.device)
+        numbers = (self.rows, layout.classes, layout.width, height, *self.strides)
+        shape = {"B": tile.columns, "VEC": self.vector, "STAGES": tile.stages}
+        constants = {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"], **shape}
+        names, options = "x y m parent peak partials counts", options_of(tile, self.device)
+        return Launch(sum_sigmoid, (tiles, parts), names, numbers, constants, options)
 
     def plan_gradient(self, x: Tensor, y: Tensor, known: Tensor) -> list[Launch]:
-        """Plan the sweep up the groups, the sweep down, and the gradient."""
-        del y, known
-        launches = []
-        if self.spec.softmax or self.spec.bound:
-            launches = self.plan_groups(x)
-        return [*launches, *(self.plan_softmax() if self.spec.softmax else self.plan_sigmoid())]
+        """Plan the sums up the groups, the sweep down, and the gradient."""
+        del x, y, known
+        if self.spec.softmax:
+            return [*self.plan_owed(), *self.plan_softmax()]
+        return [*self.plan_owed(), *self.plan_sigmoid()]
 
-    def plan_groups(self, x: Tensor) -> list[Launch]:
-        """Plan the sweep up: what is owed to ancestors, and the sums of the softmax."""
-        from hierlearn.kernels.tree_hcl_triton import sweep_groups
-
-        layout, scale = self.layout, self.spec.base.scale
-        names = "x y m first slot logp peak norms beyond weights stats upstream"
-        names += " owed row_sums drops"
-        launches, tile = [], layout.tiles
-        for level in reversed(range(layout.levels)):
-            group = layout.groups[level]
-            tile -= group.tiles
-            height, parts = divide(self.rows, group.tiles, x.device)
-            size = (self.rows, layout.slots, layout.levels, layout.tiles, scale, *self.strides)
-            numbers = (*size, group.first, group.number, level, tile, height)
-            constants: dict[str, Any] = {"SOFTMAX": self.spec.softmax, "BOUND": self.spec.bound}
-            constants |= {"MASKED": self.flags["MASKED"], "LEAVES": group.leaves}
-            constants |= {"FAST": self.flags["FAST"], "A": 0 if group.small else 1}
-            constants |= {"P": group.slots, "K": group.columns}
-            launches.append(
-                self.plain_launch(
-                    sweep_groups,
-                    (group.tiles, parts),
-                    names,
-                    numbers,
-                    constants,
-                    warps_of(group),
-                )
-            )
-        return launches
-
-    @staticmethod
-    def plain_launch(*arguments: Any) -> Launch:
-        """Return a launch with all its arguments."""
+    def plan_owed(self) -> list[Launch]:
+        """Plan the stages: what is owed to ancestors, and the sums of the softmax."""
         from hierlearn.kernels.launch import Launch
+        from hierlearn.kernels.tree_hcl_triton import sweep_windows
 
-        return Launch(*arguments)
+        layout, plan = self.layout, self.layout.reductions
+        launches, tile = [], OWED
+        for stage in plan.stages:
+            group = "piece_group" if stage.pieces else "group"
+            names = f"x y m windows {group} slot parent logp peak least norms beyond tail_keeps"
+            names += " weights stats upstream owed row_sums drops"
+            height, parts = divide(self.rows, stage.number, self.device)
+            size = (self.rows, layout.classes, layout.width, layout.levels, len(plan.windows))
+            numbers = (*size, self.spec.base.scale, stage.first, stage.level, height, *self.strides)
+            constants: dict[str, Any] = {**self.kind, "PIECES": stage.pieces, "INNER": stage.inner}
+            constants |= {"K": WINDOW, "VEC": 1 if stage.pieces else self.vector}
+            constants["STAGES"] = tile.stages
+            grid, options = (stage.number, parts), options_of(tile, self.device)
+            launches.append(Launch(sweep_windows, grid, names, numbers, constants, options))
+        return launches
 
     def plan_softmax(self) -> list[Launch]:
         """Plan the gradient through the softmax."""
@@ -209,16 +270,16 @@ class TreePlan(LaunchPlan):
 
     def plan_sigmoid(self) -> list[Launch]:
         """Plan the gradient of scope "ancestors" with sigmoids."""
+        from hierlearn.kernels.launch import Launch
         from hierlearn.kernels.tree_hcl_triton import write_sigmoid
 
-        layout = self.layout
-        height, parts, tiles = rows_and_columns(layout, self.rows, GRADIENT, self.device)
-        numbers = (self.rows, layout.classes, layout.slots, self.spec.base.scale, height)
+        layout, tile = self.layout, SIGMOID_GRADIENT
         names = "x y m weights stats upstream slot parent peak owed out"
-        kind = {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
-        shape = {"B": GRADIENT.columns, "VEC": self.vector, "STAGES": GRADIENT.stages}
-        shape["WARPS"] = GRADIENT.warps
-        return [self.launch(write_sigmoid, (tiles, parts), names, numbers, **kind, **shape)]
+        numbers = (layout.classes, layout.width, self.spec.base.scale, *self.strides)
+        constants: dict[str, Any] = {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
+        constants |= {"B": tile.columns, "VEC": self.vector, "STAGES": tile.stages}
+        options = options_of(tile, self.device)
+        return [Launch(write_sigmoid, (self.rows,), names, numbers, constants, options)]
 
 
 def rows_and_columns(
@@ -250,34 +311,21 @@ def softmax_gradient(
     from hierlearn.kernels.launch import Launch
 
     rows, strides, vector = batch
-    first = "y m weights stats upstream x x"
+    pointers = "weights stats upstream x x"
+    sums, data = len(layout.reductions.windows), "x y m"
     if kind["GIVEN"]:
-        first = "x x x x x grad_p grad_not_p"
-    tiles = 1 if kind["GIVEN"] else layout.tiles
-    # What the slots hand down replaces what summing up the tree has left there.
-    handed = "top grown rest shift"
-    names = f"{first} owner parent slot_bounds logp peak beyond owed row_sums drops"
-    size = (rows, layout.classes, layout.slots, layout.levels)
-    launches = [
-        Launch(
-            kernels.slot_gradients,
-            (rows,),
-            f"{names} {handed} following",
-            (*size[1:], tiles, scale, *strides[1:]),
-            {**kind, **SWEEP},
-            SWEEP_WARPS,
-        )
-    ]
-    height, parts, columns = rows_and_columns(layout, rows, GRADIENT, device)
-    names = f"x {first} slot parent level terminal logp peak norms beyond {handed} out"
-    launches.append(
-        Launch(
-            kernels.write_softmax,
-            (columns, parts),
-            names,
-            (*size, scale, height, *strides),
-            {**kind, "B": GRADIENT.columns, "VEC": vector, "STAGES": GRADIENT.stages},
-            {"num_warps": GRADIENT.warps},
-        )
-    )
-    return launches
+        sums, data, pointers = 1, "x x x", "x x x grad_p grad_not_p"
+    names = f"{data[2:]} {pointers} owner parent level slot_bounds logp peak beyond owed row_sums"
+    names += " drops carried tails tail_keeps share even reference handed following tail_slope"
+    numbers = (layout.classes, layout.width, layout.levels, sums, scale, *strides[1:])
+    constants = {**kind, "B": SWEEP_COLUMNS}
+    sweep = Launch(kernels.slot_gradients, (rows,), names, numbers, constants, SWEEP_WARPS)
+    tile = GIVEN_GRADIENT if kind["GIVEN"] else GRADIENT
+    tiles = layout.tiles(tile.columns, device)
+    names = f"{data} {' '.join(tiles)} {pointers} slot parent terminal least norms tail_keeps"
+    names += " reference handed tail_slope out"
+    counts = [len(numbers) for numbers in tiles.values()]
+    numbers = (layout.classes, layout.width, *counts, scale, *strides)
+    constants = {**kind, "B": tile.columns, "VEC": vector, "STAGES": tile.stages}
+    options = options_of(tile, device)
+    return [sweep, Launch(kernels.write_softmax, (rows,), names, numbers, constants, options)]

@@ -2,134 +2,144 @@
 """The Triton kernels of a softmax over the leaves of a tree, summed upward; ``tree_layout``.
 
 With x the logits, log p(c) = log of the sum over the terminal classes t below c of exp(x_t), less
-that of all. A slot holds its greatest logit (``top``) and the log of the sum relative to it
-(``grown``), so that logits with a large part in common lose nothing. 1 - p needs care only where p
-is near 1. The *heavy* classes, p > 0.6, are a chain from the top, at most one per level; outside of
-one lies what is outside of its parent and the rest of its group,
-
-    1 - p(c) = (1 - p(parent)) + p(parent) (the fraction of the group that is not c)
-
-where c is the greatest of its group. ``rest`` is the log of that fraction, and ``beyond`` that of
-1 - p for each row and level. For all others log(1 - p) is log1p(-p).
+that of all. Every window of groups has a reference, the greatest logit below it (``tops``), and
+every slot the log of its sum relative to that (``logp``), so that logits with a large part in
+common lose nothing; the sweep down replaces it by log p. 1 - p needs care only where p is near 1.
+The *heavy* classes, p > 0.6, are a chain from the top, at most one per level; outside of one lies
+what is outside of its parent and the rest of its group. ``beyond`` is log(1 - p) of the heavy class
+of each row and level. For all others log(1 - p) is log1p(-p).
 """
 
 import triton
 import triton.language as tl
 
-from hierlearn.kernels.entries_triton import log1p
+from hierlearn.kernels.entries_triton import exp, exp_minus, log1p
 
 LOG_ZERO = tl.constexpr(-1e30)  # log(0), but finite
 NOTHING = tl.constexpr(-1e29)  # a log(1 - p) below this is that of 0
 MINUS_INF = tl.constexpr(float("-inf"))
 HEAVY = tl.constexpr(-0.5)  # log p beyond which a class is heavy
+NEARLY = tl.constexpr(-0.501)  # the same for the chain: log p of parent and child are rounded
 ABSENT = tl.constexpr(1.0)  # in ``beyond``: no heavy class in this level
 WRONG = tl.constexpr(0.693147)  # the bce from which p lies on the wrong side of 1/2, or on it
+TINY = tl.constexpr(1e-30)  # a sum below this may have lost terms
 
 
 @triton.jit
-def child_values(x, top, grown, slot, cols, live, LEAVES: tl.constexpr):
-    """Return the greatest logit below each class of a tile, and the log sum relative to it."""
-    if LEAVES:
-        high = tl.load(x + cols, mask=live, other=MINUS_INF).to(tl.float32)
-        log_sum = tl.zeros_like(high)
+def add_within(v, group, w, other):
+    """Add two neighbors of a scan if they are of one group."""
+    return tl.where(group == other, v + w, w), other
+
+
+@triton.jit
+def max_within(v, group, w, other):
+    """Return the greater of two neighbors of a scan if they are of one group."""
+    return tl.where(group == other, tl.maximum(v, w), w), other
+
+
+@triton.jit
+def log(x, FAST: tl.constexpr):
+    """The natural logarithm of normal numbers."""
+    if FAST:
+        log2 = tl.inline_asm_elementwise(
+            "lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1
+        )
+        found = log2 * 0.6931472
     else:
-        own = tl.load(slot + cols, mask=live, other=-1)
-        inner = own >= 0
-        high = tl.load(x + cols, mask=live & (own < 0), other=MINUS_INF).to(tl.float32)
-        high = tl.where(inner, tl.load(top + own, mask=inner, other=MINUS_INF), high)
-        log_sum = tl.load(grown + own, mask=inner, other=0.0)
-    return high, log_sum
+        found = tl.log(x)
+    return found
 
 
 @triton.jit
-def fold_groups(
-    x, terminal, first, owner, slot, top, grown, rest, best,
-    N, C, S, x_row, slot_0, slots, height,
-    LEAVES: tl.constexpr, OWN: tl.constexpr, WHOLE: tl.constexpr,
-    A: tl.constexpr, P: tl.constexpr, K: tl.constexpr,
-):  # fmt: skip
-    """Sum the groups of one level: top, grown, rest, and the greatest class (best) of each slot.
+def fold_tile(high, log_sum, group, last, mass, OWN: tl.constexpr, FAST: tl.constexpr):
+    """Sum the groups of a window of a row; return its reference, and the log sums.
 
-    A tile holds K children of each of P slots; A is the axis of the children, 0 for small groups.
+    Args:
+        high: the greatest logit below each item, MINUS_INF for none.
+        log_sum: the log of the sum of each item, relative to ``high``.
+        group: what each item belongs to; neighbors of the same group are summed.
+        last: whether an item is the last of its group, where its sum is returned.
+        mass: the logit of the class above, if terminal, at the last item of its group.
+        OWN: whether there is such a class.
+        FAST: whether to use single instructions of NVIDIA GPUs.
     """
-    mine = slot_0 + tl.program_id(0) * P + tl.arange(0, P)
-    ok = mine < slot_0 + slots
-    begin = tl.load(first + mine, mask=ok, other=0)
-    size = tl.load(first + mine + 1, mask=ok, other=0) - begin
-    node = tl.load(owner + mine, mask=ok, other=-1)
-    ends = ok & (node >= 0)
+    top = tl.max(high, axis=0)
     if OWN:
-        ends = tl.load(terminal + node, mask=ends, other=0) != 0
-    longest = tl.max(size, axis=0)
-    k = tl.expand_dims(tl.arange(0, K), 1 - A)
-    begins = tl.expand_dims(begin, A)
-    sizes = tl.expand_dims(size, A)
-    start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N)):
-        values = x + tl.cast(row, tl.int64) * x_row
-        at = tl.cast(row, tl.int64) * S
-        own = tl.full([P], LOG_ZERO, tl.float32)
+        top = tl.maximum(top, tl.max(mass, axis=0))
+    top = tl.maximum(top, LOG_ZERO)
+    w = (high - top) + log_sum
+    total, _ = tl.associative_scan((exp(w, FAST), group), 0, add_within)
+    if OWN:
+        total += exp(mass - top, FAST)
+    found = log(total, FAST)
+    if tl.max((last & ((total < TINY) | (total != total))).to(tl.int32), axis=0) > 0:
+        # Terms may have vanished next to those of other groups: relative to the greatest of each.
+        most = w
         if OWN:
-            own = tl.load(values + node, mask=ends, other=LOG_ZERO).to(tl.float32)
-        if WHOLE:
-            cols = begins + k
-            high, log_sum = child_values(
-                values, top + at, grown + at, slot, cols, k < sizes, LEAVES
-            )
-            peak = tl.maximum(tl.max(high, axis=A), own)
-            w = high - tl.expand_dims(peak, A) + log_sum
-            mass = own - peak
-            first_w = tl.maximum(tl.max(w, axis=A), mass)
-            tied = w == tl.expand_dims(first_w, A)
-            number = tl.sum(tied.to(tl.int32), axis=A)
-            second = tl.max(tl.where(tied, MINUS_INF, w), axis=A)
-            place = tl.min(tl.where(tied, cols, C), axis=A)
-        else:  # the same in steps of K columns
-            peak = own
-            for begin_k in range(0, longest, K):
-                cols, live = begins + begin_k + k, begin_k + k < sizes
-                high, log_sum = child_values(values, top + at, grown + at, slot, cols, live, LEAVES)
-                peak = tl.maximum(peak, tl.max(high, axis=A))
-            mass = own - peak
-            first_w = mass
-            for begin_k in range(0, longest, K):
-                cols, live = begins + begin_k + k, begin_k + k < sizes
-                high, log_sum = child_values(values, top + at, grown + at, slot, cols, live, LEAVES)
-                w = high - tl.expand_dims(peak, A) + log_sum
-                first_w = tl.maximum(first_w, tl.max(w, axis=A))
-            number = tl.zeros([P], tl.int32)
-            second = tl.full([P], MINUS_INF, tl.float32)
-            place = tl.zeros([P], tl.int32) + C
-            for begin_k in range(0, longest, K):
-                cols, live = begins + begin_k + k, begin_k + k < sizes
-                high, log_sum = child_values(values, top + at, grown + at, slot, cols, live, LEAVES)
-                w = high - tl.expand_dims(peak, A) + log_sum
-                tied = w == tl.expand_dims(first_w, A)
-                number += tl.sum(tied.to(tl.int32), axis=A)
-                second = tl.maximum(second, tl.max(tl.where(tied, MINUS_INF, w), axis=A))
-                place = tl.minimum(place, tl.min(tl.where(tied, cols, C), axis=A))
-        # Without one of the greatest: ``second`` and the sum relative to it.
-        is_first = mass == first_w
-        number += is_first.to(tl.int32)
-        second = tl.maximum(second, tl.where(is_first, LOG_ZERO, mass))
-        second = tl.where(number > 1, first_w, tl.maximum(second, LOG_ZERO))
-        seconds = tl.expand_dims(second, A)
-        if WHOLE:
-            others = tl.sum(tl.where(tied, 0.0, tl.exp(w - seconds)), axis=A)
+            most = tl.maximum(w, mass - top)
+        before, _ = tl.associative_scan((most, group), 0, max_within)
+        behind, _ = tl.associative_scan((most, group), 0, max_within, reverse=True)
+        most = tl.maximum(tl.maximum(before, behind), LOG_ZERO)
+        total, _ = tl.associative_scan((tl.exp(w - most), group), 0, add_within)
+        if OWN:
+            total += tl.exp(mass - top - most)
+        found = tl.where(total == 0.0, LOG_ZERO, most + tl.log(total))
+    return top, found
+
+
+@triton.jit
+def window_columns(windows, w, K: tl.constexpr, VEC: tl.constexpr):
+    """Return the columns of a window, aligned to VEC, and which of them are inside."""
+    low = tl.load(windows + 2 * w)
+    high = tl.load(windows + 2 * w + 1)
+    cols = low // VEC * VEC + tl.arange(0, K)
+    return cols, (cols >= low) & (cols < high), high
+
+
+@triton.jit
+def fold_windows(
+    x, windows, group, own, slot, window_of, tops, logp,
+    N, C, S, W, x_row, window_0, height,
+    PIECES: tl.constexpr, INNER: tl.constexpr, OWN: tl.constexpr, FAST: tl.constexpr,
+    K: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Sum the groups of one stage, one window and ``height`` rows per program."""
+    w = window_0 + tl.program_id(0)
+    cols, inside, end = window_columns(windows, w, K, VEC)
+    mine = tl.load(group + cols, mask=inside, other=-1)
+    following = tl.load(group + cols + 1, mask=inside & (cols + 1 < end), other=-1)
+    last = inside & (mine != following)
+    item = cols
+    if not PIECES and INNER:
+        item = tl.load(slot + cols, mask=inside, other=-1)
+    node = tl.full([K], -1, tl.int32)
+    if OWN:
+        node = tl.load(own + mine, mask=last, other=-1)
+    ref = tl.zeros([K], tl.int32)
+    if PIECES or INNER:
+        ref = tl.load(window_of + item, mask=inside & (item >= 0), other=0)
+    start = tl.program_id(1) * height
+    for row in tl.range(start, tl.minimum(start + height, N), num_stages=STAGES):
+        long = tl.cast(row, tl.int64)
+        log_sum = tl.zeros([K], tl.float32)
+        if PIECES:
+            high = tl.load(tops + long * W + ref, mask=inside, other=MINUS_INF)
+            log_sum = tl.load(logp + long * S + item, mask=inside, other=0.0)
         else:
-            others = tl.zeros([P], tl.float32)
-            for begin_k in range(0, longest, K):
-                cols, live = begins + begin_k + k, begin_k + k < sizes
-                high, log_sum = child_values(values, top + at, grown + at, slot, cols, live, LEAVES)
-                w = high - tl.expand_dims(peak, A) + log_sum
-                tied = w == tl.expand_dims(first_w, A)
-                others += tl.sum(tl.where(tied, 0.0, tl.exp(w - seconds)), axis=A)
-        others += tl.where(is_first, 0.0, tl.exp(mass - second)) + (number - 1)
-        total = first_w + log1p(others * tl.exp(second - first_w))
-        tl.store(top + at + mine, peak, mask=ok)
-        tl.store(grown + at + mine, total, mask=ok)
-        tl.store(rest + at + mine, second + tl.log(others) - total, mask=ok)
-        tl.store(best + at + mine, place, mask=ok)
+            at = column_at(x, long * x_row, cols, VEC)
+            high = tl.load(at, mask=cols // VEC < C // VEC, other=0.0).to(tl.float32)
+            high = tl.where(inside, high, MINUS_INF)
+            if INNER:
+                inner = inside & (item >= 0)
+                high = tl.where(inner, tl.load(tops + long * W + ref, mask=inner, other=0.0), high)
+                log_sum = tl.load(logp + long * S + item, mask=inner, other=0.0)
+        mass = high
+        if OWN:
+            at = x + long * x_row + node
+            mass = tl.load(at, mask=node >= 0, other=MINUS_INF).to(tl.float32)
+        top, found = fold_tile(high, log_sum, mine, last, mass, OWN, FAST)
+        tl.store(logp + long * S + mine, found, mask=last)
+        tl.store(tops + long * W + w, top)
 
 
 @triton.jit
@@ -141,32 +151,60 @@ def log_add(a, b):
 
 @triton.jit
 def follow_chain(
-    x, slot, top, grown, rest, best, norms, beyond, row, C, S, L, x_row
+    x, children, own, slot, parent, window_of, tops, logp, norms, beyond, drops, tails,
+    row, S, W, L, x_row, K: tl.constexpr,
 ):  # fmt: skip
-    """Write ``beyond`` of one row, and its norms: the greatest logit and the log sum of all."""
-    at = tl.cast(row, tl.int64) * S
-    high = tl.load(top + at)
-    total = tl.load(grown + at)
+    """Write ``beyond`` of one row, its norms (the greatest logit and the log sum) and its tail.
+
+    The tail is the heavy leaf, or -1, and the slot above it.
+    """
+    values = x + tl.cast(row, tl.int64) * x_row
+    refs = tops + tl.cast(row, tl.int64) * W
+    sums = logp + tl.cast(row, tl.int64) * S
+    high = tl.load(refs + tl.load(window_of))
+    total = tl.load(sums)
     tl.store(norms + 2 * row, high)
     tl.store(norms + 2 * row + 1, total)
-    here = 0  # the slot that the chain has reached
-    log_p = 0.0
-    outside = LOG_ZERO + 0.0
-    alive = high == high
     for level in range(L):
-        node = tl.load(best + at + here, mask=alive, other=C)
-        fraction = tl.load(rest + at + here, mask=alive, other=0.0)
-        outside = log_add(outside, tl.maximum(log_p + fraction, LOG_ZERO))
-        there = node < C
-        own = tl.load(slot + node, mask=there, other=-1)
-        inner = own >= 0
-        leaf = tl.load(x + tl.cast(row, tl.int64) * x_row + node, mask=there & (own < 0), other=0.0)
-        value = tl.where(inner, tl.load(top + at + own, mask=inner, other=0.0), leaf)
-        log_p = (value - high) + (tl.load(grown + at + own, mask=inner, other=0.0) - total)
-        heavy = there & (log_p > HEAVY)
-        tl.store(beyond + row * L + level, tl.where(heavy, outside, ABSENT))
-        alive = heavy & inner
-        here = tl.where(alive, own, 0)
+        tl.store(beyond + row * L + level, ABSENT)
+        tl.store(drops + row * L + level, 0.0)
+    tl.store(tails + 2 * row, -1)
+    k = tl.arange(0, K)
+    here = 0  # the slot that the chain has reached
+    outside = LOG_ZERO + 0.0
+    level = 0
+    while here >= 0:
+        begin = tl.load(children + 3 * here)
+        live = k < tl.load(children + 3 * here + 1)
+        pieces = tl.load(children + 3 * here + 2) != 0
+        classes = tl.load(children + 3 * here + 2) == 0
+        item = tl.load(slot + begin + k, mask=live & classes, other=-1)
+        item = tl.where(live & pieces, begin + k, item)
+        inner = item >= 0
+        value = tl.load(values + begin + k, mask=live & (item < 0), other=MINUS_INF).to(tl.float32)
+        ref = tl.load(window_of + item, mask=inner, other=0)
+        value = tl.where(inner, tl.load(refs + ref, mask=inner, other=0.0), value)
+        log_sum = tl.load(sums + item, mask=inner, other=0.0)
+        log_p = (value - high) + (log_sum - total)
+        best = tl.max(log_p, axis=0)
+        place = tl.min(tl.where(log_p == best, k, K), axis=0)
+        node = tl.load(own + here)
+        mass = tl.load(values + node, mask=node >= 0, other=MINUS_INF).to(tl.float32)
+        mass = (mass - high) - total
+        others = tl.where(live & (k != place), log_p, MINUS_INF)
+        most = tl.maximum(tl.maximum(tl.max(others, axis=0), mass), LOG_ZERO)
+        rest = tl.sum(tl.exp(others - most), axis=0) + tl.exp(mass - most)
+        rest = tl.where(rest > 0.0, most + tl.log(tl.where(rest > 0.0, rest, 1.0)), LOG_ZERO)
+        outside = log_add(outside, rest)
+        heavy = best > NEARLY
+        below = tl.max(tl.where(k == place, item, -1), axis=0)
+        if classes:
+            tl.store(beyond + row * L + level, tl.where(heavy, outside, ABSENT))
+            if below < 0:
+                tl.store(tails + 2 * row, tl.where(best > HEAVY, begin + place, -1))
+                tl.store(tails + 2 * row + 1, tl.load(parent + begin + place, mask=heavy, other=0))
+            level += 1
+        here = tl.where(heavy, below, -1)
 
 
 @triton.jit
@@ -193,21 +231,26 @@ def column_at(array, offset, cols, VEC: tl.constexpr):
 
 
 @triton.jit
-def node_logs(x, logp, norms, row, cols, inside, own, S, x_row, VEC: tl.constexpr):
+def node_logs(
+    x, logp, norms, row, cols, inside, own, S, x_row, INNER: tl.constexpr, VEC: tl.constexpr
+):  # fmt: skip
     """Return log p of columns of a row; ``own`` is the slot of an inner class, else negative."""
     long = tl.cast(row, tl.int64)
     high = tl.load(norms + 2 * row)
     total = tl.load(norms + 2 * row + 1)
     leaf = tl.load(column_at(x, long * x_row, cols, VEC), mask=inside, other=0.0).to(tl.float32)
-    known = tl.load(logp + long * S + own, mask=own >= 0, other=0.0)
-    return tl.where(own >= 0, known, (leaf - high) + (0.0 - total))
+    found = (leaf - high) + (0.0 - total)
+    if INNER:
+        inner = tl.load(logp + long * S + own, mask=own >= 0, other=0.0)
+        found = tl.where(own >= 0, inner, found)
+    return found
 
 
 @triton.jit
 def log_outside(log_p, beyond, at, there, FAST: tl.constexpr):
     """Return log(1 - p), given where ``beyond`` holds that of the heavy class of row and level."""
     heavy = log_p > HEAVY
-    light = log1p_of(-tl.exp(tl.where(heavy, LOG_ZERO, log_p)), FAST)
+    light = log1p_of(-exp(tl.where(heavy, LOG_ZERO, log_p), FAST), FAST)
     return tl.where(heavy, tl.load(beyond + at, mask=heavy & there, other=0.0), light)
 
 
@@ -219,18 +262,19 @@ def is_one(y):
 
 @triton.jit
 def write_pair(
-    x, slot, level, logp, norms, beyond, log_p_out, log_not_p_out,
+    x, tiles, slot, level, logp, norms, beyond, log_p_out, log_not_p_out,
     N, C, S, L, x_row, height,
-    FAST: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
+    INNER: tl.constexpr, FAST: tl.constexpr,
+    B: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Write log p and log(1 - p) of every class."""
-    cols = tl.program_id(0) * B + tl.arange(0, B)
+    cols = tl.load(tiles + tl.program_id(0)) * B + tl.arange(0, B)
     inside = cols // VEC < C // VEC
     floor = tl.load(column_at(level, 0, cols, VEC), mask=inside, other=0)
     own = tl.load(column_at(slot, 0, cols, VEC), mask=inside, other=-1)
     start = tl.program_id(1) * height
-    for row in range(start, tl.minimum(start + height, N)):
-        log_p = node_logs(x, logp, norms, row, cols, inside, own, S, x_row, VEC)
+    for row in tl.range(start, tl.minimum(start + height, N), num_stages=STAGES):
+        log_p = node_logs(x, logp, norms, row, cols, inside, own, S, x_row, INNER, VEC)
         at = tl.cast(row, tl.int64) * C
         tl.store(column_at(log_p_out, at, cols, VEC), log_p, mask=inside)
         log_not_p = log_outside(log_p, beyond, row * L + floor, inside, FAST)
@@ -239,14 +283,17 @@ def write_pair(
 
 @triton.jit
 def descend(
-    x, y, m, owner, slot, parent, slot_bounds, top, grown, rest, best, logp, peak, norms, beyond,
-    N, C, S, L, x_row, y_row, m_row,  # noqa: ARG001
+    x, y, m, children, owner, own, slot, parent, window_of, slot_bounds,
+    tops, logp, peak, least, norms, beyond, drops, tails, tail_keeps,
+    S, W, L, x_row, y_row, m_row,
     SOFTMAX: tl.constexpr, BOUND: tl.constexpr, MASKED: tl.constexpr,
-    FAST: tl.constexpr, B: tl.constexpr,
+    FAST: tl.constexpr, K: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """From the top down, one row per program: log p of the inner classes, and if BOUND the peak.
+    """Down the inner classes, one row per program: log p, and if BOUND the peak.
 
-    The peak of a slot is the greatest loss of its class and of the ancestors.
+    The peak of a slot is the greatest loss of its class and of the ancestors, for sigmoids the
+    greatest z = (1 - 2y) x. ``least`` is 1 - exp(-peak): a leaf whose target is 0 is bound if its p
+    is less than this.
     """
     row = tl.program_id(0)
     long = tl.cast(row, tl.int64)
@@ -254,12 +301,19 @@ def descend(
     high = 0.0
     total = 0.0
     if SOFTMAX:
-        follow_chain(x, slot, top, grown, rest, best, norms, beyond, row, C, S, L, x_row)
-        high = tl.load(top + at)
-        total = tl.load(grown + at)
+        follow_chain(
+            x, children, own, slot, parent, window_of, tops, logp, norms, beyond, drops, tails,
+            row, S, W, L, x_row, K,
+        )  # fmt: skip
+        high = tl.load(tops + long * W + tl.load(window_of))
+        total = tl.load(logp + at)
+    tl.debug_barrier()
+    if SOFTMAX:
         tl.store(logp + at, 0.0)
     if BOUND:
         tl.store(peak + at, MINUS_INF)
+        if SOFTMAX:
+            tl.store(least + at, -1.0)
     tl.debug_barrier()
     for level in range(1, L):
         end = tl.load(slot_bounds + level + 1)
@@ -269,8 +323,9 @@ def descend(
             node = tl.load(owner + mine, mask=ok, other=0)
             log_p = tl.zeros([B], tl.float32)
             if SOFTMAX:
-                value = tl.load(top + at + mine, mask=ok, other=0.0)
-                log_sum = tl.load(grown + at + mine, mask=ok, other=0.0)
+                ref = tl.load(window_of + mine, mask=ok, other=0)
+                value = tl.load(tops + long * W + ref, mask=ok, other=0.0)
+                log_sum = tl.load(logp + at + mine, mask=ok, other=0.0)
                 log_p = (value - high) + (log_sum - total)
                 tl.store(logp + at + mine, log_p, mask=ok)
             if BOUND:
@@ -281,13 +336,45 @@ def descend(
                     loss = pair_loss(log_p, missed, one)
                 else:
                     value = tl.load(x + long * x_row + node, mask=ok, other=0.0).to(tl.float32)
-                    loss = logistic(tl.where(one, -value, value), FAST)
+                    loss = tl.where(one, -value, value)
                 if MASKED:
                     known = tl.load(m + long * m_row + node, mask=ok, other=0) != 0
                     loss = tl.where(known, loss, MINUS_INF)
                 above = tl.load(peak + at + tl.load(parent + node, mask=ok, other=0), mask=ok)
-                tl.store(peak + at + mine, tl.maximum(loss, above), mask=ok)
-        tl.debug_barrier()
+                loss = tl.maximum(loss, above)
+                tl.store(peak + at + mine, loss, mask=ok)
+                if SOFTMAX:
+                    tl.store(least + at + mine, one_minus_exp(loss), mask=ok)
+        if BOUND:
+            tl.debug_barrier()
+    if SOFTMAX and BOUND:
+        leaf = tl.load(tails + 2 * row)
+        there = leaf >= 0
+        limit = tl.load(peak + at + tl.load(tails + 2 * row + 1, mask=there, other=0), mask=there)
+        loss = tail_loss(x, y, norms, beyond, leaf, row, L, x_row, y_row)
+        tl.store(tail_keeps + row, tl.where(loss >= limit, 1.0, 0.0), mask=there)
+
+
+@triton.jit
+def tail_loss(x, y, norms, beyond, leaf, row, L, x_row, y_row):
+    """Return the loss of the heavy leaf of a row, whose level is the last with a heavy class."""
+    long = tl.cast(row, tl.int64)
+    there = leaf >= 0
+    log_out = ABSENT + 0.0
+    for level in range(L):
+        found = tl.load(beyond + row * L + level)
+        log_out = tl.where(found == ABSENT, log_out, found)
+    value = tl.load(x + long * x_row + leaf, mask=there, other=0.0).to(tl.float32)
+    log_p = (value - tl.load(norms + 2 * row)) + (0.0 - tl.load(norms + 2 * row + 1))
+    one = is_one(tl.load(y + long * y_row + leaf, mask=there, other=0))
+    return pair_loss(log_p, log_out, one)
+
+
+@triton.jit
+def one_minus_exp(x):
+    """1 - exp(-x), accurate for small x; -1 for a negative x."""
+    series = x * (1.0 - x * (0.5 - x * (0.16666667 - x * (0.041666668 - x * 0.008333334))))
+    return tl.where(x < 0.0, -1.0, tl.where(x < 0.1, series, 1.0 - tl.exp(-x)))
 
 
 @triton.jit
@@ -299,5 +386,5 @@ def pair_loss(log_p, missed, one):
 @triton.jit
 def logistic(z, FAST: tl.constexpr):
     """softplus(z)."""
-    tail = log1p_of(tl.exp(-tl.abs(z)), FAST)
+    tail = log1p_of(exp_minus(tl.abs(z), FAST), FAST)
     return tl.maximum(z, 0.0, propagate_nan=tl.PropagateNan.ALL) + tail
