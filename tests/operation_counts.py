@@ -27,7 +27,7 @@ from hierlearn import Dataset, Hierarchy, Plan
 from hierlearn.datasets import Images, make_synthetic
 from hierlearn.kernels import rows
 from hierlearn.links import LINKS, make_link
-from hierlearn.losses import LOSSES
+from hierlearn.losses import LOSSES, bce
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.train import TRAINERS
 from hierlearn.training.prepare import prepare
@@ -119,7 +119,7 @@ def count(function, entries, kernels=False):
         kernels: whether CPU kernels take what they can.
     """
     used = mock.patch.multiple(rows, has_numba=lambda: kernels, FEWEST=1)
-    with one_thread(), used:
+    with one_thread(), used, mock.patch.object(bce, "LARGE", 1):
         function()
         function()
         with Counter(entries) as counter:
