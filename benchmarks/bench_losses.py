@@ -1,7 +1,8 @@
 """Speed and memory of every loss, forward and backward, relative to torch's binary cross entropy.
 
 Each loss and torch's eager binary_cross_entropy_with_logits alternate in one loop, so that a busy
-moment of the machine affects both and no third loss interferes; medians of each, and their ratio.
+moment of the machine affects both and no third loss interferes; medians of each, and their ratio,
+with CPU kernels (numba) and without.
 Run with ``python benchmarks/bench_losses.py``; the figures go to results/losses.json.
 """
 
@@ -13,12 +14,15 @@ import sys
 import time
 import warnings
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import torch
 from torch.nn.functional import binary_cross_entropy, binary_cross_entropy_with_logits
 
 from hierlearn import Hierarchy
-from hierlearn.losses import LOSSES
+from hierlearn.kernels import rows as kernel_rows
+from hierlearn.losses import LOSSES, HCLLoss
+from hierlearn.losses.hcl.loss import PAPER
 from machine import write
 
 if TYPE_CHECKING:
@@ -84,18 +88,25 @@ def speed() -> dict[str, Any]:
         logits, targets = batch(hierarchy, rows)
         losses: dict[str, Any] = {"torch bce": binary_cross_entropy_with_logits}
         losses |= {name: make(hierarchy) for name, make in LOSSES.items()}
+        losses["hcl, sigmoid, levels"] = HCLLoss(hierarchy, **PAPER)
         for name in COMPILED:
             loss = losses["torch bce"] if name == "bce" else LOSSES[name](hierarchy)
             losses[f"{name}, compiled"] = torch.compile(loss, fullgraph=True)
         plain = step(losses.pop("torch bce"), logits, targets)
         found[shape] = {}
         for name, loss in losses.items():
-            pair = alternate({"plain": plain, "loss": step(loss, logits, targets)}, rounds)
+            run = step(loss, logits, targets)
+            pair = alternate({"plain": plain, "loss": run}, rounds)
             found[shape][name] = {
                 "microseconds": round(1e6 * pair["loss"], 1),
                 "torch_bce_microseconds": round(1e6 * pair["plain"], 1),
                 "ratio": round(pair["loss"] / pair["plain"], 2),
             }
+            if "compiled" not in name:
+                with mock.patch.object(kernel_rows, "has_numba", return_value=False):
+                    pair = alternate({"plain": plain, "loss": run}, max(3, rounds // 10), warm_up=1)
+                ratio = round(pair["loss"] / pair["plain"], 2)
+                found[shape][name]["ratio_without_kernels"] = ratio
         print(shape, {name: value["ratio"] for name, value in found[shape].items()}, flush=True)
     return found
 

@@ -109,7 +109,11 @@ def bind(tree: Any, row: Any, keep: Any, total: Any, count: int) -> None:
             own = loss_of(c, tree, row, keep, total)
             keep.bound[s] = own
             keep.limit[s] = NEVER if own >= LARGE else (F(1.0) - exp(-own)) * total
-    for s in range(1, len(tree.owner)):
+    deeper = 1
+    while deeper < len(tree.owner) and tree.owner[deeper] < tree.first[1]:
+        keep.place[deeper] = tree.owner[deeper]  # a top class: nothing binds it
+        deeper += 1
+    for s in range(deeper, len(tree.owner)):
         c = tree.owner[s]
         above = tree.parent[c]
         higher = keep.bound[s] > keep.bound[above]

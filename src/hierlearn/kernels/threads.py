@@ -21,7 +21,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SHARE = 1 << 14  # entries that a thread takes at least
+SHARE = 1 << 15  # entries that a thread takes at least
 OWN_SHARE = 1 << 21  # the same for threads of our own, which compete with those of torch
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 PROCESS = os.getpid()  # OpenMP does not survive a fork

@@ -115,6 +115,7 @@ class SoftLabelsLoss(SoftmaxRowLoss):
         if beta < 0:
             raise HierlearnError(f"beta must not be negative, but is {beta}")
         self.beta = beta
+        self._constants: tuple[Any, ...] | None = None  # of the kernel, made at first use
         for name, values in soft_weights(self.label_space, beta)._asdict().items():
             self.register_buffer(name, values, persistent=False)
 
@@ -128,5 +129,7 @@ class SoftLabelsLoss(SoftmaxRowLoss):
         """Return the CPU kernel and the weights along the hierarchy."""
         from hierlearn.kernels.row_losses_numba import soft_labels
 
-        *arrays, root = (self.get_buffer(name) for name in SoftWeights._fields)
-        return soft_labels, (*map(rows.as_numbers, arrays), rows.as_number(float(root)))
+        if self._constants is None:
+            *arrays, root = (self.get_buffer(name) for name in SoftWeights._fields)
+            self._constants = (*map(rows.as_numbers, arrays), rows.as_number(float(root)))
+        return soft_labels, self._constants
