@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from typing import Any
 
@@ -338,8 +339,13 @@ def test_when_kernels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     rows.has_numba.cache_clear()
     try:
         assert not rows.has_numba()
-    finally:
         monkeypatch.delenv("HIERLEARN_CPU_KERNELS")
+        rows.has_numba.cache_clear()
+        assert rows.has_numba()
+        monkeypatch.setitem(sys.modules, "numba", None)  # whose import then fails
+        rows.has_numba.cache_clear()
+        assert not rows.has_numba()
+    finally:
         rows.has_numba.cache_clear()
 
 

@@ -154,8 +154,9 @@ def test_a_network_of_every_head():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not any(map(shutil.which, COMPILERS)), reason="no C++ compiler")
-@pytest.mark.parametrize("kind", ["linear", "step", "answers", "blend"])
+@pytest.mark.parametrize("kind", ["linear", "step", "answers"])
 def test_heads_compiled_by_the_default_backend(kind):
+    """A blend, half a minute to build, is what these are made of: it is traced above."""
     head = neighbor_head(TREE, "squared")
     options = {"close": FLOAT32_SUMS, "options": QUICK_BUILD}
     if kind == "linear":
@@ -166,8 +167,6 @@ def test_heads_compiled_by_the_default_backend(kind):
         excluded = torch.arange(ROWS)[:, None] == torch.arange(OTHERS)
         candidates = Candidates(labels_of(TREE).targets(), excluded)
         check(head, features(), features(OTHERS, 1), candidates, **options)
-    elif kind == "answers":
+    else:
         head.memory.set(head.embed(features(OTHERS, 1)).detach(), remembered(TREE))
         check(head, features(), **options)
-    else:
-        check(blend_of_heads(), features(), **options)

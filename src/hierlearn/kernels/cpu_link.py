@@ -8,6 +8,7 @@ import torch
 
 from hierlearn.kernels.rows import NO_GRADIENT, tree_of
 from hierlearn.kernels.threads import on_threads
+from hierlearn.kernels.tree_link import plain_gradient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,11 +60,7 @@ class _SoftmaxPair(torch.autograd.Function):
 
         (logits,) = ctx.saved_tensors
         if torch.is_grad_enabled():
-            pairs = zip(ctx.plain(logits), (grad_p, grad_not_p), strict=True)
-            used = [(one, grad) for one, grad in pairs if grad is not None]
-            values, grads = [one for one, _ in used], [grad for _, grad in used]
-            (found,) = torch.autograd.grad(values, logits, grads, create_graph=True)
-            return found, None, None
+            return plain_gradient(ctx.plain, logits, grad_p, grad_not_p), None, None
         if grad_p is None and grad_not_p is None:
             return None, None, None
         x = logits.detach().contiguous()

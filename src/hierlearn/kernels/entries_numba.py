@@ -27,22 +27,9 @@ def bce(begin: int, end: int, x: Any, y: Any, mask: Any, dx: Any, losses: Any, s
         if len(known):
             losses[i] = bce_known(x[i], y[i], known, row_of(dx, i), scale)
         else:
-            losses[i] = bce_row(x[i], y[i], row_of(dx, i), scale)
-
-
-@part(SUMS)
-def bce_row(x: Any, y: Any, dx: Any, scale: Any) -> Any:
-    """Return the summed loss of a row and write its gradient."""
-    total = F(0.0)
-    if len(dx) == 0:
-        for c in range(len(x)):
-            total += max(x[c], F(0.0)) - F(y[c]) * x[c] + log1p(exp(-abs(x[c])))
-    for c in range(len(dx)):
-        e = exp(-abs(x[c]))
-        s = F(1.0) / (F(1.0) + e)
-        total += max(x[c], F(0.0)) - F(y[c]) * x[c] + log1p(e)
-        dx[c] = scale * ((s if x[c] >= F(0.0) else e * s) - F(y[c]))
-    return total * scale
+            given = row_of(dx, i)
+            given[:] = F(0.0)
+            losses[i] = add_bce(x[i], y[i], given, F(0.0), scale)
 
 
 @part(SUMS)

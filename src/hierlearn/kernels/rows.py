@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 from functools import lru_cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,8 +32,14 @@ NO_GRADIENT = np.empty((1, 0), dtype=np.float32)
 
 @lru_cache(maxsize=1)
 def has_numba() -> bool:
-    """Whether numba is installed, and not forbidden by HIERLEARN_CPU_KERNELS=0."""
-    return os.environ.get("HIERLEARN_CPU_KERNELS") != "0" and find_spec("numba") is not None
+    """Whether numba can be imported, and is not forbidden by HIERLEARN_CPU_KERNELS=0."""
+    if os.environ.get("HIERLEARN_CPU_KERNELS") == "0":
+        return False
+    try:
+        import numba  # noqa: F401
+    except ImportError:  # or it is installed beside a numpy that it does not know yet
+        return False
+    return True
 
 
 def can_use(logits: Tensor, *others: Tensor | None) -> bool:

@@ -92,11 +92,7 @@ class _SoftmaxPair(torch.autograd.Function):
     ) -> tuple[Tensor | None, None, None]:
         x, block = ctx.saved_tensors
         if torch.is_grad_enabled():
-            pairs = zip(ctx.plain(x), (grad_p, grad_not_p), strict=True)
-            used = [(one, grad) for one, grad in pairs if grad is not None]
-            values, grads = [one for one, _ in used], [grad for _, grad in used]
-            (found,) = torch.autograd.grad(values, x, grads, create_graph=True)
-            return found, None, None
+            return plain_gradient(ctx.plain, x, grad_p, grad_not_p), None, None
         if grad_p is None and grad_not_p is None:
             return None, None, None
         name = "both" if grad_p is not None and grad_not_p is not None else "p"
@@ -106,6 +102,17 @@ class _SoftmaxPair(torch.autograd.Function):
         given = [x if grad is None else ready(grad) for grad in (grad_p, grad_not_p)]
         ctx.plan.run((name, "x", "grad_p", "grad_not_p", "out"), block, (x, *given, out))
         return out, None, None
+
+
+def plain_gradient(
+    plain: Callable[[Tensor], Pair], x: Tensor, grad_p: Tensor | None, grad_not_p: Tensor | None
+) -> Tensor:
+    """Return the gradient of the logits by the plain path, which can be differentiated again."""
+    pairs = zip(plain(x), (grad_p, grad_not_p), strict=True)
+    used = [(one, grad) for one, grad in pairs if grad is not None]
+    values, grads = [one for one, _ in used], [grad for _, grad in used]
+    (found,) = torch.autograd.grad(values, x, grads, create_graph=True)
+    return found
 
 
 def ready(array: Tensor) -> Tensor:
