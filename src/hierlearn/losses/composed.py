@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.losses.bases import Base, make_base
+import torch
+
+from hierlearn.kernels import rows
+from hierlearn.links import SigmoidLink
+from hierlearn.losses.bases import BCE, Base, Focal, make_base
 from hierlearn.losses.loss import ElementwiseLoss
 
 if TYPE_CHECKING:
@@ -42,6 +46,31 @@ class ComposedLoss(ElementwiseLoss):
         """Return the base of every entry."""
         del mask
         return self.base(output.log_p, output.log_not_p, targets)
+
+    def kernel_sums(
+        self, output: HeadOutput, targets: Tensor, mask: Tensor | None
+    ) -> Tensor | None:
+        """Return the sums by a CPU kernel: bce and focal, where the link is the sigmoid."""
+        link, base = output.link, self.base
+        if not isinstance(link, SigmoidLink) or type(base) not in (BCE, Focal):
+            return None
+        logits = output.float_logits
+        if not rows.can_use(logits, targets):
+            return None
+        from hierlearn.kernels import entries_numba
+
+        def plain(x: Tensor) -> Tensor:
+            values = self.losses(link.output(x), targets, mask)
+            return (values if mask is None else torch.where(mask, values, 0.0)).sum(dim=1)
+
+        numbers: tuple[float, ...] = ()
+        if isinstance(base, BCE):
+            kernel, numbers = entries_numba.bce, (base.scale,)
+        elif isinstance(base, Focal):
+            sides = (1.0, 1.0) if base.alpha is None else (base.alpha, 1 - base.alpha)
+            kernel, numbers = entries_numba.focal, (*sides, base.gamma)
+        constants = tuple(map(rows.as_number, numbers))
+        return rows.row_losses(kernel, logits, targets, mask, constants, plain)
 
     def extra_repr(self) -> str:
         """Name the base when the module is printed."""

@@ -7,18 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hierlearn.kernels import rows
-from hierlearn.links import SigmoidLink
 from hierlearn.losses.bases import Focal, focal_loss
 from hierlearn.losses.composed import ComposedLoss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torch import Tensor
-
     from hierlearn.hierarchy import Hierarchy, LabelSpace
-    from hierlearn.links import HeadOutput
 
 
 class FocalLoss(ComposedLoss):
@@ -32,7 +27,6 @@ class FocalLoss(ComposedLoss):
     """
 
     function: ClassVar[Any] = staticmethod(focal_loss)
-    rows_independent = True
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"gamma": (0.5, 1.0, 2.0)}
 
     def __init__(
@@ -44,27 +38,3 @@ class FocalLoss(ComposedLoss):
         **options: Any,
     ) -> None:
         super().__init__(label_space, base=Focal(alpha, gamma), **options)
-
-    def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the focal loss of every entry."""
-        return super().losses(output, targets, mask)
-
-    def kernel_sums(
-        self, output: HeadOutput, targets: Tensor, mask: Tensor | None
-    ) -> Tensor | None:
-        """Return the sums by a CPU kernel where the link is the sigmoid."""
-        base, link = self.base, output.link
-        if not isinstance(link, SigmoidLink) or not isinstance(base, Focal):
-            return None
-        logits = output.float_logits
-        if not rows.can_use(logits, targets):
-            return None
-        from hierlearn.kernels.entries_numba import focal
-
-        def plain(x: Tensor) -> Tensor:
-            values = self.losses(link.output(x), targets, mask)
-            return (values if mask is None else values * mask).sum(dim=1)
-
-        sides = (1.0, 1.0) if base.alpha is None else (base.alpha, 1 - base.alpha)
-        constants = tuple(rows.as_number(one) for one in (*sides, base.gamma))
-        return rows.row_losses(focal, logits, targets, mask, constants, plain)

@@ -75,9 +75,11 @@ class SoftmaxRowLoss(RowLoss):
         if not rows.can_use(logits, targets):
             return None
         layout = self.label_space.layout
-        if layout is None or self.owner_of("kernel") is not self.owner_of("row_losses"):
+        is_own = self.owner_of("kernel") is self.owner_of("row_losses")
+        found = self.kernel() if is_own else None
+        if layout is None or found is None:
             return None
-        kernel, constants = self.kernel()
+        kernel, constants = found
 
         def plain(x: Tensor) -> Tensor:
             return self.plain_losses(self.link.log_masses(x), targets, mask)
@@ -85,9 +87,9 @@ class SoftmaxRowLoss(RowLoss):
         tree = rows.tree_of(layout)
         return rows.row_losses(kernel, logits, targets, mask, (tree, *constants), plain)
 
-    def kernel(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return the CPU kernel of ``row_losses``, and what it takes after the tree."""
-        raise NotImplementedError
+    def kernel(self) -> tuple[Any, tuple[Any, ...]] | None:
+        """Return the CPU kernel of ``row_losses``, and what it takes after the tree, if any."""
+        return None
 
     def link_of(self, output: HeadOutput) -> Link | None:
         """Return the link through which logits are read; None without any."""
