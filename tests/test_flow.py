@@ -28,6 +28,8 @@ STAGES = {
     "training": 10,
     "pipeline": 11,
     "estimator": 12,
+    "engines": 12,
+    "serving": 13,
     "integrations": 13,
     "studies": 14,
     "reports": 15,

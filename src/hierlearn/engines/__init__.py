@@ -1,0 +1,1 @@
+"""Engines that run hierlearn on many machines: Ray and Dask, which people operate already."""
