@@ -218,6 +218,8 @@ class HCLLoss(ElementwiseLoss):
         errors: Tensor,
         rows: int | Tensor,
         member: int | None = None,
+        *,
+        summed: bool = False,
     ) -> Tensor | None:
         """Select classes and return their weights; None where there is no curriculum.
 
@@ -226,13 +228,14 @@ class HCLLoss(ElementwiseLoss):
             errors: () or (M,), e_h.
             rows: how many rows were summed, or their weights.
             member: which member this is, where members are computed one after another.
+            summed: whether these are the sums over all processes already.
         """
         if self.curriculum is None:
             return None
         records = torch.compiler.is_compiling() or not in_transform()
         with torch.no_grad():
             count: int | Tensor = rows
-            if triton.is_distributed():
+            if triton.is_distributed() and not summed:
                 count = torch.as_tensor(rows).to(errors).expand(errors.shape)
                 class_losses, errors, count = all_reduced(class_losses, errors, count)
             if self.curriculum == "epoch":
