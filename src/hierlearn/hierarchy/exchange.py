@@ -41,6 +41,14 @@ class Exchange:
         self.bytes += x.nbytes
         return found
 
+    def gather_at_first(self, x: Tensor) -> Tensor | None:
+        """Return (world, ...) the values of all processes in the first one, None in the others."""
+        x = x.contiguous()
+        found = None if self.rank else x.new_empty((self.world, *x.shape))
+        distributed.gather(x, None if found is None else list(found.unbind()), dst=0)
+        self.bytes += x.nbytes
+        return found
+
     def total(self, x: Tensor) -> Tensor:
         """Return the sum of the values of all processes, the same in each bit by bit."""
         found = x.clone(memory_format=torch.contiguous_format)

@@ -60,19 +60,20 @@ class ShardedSoftmaxLink(Link):
         return self.sharded.extend(logits, "logsumexp", self.is_terminal)
 
 
-def sharded_link(link: Link, hierarchy: ShardedHierarchy) -> Link:
-    """Return what a link of the whole label space is in one shard.
-
-    Raises:
-        HierlearnError: where it cannot be computed in shards.
-    """
-    if type(link) is SoftmaxLink:
-        return ShardedSoftmaxLink(hierarchy)
-    if type(link) not in (*LOCAL, MaxLink):
+def check_link(link: Link) -> None:
+    """Raise on a link that cannot be computed in shards."""
+    if type(link) not in (*LOCAL, MaxLink, SoftmaxLink):
         raise HierlearnError(
             f"{type(link).__name__} cannot be computed in shards of classes; use the link sigmoid, "
             f"softmax, conditional or max, or parallel ddp"
         )
+
+
+def sharded_link(link: Link, hierarchy: ShardedHierarchy) -> Link:
+    """Return what a link of the whole label space is in one shard."""
+    check_link(link)
+    if type(link) is SoftmaxLink:
+        return ShardedSoftmaxLink(hierarchy)
     new = copy.copy(link)
     new._modules = {}
     new.hierarchy = hierarchy.local

@@ -106,9 +106,10 @@ class Settings:
     keep_checkpoints: int = setting(
         2, "Checkpoints to keep.", at_least=1, panel=RUN, study=False, estimator=False
     )
-    parallel: Literal["ddp", "fsdp"] = setting(
+    parallel: Literal["ddp", "fsdp", "classes"] = setting(
         "ddp",
-        "Under torchrun: ddp copies the network into every process, fsdp shares out its weights.",
+        "Under torchrun: ddp copies the network into every process, fsdp shares out its weights, "
+        "classes shares out the last layer and the loss by subtrees.",
         panel=RUN,
         study=False,
         estimator=False,

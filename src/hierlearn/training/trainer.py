@@ -18,18 +18,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from hierlearn.errors import HierlearnError
 from hierlearn.files.reading import guarded
+from hierlearn.files.tensors import CheckpointError
 from hierlearn.metrics.measure import compute
 from hierlearn.networks.ensemble import Noise, finite_members, members_of
 from hierlearn.networks.memories import candidates_of
 from hierlearn.networks.network import read_output
 from hierlearn.training.candidates import CandidateSampler
 from hierlearn.training.captured import CapturedSteps, captured_steps
-from hierlearn.training.checkpoint import (
-    Checkpoint,
-    CheckpointError,
-    optimizer_tensors,
-    restore_optimizer,
-)
+from hierlearn.training.checkpoint import Checkpoint, optimizer_tensors, restore_optimizer
 from hierlearn.training.divergence import Moment, diverged
 from hierlearn.training.early_stopping import EarlyStopping
 from hierlearn.training.epoch import RunningEpoch, running_selection
@@ -77,6 +73,9 @@ class Trainer:
     """
 
     sharded: ClassVar[bool] = False
+    compute_gradients = compute_gradients
+    apply_gradients = apply_gradients
+    snapshot = staticmethod(torch.clone)  # of a tensor in a checkpoint
 
     def __init__(
         self,
@@ -175,16 +174,11 @@ class Trainer:
         pairs = zip(self.stopped, self.stopping.improved_last, strict=True)
         return [improved and not stopped for stopped, improved in pairs]
 
-    @property
-    def uses_torch_generator(self) -> bool:
-        """Whether the network draws from torch's own generator, which the steps then seed."""
-        return self.noise.uses_torch
-
     def train(self) -> None:
         """Train to the end, and restore the best weights if early stopping is on."""
         try:
             # Other networks draw from torch's own generators: leave those unchanged.
-            with torch.random.fork_rng() if self.uses_torch_generator else nullcontext():
+            with torch.random.fork_rng() if self.noise.uses_torch else nullcontext():
                 while not self.finished:
                     self.train_epoch()
         except (RuntimeError, torch.distributed.DistError) as error:
@@ -265,11 +259,11 @@ class Trainer:
         self.timeline.enter("optimizer")
         set_step(self, self.step)
         self.optimizer.zero_grad(set_to_none=True)
-        losses = compute_gradients(self, index, epoch, place)
+        losses = self.compute_gradients(index, epoch, place)
         self.timeline.enter("optimizer")
         if self.rows.device.type == "cpu" and not bool(losses.isfinite().all()):
             self._refuse_loss(losses, epoch, place)
-        apply_gradients(self)
+        self.apply_gradients()
         return Taken(losses, self.loss.selection)
 
     # ------------------------------------------------------------------ records and checks
@@ -323,18 +317,23 @@ class Trainer:
             if not stopped and not finite[member]:
                 self._refuse_member(member, "weights")
 
+    def valid_probabilities(self) -> list[Tensor]:
+        """Return (N, C) what each member predicts for the validation rows, where it is needed."""
+        assert self.valid is not None
+        memorize(self.network, self.rows)
+        network = self.forward if self.sharded else self.network
+        return member_probabilities(network, self.valid, self.read)
+
     def _validate(self, number: int) -> dict[str, list[float | None]]:
         """Return the metric of each member on the validation rows, and remember the best."""
         self.timeline.enter("metrics")
         name = self.settings.metric
         # The last value: 1 + the first member whose probabilities are not finite, or 0.
         values = torch.zeros(len(self.seeds) + 1, dtype=torch.float64, device=self.rows.device)
-        if self.processes.writes or self.sharded:
+        found = self.valid_probabilities() if self.processes.writes or self.sharded else []
+        if found:
             assert self.valid is not None
-            memorize(self.network, self.rows)
             targets = self.valid.targets(torch.arange(len(self.valid), device=self.rows.device))
-            network = self.forward if self.sharded else self.network
-            found = member_probabilities(network, self.valid, self.read)
             finite = torch.stack([p.isfinite().all() for p in found]).tolist()
             for member, p in enumerate(found):
                 if self.stopped[member]:
@@ -377,7 +376,7 @@ class Trainer:
             parts["epoch"] = self.running.state_dict()
             parts["selected"] = self.loss.epoch_state()
         return {
-            f"{part}/{name}": value.clone()
+            f"{part}/{name}": self.snapshot(value)
             for part, tensors in parts.items()
             for name, value in tensors.items()
         }

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from hierlearn.losses.sharded.loss import RowBatch, ShardedLoss
-from hierlearn.losses.sharded.parts import sharded_part
+from hierlearn.losses.sharded.parts import check_loss
 
-__all__ = ["RowBatch", "ShardedLoss", "sharded_part"]
+__all__ = ["RowBatch", "ShardedLoss", "check_loss"]

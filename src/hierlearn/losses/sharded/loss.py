@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hierlearn.hierarchy.sharded import ShardedHierarchy
+    from hierlearn.links import Link
     from hierlearn.losses.loss import Loss
 
 CHUNK = {"cuda": 1 << 28, "cpu": 1 << 24}  # bytes of the logits of a chunk
@@ -53,26 +54,32 @@ class ShardedLoss(nn.Module):
     Args:
         loss: of the whole label space; it selects classes and keeps its state.
         hierarchy: the classes of this process.
+        link: how logits are read; by default as the loss reads them.
         chunk: the rows of a chunk; by default about 16 MiB of logits, and 256 MiB on a GPU.
 
     Attributes:
         part: what this process computes.
     """
 
-    def __init__(self, loss: Loss, hierarchy: ShardedHierarchy, chunk: int | None = None) -> None:
+    def __init__(
+        self,
+        loss: Loss,
+        hierarchy: ShardedHierarchy,
+        *,
+        link: Link | None = None,
+        chunk: int | None = None,
+    ) -> None:
         super().__init__()
         if loss.reduction == "none":
             raise HierlearnError(
                 "a loss in shards never has all entries at once; pass reduction 'mean' or 'sum'"
             )
         self.hierarchy, self.chunk = hierarchy, chunk
-        self.part = sharded_part(loss, hierarchy)
+        self.part = sharded_part(loss, hierarchy, link)
         owners = hierarchy.shard.shards.owner
         self.largest = int((owners < 0).sum() + torch.tensor(owners[owners >= 0]).bincount().max())
 
-    def forward(
-        self, features: Tensor, weight: Tensor, bias: Tensor, batch: RowBatch
-    ) -> Tensor:
+    def forward(self, features: Tensor, weight: Tensor, bias: Tensor, batch: RowBatch) -> Tensor:
         """Return the loss of a batch, the same in all processes.
 
         Args:

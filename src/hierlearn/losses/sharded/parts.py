@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
 from hierlearn.links import HeadOutput
-from hierlearn.links.sharded import sharded_link
+from hierlearn.links.sharded import check_link, sharded_link
 from hierlearn.losses.bases import zero_one
 from hierlearn.losses.bce import BCELoss
 from hierlearn.losses.composed import ComposedLoss
@@ -35,6 +35,8 @@ from hierlearn.losses.sharded.levels import by_levels
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy.sharded import ShardedHierarchy
+    from hierlearn.links import Link
+    from hierlearn.losses.joint import JointLoss
     from hierlearn.losses.loss import Loss
     from hierlearn.losses.softmax_rows import SoftmaxRowLoss
 
@@ -49,17 +51,18 @@ class EntryPart(nn.Module):
     Args:
         loss: of the whole label space.
         hierarchy: the classes of this process.
+        link: how logits are read; by default as the loss reads them.
 
     Attributes:
         whole: the loss of the whole label space.
         local: the same for the classes of this process.
     """
 
-    def __init__(self, loss: Loss, hierarchy: ShardedHierarchy) -> None:
+    def __init__(self, loss: Loss, hierarchy: ShardedHierarchy, link: Link | None = None) -> None:
         super().__init__()
         self.whole, self.hierarchy = loss, hierarchy
         self.local: Any = localized(loss, hierarchy)
-        self.link = self.local.link
+        self.link = sharded_link(loss.link if link is None else link, hierarchy)
 
     def values(
         self, logits: Tensor, targets: Tensor, mask: Tensor | None
@@ -93,9 +96,7 @@ class HCLPart(EntryPart):
 
     whole: HCLLoss
 
-    def values(
-        self, logits: Tensor, targets: Tensor, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def values(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return (N, S) the constrained losses and errors of what counts here."""
         pair = self.output(logits).pair
         losses = self.constrained(self.whole.base(*pair, targets), mask)
@@ -118,11 +119,11 @@ class RowPart(EntryPart):
 
     local: SoftmaxRowLoss
 
-    def __init__(self, loss: Loss, hierarchy: ShardedHierarchy) -> None:
-        super().__init__(loss, hierarchy)
+    def __init__(self, loss: Loss, hierarchy: ShardedHierarchy, link: Link | None = None) -> None:
+        super().__init__(loss, hierarchy, link)
         self.local.sum_of_children = hierarchy.sum_of_children  # type: ignore[method-assign]
         if isinstance(loss, HXELoss):  # steps into the top are the same everywhere
-            self.local.step_weights = self.local.step_weights * hierarchy.counted  # type: ignore[operator, assignment]
+            self.local.step_weights = self.local.step_weights * hierarchy.counted  # type: ignore[operator]
 
     def values(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> tuple[Tensor, None]:
         """Return (N,) what the labels among the classes of this process contribute."""
@@ -143,24 +144,32 @@ class RowPart(EntryPart):
         return (labeled if weight is None else labeled * weight).sum().double()
 
 
-def sharded_part(loss: Loss, hierarchy: ShardedHierarchy) -> EntryPart:
-    """Return what one process computes of a loss.
+def check_loss(loss: Loss | JointLoss, link: Link | None = None) -> None:
+    """Raise where a loss, or the link of the logits, cannot be computed in shards."""
+    parts = [loss]
+    if isinstance(loss, MixedLoss):
+        parts = list(loss.losses_of_parts)
+    known = OF_ENTRIES if isinstance(loss, MixedLoss) else (*OF_ENTRIES, *OF_ROWS, HCLLoss)
+    for one in parts:
+        if type(one) not in known:
+            what = "in a mixed loss " * isinstance(loss, MixedLoss)
+            raise HierlearnError(
+                f"{type(one).__name__} {what}cannot be computed in shards of classes; use {KNOWN}, "
+                f"or parallel ddp"
+            )
+    check_link(loss.link if link is None else link)
+
+
+def sharded_part(loss: Loss, hierarchy: ShardedHierarchy, link: Link | None = None) -> EntryPart:
+    """Return what one process computes of a loss; the arguments are those of EntryPart.
 
     Raises:
         HierlearnError: where the loss cannot be computed in shards.
     """
-    if type(loss) is HCLLoss:
-        return HCLPart(loss, hierarchy)
-    if type(loss) in OF_ROWS:
-        return RowPart(loss, hierarchy)
-    parts = loss.losses_of_parts if isinstance(loss, MixedLoss) else [loss]
-    for one in parts:
-        if type(one) not in OF_ENTRIES:
-            raise HierlearnError(
-                f"{type(one).__name__} cannot be computed in shards of classes; use {KNOWN}, or "
-                f"parallel ddp"
-            )
-    return EntryPart(loss, hierarchy)
+    check_loss(loss, link)
+    if isinstance(loss, HCLLoss):
+        return HCLPart(loss, hierarchy, link)
+    return (RowPart if type(loss) in OF_ROWS else EntryPart)(loss, hierarchy, link)
 
 
 def localized(loss: Loss, hierarchy: ShardedHierarchy) -> Any:
@@ -176,9 +185,9 @@ def localized(loss: Loss, hierarchy: ShardedHierarchy) -> Any:
     }
     for name, value in loss._buffers.items():
         if name in edges:
-            value = torch.tensor(edges[name])  # noqa: PLW2901
+            value = torch.tensor(edges[name])
         elif value is not None and value.dim() and value.shape[-1] == whole:
-            value = value.index_select(-1, hierarchy.classes.to(value.device))  # noqa: PLW2901
+            value = value.index_select(-1, hierarchy.classes.to(value.device))
         new.register_buffer(name, value, persistent=False)
     if isinstance(loss, MixedLoss):
         new.parts = nn.ModuleList([localized(one, hierarchy) for one in loss.losses_of_parts])
