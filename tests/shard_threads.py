@@ -35,6 +35,9 @@ class ThreadExchange(Exchange):
     def gather(self, x):
         return self.meeting.all(self.rank, x)
 
+    def from_first(self, x):
+        return self.meeting.all(self.rank, x)[0]
+
     def total(self, x):
         return self.meeting.all(self.rank, x).sum(dim=0)
 

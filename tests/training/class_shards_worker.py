@@ -1,6 +1,6 @@
 """Trainings whose last layer is shared out by classes. A script for torchrun.
 
-torchrun --nproc-per-node 2 class_shards_worker.py FOLDER [CASE --die RANK STEP | CASE --break RANK STEP]
+torchrun --nproc-per-node 2 class_shards_worker.py FOLDER [CASE --die|--break RANK STEP]
 """
 
 from __future__ import annotations

@@ -5,6 +5,10 @@ process gave to the others gets back the sum of their gradients:
 
     gather    every process gets the values of all          backward: the sum of what they return
     shared    values that every process computes alike      backward: the sum over the processes
+    agreed    the same, where ``shared`` comes before       backward: as it is
+
+What every process computes alike may still differ by rounding; all then take it from the first, so
+that what is equal in one process is equal among several.
 """
 
 from __future__ import annotations
@@ -49,6 +53,13 @@ class Exchange:
         self.bytes += x.nbytes
         return found
 
+    def from_first(self, x: Tensor) -> Tensor:
+        """Return the values of the first process."""
+        found = x.clone(memory_format=torch.contiguous_format)
+        distributed.broadcast(found, 0)
+        self.bytes += 0 if self.rank else x.nbytes
+        return found
+
     def total(self, x: Tensor) -> Tensor:
         """Return the sum of the values of all processes, the same in each bit by bit."""
         found = x.clone(memory_format=torch.contiguous_format)
@@ -83,6 +94,12 @@ def shared(exchange: Exchange, x: Tensor) -> Tensor:
     return found
 
 
+def agreed(exchange: Exchange, x: Tensor) -> Tensor:
+    """Return values that every process computes alike, without differences by rounding."""
+    found: Tensor = _Agreed.apply(exchange, x)  # type: ignore[no-untyped-call]
+    return found
+
+
 def gather_rows(exchange: Exchange, x: Tensor, counts: Sequence[int], scale: float) -> Tensor:
     """Return the rows of all processes one below the other; differentiable.
 
@@ -111,11 +128,23 @@ class _Shared(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, exchange: Exchange, x: Tensor) -> Tensor:
         ctx.exchange = exchange
-        return x.view_as(x)
+        return exchange.from_first(x)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
         return None, ctx.exchange.total(gradients[0])
+
+
+class _Agreed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, exchange: Exchange, x: Tensor) -> Tensor:
+        del ctx
+        return exchange.from_first(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
+        del ctx
+        return None, gradients[0]
 
 
 class _GatherRows(torch.autograd.Function):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.hierarchy import propagate
-from hierlearn.hierarchy.exchange import Exchange, gather, shared
+from hierlearn.hierarchy.exchange import Exchange, agreed, gather, shared
 from hierlearn.hierarchy.propagate import add_at, log_zero, select
 
 if TYPE_CHECKING:
@@ -125,6 +125,12 @@ class ShardedHierarchy(nn.Module):
             return x
         top = shared(self.exchange, select(x, self.top))
         return x.index_copy(-1, self.top, top)
+
+    def agree(self, x: Tensor) -> Tensor:
+        """Return (N, S) values whose top is the same in all processes, bit by bit."""
+        if not len(self.top):
+            return x
+        return x.index_copy(-1, self.top, agreed(self.exchange, select(x, self.top)))
 
     def extend(self, x: Tensor, reduce: str, used: Tensor | None = None) -> Tensor:
         """Return (N, S + K) the values of the classes and of their stand-ins, in their order.

@@ -177,7 +177,7 @@ class Work:
         assert found.errors is not None
         weight = self.row_weight(rows)
         share: float | Tensor = 1.0 if weight is None else weight[:, None]
-        sums[:-1] += (found.losses.detach() * share).sum(dim=0)
+        sums[:-1] += column_sums(found.losses.detach() * share)
         sums[-1] += (found.errors * share).sum()
 
     def stored_weights(self, dtype: torch.dtype) -> Tensor:
@@ -246,6 +246,21 @@ class Work:
                 # The top is the same in all processes, and the first one passes its gradient on.
                 slope.index_fill_(1, self.hierarchy.top, 0.0)
             features[rows] = slope @ self.weight.t()
+
+
+def column_sums(values: Tensor) -> Tensor:
+    """Return (S,) the sum of each column, the same for equal columns wherever they are.
+
+    torch's own sum rounds columns by their place in memory. Classes whose losses are equal must
+    tie, as a class and a parent that binds it in every row do, so that all processes select alike.
+    """
+    while len(values) > 1:
+        half = len(values) // 2
+        rest = values[2 * half :]
+        values = values[:half] + values[half : 2 * half]
+        if len(rest):
+            values[0] += rest[0]
+    return values[0] if len(values) else values.new_zeros(values.shape[1])
 
 
 class _Chunks(torch.autograd.Function):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
 from hierlearn.links import HeadOutput
-from hierlearn.links.sharded import check_link, sharded_link
+from hierlearn.links.sharded import LOCAL, check_link, sharded_link
 from hierlearn.losses.bases import zero_one
 from hierlearn.losses.bce import BCELoss
 from hierlearn.losses.composed import ComposedLoss
@@ -99,6 +99,8 @@ class HCLPart(EntryPart):
     def values(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return (N, S) the constrained losses and errors of what counts here."""
         pair = self.output(logits).pair
+        if not isinstance(self.link, LOCAL):  # else equal logits are equal pairs
+            pair = (self.hierarchy.agree(pair[0]), self.hierarchy.agree(pair[1]))
         losses = self.constrained(self.whole.base(*pair, targets), mask)
         with torch.no_grad():
             errors = self.constrained(zero_one(*pair, targets), mask)
