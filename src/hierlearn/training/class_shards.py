@@ -88,9 +88,12 @@ class ClassShardTrainer(Trainer):
     Attributes:
         hierarchy: the classes of this process.
         columns: which of their weights this process holds.
+        sent_per_step: the bytes that it gave to the others in the last step, in one copy; the
+            gradients of the encoder are not among them.
     """
 
     sharded: ClassVar[bool] = True
+    sent_per_step = 0
     snapshot = staticmethod(torch.detach)  # not copied, since it is written at once
 
     def place(self, network: nn.Module) -> nn.Module:
@@ -143,6 +146,7 @@ class ClassShardTrainer(Trainer):
             place: the number of the batch in it, from 0.
         """
         del epoch
+        sent = self.hierarchy.exchange.bytes
         size, world = self.settings.batch_size, self.processes.world
         total = min(size, len(self.rows) - place * size)
         counts = [len(range(rank, total, world)) for rank in range(world)]
@@ -166,6 +170,7 @@ class ClassShardTrainer(Trainer):
             features = gather_rows(self.hierarchy.exchange, features, counts, world)
             value = self.parts(features, *self.layer, batch)
         value.backward()
+        self.sent_per_step = self.hierarchy.exchange.bytes - sent
         return cast("Tensor", value.detach()[None])
 
     def apply_gradients(self) -> None:
