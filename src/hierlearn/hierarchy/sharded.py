@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.label_space import LabelSpace
     from hierlearn.hierarchy.shards import Shard
     from hierlearn.hierarchy.structure import Structure
+
+
+MOST = 512  # slices of columns up to which they are faster than indices
+REDUCE: dict[str, Any] = {"sum": torch.sum, "max": torch.amax, "logsumexp": torch.logsumexp}
 
 
 class ShardedHierarchy(nn.Module):
@@ -53,18 +58,26 @@ class ShardedHierarchy(nn.Module):
         self.groups = len(shard.shards.group_parents)
         own = ~shard.is_top
         real, added = shard.columns
+        by_column = np.argsort(added)
+        added = added[by_column]
         buffers: dict[str, Any] = {
             "classes": shard.classes,
             "counted": shard.counted.astype("float32"),
             "top": shard.is_top.nonzero()[0],
             "own": own.nonzero()[0],
             "own_groups": shard.groups[own],
-            "stand_ins": shard.stand_ins,
+            "stand_ins": shard.stand_ins[by_column],
             "order": torch.cat([torch.tensor(real), torch.tensor(added)]).argsort(),
             "columns": real,
         }
         for name, values in buffers.items():
             self.register_buffer(name, torch.as_tensor(values).clone(), persistent=False)
+        # In a tree the classes of a group are few stretches of columns, one or so in each level,
+        # and slices are many times faster than indices.
+        changes = np.flatnonzero(np.diff(shard.groups)) + 1
+        self.runs = np.diff([0, *changes, len(shard.groups)]).tolist()
+        self.run_groups = shard.groups[[0, *changes]].tolist()
+        self.gaps = np.diff([0, *np.searchsorted(real, added), len(real)]).tolist()
 
     # ------------------------------------------------------------------ as a hierarchy
 
@@ -140,31 +153,37 @@ class ShardedHierarchy(nn.Module):
             reduce: what a stand-in is of its classes: "max", "sum" or "logsumexp".
             used: (S,) bool, of which classes; by default of all.
         """
-        parts = gather(self.exchange, self.reduced(x, reduce, used))  # (world, N, G)
+        return self.join(x, self.elsewhere(self.reduced(x, reduce, used), reduce))
+
+    def elsewhere(self, own: Tensor, reduce: str) -> Tensor:
+        """Return (N, G) what the other processes have of every group."""
+        parts = gather(self.exchange, own)  # (world, N, G)
         others = [parts[rank] for rank in range(self.exchange.world) if rank != self.exchange.rank]
-        found = others[0] if len(others) == 1 else combined(torch.stack(others), reduce)
-        joined = torch.cat([x, select(found, self.stand_ins)], dim=-1)
-        return select(joined, self.order)
+        return others[0] if len(others) == 1 else combined(torch.stack(others), reduce)
+
+    def join(self, x: Tensor, elsewhere: Tensor) -> Tensor:
+        """Return (N, S + K) values of classes with those of the groups elsewhere."""
+        found = select(elsewhere, self.stand_ins)
+        if len(self.gaps) > MOST:
+            return select(torch.cat([x, found], dim=-1), self.order)
+        pieces = [*torch.split(x, self.gaps, dim=-1)]
+        for number in range(found.shape[-1]):
+            pieces.insert(2 * number + 1, found[..., number : number + 1])
+        return torch.cat(pieces, dim=-1)
 
     def reduced(self, x: Tensor, reduce: str, used: Tensor | None = None) -> Tensor:
         """Return (N, G) what this process has of every group; see ``extend``."""
-        own, groups = self.own, self.own_groups
         if used is not None:
-            kept = used[own]
-            own, groups = own[kept], groups[kept]
-        values = select(x, own)
-        shape = (*x.shape[:-1], self.groups)
-        if reduce == "sum":
-            return add_at(x.new_zeros(shape), groups, values)
-        nothing = x.new_full(shape, propagate._lowest(x.dtype))
-        best = nothing.scatter_reduce(-1, groups.expand(values.shape), values, "amax")
-        if reduce == "max":
-            return best
-        with torch.no_grad():
-            peak = best.clamp_min(log_zero(x.dtype))
-        terms = (values - select(peak, groups)).exp()
-        sums = add_at(torch.zeros_like(peak), groups, terms)
-        return (peak + sums.log()).clamp_min(log_zero(x.dtype))
+            x = torch.where(used, x, log_zero(x.dtype))
+        if len(self.runs) > MOST:
+            return into_groups(select(x, self.own), self.own_groups, self.groups, reduce)
+        parts = zip(torch.split(x, self.runs, dim=-1), self.run_groups, strict=True)
+        found = [one for one in parts if one[1] >= 0]
+        if not found:
+            return into_groups(x[..., :0], self.own_groups, self.groups, reduce)
+        values = torch.stack([REDUCE[reduce](part, dim=-1) for part, _ in found], dim=-1)
+        groups = torch.tensor([group for _, group in found], device=x.device)
+        return into_groups(values, groups, self.groups, reduce)
 
     def sum_of_children(self, values: Tensor) -> Tensor:
         """Return (N, S) the sum over the children of each class; without gradients."""
@@ -178,10 +197,22 @@ class ShardedHierarchy(nn.Module):
         return found.index_copy(-1, self.top, self.exchange.total(select(found, self.top)))
 
 
+def into_groups(values: Tensor, groups: Tensor, count: int, reduce: str) -> Tensor:
+    """Return (N, count) the values of (N, n) columns, reduced by the group of each column."""
+    shape = (*values.shape[:-1], count)
+    if reduce == "sum":
+        return add_at(values.new_zeros(shape), groups, values)
+    nothing = values.new_full(shape, propagate._lowest(values.dtype))
+    best = nothing.scatter_reduce(-1, groups.expand(values.shape), values, "amax")
+    if reduce == "max":
+        return best
+    least = log_zero(values.dtype)
+    peak = best.detach().clamp_min(least)
+    sums = add_at(torch.zeros_like(peak), groups, (values - select(peak, groups)).exp())
+    return (peak + sums.log()).clamp_min(least)
+
+
 def combined(values: Tensor, reduce: str) -> Tensor:
     """Return (N, G) what several processes have of every group, of (P, N, G)."""
-    if reduce == "sum":
-        return values.sum(dim=0)
-    if reduce == "max":
-        return values.amax(dim=0)
-    return values.logsumexp(dim=0)
+    found: Tensor = REDUCE[reduce](values, dim=0)
+    return found

@@ -30,6 +30,8 @@ from hierlearn.hierarchy.label_space import LabelSpace
 from hierlearn.hierarchy.structure import arrange, expand_ranges
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from hierlearn.hierarchy.structure import Ints, Structure
@@ -64,6 +66,34 @@ class Shards:
     def shard(self, rank: int) -> Shard:
         """Return one of the shards."""
         return Shard(self, rank)
+
+    @cached_property
+    def outline(self) -> Outline:
+        """The top with two leaves for each group: its classes of one shard, and all others."""
+        top = Shard(self, TOP)
+        groups = [*self.group_parents, *self.group_parents]
+        structure, order = top.with_leaves(groups)
+        columns = np.argsort(order)
+        real, leaves = columns[: len(self.top)], columns[len(self.top) :]
+        half = len(self.group_parents)
+        return Outline(top.terminals_of(structure, real), real, leaves[:half], leaves[half:])
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The top of a hierarchy, in which a few leaves stand for all that lies below.
+
+    Attributes:
+        label_space: top classes and leaves.
+        top: (T,) the columns of the top classes.
+        here: (G,) the columns of the leaves for what one shard has of each group.
+        elsewhere: (G,) the columns of the leaves for what the others have of each group.
+    """
+
+    label_space: LabelSpace
+    top: Ints
+    here: Ints
+    elsewhere: Ints
 
 
 @dataclass(frozen=True)
@@ -121,32 +151,41 @@ class Shard:
     @cached_property
     def _extended(self) -> tuple[Structure, Ints]:
         """The structure with stand-ins, and which of classes and stand-ins each column is."""
+        return self.with_leaves([self.shards.group_parents[group] for group in self.stand_ins])
+
+    def with_leaves(self, parents: Sequence[Ints]) -> tuple[Structure, Ints]:
+        """Return its classes with more leaves below some of them, and the order of all these."""
         child, parent = self._edges()
         count = len(self.classes)
         ends = [(child, parent)]
-        for number, group in enumerate(self.stand_ins):
-            above = np.searchsorted(self.classes, self.shards.group_parents[group])
-            ends.append((np.full(len(above), count + number), above))
+        for number, above in enumerate(parents):
+            places = np.searchsorted(self.classes, above)
+            ends.append((np.full(len(places), count + number), places))
         child, parent = (np.concatenate(part) for part in zip(*ends, strict=True))
-        total = count + len(self.stand_ins)
+        total = count + len(parents)
         return arrange(child, parent, total, np.arange(total))
 
     @cached_property
     def columns(self) -> tuple[Ints, Ints]:
         """The columns of the S classes, and of the K stand-ins, in ``extended``."""
-        order = self._extended[1]
-        back = np.empty(len(order), dtype=np.int64)
-        back[order] = np.arange(len(order))
+        back = np.argsort(self._extended[1])
         return back[: len(self.classes)], back[len(self.classes) :]
 
     @cached_property
     def extended(self) -> LabelSpace:
         """Classes and stand-ins; a stand-in is a leaf, and the terminals are those of the whole."""
-        hierarchy = unnamed(self._extended[0])
-        flags = self.shards.label_space.is_terminal[self.classes]
-        columns = self.columns[0][flags]
-        inner = columns[hierarchy.heights[columns] > 0]
-        return LabelSpace(hierarchy, inner.tolist())
+        return self.terminals_of(self._extended[0], self.columns[0])
+
+    @cached_property
+    def label_space(self) -> LabelSpace:
+        """Its classes without names; a class whose descendants are all elsewhere is a leaf."""
+        return LabelSpace(self.hierarchy)
+
+    def terminals_of(self, structure: Structure, columns: Ints) -> LabelSpace:
+        """Return the label space of a structure that holds its classes in some columns."""
+        hierarchy = unnamed(structure)
+        found = columns[self.shards.label_space.is_terminal[self.classes]]
+        return LabelSpace(hierarchy, found[hierarchy.heights[found] > 0].tolist())
 
     def _edges(self) -> tuple[Ints, Ints]:
         """Return the edges among its classes; all edges above them are."""

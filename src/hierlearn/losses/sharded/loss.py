@@ -14,13 +14,14 @@ Exchanged per batch: (N, groups) logarithms for the softmax link or (N, L) maxim
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
 from hierlearn.losses.loss import at_least
+from hierlearn.losses.sharded.chunks import make_chunk
 from hierlearn.losses.sharded.parts import HCLPart, sharded_part
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.sharded import ShardedHierarchy
     from hierlearn.links import Link
     from hierlearn.losses.loss import Loss
+    from hierlearn.losses.sharded.chunks import Chunk
 
 CHUNK = {"cuda": 1 << 28, "cpu": 1 << 24}  # bytes of the logits of a chunk
 
@@ -104,16 +106,6 @@ class ShardedLoss(nn.Module):
         return [slice(begin, min(begin + step, rows)) for begin in range(0, rows, step)]
 
 
-class Found(NamedTuple):
-    """What was computed of a chunk of rows."""
-
-    logits: Tensor  # (n, S)
-    losses: Tensor  # (n, S), or (n,) of rows; of what counts here
-    errors: Tensor | None  # (n, S) of HCL
-    targets: Tensor
-    mask: Tensor | None
-
-
 class Work:
     """One batch of a ShardedLoss: its chunks, its sums, its gradients."""
 
@@ -140,15 +132,18 @@ class Work:
             weights = self.stored_weights(sums.dtype)
         if sums is not None and self.selects:
             for rows in chunks:
-                kept = self.values(rows, graph=len(chunks) == 1)
-                self.add_sums(sums, rows, kept)
+                kept = self.chunk(rows, graph=len(chunks) == 1)
+                kept.add_to(sums)
             kept = kept if len(chunks) == 1 else None
             weights = self.select(sums)
         for rows in chunks:
-            found = self.values(rows) if kept is None else kept
-            value += self.learn(rows, found, weights)
+            found = self.chunk(rows) if kept is None else kept
+            total, slope = found.learn(weights, learns=self.learns)
+            value += total
+            if slope is not None:
+                self.add_gradients(rows, slope.to(self.weight.dtype))
             if sums is not None and not self.selects:
-                self.add_sums(sums, rows, found)
+                found.add_to(sums)
             count += self.part.count(found.targets, found.mask, self.row_weight(rows))
         if sums is not None and not self.selects:
             self.select(sums)  # of the epoch
@@ -171,14 +166,6 @@ class Work:
             return None
         dtype = torch.promote_types(self.weight.dtype, torch.float32)
         return torch.zeros(len(self.hierarchy) + 1, dtype=dtype, device=self.weight.device)
-
-    def add_sums(self, sums: Tensor, rows: slice, found: Found) -> None:
-        """Add the losses and the errors of a chunk to the class sums."""
-        assert found.errors is not None
-        weight = self.row_weight(rows)
-        share: float | Tensor = 1.0 if weight is None else weight[:, None]
-        sums[:-1] += column_sums(found.losses.detach() * share)
-        sums[-1] += (found.errors * share).sum()
 
     def stored_weights(self, dtype: torch.dtype) -> Tensor:
         """Return the (S,) weights of classes that the epoch before selected."""
@@ -207,31 +194,15 @@ class Work:
         """Return the weights of some rows."""
         return None if self.batch.weight is None else self.batch.weight[rows]
 
-    def values(self, rows: slice, *, graph: bool = True) -> Found:
-        """Return the logits of a chunk of rows, and their losses."""
+    def chunk(self, rows: slice, *, graph: bool = True) -> Chunk:
+        """Return the losses of a chunk of rows; without ``graph`` it has no gradients."""
         kind, graph = self.weight.device.type, graph and self.learns
         targets, mask = self.batch.take(rows)
-        with torch.autocast(kind, enabled=False):
+        with torch.autocast(kind, enabled=False), torch.set_grad_enabled(graph):
             with torch.no_grad():
                 logits = torch.addmm(self.bias, self.features[rows], self.weight)
-            with torch.set_grad_enabled(graph):
-                x = (logits if self.half is None else logits.float()).requires_grad_(graph)
-                losses, errors = self.part.values(x, targets, mask)
-        return Found(x, losses, errors, targets, mask)
-
-    def learn(self, rows: slice, found: Found, weights: Tensor | None) -> Tensor:
-        """Return the summed loss of a chunk, and add its gradients."""
-        weight, losses = self.row_weight(rows), found.losses
-        with torch.set_grad_enabled(self.learns):
-            if weights is not None:
-                losses = losses * weights.to(losses.dtype)
-            if weight is not None:
-                losses = losses * (weight if losses.dim() == 1 else weight[:, None])
-            total = losses.sum()
-        if self.learns:
-            slope = torch.autograd.grad(total, found.logits)[0].to(self.weight.dtype)
-            self.add_gradients(rows, slope)
-        return total.detach().double()
+            x = (logits if self.half is None else logits.float()).requires_grad_(graph)
+            return make_chunk(self.part, x, targets, mask, self.row_weight(rows))
 
     def add_gradients(self, rows: slice, slope: Tensor) -> None:
         """Add the gradients of a chunk, given those of its logits."""
@@ -246,21 +217,6 @@ class Work:
                 # The top is the same in all processes, and the first one passes its gradient on.
                 slope.index_fill_(1, self.hierarchy.top, 0.0)
             features[rows] = slope @ self.weight.t()
-
-
-def column_sums(values: Tensor) -> Tensor:
-    """Return (S,) the sum of each column, the same for equal columns wherever they are.
-
-    torch's own sum rounds columns by their place in memory. Classes whose losses are equal must
-    tie, as a class and a parent that binds it in every row do, so that all processes select alike.
-    """
-    while len(values) > 1:
-        half = len(values) // 2
-        rest = values[2 * half :]
-        values = values[:half] + values[half : 2 * half]
-        if len(rest):
-            values[0] += rest[0]
-    return values[0] if len(values) else values.new_zeros(values.shape[1])
 
 
 class _Chunks(torch.autograd.Function):
