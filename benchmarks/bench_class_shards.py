@@ -45,9 +45,9 @@ def forget_peak() -> None:
 
 
 def tree(classes: int) -> dict[str, str | None]:
-    """Return the parents of a tree of 4 levels: 20 top classes, 20 below each, then leaves."""
-    parents: dict[str, str | None] = {f"a{k}": None for k in range(20)}
-    parents |= {f"b{k}": f"a{k % 20}" for k in range(400)}
+    """Return the parents of a tree of 4 levels whose 7 top classes have unequal numbers below."""
+    parents: dict[str, str | None] = {f"a{k}": None for k in range(7)}
+    parents |= {f"b{k}": f"a{int(7 * (k / 400) ** 2)}" for k in range(400)}
     parents |= {f"c{k}": f"b{k % 400}" for k in range(classes // 20)}
     inner = classes // 20
     parents |= {f"d{k}": f"c{k % inner}" for k in range(classes - len(parents))}
@@ -124,7 +124,7 @@ def measure(classes: int, world: int, loss: str) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
         command += ["--nproc-per-node", str(world), __file__, "--worker", name, loss, str(classes)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_TRIM_THRESHOLD_": "0"}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         subprocess.run(command, check=True, env=environment)
         return [json.loads((Path(name) / f"{k}.json").read_text()) for k in range(world)]
 

@@ -167,6 +167,8 @@ class ShardedHierarchy(nn.Module):
         if len(self.gaps) > MOST:
             return select(torch.cat([x, found], dim=-1), self.order)
         pieces = [*torch.split(x, self.gaps, dim=-1)]
+        if not found.shape[-1]:  # in the graph all the same: the others wait for its gradient
+            pieces.append(found)
         for number in range(found.shape[-1]):
             pieces.insert(2 * number + 1, found[..., number : number + 1])
         return torch.cat(pieces, dim=-1)
