@@ -29,8 +29,7 @@ from hierlearn.hierarchy.shards import cut
 from hierlearn.links import HeadOutput
 from hierlearn.losses.sharded import RowBatch, ShardedLoss, check_loss
 from hierlearn.networks.ensemble import TINY, finite_members, members_of
-from hierlearn.networks.heads import LinearHead
-from hierlearn.networks.network import Network
+from hierlearn.networks.linear import encoder_of, linear_head
 from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.columns import ShardColumns
 from hierlearn.training.shard_labels import ShardLabels
@@ -67,19 +66,19 @@ def check_class_shards(
             f"parallel classes computes a batch at once, not in {settings.accumulate} parts; use "
             f"accumulate 1 or parallel ddp"
         )
-    heads = list(network.heads.values()) if isinstance(network, Network) else []
-    if len(heads) != 1 or type(heads[0]) is not LinearHead:
+    head = linear_head(network)
+    if head is None:
         raise HierlearnError(
             "parallel classes needs a Network with one LinearHead, whose classes it shares out; "
             "use head linear without joint losses, or parallel ddp"
         )
-    learns = any(True for _ in cast("Network", network).encoder.parameters())
+    learns = any(True for _ in encoder_of(network).parameters())
     if isinstance(rows.inputs, SparseRows) and not learns:
         raise HierlearnError(
             "parallel classes needs dense features, but this network is a linear layer on sparse "
             "rows; use network token-bag or mlp, or parallel ddp"
         )
-    check_loss(loss, heads[0].link)
+    check_loss(loss, head.link)
 
 
 class ClassShardTrainer(Trainer):
@@ -97,7 +96,9 @@ class ClassShardTrainer(Trainer):
 
     def place(self, network: nn.Module) -> nn.Module:
         """Leave this process's classes in the last layer of the network."""
-        here, self.head = self.processes, cast("LinearHead", cast("Network", network).heads["main"])
+        here, head = self.processes, linear_head(network)
+        assert head is not None  # check_class_shards has looked
+        self.head = head
         shards = cut(self.head.link.label_space, here.world)
         exchange = Exchange(here.rank, here.world)
         self.hierarchy = ShardedHierarchy(shards.shard(here.rank), exchange).to(self.rows.device)
@@ -117,7 +118,7 @@ class ClassShardTrainer(Trainer):
 
     def distribute(self) -> None:
         """Average the gradients of the encoder, and share out the loss."""
-        encoder = cast("Network", self.network).encoder
+        encoder = encoder_of(self.network)
         self.encoder: nn.Module = encoder
         if any(one.requires_grad for one in encoder.parameters()):
             self.encoder = DistributedDataParallel(encoder)
@@ -202,7 +203,7 @@ class ClassShardTrainer(Trainer):
         found = []
         for begin in range(0, len(self.valid), step):
             rows = torch.arange(begin, min(begin + step, len(self.valid)))
-            features = cast("Network", self.network).encoder(self.valid.take(rows))
+            features = encoder_of(self.network)(self.valid.take(rows))
             logits = self.columns.at_first(torch.addmm(self.layer[1], features, self.layer[0]))
             if logits is not None:
                 output = HeadOutput.from_logits(logits, self.head.reading_link or self.head.link)
