@@ -107,5 +107,5 @@ def test_every_file_named_for_a_loss_belongs_to_an_entry():
     pages = {path.stem.replace("-", "_") for path in (DOCS / "losses").glob("*.md")} - {"index"}
     tests = {path.stem.removeprefix("test_") for path in (TESTS / "losses").glob("test_*.py")}
     assert pages == slugs
-    shared = {"checks", "compiled", "contracts", "identities", "joint", "protocol", "theory"}
-    assert tests - slugs == {*shared, "indices"}
+    shared = {"checks", "compiled", "contracts", "identities", "joint", "protocol", "sharded"}
+    assert tests - slugs == {*shared, "indices", "theory"}
