@@ -23,6 +23,8 @@ WORDS = {
     "training": ("training", "Dataset, Plan", "a trained network"),
     "pipeline": ("training", "rows", "Pipeline: predict, save, load"),
     "estimator": ("use", "X, y", "HierarchicalClassifier"),
+    "engines": ("use", "jobs, tables", "Ray and Dask run them"),
+    "serving": ("use", "HTTP requests", "answers"),
     "integrations": ("use", "other training loops", "losses, metrics, callbacks"),
     "studies": ("use", "Dataset, candidates", "Study"),
     "reports": ("use", "Study", "one HTML page"),
