@@ -21,6 +21,8 @@ from hierlearn.hierarchy.exchange import Exchange, agreed, gather, shared
 from hierlearn.hierarchy.propagate import add_at, log_zero, select
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hierlearn.hierarchy.hierarchy import Hierarchy
     from hierlearn.hierarchy.label_space import LabelSpace
     from hierlearn.hierarchy.shards import Shard
@@ -173,19 +175,61 @@ class ShardedHierarchy(nn.Module):
             pieces.insert(2 * number + 1, found[..., number : number + 1])
         return torch.cat(pieces, dim=-1)
 
+    def take_apart(self, wide: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what ``join`` put together: (N, S) of the classes, and (N, K) of stand-ins."""
+        if len(self.gaps) > MOST:
+            back = torch.empty_like(self.order)
+            back[self.order] = torch.arange(len(self.order), device=back.device)
+            joined = select(wide, back)
+            return joined[..., : len(self)], joined[..., len(self) :]
+        sizes = [size for gap in self.gaps for size in (gap, 1)][:-1]
+        pieces = torch.split(wide, sizes, dim=-1)
+        added = torch.cat([wide[..., :0], *pieces[1::2]], dim=-1)
+        return torch.cat(pieces[::2], dim=-1), added
+
     def reduced(self, x: Tensor, reduce: str, used: Tensor | None = None) -> Tensor:
         """Return (N, G) what this process has of every group; see ``extend``."""
-        if used is not None:
-            x = torch.where(used, x, log_zero(x.dtype))
         if len(self.runs) > MOST:
+            if used is not None:
+                x = torch.where(used, x, log_zero(x.dtype))
             return into_groups(select(x, self.own), self.own_groups, self.groups, reduce)
-        parts = zip(torch.split(x, self.runs, dim=-1), self.run_groups, strict=True)
-        found = [one for one in parts if one[1] >= 0]
-        if not found:
+        values, groups = [], []
+        for part, group, flags in self.stretches(x, used):
+            if group >= 0:
+                known = part if flags is None else torch.where(flags, part, log_zero(x.dtype))
+                values.append(REDUCE[reduce](known, dim=-1))
+                groups.append(group)
+        if not groups:
             return into_groups(x[..., :0], self.own_groups, self.groups, reduce)
-        values = torch.stack([REDUCE[reduce](part, dim=-1) for part, _ in found], dim=-1)
-        groups = torch.tensor([group for _, group in found], device=x.device)
-        return into_groups(values, groups, self.groups, reduce)
+        numbers = torch.tensor(groups, device=x.device)
+        return into_groups(torch.stack(values, dim=-1), numbers, self.groups, reduce)
+
+    def stretches(self, x: Tensor, used: Tensor | None) -> Iterator[tuple[Tensor, int, Any]]:
+        """Yield columns of one group after another, the group, and which of them are used."""
+        parts = torch.split(x, self.runs, dim=-1)
+        flags: Any = [None] * len(parts) if used is None else torch.split(used, self.runs)
+        yield from zip(parts, self.run_groups, flags, strict=True)
+
+    def spread(self, slope: Tensor, x: Tensor, sums: Tensor, owed: Tensor, used: Tensor) -> None:
+        """Add the gradient of ``reduced(x, "logsumexp", used)`` to that of x, in place.
+
+        Args:
+            slope: (N, S) the gradient of x so far.
+            x: (N, S).
+            sums: (N, G) what ``reduced`` returned.
+            owed: (N, G) the gradient of that.
+            used: (S,) of which classes.
+        """
+        if len(self.runs) > MOST:
+            own, groups = self.own[used[self.own]], self.own_groups[used[self.own]]
+            share = (select(x, own) - select(sums, groups)).exp_()
+            slope.index_add_(1, own, share.mul_(select(owed, groups)))
+            return
+        places = zip(self.stretches(x, used), torch.split(slope, self.runs, dim=1), strict=True)
+        for (part, group, flags), place in places:
+            if group >= 0:
+                share = (part - sums[:, group : group + 1]).exp_()
+                place.add_(share.mul_(owed[:, group : group + 1]).mul_(flags))
 
     def sum_of_children(self, values: Tensor) -> Tensor:
         """Return (N, S) the sum over the children of each class; without gradients."""

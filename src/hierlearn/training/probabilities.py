@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from hierlearn.links import HeadOutput
     from hierlearn.training.rows import Rows
 
+FEW = 8  # rows at a time, so that many classes need little memory
+
 
 @torch.no_grad()
 def member_probabilities(
@@ -50,7 +52,11 @@ def non_finite_member(
     index = torch.arange(min(most, len(rows)), device=rows.device)
     was_training = network.training
     network.eval()
-    p = read(network(rows.batch(index)[0])).probabilities
+    wrong: set[int] = set()
+    for part in torch.split(index, FEW):
+        p = read(network(rows.take(part))).probabilities
+        for member, one in enumerate(p if p.dim() == 3 else p[None]):
+            if not bool(one.isfinite().all()):
+                wrong.add(member)
     network.train(was_training)
-    found = [bool(one.isfinite().all()) for one in (p if p.dim() == 3 else p[None])]
-    return None if all(found) else found.index(False)
+    return min(wrong, default=None)

@@ -48,32 +48,36 @@ class KernelChunk:
 
     Args:
         part: what this process computes.
-        logits: (n, S), a leaf of the graph.
+        logits: (n, S), which are changed in place: the top becomes that of the first process.
         targets: (n, S).
         mask: (n, S) or None.
     """
 
     def __init__(self, part: HCLPart, logits: Tensor, targets: Tensor, mask: Tensor | None) -> None:
         self.part, self.hierarchy = part, part.hierarchy
-        self.logits, self.targets, self.mask = logits, targets, mask
+        self.logits, self.targets, self.mask = logits.detach(), targets, mask
         self.scale: float = part.whole.base.scale  # type: ignore[attr-defined]
-        self.x = self.hierarchy.share_top(logits)
-        self.outlined: tuple[Tensor, Tensor] | None = None  # of every group: here and elsewhere
-        flags, known = targets, mask
-        softmax = isinstance(part.link, ShardedSoftmaxLink)
-        if isinstance(part.link, ShardedSoftmaxLink):
-            own = self.hierarchy.reduced(self.x, "logsumexp", part.link.is_terminal)
-            elsewhere = self.hierarchy.elsewhere(own, "logsumexp")
-            self.outlined = own.detach(), elsewhere.detach()
-            self.x = self.hierarchy.join(self.x, elsewhere)
+        self.parts: tuple[Tensor, Tensor] | None = None  # (n, G) logsumexps: here and elsewhere
+        top, link = self.hierarchy.top, part.link
+        if len(top):
+            agreed = self.hierarchy.exchange.from_first(select(self.logits, top))
+            self.logits.index_copy_(1, top, agreed)
+        x, flags, known = self.logits, targets, mask
+        if isinstance(link, ShardedSoftmaxLink):
+            with torch.no_grad():
+                own = self.hierarchy.reduced(x, "logsumexp", link.is_terminal)
+            own.requires_grad_(torch.is_grad_enabled())
+            self.parts = own, self.hierarchy.elsewhere(own, "logsumexp")
+            x = self.hierarchy.join(x, self.parts[1].detach())
             flags = self.widened(targets)
             known = None if mask is None else self.widened(mask)
+        softmax = self.parts is not None
         constraint = kernels.Constraint(space_of(part).layout, softmax, part.whole.scope)  # type: ignore[arg-type]
-        self.job = kernels.job_of(constraint, self.x.detach().contiguous(), flags, known)
+        self.job = kernels.job_of(constraint, x.contiguous(), flags, known)
 
     def widened(self, flags: Tensor) -> Tensor:
         """Return (n, S + K) flags, false for the stand-ins."""
-        wide = torch.zeros(self.x.shape, dtype=torch.bool)
+        wide = torch.zeros((len(flags), len(space_of(self.part))), dtype=torch.bool)
         return wide.index_copy_(1, self.hierarchy.columns, flags.bool())
 
     def sums(self) -> tuple[Tensor, Tensor]:
@@ -82,17 +86,17 @@ class KernelChunk:
         counted = self.hierarchy.counted
         if found is None:
             return torch.full_like(counted, torch.nan), torch.tensor(torch.nan)
-        sums = found[0] if self.outlined is None else select(found[0], self.hierarchy.columns)
+        sums = found[0] if self.parts is None else select(found[0], self.hierarchy.columns)
         return sums * counted * self.scale, found[1] - self.errors_elsewhere()
 
     def errors_elsewhere(self) -> Tensor:
         """Return the errors of the columns that the kernels counted, but which count elsewhere."""
         hierarchy, outline = self.hierarchy, self.hierarchy.shard.shards.outline
-        if self.outlined is None and not (hierarchy.exchange.rank and len(hierarchy.top)):
+        if self.parts is None and not (hierarchy.exchange.rank and len(hierarchy.top)):
             return torch.zeros(())
         columns = [torch.tensor(one) for one in (outline.top, outline.here, outline.elsewhere)]
         count = len(outline.label_space)
-        top = select(self.logits.detach(), hierarchy.top)
+        top = select(self.logits, hierarchy.top)
         targets = torch.zeros((len(top), count), dtype=torch.bool)
         known = torch.zeros_like(targets)
         targets[:, columns[0]] = select(self.targets.bool(), hierarchy.top)
@@ -103,10 +107,10 @@ class KernelChunk:
             binding[:, columns[0]] = select(self.mask, hierarchy.top)
         x = torch.zeros((len(top), count))
         x[:, columns[0]] = top
-        if self.outlined is None:
+        if self.parts is None:
             pair = SigmoidLink(outline.label_space).log_probabilities(x)
         else:
-            x[:, columns[1]], x[:, columns[2]] = self.outlined
+            x[:, columns[1]], x[:, columns[2]] = (one.detach() for one in self.parts)
             pair = SoftmaxLink(outline.label_space).plain_log_probabilities(x)
             if self.mask is None:  # else the kernels leave stand-ins out
                 known[:, columns[2][hierarchy.stand_ins]] = True
@@ -128,10 +132,27 @@ class KernelChunk:
         total = (self.sums()[0] * weights).double().sum()
         if not learns:
             return total, None
-        given = weights * self.scale
-        if self.outlined is not None:
-            given = torch.zeros(self.x.shape[1]).index_copy_(0, self.hierarchy.columns, given)
+        given, top = weights * self.scale, self.hierarchy.top
+        if self.parts is not None:
+            wide = torch.zeros(len(space_of(self.part)))
+            given = wide.index_copy_(0, self.hierarchy.columns, given)
         slope = kernels.gradient(self.job, given)
-        if self.x is self.logits:
-            return total, slope
-        return total, torch.autograd.grad(self.x, self.logits, slope)[0]
+        if self.parts is not None:
+            slope = self.through_stand_ins(slope)
+        if len(top):
+            slope.index_copy_(1, top, self.hierarchy.exchange.total(select(slope, top)))
+        return total, slope
+
+    def through_stand_ins(self, wide: Tensor) -> Tensor:
+        """Return (n, S) the gradient of the logits, given that of logits and stand-ins.
+
+        What other processes' stand-ins owe to a group goes to its terminal classes by their share.
+        """
+        assert self.parts is not None
+        assert isinstance(self.part.link, ShardedSoftmaxLink)
+        hierarchy, (own, elsewhere) = self.hierarchy, self.parts
+        slope, added = hierarchy.take_apart(wide)
+        due = torch.zeros_like(elsewhere).index_copy_(1, hierarchy.stand_ins, added)
+        (owed,) = torch.autograd.grad(elsewhere, own, due)
+        hierarchy.spread(slope, self.logits, own.detach(), owed, self.part.link.is_terminal)
+        return slope

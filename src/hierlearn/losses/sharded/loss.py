@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hierlearn.losses.loss import Loss
     from hierlearn.losses.sharded.chunks import Chunk
 
-CHUNK = {"cuda": 1 << 28, "cpu": 1 << 24}  # bytes of the logits of a chunk
+CHUNK = {"cuda": 1 << 28, "cpu": 1 << 23}  # bytes of the logits of a chunk
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ShardedLoss(nn.Module):
         loss: of the whole label space; it selects classes and keeps its state.
         hierarchy: the classes of this process.
         link: how logits are read; by default as the loss reads them.
-        chunk: the rows of a chunk; by default about 16 MiB of logits, and 256 MiB on a GPU.
+        chunk: the rows of a chunk; by default about 8 MiB of logits, and 256 MiB on a GPU.
 
     Attributes:
         part: what this process computes.
