@@ -174,12 +174,20 @@ def finite_members(network: nn.Module) -> Tensor:
     """Return (M,) bool, which members have finite weights; (1,) for a network alone."""
     if isinstance(network, StackedEnsemble):
         state = network.network.state_dict().values()
-        finite = [value.isfinite().reshape(len(value), -1).all(dim=1) for value in state]
+        finite = [are_finite(value.reshape(len(value), -1)) for value in state]
         return torch.stack(finite).all(dim=0)
     states = [member_state(network, member).values() for member in range(members_of(network) or 1)]
     return torch.stack(
-        [torch.stack([value.isfinite().all() for value in state]).all() for state in states]
+        [torch.cat([are_finite(value.reshape(1, -1)) for value in state]).all() for state in states]
     )
+
+
+def are_finite(rows: Tensor) -> Tensor:
+    """Return (M,) bool, which rows of (M, n) are finite; isfinite would copy them."""
+    if not rows.shape[1] or not rows.is_floating_point():
+        return rows.new_ones(len(rows), dtype=torch.bool)
+    least, most = rows.aminmax(dim=1)  # NaN where one is
+    return least.isfinite() & most.isfinite()
 
 
 def clip_grad_norm(network: nn.Module, limit: float) -> None:
