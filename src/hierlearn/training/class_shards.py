@@ -131,6 +131,8 @@ class ClassShardTrainer(Trainer):
         self.encoder = self.forward
         self.optimizer.zero_grad(set_to_none=True)
         self.optimizer.state.clear()
+        for group in self.optimizer.param_groups:  # which would keep the shared out layer
+            group["params"] = []
         self.stopping.weights = {}  # restored already
         weight, bias = (self.columns.whole(one.detach()) for one in self.layer)
         self.set_layer(weight, bias)

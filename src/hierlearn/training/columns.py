@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.exchange import Exchange
     from hierlearn.hierarchy.shards import Shards
 
-BLOCK = 1 << 22  # entries of all classes that are exchanged at a time
+BLOCK = 1 << 20  # entries of all classes that are exchanged at a time
 
 
 class ShardColumns:
