@@ -1,6 +1,5 @@
 """hierlearn remember and forget: what a model knows changes, and its weights do not."""
 
-import json
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.memory_files import INDEX
 from hierlearn.pipeline.remember import forget
 from hierlearn.pipeline.train import save_into
+from shards import memory
 
 NEW = """key,a,b,c,class
 M1,9.0,9.0,0.5,animal/bird/owl
@@ -25,10 +25,6 @@ M2,9.1,9.0,0.4,animal/bird/owl
 M3,9.0,9.1,0.6,animal/bird
 M4,0.1,0.0,0.1,pug
 """
-
-
-def memory(folder):
-    return json.loads((folder / "memory.json").read_text())
 
 
 @pytest.fixture
@@ -249,7 +245,7 @@ def test_each_refusal_to_index_is_one_line(memories, call, line, message, monkey
 def test_nothing_of_forgotten_rows_is_left_in_the_folder(memories, call):
     held = memory(memories / "texts")
     gone = {row: held["ids"].index(row) for row in ("T7", "T31")}
-    said = call("forget texts --id T7 --id T31 --in-place")
+    said = call("forget texts --id T7 --id T31 --in-place --erase")
     assert said.splitlines() == [
         "forgot 2 rows; the memory has 48 now",
         "the memory in texts holds no embedding, label, id or text of them; weights and vocabulary "
@@ -264,7 +260,7 @@ def test_nothing_of_forgotten_rows_is_left_in_the_folder(memories, call):
         for row in gone.values():
             assert held["texts"][row].encode() not in data, path
         assert b'"T7"' not in data
-    arrays = load_file(memories / "texts" / "memory.safetensors")
+    arrays = load_file(memories / "texts" / "memory-00002.safetensors")
     assert {len(value) for name, value in arrays.items() if name.startswith("embeddings")} == {48}
     call("explain texts texts.csv --count 48 --out evidence.csv")
     found = {line.split(",")[5] for line in (memories / "evidence.csv").read_text().splitlines()}

@@ -84,17 +84,18 @@ class Remembered:
             None if self.texts is None else [self.texts[row] for row in rows],
         )
 
-    def join(self, other: Remembered) -> Remembered:
-        """Return these rows, then those of ``other``."""
+    def join(self, *others: Remembered) -> Remembered:
+        """Return these rows, then those of others."""
+        parts = (self, *others)
         weights = None
-        if self.weights is not None or other.weights is not None:
-            parts = [np.ones(len(r)) if r.weights is None else r.weights for r in (self, other)]
-            weights = np.concatenate(parts)
+        if any(one.weights is not None for one in parts):
+            counts = [np.ones(len(one)) if one.weights is None else one.weights for one in parts]
+            weights = np.concatenate(counts)
         texts = None
-        if self.texts is not None and other.texts is not None:
-            texts = [*self.texts, *other.texts]
-        labels = self.labels.join(other.labels)
-        return Remembered(labels, [*self.ids, *other.ids], weights, texts)
+        if all(one.texts is not None for one in parts):
+            texts = [text for one in parts for text in one.texts or ()]
+        labels = self.labels.join(*(one.labels for one in others))
+        return Remembered(labels, [one for part in parts for one in part.ids], weights, texts)
 
     def with_labels(self, labels: LabelSets) -> Remembered:
         """Return the rows with other labels, as after a change of the taxonomy."""

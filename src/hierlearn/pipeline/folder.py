@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
 from hierlearn.files.json_lines import read_log
+from hierlearn.files.locks import locked
 from hierlearn.files.outputs import check_output_folder
 from hierlearn.files.reading import read_json
 from hierlearn.files.tensors import CheckpointError
@@ -33,7 +34,7 @@ from hierlearn.files.writing import (
     rename,
     sync_folder,
 )
-from hierlearn.pipeline.memory_files import MEMORY_FILES
+from hierlearn.pipeline.memory_files import OLD, OWN
 from hierlearn.pipeline.seen_rows import ROWS_FILE
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 FORMAT = "hierlearn.model"
 VERSION = 2
 FILES = ("model.safetensors", "hierarchy.json", "config.json", "README.md")
-INDEXES = re.compile(r"index-.+-\d+\.safetensors")
 WORK = "blend"  # folder of what a run with effort "best" has trained so far
 NEXT, TRAINING = f"{HIDDEN}next", f"{HIDDEN}training"
 SWAP = "swap.json"  # in NEXT: what else belongs to the replacement
@@ -190,8 +190,9 @@ def replaced_model(
     """
     is_new = not (folder / FILES[2]).is_file()
     try:
-        complete_swap(folder)
-        with new_folder(folder) as hidden:
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder), new_folder(folder) as hidden:
+            complete_swap(folder)
             yield hidden
             with atomic_write(hidden / SWAP) as file:
                 moved = training_files(folder / TRAINING) if of_training else []
@@ -213,8 +214,9 @@ def complete_swap(folder: Path) -> None:
     if not hidden.is_dir() or hidden.is_symlink():
         return
     try:
-        with uninterrupted():
-            swap(folder, hidden)
+        with locked(folder), uninterrupted():
+            if hidden.is_dir():  # nobody else has completed it meanwhile
+                swap(folder, hidden)
     except OSError as error:
         raise WriteError(
             f"{folder}: the replacement of its model was interrupted, and cannot be completed "
@@ -294,4 +296,4 @@ def read_swap(path: Path) -> dict[str, Any] | None:
 
 def is_own(name: str) -> bool:
     """Whether a file name is one of those that a model has."""
-    return name in (*FILES, *MEMORY_FILES, ROWS_FILE) or bool(INDEXES.fullmatch(name))
+    return name in (*FILES, ROWS_FILE, OLD) or bool(OWN.fullmatch(name))
