@@ -13,7 +13,7 @@ import json
 import re
 import shutil
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hierlearn.errors import HierlearnError
 from hierlearn.files.json_lines import read_log
@@ -38,9 +38,12 @@ from hierlearn.pipeline.memory_files import OLD, OWN
 from hierlearn.pipeline.seen_rows import ROWS_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+Read = TypeVar("Read")
+
+TRIES = 100  # to read a model that others replace
 FORMAT = "hierlearn.model"
 VERSION = 2
 FILES = ("model.safetensors", "hierarchy.json", "config.json", "README.md")
@@ -222,6 +225,35 @@ def complete_swap(folder: Path) -> None:
             f"{folder}: the replacement of its model was interrupted, and cannot be completed "
             f"({error.strerror or error}); run the command as a user who may write there"
         ) from error
+
+
+def read_model(folder: Path, read: Callable[[], Read]) -> Read:
+    """Return what a function reads from a model folder, again where that changes meanwhile.
+
+    Args:
+        folder: of the model.
+        read: what to call; it raises CheckpointError where files do not fit each other.
+    """
+    for _ in range(TRIES):
+        before = version_of(folder)
+        try:
+            return read()
+        except CheckpointError:
+            if before is None:
+                raise
+            complete_swap(folder)
+            if version_of(folder) == before:
+                raise
+    return read()
+
+
+def version_of(folder: Path) -> tuple[int, int] | None:
+    """Return what tells one configuration of a folder from the next; None where there is none."""
+    try:
+        found = (folder / FILES[2]).stat()
+    except (OSError, ValueError):  # a name that no file can have
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def swap(folder: Path, hidden: Path) -> None:

@@ -38,7 +38,14 @@ from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.networks.network import AVERAGE
 from hierlearn.pipeline.card import model_card
 from hierlearn.pipeline.config_file import check_plain, digest, read_config, write_config
-from hierlearn.pipeline.folder import FILES, FORMAT, VERSION, check_free, replaced_model
+from hierlearn.pipeline.folder import (
+    FILES,
+    FORMAT,
+    VERSION,
+    check_free,
+    read_model,
+    replaced_model,
+)
 from hierlearn.pipeline.memory_files import check_filled, read_memory, write_memory
 from hierlearn.pipeline.memory_shards import COPY
 from hierlearn.pipeline.network_size import check_network
@@ -246,12 +253,7 @@ class Pipeline:
             file.write(self.hierarchy.to_json() + "\n")
 
     def describe(self, folder: Path, files: Mapping[str, str]) -> None:
-        """Write the configuration and the model card.
-
-        Args:
-            folder: where to.
-            files: the other files of the model, with their digests.
-        """
+        """Write the configuration, with the digests of the other files, and the model card."""
         assert self.network_spec is not None
         config = {
             "format": FORMAT,
@@ -283,7 +285,7 @@ class Pipeline:
             trust: whether a network factory outside of hierlearn that the folder names may be
                 imported and called.
         """
-        return cls.open(folder, device=device, trust=trust)[0]
+        return read_model(Path(folder), lambda: cls.open(folder, device=device, trust=trust)[0])
 
     @classmethod
     def open(
