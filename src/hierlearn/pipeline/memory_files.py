@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.structure import Ints
-    from hierlearn.memory import Memory
+    from hierlearn.memory import Memory, Part
     from hierlearn.pipeline.row_digests import Digests
 
 MANIFEST = "memory.json"
@@ -240,8 +240,8 @@ def check_shape(embeddings: Tensor, members: int | None, size: int | None) -> No
 
 def read_shards(
     folder: Path, manifest: Manifest, places: Places, forgotten: Mapping[str, Ints]
-) -> list[Shard]:
-    """Read shards; one of which all rows were forgotten is empty.
+) -> Iterator[Shard]:
+    """Read shards, one after another; one of which all rows were forgotten is empty.
 
     Args:
         folder: of the model.
@@ -249,19 +249,21 @@ def read_shards(
         places: the classes of the model.
         forgotten: the rows to leave out, by file.
     """
-    found = []
     for entry in manifest.shards:
         shard = read_shard(folder / entry.file, places, manifest.unlabeled_descendants)
         if len(shard) != entry.rows or (shard.rows.texts is not None) != manifest.texts:
             raise CheckpointError(f"{folder / entry.file} does not fit {MANIFEST}; {COPY}")
         if entry.file in forgotten:
             shard = shard.take(np.delete(np.arange(len(shard)), forgotten[entry.file]))
-        found.append(shard)
-    return found
+        yield shard
 
 
 def read_memory(
-    folder: Path, network: nn.Module, hierarchy: Hierarchy, names: Container[str]
+    folder: Path,
+    network: nn.Module,
+    hierarchy: Hierarchy,
+    names: Container[str],
+    part: Part | None = None,
 ) -> Digests | None:
     """Read what a network remembers; nothing for one without a memory.
 
@@ -270,6 +272,7 @@ def read_memory(
         network: the network to fill.
         hierarchy: of the labels.
         names: the files of the model; an index that is none of them is left alone.
+        part: the rows whose embeddings are kept, where processes share them; None for all.
 
     Returns:
         The digests of the rows that were remembered after training; None without a memory.
@@ -281,15 +284,21 @@ def read_memory(
     if not heads:
         return None
     manifest = read_manifest(folder, names)
-    forgotten = read_forgotten(folder, manifest)
-    shards = read_shards(folder, manifest, Places.of(hierarchy), forgotten)
-    for entry, shard in zip(manifest.shards, shards, strict=True):
+    begin, end = (0, manifest.total) if part is None else part.bounds(manifest.total)
+    shards: list[Shard] = []
+    first = 0
+    read = read_shards(folder, manifest, Places.of(hierarchy), read_forgotten(folder, manifest))
+    for entry, shard in zip(manifest.shards, read, strict=True):
         with guarded(folder / entry.file, "does not fit this model", CheckpointError, COPY):
             for name, (head, *_) in heads.items():
                 size = getattr(head.projection, "size", None)
                 check_shape(shard.embeddings[name], members_of_head(network, name), size)
+        rows = slice(max(begin - first, 0), max(min(end - first, len(shard)), 0))
+        first += len(shard)
+        shards.append(shard if part is None else shard.with_embeddings_of(rows))
     with guarded(folder / MANIFEST, "does not fit this model", CheckpointError, COPY):
         joined = Shard.join(shards)
-        set_memory(network, dict(joined.embeddings), joined.rows)
-        read_indexes(folder, network, names)
+        set_memory(network, dict(joined.embeddings), joined.rows, part)
+        if part is None:
+            read_indexes(folder, network, names)
     return joined.seen

@@ -248,7 +248,7 @@ class MemoryFolder:
         for group in groups:
             manifest.shards += before[last : group.start]
             some = replace(manifest, shards=before[group.start : group.stop])
-            joined = Shard.join(read_shards(self.folder, some, places, forgotten))
+            joined = Shard.join(list(read_shards(self.folder, some, places, forgotten)))
             if len(joined):
                 manifest.add(hidden, joined)
             last = group.stop

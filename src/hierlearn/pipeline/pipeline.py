@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
     from hierlearn.decoding import Decoder
     from hierlearn.links import HeadOutput, Link
+    from hierlearn.memory import Part
     from hierlearn.networks import InputSpec, SparseRows
     from hierlearn.training.prepare import Prepared
 
@@ -275,7 +276,12 @@ class Pipeline:
 
     @classmethod
     def load(
-        cls, folder: Path | str, *, device: torch.device | str = "cpu", trust: bool = False
+        cls,
+        folder: Path | str,
+        *,
+        device: torch.device | str = "cpu",
+        trust: bool = False,
+        part: Part | None = None,
     ) -> Pipeline:
         """Read a model folder; missing, damaged or mixed-up files raise and are named.
 
@@ -284,8 +290,15 @@ class Pipeline:
             device: where to compute.
             trust: whether a network factory outside of hierlearn that the folder names may be
                 imported and called.
+            part: the rows of its memory that this process holds, where several share them.
         """
-        return read_model(Path(folder), lambda: cls.open(folder, device=device, trust=trust)[0])
+
+        def read() -> Pipeline:
+            pipeline, files = cls.open(folder, device=device, trust=trust)
+            pipeline.fill(Path(folder), files, part)
+            return pipeline
+
+        return read_model(Path(folder), read)
 
     @classmethod
     def open(
@@ -296,13 +309,13 @@ class Pipeline:
         trust: bool = False,
         skip_memory: bool = False,
     ) -> tuple[Pipeline, dict[str, str]]:
-        """Read a model folder; return the pipeline and the digests of its files by name.
+        """Read a model folder except its memory; return the digests of its files by name, too.
 
         Args:
             folder: the folder.
             device: where to compute.
             trust: as in ``load``.
-            skip_memory: leave the memory empty, and its shards unread.
+            skip_memory: do not check the files that grow with the memory.
         """
         folder, device = Path(folder), find_device(str(device))
         config = read_config(folder, skip_memory=skip_memory)
@@ -313,19 +326,11 @@ class Pipeline:
                 f"{hierarchy.fingerprint[:12]}, the model has {config['fingerprint'][:12]}"
             )
         with guarded(folder / FILES[2], "does not describe this model", CheckpointError, COPY):
-            pipeline = cls._load(folder, config, hierarchy, device, trust)
-            if not skip_memory:
-                pipeline.fill(folder, config["files"])
-            return pipeline, config["files"]
+            return cls._load(folder, config, hierarchy, device, trust), config["files"]
 
     @classmethod
     def _load(
-        cls,
-        folder: Path,
-        config: dict[str, Any],
-        hierarchy: Hierarchy,
-        device: torch.device | str,
-        trust: bool,
+        cls, folder: Path, config: dict[str, Any], hierarchy: Hierarchy, device: Any, trust: bool
     ) -> Pipeline:
         if any(one >= len(hierarchy) for one in config["terminals"]):
             raise CheckpointError(f"{folder / FILES[2]}: terminals must be class numbers")
@@ -358,14 +363,9 @@ class Pipeline:
             config={key: value for key, value in config.items() if key not in OWN_KEYS},
         )
 
-    def fill(self, folder: Path, names: Container[str]) -> None:
-        """Read what else the folder of a model holds: its memory, and which rows it has seen.
-
-        Args:
-            folder: of the model.
-            names: its files.
-        """
-        later = read_memory(folder, self.network, self.hierarchy, names)
+    def fill(self, folder: Path, names: Container[str], part: Part | None = None) -> None:
+        """Read what else the files of the model hold: its memory, and which rows it has seen."""
+        later = read_memory(folder, self.network, self.hierarchy, names, part)
         self.network.to(self.device)
         if ROWS_FILE in names:
             self.seen = SeenRows.load(folder / ROWS_FILE, later)
