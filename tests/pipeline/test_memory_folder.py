@@ -285,7 +285,8 @@ def test_small_shards_are_joined_when_there_are_many(folder, monkeypatch):
     ("rows", "first"),
     [([1000, 1, 1, 1], 1), ([1000, 9, 5, 5], 1), ([1000, 11, 5, 5], 2), ([1, 1], 0)],
 )
-def test_which_shards_are_small(rows, first):
+def test_which_shards_are_small(rows, first, monkeypatch):
+    monkeypatch.setattr(memory_folder, "MOST", 2)
     listed = [memory_files.ShardEntry("", count) for count in rows]
     assert small_shards(memory_files.Manifest("negative", False, shards=listed)) == range(
         first, len(rows)
@@ -298,12 +299,26 @@ def test_shards_of_a_row_are_written_again_as_often_as_the_memory_doubles(monkey
     for _ in range(10_000):
         if len(held.shards) >= 64:
             some = small_shards(held)
+            assert some
             rows = sum(one.rows for one in held.shards[some.start :])
             written += rows
             held.shards[some.start :] = [memory_files.ShardEntry("", rows)]
         held.shards.append(memory_files.ShardEntry("", 1))
     assert written < 13 * 10_000
     assert len(held.shards) <= 64
+
+
+def test_full_shards_are_not_joined_by_remember(monkeypatch):
+    monkeypatch.setattr(memory_folder, "ROWS", 10)
+    monkeypatch.setattr(memory_folder, "MOST", 3)
+    for rows, wanted in (
+        ([10] * 20, range(0)),
+        ([10, 12, 1, 1], range(0)),
+        ([1, 1, 10, 3, 2, 1], range(3, 6)),
+        ([10, 9, 5, 3, 1], range(1, 5)),
+    ):
+        listed = [memory_files.ShardEntry("", count) for count in rows]
+        assert small_shards(memory_files.Manifest("negative", False, shards=listed)) == wanted
 
 
 def test_large_shards_are_left_alone(monkeypatch):

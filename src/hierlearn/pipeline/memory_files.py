@@ -51,7 +51,7 @@ FORGOTTEN = "forgotten-{:05}.safetensors"
 INDEX = "index-{head}-{member}.safetensors"
 OLD = "memory.safetensors"  # the whole memory, of versions before there were shards
 OWN = re.compile(r"memory\.json|(memory|forgotten)-\d{5,9}\.safetensors|index-[\w.-]+\.safetensors")
-ROWS = 1 << 20  # of a shard, where a whole memory is written
+ROWS = 1 << 18  # of a large shard, as a whole memory is written
 
 
 @dataclass

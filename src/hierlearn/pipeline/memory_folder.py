@@ -4,9 +4,9 @@
         memory.remember(inputs, labels)
 
 ``remember`` writes one more shard, and ``forget`` a list of the rows that do not count any more;
-either takes as long in a memory of a million rows as in one of a thousand. When ``MOST`` shards
-have come together, ``remember`` joins the small ones; ``compact`` joins all of them and removes
-what was forgotten. A change is there as a whole or not at all, see ``folder``, and another process
+either takes as long in a memory of a million rows as in one of a thousand. When ``MOST`` small
+shards have come together, ``remember`` joins them; ``compact`` joins what it can and removes what
+was forgotten. A change is there as a whole or not at all, see ``folder``, and another process
 that wants to change the same folder waits.
 """
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.structure import Ints
 
-MOST = 64  # shards, until remember joins the small ones
+MOST = 64  # small shards, until remember joins them
 
 
 @dataclass
@@ -129,9 +129,9 @@ class MemoryFolder:
         with replaced_model(self.folder) as hidden:
             if ROWS_FILE not in self.files:
                 added = Shard(added.embeddings, added.rows)
-            if len(manifest.shards) >= MOST:
-                forgotten = read_forgotten(self.folder, manifest)
-                self._join(hidden, manifest, [small_shards(manifest)], forgotten)
+            small = small_shards(manifest)
+            if small:
+                self._join(hidden, manifest, [small], read_forgotten(self.folder, manifest))
             manifest.add(hidden, added)
             self._keep_next_id(manifest)
             growth = note_growth(pipeline, old, before, len(added), manifest.total)
@@ -298,14 +298,19 @@ def no_memory(folder: Path) -> HierlearnError:
 
 
 def small_shards(manifest: Manifest) -> range:
-    """Return the last shards that are worth joining: those that follow outweigh the first of them.
+    """Return the last shards that are to be joined; none while fewer than ``MOST`` are small.
 
-    So a row is written again about as often as the memory has doubled since it came.
+    The first of them has no more rows than those that follow, so a row is written again about as
+    often as the number of rows since the last large shard has doubled.
     """
     rows = [one.rows for one in manifest.shards]
+    large = [number for number, count in enumerate(rows) if count >= ROWS]
+    start = large[-1] + 1 if large else 0
+    if len(rows) - start < MOST:
+        return range(0)
     after = np.cumsum(rows[::-1])[::-1] - rows
-    begin = next(number for number, count in enumerate(rows) if count <= after[number])
-    return range(begin, len(rows))
+    some = (number for number in range(start, len(rows)) if rows[number] <= after[number])
+    return range(next(some, start), len(rows))
 
 
 def groups_of(manifest: Manifest, forgotten: Container[str]) -> list[range]:
