@@ -160,7 +160,7 @@ class Memory(nn.Module):
                 f"embeddings {tuple(embeddings.shape)} do not fit {len(rows)} remembered rows"
             )
         self.rows, self.embeddings, self.indexes = rows, embeddings.detach(), None
-        self.part = part
+        self.part = None if part is None or part.world == 1 else part
         device = embeddings.device
         self._set_ids = torch.from_numpy(rows.labels.of_row).to(device)
         self._log_weights = None
