@@ -258,6 +258,26 @@ def read_shards(
         yield shard
 
 
+def put(held: Tensor | None, rows: Tensor, place: int, total: int) -> Tensor:
+    """Return embeddings with some rows at their place; those that lie outside are left out.
+
+    Args:
+        held: (..., total, D); None before the first rows.
+        rows: (..., n, D).
+        place: of the first of the rows, which may be negative.
+        total: how many rows there are.
+    """
+    if held is None:
+        held = rows.new_empty((*rows.shape[:-2], total, rows.shape[-1]))
+    begin, end = max(place, 0), min(place + rows.shape[-2], total)
+    if begin >= end:
+        return held
+    # Not in the precision of the first: what overflows half precision came in another.
+    held = held.to(torch.promote_types(held.dtype, rows.dtype))
+    held[..., begin:end, :] = rows[..., begin - place : end - place, :]
+    return held
+
+
 def read_memory(
     folder: Path,
     network: nn.Module,
@@ -285,20 +305,24 @@ def read_memory(
         return None
     manifest = read_manifest(folder, names)
     begin, end = (0, manifest.total) if part is None else part.bounds(manifest.total)
-    shards: list[Shard] = []
+    known: list[Shard] = []
+    held: dict[str, Tensor] = {}
     first = 0
     read = read_shards(folder, manifest, Places.of(hierarchy), read_forgotten(folder, manifest))
     for entry, shard in zip(manifest.shards, read, strict=True):
         with guarded(folder / entry.file, "does not fit this model", CheckpointError, COPY):
             for name, (head, *_) in heads.items():
-                size = getattr(head.projection, "size", None)
-                check_shape(shard.embeddings[name], members_of_head(network, name), size)
-        rows = slice(max(begin - first, 0), max(min(end - first, len(shard)), 0))
+                size, found = getattr(head.projection, "size", None), shard.embeddings[name]
+                check_shape(found, members_of_head(network, name), size)
+                is_all = len(manifest.shards) == 1 and part is None
+                if not is_all:
+                    found = put(held.get(name), found, first - begin, end - begin)
+                held[name] = found
         first += len(shard)
-        shards.append(shard if part is None else shard.with_embeddings_of(rows))
+        known.append(replace(shard, embeddings={}))
     with guarded(folder / MANIFEST, "does not fit this model", CheckpointError, COPY):
-        joined = Shard.join(shards)
-        set_memory(network, dict(joined.embeddings), joined.rows, part)
+        joined = Shard.join(known)
+        set_memory(network, held, joined.rows, part)
         if part is None:
             read_indexes(folder, network, names)
     return joined.seen

@@ -78,12 +78,6 @@ class Shard:
         }
         return replace(self, embeddings=embeddings, rows=self.rows.take(kept))
 
-    def with_embeddings_of(self, rows: slice) -> Shard:
-        """Return a shard that knows all rows, and holds the embeddings of some of them."""
-        # Copies, so that the others can be freed.
-        some = {name: held[..., rows, :].clone() for name, held in self.embeddings.items()}
-        return replace(self, embeddings=some)
-
     @classmethod
     def join(cls, shards: Sequence[Shard]) -> Shard:
         """Return the rows of all shards, in their order."""
