@@ -49,7 +49,8 @@ class Address:
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # Named, because asyncio turns off the delay of small packets only where it sees TCP.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
