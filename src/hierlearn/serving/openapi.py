@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.datasets.column_kinds import base_kind, date_format
+from hierlearn.datasets.dates import ISO
 from hierlearn.decoding import DECODERS
 from hierlearn.serving.model import Options, level_columns
 from hierlearn.serving.requests import MOST_EVIDENCE
@@ -50,7 +51,7 @@ REASONS = {
 def cell_schema(kind: str) -> dict[str, Any]:
     """Return the schema of a cell."""
     if base_kind(kind) == "date":
-        form = date_format(kind)
+        form = "YYYY-MM-DD" if date_format(kind) == ISO else date_format(kind)
         return {"type": ["string", "null"], "description": f"a date, {form}"}
     return CELLS[kind]
 
@@ -58,7 +59,8 @@ def cell_schema(kind: str) -> dict[str, Any]:
 def example_cell(kind: str) -> Any:
     """Return a value of a kind."""
     if base_kind(kind) == "date":
-        return datetime(2024, 5, 17).strftime(date_format(kind))
+        form = date_format(kind)
+        return datetime(2024, 5, 17).strftime("%Y-%m-%d" if form == ISO else form)
     return EXAMPLES[kind]
 
 
