@@ -91,11 +91,13 @@ class Running:
         own = connection or self.connect()
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
-        own.request(method, path, body, headers)
-        got = own.getresponse()
-        content = got.read()
-        if connection is None:
-            own.close()
+        try:
+            own.request(method, path, body, headers)
+            got = own.getresponse()
+            content = got.read()
+        finally:
+            if connection is None:
+                own.close()
         is_json = got.headers.get("content-type") == "application/json"
         return got.status, got.headers, json.loads(content) if is_json else content.decode()
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[Any], Awaitable[Any]]
 
+DISCARDED = 4  # times the largest body that are read only to be dropped
 EXPLAINED_TOGETHER = 8  # rows of a task of /explain, so that others get their turn
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'unsafe-inline'; "
@@ -204,6 +205,8 @@ class Paths:
                 return self._error(503, str(error), {"retry-after": str(error.retry_after)})
             except HierlearnError as error:
                 return self._error(422, str(error))
+            except asyncio.CancelledError:  # the time for finishing requests is over
+                return self._error(503, "the server stops")
             except Exception:  # a fault of ours
                 traceback.print_exc()
                 return self._error(500, "internal error; the log of the server has the details")
@@ -226,7 +229,7 @@ class Paths:
         length = request.headers.get("content-length", "")
         close = {"connection": "close"}
         too_large = Refusal(413, f"the body has more than {most:,} bytes; send fewer rows", close)
-        if length.isdecimal() and int(length[:20]) > most:
+        if length.isdecimal() and int(length[:20]) > DISCARDED * most:
             raise too_large
         try:
             body = await asyncio.wait_for(read_all(request, most), seconds)
@@ -347,19 +350,24 @@ def page() -> str:
 
 
 async def read_all(request: Any, most: int) -> bytes | None:
-    """Return the body of a request; None where it has more than ``most`` bytes."""
+    """Return the body of a request; None where it has more than ``most`` bytes.
+
+    A body that is somewhat too large is read to its end and dropped: a client that still sends
+    would not see the answer.
+    """
     from starlette.requests import ClientDisconnect
 
     parts, size = [], 0
     try:
         async for part in request.stream():
             size += len(part)
-            if size > most:
+            if size > DISCARDED * most:
                 return None
-            parts.append(part)
+            if size <= most:
+                parts.append(part)
     except ClientDisconnect:
         raise Refusal(400, "the connection was closed before the end of the body") from None
-    return b"".join(parts)
+    return b"".join(parts) if size <= most else None
 
 
 def pieces(columns: Columns, rows: int, options: Options, most: int) -> Iterator[Task]:

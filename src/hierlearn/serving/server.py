@@ -1,8 +1,8 @@
 """Server: a socket, uvicorn, and an orderly end.
 
 The first SIGTERM or Ctrl-C makes the server not ready; after ``drain`` seconds it accepts no more
-connections, finishes what it has accepted, and ends with exit code 0. A second signal ends it at
-once.
+connections, finishes what it has accepted, and ends with exit code 0, or with 1 where something
+took longer than ``stop_timeout``. A second signal ends it at once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -92,8 +93,9 @@ def serve(service: Service, address: Address, on_started: Callable[[str], None])
 
         async def shutdown(self, sockets: Any = None) -> None:
             service.ready = False
+            begin = time.monotonic()
             await super().shutdown(sockets=sockets)
-            self.cut_off = bool(self.server_state.tasks)
+            self.cut_off = time.monotonic() - begin >= limit
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
@@ -122,6 +124,7 @@ def serve(service: Service, address: Address, on_started: Callable[[str], None])
         def _stop(self) -> None:
             self.should_exit = True
 
+    limit = max(1, round(address.stop_timeout))  # uvicorn takes an integer
     bound = listen(address.host, address.port)
     config = uvicorn.Config(
         make_app(service),
@@ -131,7 +134,7 @@ def serve(service: Service, address: Address, on_started: Callable[[str], None])
         lifespan="on",
         backlog=BACKLOG,
         limit_concurrency=address.max_connections,
-        timeout_graceful_shutdown=max(1, round(address.stop_timeout)),
+        timeout_graceful_shutdown=limit,
     )
     server = Server(config)
     server.run(sockets=[bound])
