@@ -95,7 +95,7 @@ def answer_schema(model: ServedModel) -> dict[str, Any]:
     """Return the schema of an answer, with the columns of this model."""
     own = {name: ANSWERS[name] for name in model.names(Options())}
     more = {
-        f"{begin}{end}": {"type": ["number", "null"] if end == "_probability" else "string"}
+        f"{begin}{end}": {"type": ["number", "string", "null"] if end else "string"}
         for begin in (*level_columns(model.pipeline), "top_1")
         for end in ("", "_probability")
     }
@@ -121,7 +121,13 @@ def body(properties: dict[str, Any], required: list[str], example: Any) -> dict[
 
 def rows_schema(model: ServedModel, most: int) -> dict[str, Any]:
     """Return the schema of the rows of a request."""
-    return {"type": "array", "items": row_schema(model.inputs), "minItems": 1, "maxItems": most}
+    return {
+        "type": "array",
+        "items": row_schema(model.inputs),
+        "minItems": 1,
+        "maxItems": most,
+        "description": f"at most {most:,}",
+    }
 
 
 def decoder_schema() -> dict[str, Any]:
