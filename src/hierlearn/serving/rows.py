@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -87,7 +88,7 @@ class GivenRows(TableChunk):
         cells = [self.as_cell(row, name, cell) for row, cell in enumerate(self.cells(name))]
         return parse_values(cells, kind, lambda row: self.where(row, name), self.remedy)
 
-    def as_cell(self, row: int, name: str, cell: Any) -> str | None:
+    def as_cell(self, row: int, name: str, cell: Any) -> str | date | None:
         """Return a value as a file would have it; raise on a list or an object."""
         if cell is None or isinstance(cell, str):
             return cell
@@ -98,7 +99,7 @@ class GivenRows(TableChunk):
                 f"{self.where(row, name)}: a {type(cell).__name__} is no value of a column; give a "
                 f"string, a number or null"
             )
-        return as_string(cell)
+        return cell if isinstance(cell, date) else as_string(cell)
 
     def texts(self, name: str) -> list[str]:
         """Return n texts, empty where one is missing."""
