@@ -10,7 +10,7 @@ The overload test measures the capacity with as many clients as keep the model b
 twice that rate whatever the answers: accepted requests must keep a bounded p99, the others get 503.
 
 Run with ``python benchmarks/bench_serve.py``; the figures go to results/serve.json. ``--seconds``
-sets how long each case runs.
+sets how long each case runs, ``--threads`` how many threads torch has, here and in the server.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from bench_predict import FEATURES, LABELED, command, draw, fill
 from hierlearn.pipeline import Pipeline
@@ -99,8 +101,9 @@ def metrics(port: int) -> dict[str, float]:
 def server(folder: Path, *words: str) -> Iterator[int]:
     """Yield the port of a server in a process of its own."""
     own = str(Path(__file__).parents[1] / "src")
+    threads = ("--threads", str(torch.get_num_threads()))
     job = subprocess.Popen(
-        [sys.executable, "-m", "hierlearn", "serve", str(folder), "--port", "0", *words],
+        [sys.executable, "-m", "hierlearn", "serve", str(folder), "--port", "0", *threads, *words],
         env={**os.environ, "PYTHONPATH": own},
         stdout=subprocess.PIPE,
         text=True,
@@ -247,10 +250,13 @@ def figures(values: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     found: dict[str, Any] = {
         "rows": f"{FEATURES} numbers",
         "seconds_per_case": options.seconds,
+        "threads_of_torch": options.threads,
         "versions": versions("fastapi", "uvicorn", "starlette"),
     }
     with tempfile.TemporaryDirectory() as temporary:
