@@ -13,7 +13,7 @@ import threading
 import warm
 
 TOKEN = "0123456789abcdefghij"
-SECONDS = 60  # until a server listens on a slow machine
+SECONDS = 240  # until a server listens on a slow machine, or answers
 
 
 class Running:

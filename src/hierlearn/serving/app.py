@@ -28,17 +28,18 @@ from hierlearn.serving.requests import (
     read_labels,
     read_options,
 )
-from hierlearn.serving.service import Addition, Explanation
+from hierlearn.serving.service import Addition, Question
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-    from hierlearn.serving.model import Options
+    from hierlearn.serving.model import Options, ServedModel
     from hierlearn.serving.rows import Columns
     from hierlearn.serving.service import Service
 
     Handler = Callable[[Any], Awaitable[Any]]
 
+BODIES = 16  # times the largest body that may be held while bodies arrive
 DISCARDED = 4  # times the largest body that are read only to be dropped
 EXPLAINED_TOGETHER = 8  # rows of a task of /explain, so that others get their turn
 PAGE_HEADERS = {
@@ -141,6 +142,7 @@ class Paths:
 
     def __init__(self, service: Service, app: Any, fastapi: Any) -> None:
         self.service, self.app = service, app
+        self.buffered = 0  # bytes of bodies that are being read
         self.response = fastapi.responses.Response
         self.request = fastapi.Request
 
@@ -232,21 +234,47 @@ class Paths:
         if length.isdecimal() and int(length[:20]) > DISCARDED * most:
             raise too_large
         try:
-            body = await asyncio.wait_for(read_all(request, most), seconds)
+            body = await asyncio.wait_for(self._read_all(request, most), seconds)
         except asyncio.TimeoutError:
             raise Refusal(408, f"the body did not arrive within {seconds:g} s", close) from None
         if body is None:
             raise too_large
         return parse_body(body)
 
-    def _columns(self, body: dict[str, Any], most: int) -> tuple[Columns, int]:
+    async def _read_all(self, request: Any, most: int) -> bytes | None:
+        """Return the body of a request; None where it has more than ``most`` bytes.
+
+        A body that is somewhat too large is read to its end and dropped: a client that still sends
+        would not see the answer.
+        """
+        from starlette.requests import ClientDisconnect
+
+        parts, size, kept = [], 0, 0
+        try:
+            async for part in request.stream():
+                size += len(part)
+                if size > DISCARDED * most:
+                    return None
+                if size <= most:
+                    parts.append(part)
+                    kept += len(part)
+                    self.buffered += len(part)
+                if self.buffered > BODIES * most:
+                    raise Overloaded("too many bodies arrive at once; try again in 1 s", 1)
+        except ClientDisconnect:
+            raise Refusal(400, "the connection was closed before the end of the body") from None
+        finally:
+            self.buffered -= kept
+        return b"".join(parts) if size <= most else None
+
+    def _columns(self, model: ServedModel, body: dict[str, Any], most: int) -> tuple[Columns, int]:
         """Return the rows of a request as columns, and how many there are."""
         given = body["rows"]
         if isinstance(given, list) and len(given) > most:
             raise Refusal(
                 413, f"the request has {plural(len(given), 'row')}; send at most {most:,} at once"
             )
-        return self.service.model.inputs.columns(given), len(given)
+        return model.inputs.columns(given), len(given)
 
     # ------------------------------------------------------------------ POST
 
@@ -256,12 +284,12 @@ class Paths:
         queue.check_room()  # before anything is read
         body = await self._body(request)
         check_fields(body, PREDICT)
-        options = read_options(body)
-        columns, rows = self._columns(body, self.service.settings.max_rows)
-        self.service.model.answering(options)  # raises on what the model cannot do
+        options, model = read_options(body), self.service.model
+        columns, rows = self._columns(model, body, self.service.settings.max_rows)
+        model.decision(options)  # raises on what the model cannot do
         queue.check_room(rows)
         parts = pieces(columns, rows, options, self.service.settings.limits.max_batch)
-        return await self._joined([queue.submit(part, len(part)) for part in parts])
+        return await self._joined([queue.submit(Question(model, one), len(one)) for one in parts])
 
     async def explain(self, request: Any) -> Any:
         """Answer rows with what the answers rest on."""
@@ -270,13 +298,13 @@ class Paths:
         body = await self._body(request)
         check_fields(body, EXPLAIN)
         count = read_count(body, "count", 3, MOST_EVIDENCE)
-        options = read_options(body)
-        columns, rows = self._columns(body, self.service.settings.max_explained)
-        self.service.model.answering(options)
+        options, model = read_options(body), self.service.model
+        columns, rows = self._columns(model, body, self.service.settings.max_explained)
+        model.decision(options)
         queue.check_room(rows)
         parts = pieces(columns, rows, options, EXPLAINED_TOGETHER)
         return await self._joined(
-            [queue.submit(Explanation(part, count), len(part)) for part in parts]
+            [queue.submit(Question(model, one, count), len(one)) for one in parts]
         )
 
     async def _joined(self, futures: list[asyncio.Future[bytes]]) -> Any:
@@ -294,7 +322,7 @@ class Paths:
         queue = self.service.remembering
         body = await self._body(request)
         check_fields(body, REMEMBER)
-        columns, rows = self._columns(body, self.service.settings.max_rows)
+        columns, rows = self._columns(self.service.model, body, self.service.settings.max_rows)
         labels, ids = read_labels(body, rows), read_ids(body, rows)
         found = await queue.submit(Addition(Task(columns), labels, ids), rows)
         return self._json(to_json(found))
@@ -347,27 +375,6 @@ class Paths:
 def page() -> str:
     """Return the HTML of /docs."""
     return resources.files("hierlearn.serving").joinpath("docs.html").read_text("utf-8")
-
-
-async def read_all(request: Any, most: int) -> bytes | None:
-    """Return the body of a request; None where it has more than ``most`` bytes.
-
-    A body that is somewhat too large is read to its end and dropped: a client that still sends
-    would not see the answer.
-    """
-    from starlette.requests import ClientDisconnect
-
-    parts, size = [], 0
-    try:
-        async for part in request.stream():
-            size += len(part)
-            if size > DISCARDED * most:
-                return None
-            if size <= most:
-                parts.append(part)
-    except ClientDisconnect:
-        raise Refusal(400, "the connection was closed before the end of the body") from None
-    return b"".join(parts) if size <= most else None
 
 
 def pieces(columns: Columns, rows: int, options: Options, most: int) -> Iterator[Task]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import threading
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,9 @@ from hierlearn.datasets.coded_column import CodedColumn
 from hierlearn.hierarchy.titles import joined_titles
 from hierlearn.memory import Remembered
 from hierlearn.networks.memories import memory_heads, remembered
-from hierlearn.pipeline.answer_columns import Layout
+from hierlearn.pipeline.answer_columns import ClassNames, Layout, level_columns, top_columns
 from hierlearn.pipeline.explain import explain
-from hierlearn.pipeline.predict import Answering, answer_names, answers
+from hierlearn.pipeline.predict import answer_names, answers
 from hierlearn.pipeline.reasons import has_parts, reasons
 from hierlearn.pipeline.remember import Growth, remember
 from hierlearn.serving.rows import Inputs
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.datasets.streaming import Chunk
+    from hierlearn.decoding import Decoder
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.explain import Evidence
     from hierlearn.serving.rows import Columns
@@ -49,6 +51,21 @@ class Options:
     by_level: bool = False
     decoder: str | None = None
     threshold: float | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How the options of a request are met.
+
+    Attributes:
+        decoder: how to decide.
+        layout: which columns stand beside an answer.
+        names: of all columns.
+    """
+
+    decoder: Decoder
+    layout: Layout
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -82,38 +99,42 @@ class ServedModel:
         known = pipeline.config.get("columns", {})
         given = known.get("label_sep", ";")
         self.label_sep = ";" if given in ("none", None) else given
-        self._answering: dict[Options, Answering] = {}
+        self.classes = ClassNames(pipeline.label_space)
+        self._decisions: dict[Options, Decision] = {}
+        self._lock = threading.Lock()
         self._hierarchy: bytes | None = None
         pipeline.network.eval()
 
     # ------------------------------------------------------------------ predicting
 
-    def answering(self, options: Options) -> Answering:
-        """Return what makes the answers; raise on options that the model cannot meet."""
-        found = self._answering.get(options)
-        if found is None:
-            pipeline = self.pipeline
-            more = {} if options.threshold is None else {"threshold": options.threshold}
-            decoder = pipeline.make_decoder(options.decoder, **more)
-            levels = level_columns(pipeline) if options.by_level else ()
-            layout = Layout(levels=levels, top=options.top)
-            layout.check(pipeline)
-            found = Answering(pipeline, decoder, self.label_sep, 0, layout)
-            if len(self._answering) < MOST_KEPT:
-                self._answering[options] = found
+    def decision(self, options: Options) -> Decision:
+        """Return how options are met; raise on those that the model cannot meet."""
+        with self._lock:
+            found = self._decisions.get(options)
+        if found is not None:
+            return found
+        pipeline = self.pipeline
+        more = {} if options.threshold is None else {"threshold": options.threshold}
+        decoder = pipeline.make_decoder(options.decoder, **more)
+        layout = Layout(level_names(pipeline) if options.by_level else (), options.top)
+        layout.check(pipeline)
+        found = Decision(decoder, layout, (*answer_names(pipeline), *layout.names(pipeline)))
+        with self._lock:
+            while len(self._decisions) >= MOST_KEPT:
+                self._decisions.pop(next(iter(self._decisions)))
+            self._decisions[options] = found
         return found
-
-    def names(self, options: Options) -> tuple[str, ...]:
-        """Return the columns of an answer."""
-        layout = self.answering(options).layout
-        return (*answer_names(self.pipeline), *layout.names(self.pipeline))
 
     def columns(self, p: Tensor, options: Options) -> dict[str, list[Any]]:
         """Return the answers to (n, C) probabilities as columns of plain values."""
-        own = self.answering(options)
-        found = answers(p, own.decoder, self.pipeline, self.label_sep, own.names)
-        found |= own.further_columns(p)
-        return {name: plain(found[name]) for name in self.names(options)}
+        own = self.decision(options)
+        found = answers(p, own.decoder, self.pipeline, self.label_sep, self.classes)
+        if own.layout.levels:
+            levels = own.layout.levels
+            found |= level_columns(p, own.decoder, self.classes, levels, self.label_sep)
+        if own.layout.top:
+            found |= top_columns(p, self.pipeline, self.classes, own.layout.top)
+        return {name: plain(found[name]) for name in own.names}
 
     def predict(self, tasks: Sequence[Task]) -> list[list[dict[str, Any]]]:
         """Return the answers of all tasks, one object per row, computed as one batch."""
@@ -239,7 +260,7 @@ class ServedModel:
         return self._hierarchy
 
 
-def level_columns(pipeline: Pipeline) -> list[str]:
+def level_names(pipeline: Pipeline) -> list[str]:
     """Return how the column of every level is called: as in training, or by number."""
     named = pipeline.config.get("columns", {}).get("levels") or []
     if isinstance(named, str):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.datasets.column_kinds import base_kind, date_format
 from hierlearn.datasets.dates import ISO
 from hierlearn.decoding import DECODERS
-from hierlearn.serving.model import Options, level_columns
+from hierlearn.serving.model import Options, level_names
 from hierlearn.serving.requests import MOST_EVIDENCE
 
 if TYPE_CHECKING:
@@ -93,10 +93,10 @@ def example_row(inputs: Inputs) -> Any:
 
 def answer_schema(model: ServedModel) -> dict[str, Any]:
     """Return the schema of an answer, with the columns of this model."""
-    own = {name: ANSWERS[name] for name in model.names(Options())}
+    own = {name: ANSWERS[name] for name in model.decision(Options()).names}
     more = {
         f"{begin}{end}": {"type": ["number", "string", "null"] if end else "string"}
-        for begin in (*level_columns(model.pipeline), "top_1")
+        for begin in (*level_names(model.pipeline), "top_1")
         for end in ("", "_probability")
     }
     return {

@@ -46,11 +46,18 @@ class ServingSettings:
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """A task of ``/explain``, with how much is shown."""
+class Question:
+    """Some rows of a request, and the model that answers all of the request.
 
+    Attributes:
+        model: as it was when the request came.
+        task: the rows.
+        count: how much is shown of what an answer rests on.
+    """
+
+    model: ServedModel
     task: Task
-    count: int
+    count: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,8 +77,8 @@ class Service:
         settings: how requests are treated.
 
     Attributes:
-        model: the model now. Whoever computes takes it once, so that an answer comes from one
-            model, the old or the new one.
+        model: the model now. A request takes it once, so that all its answers come from one model,
+            the old or the new one.
         ready: whether requests are welcome.
     """
 
@@ -129,13 +136,18 @@ class Service:
 
     # ------------------------------------------------------------------ in the threads
 
-    def _predict(self, tasks: list[Task]) -> list[bytes]:
-        """Return the answers of tasks as JSON without the brackets of a list."""
-        return [to_json(answers)[1:-1] for answers in self.model.predict(tasks)]
+    def _predict(self, questions: list[Question]) -> list[bytes]:
+        """Return the answers as JSON without the brackets of a list."""
+        found = [b""] * len(questions)
+        for model in {id(one.model): one.model for one in questions}.values():
+            places = [place for place, one in enumerate(questions) if one.model is model]
+            answers = model.predict([questions[place].task for place in places])
+            for place, own in zip(places, answers, strict=True):
+                found[place] = to_json(own)[1:-1]
+        return found
 
-    def _explain(self, tasks: list[Explanation]) -> list[bytes]:
-        model = self.model
-        return [to_json(model.explain(one.task, one.count))[1:-1] for one in tasks]
+    def _explain(self, questions: list[Question]) -> list[bytes]:
+        return [to_json(one.model.explain(one.task, one.count))[1:-1] for one in questions]
 
     def _remember(self, tasks: list[Addition]) -> list[dict[str, Any]]:
         """Make a model that remembers more, write it where that is asked for, and swap it in."""
