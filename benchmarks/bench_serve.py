@@ -4,7 +4,8 @@ Two models of 105 classes on rows of 10 numbers, as in ``bench_predict.py``: a p
 (``--recipe hcl``) and a memory of 5,000 rows (``--recipe neighbors``). The bare model is called in
 this process: cells to inputs, probabilities and answers, without JSON or HTTP. The server
 is a process of its own; clients are threads of this process that send prepared bytes over sockets
-that stay open, so on a machine with few cores they compete with the server.
+that stay open, so on a machine with few cores they compete with the server. Beside seconds, the
+CPU time of the server is given, which a busy machine changes less.
 
 The overload test measures the capacity with as many clients as keep the model busy, then offers
 twice that rate whatever the answers: accepted requests must keep a bounded p99, the others get 503.
@@ -29,7 +30,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -58,6 +59,13 @@ def message(rows: int) -> bytes:
     body = to_json({"rows": rows_of(rows)})
     head = f"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
     return head.encode() + body
+
+
+class Address(NamedTuple):
+    """Where a server listens, and its process."""
+
+    port: int
+    pid: int
 
 
 class Client:
@@ -98,8 +106,8 @@ def metrics(port: int) -> dict[str, float]:
 
 
 @contextmanager
-def server(folder: Path, *words: str) -> Iterator[int]:
-    """Yield the port of a server in a process of its own."""
+def server(folder: Path, *words: str) -> Iterator[Address]:
+    """Yield where a server in a process of its own listens."""
     own = str(Path(__file__).parents[1] / "src")
     threads = ("--threads", str(torch.get_num_threads()))
     job = subprocess.Popen(
@@ -113,7 +121,7 @@ def server(folder: Path, *words: str) -> Iterator[int]:
         for line in job.stdout:
             found = re.search(r"listening on http://[\d.]+:(\d+)", line)
             if found:
-                yield int(found[1])
+                yield Address(int(found[1]), job.pid)
                 break
     finally:
         job.send_signal(signal.SIGTERM)
@@ -134,25 +142,32 @@ def summary(times: list[float], seconds: float, rows: int) -> dict[str, float]:
     }
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process, on Linux."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def bare(model: ServedModel, rows: int, seconds: float) -> dict[str, float]:
     """Measure the model alone."""
     columns = model.inputs.columns(rows_of(rows))
     task, times = Task(columns), []
     for _ in range(5):
         model.predict([task])
-    end = time.perf_counter() + seconds
+    end, used = time.perf_counter() + seconds, time.process_time()
     while time.perf_counter() < end:
         begin = time.perf_counter()
         model.predict([task])
         times.append(time.perf_counter() - begin)
-    return summary(times, sum(times), rows)
+    cpu = (time.process_time() - used) / len(times)
+    return {**summary(times, sum(times), rows), "cpu_ms_per_request": 1e3 * cpu}
 
 
-def closed(port: int, clients: int, rows: int, seconds: float) -> dict[str, Any]:
+def closed(address: Address, clients: int, rows: int, seconds: float) -> dict[str, Any]:
     """Measure clients that send the next request when they have the answer to the last."""
-    content, times = message(rows), []
-    begin = threading.Barrier(clients)
-    before = metrics(port)
+    content, times, every = message(rows), [], []
+    begin, port = threading.Barrier(clients), address.port
+    before, used = metrics(port), cpu_seconds(address.pid)
 
     def run() -> None:
         one = Client(port)
@@ -160,15 +175,18 @@ def closed(port: int, clients: int, rows: int, seconds: float) -> dict[str, Any]
         warm, end = time.perf_counter() + 0.5, time.perf_counter() + 0.5 + seconds
         while (start := time.perf_counter()) < end:
             assert one.send(content) == 200
+            every.append(1)
             if start > warm:
                 times.append(time.perf_counter() - start)
         one.socket.close()
 
     run_threads([threading.Thread(target=run) for _ in range(clients)])
+    cpu = (cpu_seconds(address.pid) - used) / len(every)
     after = metrics(port)
     name = 'hierlearn_batch_rows_{}{{queue="predict"}}'.format
     gained = [after[name(kind)] - before.get(name(kind), 0) for kind in ("sum", "count")]
-    return {**summary(times, seconds, rows), "rows_per_batch": gained[0] / gained[1]}
+    more = {"rows_per_batch": gained[0] / gained[1], "cpu_ms_per_request": 1e3 * cpu}
+    return {**summary(times, seconds, rows), **more}
 
 
 def offered(port: int, rate: float, rows: int, seconds: float) -> dict[str, Any]:
@@ -219,20 +237,20 @@ def measure(folder: Path, seconds: float) -> dict[str, Any]:
     for rows in sorted({rows for _, rows in CASES}):
         found["bare"][rows] = bare(model, rows, min(seconds, 2.0))
         print(folder.name, "bare", rows, figures(found["bare"][rows]), flush=True)
-    with server(folder) as port:
+    with server(folder) as address:
         for clients, rows in CASES:
-            own = closed(port, clients, rows, seconds)
+            own = closed(address, clients, rows, seconds)
             found["served"].append({"clients": clients, "rows": rows, **own})
             print(folder.name, "served", clients, rows, figures(own), flush=True)
     for wait in ("0", "1", "5"):
-        with server(folder, "--max-wait-ms", wait) as port:
-            own = closed(port, 8, 1, seconds)
+        with server(folder, "--max-wait-ms", wait) as address:
+            own = closed(address, 8, 1, seconds)
         found["waiting"].append({"max_wait_ms": float(wait), "clients": 8, "rows": 1, **own})
         print(folder.name, "max wait", wait, figures(own), flush=True)
-    with server(folder, "--max-queue", str(OVERLOAD_QUEUE)) as port:
-        usual = closed(port, 8, OVERLOAD_ROWS, seconds)
+    with server(folder, "--max-queue", str(OVERLOAD_QUEUE)) as address:
+        usual = closed(address, 8, OVERLOAD_ROWS, seconds)
         capacity = usual["requests_per_second"]
-        twice = offered(port, 2 * capacity, OVERLOAD_ROWS, 2 * seconds)
+        twice = offered(address.port, 2 * capacity, OVERLOAD_ROWS, 2 * seconds)
     found["overload"] = {"max_queue_rows": OVERLOAD_QUEUE, "capacity": usual, "twice": twice}
     print(folder.name, "capacity", figures(usual), "twice", figures(twice), flush=True)
     return found
