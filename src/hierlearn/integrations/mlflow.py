@@ -316,7 +316,14 @@ def tracking(name: str | None = None, *, enabled: bool = True) -> Iterator[Track
     if mlflow.active_run() is not None:
         yield Tracker(mlflow)
         return
-    with mlflow.start_run(run_name=name):
+    try:
+        run = mlflow.start_run(run_name=name)
+    except (mlflow.MlflowException, ImportError) as error:
+        uri = mlflow.get_tracking_uri()
+        raise HierlearnError(
+            f"MLflow cannot log to {uri}: {str(error).splitlines()[0]}; set MLFLOW_TRACKING_URI"
+        ) from error
+    with run:
         yield Tracker(mlflow)
 
 

@@ -55,7 +55,7 @@ def listen(host: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
-    except (OSError, OverflowError) as error:
+    except (OSError, ValueError, TypeError) as error:
         made.close()
         reason = getattr(error, "strerror", None) or error
         raise HierlearnError(
