@@ -64,6 +64,7 @@ COMMANDS = [
         *["--seeds", "2", "--epochs", "1", "--out", f"study{ESCAPE}"],
     ],
     ["compare", "rows.csv", "--losses", f"loss{EVIL}"],
+    ["serve", FOLDER, "--host", f"host{EVIL}"],
     ["rank", f"study{ESCAPE}", f"other{EVIL}"],
     ["noise", "rows.csv", "--label", "class", "--losses", f"loss{EVIL}"],
     [f"command{EVIL}"],

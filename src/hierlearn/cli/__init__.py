@@ -31,6 +31,7 @@ from hierlearn.cli import (
     remap,
     remember,
     report,
+    serve,
     train,
 )
 from hierlearn.cli.config import ConfigError
@@ -178,6 +179,14 @@ add_command(
     export.export,
     "export model --out onnx/model.onnx",
     "export model --out onnx/model.onnx --force",
+    panel=MEMORY,
+)
+add_command(
+    app,
+    "serve",
+    serve.serve,
+    "serve model",
+    "serve model --port 9000 --token-file token.txt --save",
     panel=MEMORY,
 )
 add_command(
