@@ -13,6 +13,7 @@ import pytest
 from hierlearn.cli import main
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.explain import rows_of
+from hierlearn.pipeline.memory_folder import MemoryFolder
 from serving.client import Running
 
 ROW = {"a": 1, "b": 2.0, "kind": "x", "note": "purrs", "day": "2024-01-11"}
@@ -163,6 +164,10 @@ def test_what_is_remembered_is_written_where_that_is_asked_for(models, tmp_path,
     code, found = server.remember(NEW, ["animal/dog/pug", "nowhere to be"], ids=["a", "b"])
     assert code == 422  # no class above it
     assert len(rows_of(Pipeline.load(folder))) == len(rows_of(loaded))
+    with MemoryFolder.open(folder) as memory:  # another process, meanwhile
+        memory.remember(["a palm"], [["plant/fern"]], ids=["other"])
+    assert server.remember(NEW[:1], ["plant/fern"], ids=["Q3"])[0] == 200
+    assert rows_of(Pipeline.load(folder)).ids[-2:] == ["other", "Q3"]
 
 
 def test_a_server_that_is_killed_while_it_writes_leaves_a_model(models, tmp_path):

@@ -103,6 +103,7 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
         body_timeout=options["timeout"],
         token=token,
         save_to=model if options["save"] else None,
+        trust=options["trust"],
     )
     names = ("host", "port", "drain", "stop_timeout", "max_connections")
     address = Address(**{name: options[name] for name in names})

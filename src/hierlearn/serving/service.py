@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
 from hierlearn.files.writing import WriteError
-from hierlearn.pipeline.train import save_into
+from hierlearn.pipeline.memory_folder import MemoryFolder
 from hierlearn.serving.batching import Batcher, Limits
 from hierlearn.serving.metrics import Metrics
 from hierlearn.serving.model import Task, to_json
@@ -33,7 +33,8 @@ class ServingSettings:
         max_bytes: of the body of a request.
         body_timeout: seconds in which the body must arrive.
         token: what ``/remember`` asks for; None refuses it.
-        save_to: the folder that ``/remember`` writes the model to; None keeps it in memory.
+        save_to: the folder of the model, to which ``/remember`` adds; None keeps it in memory.
+        trust: whether that folder may name code to import.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -43,6 +44,7 @@ class ServingSettings:
     body_timeout: float = 30.0
     token: str | None = None
     save_to: Path | None = None
+    trust: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,10 @@ class Service:
         folder = self.settings.save_to
         if folder is not None:
             try:
-                save_into(model.pipeline, folder)
+                # One more shard; what other processes have added to the folder stays there.
+                with MemoryFolder.open(folder, trust=self.settings.trust) as memory:
+                    rows = self.model.inputs.chunk(one.task.columns).inputs
+                    memory.remember(rows, one.labels, ids=one.ids)
             except WriteError as error:
                 raise Refusal(500, f"{error}; nothing was remembered") from error
         self.model = model
