@@ -34,8 +34,22 @@ ROWS = [
         min=1,
         panel=WHAT,
     ),
-    option("stream", bool, None, "Leave a Parquet file on disk.", "--stream", panel=RUN),
-    option("stream_window", int, None, "Rows shuffled together with --stream.", min=1, panel=RUN),
+    option(
+        "stream",
+        bool,
+        None,
+        "Leave Parquet files where they are, and read them by row groups.",
+        "--stream",
+        panel=RUN,
+    ),
+    option(
+        "stream_window",
+        int,
+        None,
+        "Rows that each process shuffles together with --stream.",
+        min=1,
+        panel=RUN,
+    ),
 ]
 OPTIONS = [
     output(
