@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from hierlearn.links import HeadOutput
     from hierlearn.losses import Loss
     from hierlearn.losses.joint import JointLoss
+    from hierlearn.training.batches import Batches
     from hierlearn.training.rows import Rows
     from hierlearn.training.settings import Settings
 
@@ -120,6 +121,8 @@ class Trainer:
         self.sampler = None
         if count is not None:
             self.sampler = CandidateSampler(rows, self.seeds, count, apart=self.is_ensemble)
+        # Candidates are the same in all processes, so each reads the window that they come from.
+        rows.share_among(self.processes.world if self.sampler is None else 1)
         self.noise = Noise(self.network, rows.device)
         self.forward: nn.Module = self.network
         self.distribute()
@@ -128,7 +131,7 @@ class Trainer:
         if rows.device.type == "cuda" and self.processes.world == 1:
             hold_rate_on(rows.device, self.optimizer)
             self.captured = captured_steps(self) if settings.cuda_graphs else None
-        self.orders: dict[int, Tensor] = {}  # of the next epoch, made ahead
+        self.batches: dict[int, Batches] = {}  # of the next epoch, made ahead
         self.running = RunningEpoch()
         self.selections: list[Tensor] = []  # (C,) per epoch, if there is a curriculum
         self.on_epoch: Callable[[dict[str, Any]], None] | None = None
@@ -207,16 +210,15 @@ class Trainer:
         """Train one epoch, or the rest of one."""
         self.timeline.begin_epoch()
         number = self.epoch
-        order = self.orders.pop(number) if number in self.orders else self.order_of(number)
+        batches = self.batches.pop(number, None) or self.batches_of(number)
         self.network.train()
         self.stopped_on_device.copy_(torch.tensor(self.stopped))
         if self.captured is not None:
             self.captured.begin_epoch(self)
         started = time.perf_counter()
         for place in range(self.step % self.steps_per_epoch, self.steps_per_epoch):
-            begin = place * self.settings.batch_size
-            index = order[..., begin : begin + self.settings.batch_size]
-            self.train_step(self.processes.share(index), number, place)
+            index = batches.share(place)
+            self.train_step(index if self.is_ensemble else index[0], number, place)
             if self.on_step is not None:
                 self.on_step(self.step)
             every = self.settings.checkpoint_every
@@ -224,7 +226,7 @@ class Trainer:
                 self._check_finite(number)
                 self._checkpoint()
         if self.captured is not None and self.step < self.steps:  # while the GPU is busy
-            self.orders = {number + 1: self.order_of(number + 1)}
+            self.batches = {number + 1: self.batches_of(number + 1)}
         self._check_finite(number)
         self._check_weights()
         self.loss.end_epoch()
@@ -239,13 +241,10 @@ class Trainer:
         self._checkpoint()
         self.timeline.end_epoch()
 
-    def order_of(self, number: int) -> Tensor:
-        """Return the order of the rows in an epoch, (N,), or (M, N) for an ensemble."""
-        order, device = self.rows.order(self.seeds, number), self.rows.device
-        if self.rows.in_memory:  # moved once, not in each step
-            order = order.pin_memory() if device.type == "cuda" else order
-            order = order.to(device, non_blocking=True)
-        return order if self.is_ensemble else order[0]
+    def batches_of(self, number: int, member: int | None = None) -> Batches:
+        """Return the batches of an epoch, of all members or of one."""
+        seeds = self.seeds if member is None else [self.seeds[member]]
+        return self.rows.batches(seeds, number, self.settings.batch_size, self.processes)
 
     def train_step(self, index: Tensor, epoch: int, place: int) -> None:
         """Take one step on the rows ``index``: (n,), or (M, n) for the members of an ensemble."""
@@ -302,9 +301,7 @@ class Trainer:
 
     def _refuse_loss(self, total: Tensor, epoch: int, place: int, what: str = "loss") -> None:
         member = int((~total.isfinite()).nonzero()[0])
-        order = self.rows.order([self.seeds[member]], epoch)[0]
-        begin = place * self.settings.batch_size
-        rows = order[begin : begin + self.settings.batch_size].tolist()
+        rows = self.batches_of(epoch, member).whole(place)[0].tolist()
         batch, loss = f"{place + 1} of {self.steps_per_epoch}", type(self.loss).__name__
         rate = learning_rate(self.settings, epoch * self.steps_per_epoch + place, self.steps)
         moment = Moment(epoch + 1, batch, loss, rate, self.seeds[member], self.saved)
@@ -384,7 +381,8 @@ class Trainer:
 
     def metadata(self) -> dict[str, Any]:
         """Return where the training is, ready for JSON."""
-        return {"step": self.step, "epoch": self.epoch, "best": self.stopping.state_dict()}
+        facts = {"step": self.step, "epoch": self.epoch, "shards": self.rows.shards(self.epoch)}
+        return {**facts, "best": self.stopping.state_dict()}
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Continue the training where a checkpoint left it."""
@@ -405,6 +403,8 @@ class Trainer:
             best, weights = checkpoint.metadata["best"], parts.get("best", {})
             self.stopping.load_state_dict(best, weights, device)
             self.step = self.saved = checkpoint.metadata["step"]
+            if self.step % self.steps_per_epoch:  # the epoch ends with the batches it began with
+                self.rows.share_among(checkpoint.metadata.get("shards", 1), self.epoch)
             epoch, classes = parts.get("epoch", {}), len(self.loss.label_space)
             self.running.load_state_dict(epoch, device, self.stopping.stopped, classes)
             self.loss.load_epoch_state(parts.get("selected", {}))
