@@ -11,7 +11,9 @@ from __future__ import annotations
 import warnings
 from array import array
 from contextlib import suppress
+from glob import has_magic
 from itertools import islice
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -136,7 +138,7 @@ class Annotations:
             labels=[named[code] for code in self._codes],
             hierarchy=hierarchy,
             splits={name: np.array(rows, np.int64) for name, rows in self._splits.items()},
-            name=self.path.stem,
+            name=table_name(self.path),
             feature_names=tuple(feature_names),
             source=f"the table {self.path.name}",
             ids=None if self.columns.id_column is None else self._ids,
@@ -252,6 +254,12 @@ def lines_after(before: Sequence[int] | None, lines: Sequence[int]) -> Sequence[
     both = before if isinstance(before, array) else array("q", before)
     both.extend(lines)
     return both
+
+
+def table_name(path: Location) -> str:
+    """Return the name of a file without its ending, or of the folder that a pattern is in."""
+    plain = PurePath(str(path))
+    return plain.parent.name if has_magic(plain.name) else plain.stem
 
 
 def warn(message: str) -> None:

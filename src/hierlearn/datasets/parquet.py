@@ -138,7 +138,8 @@ class ParquetFile(PartitionedTableFile):
             from pyarrow import concat_tables
 
             read = lambda file: self._read_file(file, columns)  # noqa: E731
-            yield concat_tables(read_ahead(read, range(len(self.files)), THREADS))
+            tables = read_ahead(read, range(len(self.files)), THREADS)
+            yield concat_tables(tables, promote_options="default")
         elif any(isinstance(path, RemotePath) for path in self.files):
             groups = range(len(self._groups))
             for table in read_ahead(lambda group: self._read_group(group, columns), groups):
@@ -166,7 +167,7 @@ class ParquetFile(PartitionedTableFile):
 
     def _read_file(self, file: int, columns: list[str]) -> Any:
         with opened_parquet(self.files[file], self._metadata[file]) as opened:
-            return opened.read(columns=columns)
+            return opened.read(columns=columns).select(columns)
 
     def _chunk(self, part: Any, columns: Sequence[str], begin: int) -> TableChunk:
         numbers = range(begin + 1, begin + part.num_rows + 1)

@@ -179,7 +179,7 @@ def find_remote(source: RemotePath, ending: str) -> list[str]:
     """Return the addresses of the files of a folder or a pattern; of a file, its own."""
     filesystem, path = source.filesystem()
     try:
-        if glob.has_magic(path):
+        if "*" in path or "[" in path:  # a ? may begin the query of an address
             names = sorted(filesystem.glob(path))
         elif source.suffix.lower() == ending and not filesystem.isdir(path):
             return [source.address]
