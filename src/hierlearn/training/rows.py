@@ -196,7 +196,7 @@ class Rows:
         return self._made(self.labels.mask(flat_numbers(index)), index)
 
     def _made(self, dense: Tensor, index: Tensor) -> Tensor:
-        return dense.view(*index.shape, -1).to(self.device)
+        return dense.view(*index.shape, dense.shape[-1]).to(self.device)
 
 
 def flat_numbers(index: Tensor) -> NDArray[np.int64]:

@@ -121,8 +121,7 @@ class Trainer:
         self.sampler = None
         if count is not None:
             self.sampler = CandidateSampler(rows, self.seeds, count, apart=self.is_ensemble)
-        # Candidates are the same in all processes, so each reads the window that they come from.
-        rows.share_among(self.processes.world if self.sampler is None else 1)
+        rows.share_among(self.processes.world if count is None else 1)  # all read all candidates
         self.noise = Noise(self.network, rows.device)
         self.forward: nn.Module = self.network
         self.distribute()
@@ -224,6 +223,7 @@ class Trainer:
             every = self.settings.checkpoint_every
             if every is not None and self.step % every == 0 and place + 1 < self.steps_per_epoch:
                 self._check_finite(number)
+                self.running.average(self.processes)  # what the checkpoint holds is of all
                 self._checkpoint()
         if self.captured is not None and self.step < self.steps:  # while the GPU is busy
             self.batches = {number + 1: self.batches_of(number + 1)}
@@ -381,8 +381,8 @@ class Trainer:
 
     def metadata(self) -> dict[str, Any]:
         """Return where the training is, ready for JSON."""
-        facts = {"step": self.step, "epoch": self.epoch, "shards": self.rows.shards(self.epoch)}
-        return {**facts, "best": self.stopping.state_dict()}
+        best, shards = self.stopping.state_dict(), self.rows.shards(self.epoch)
+        return {"step": self.step, "epoch": self.epoch, "shards": shards, "best": best}
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Continue the training where a checkpoint left it."""
