@@ -53,10 +53,11 @@ def plan(**settings):
 
 
 def note_reads(out):
-    """Note the bytes that this process reads in each epoch."""
+    """Note the bytes that this process reads before the first epoch and in each epoch."""
     whole, reads = Trainer.train_epoch, []
 
     def train_epoch(self):
+        reads.extend([] if reads else [counted_files.count()])
         counted_files.begin()
         whole(self)
         reads.append(counted_files.count())

@@ -182,9 +182,11 @@ def test_each_of_two_processes_reads_about_half_of_the_bytes(two, files):
     np.asarray(dataset.inputs)
     all_bytes = counted_files.count()
     for rank in (0, 1):
-        reads = json.loads((two / f"reads-{rank}.json").read_text())
-        assert len(reads) == 3
-        for epoch in reads:
+        before, *epochs = json.loads((two / f"reads-{rank}.json").read_text())
+        # Labels and footers; the first one also fits the preprocessing, in two passes.
+        assert before < (0.2 + 2 * (rank == 0)) * all_bytes
+        assert len(epochs) == 3
+        for epoch in epochs:
             # Its half, and at most a group at the border (100 of 1,123 rows at the most).
             assert 0.4 * all_bytes < epoch < 0.6 * all_bytes
 
@@ -209,5 +211,5 @@ def test_a_killed_process_changes_nothing(two, files, tmp_path):
     for name in ("model.safetensors", "hierarchy.json"):
         assert (tmp_path / "model" / name).read_bytes() == (two / "model" / name).read_bytes()
     assert read_records(tmp_path / "model") == read_records(two / "model")
-    first = json.loads((tmp_path / "reads-1.json").read_text())[0]
-    assert first < json.loads((two / "reads-1.json").read_text())[1], "the rest of an epoch"
+    rest, whole = (json.loads((one / "reads-1.json").read_text()) for one in (tmp_path, two))
+    assert rest[1] < 0.8 * whole[2], "what was read of the second epoch after the restart"

@@ -29,6 +29,7 @@ from hierlearn.training.backbones import (
     load_weights,
     resolve,
 )
+from hierlearn.training.fitting import fit_once
 from hierlearn.training.linear_solver import unsupported_reason
 from hierlearn.training.plan import Decision, Plan, decide, default_network
 from hierlearn.training.recipes import build_loss
@@ -251,12 +252,10 @@ def fitted_preprocessor(
     inputs: Any = train_set.inputs
     if preprocessor is None:
         return None
-    if isinstance(inputs, RowGroups):
-        preprocessor.fit_parts(inputs.parts)
-    else:
-        preprocessor.fit(inputs)
     found: Preprocessor[Any, Any] = preprocessor
-    return found
+    if isinstance(inputs, RowGroups):
+        return fit_once(found, inputs.parts)
+    return found.fit(inputs)
 
 
 def make_rows(
