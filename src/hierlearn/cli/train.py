@@ -232,11 +232,11 @@ def single_rows(source: str, dataset: Dataset) -> list[str]:
     from hierlearn.cli.model_rows import is_table
     from hierlearn.cli.show import counted
     from hierlearn.datasets.label_checks import single_row_classes
-    from hierlearn.hierarchy.labels import Labels
+    from hierlearn.hierarchy.shared_labels import labels_of_rows
 
     if not is_table(source):
         return []
-    single = single_row_classes(Labels(dataset.labels, dataset.hierarchy))
+    single = single_row_classes(labels_of_rows(dataset.labels, dataset.hierarchy))
     names = [dataset.hierarchy.names[number] for number in single]
     return [f"classes with one row: {counted(names)}"] if names else []
 

@@ -70,7 +70,7 @@ class Annotations:
         self._keys: dict[Any, int] = {}  # each cell of labels, or cells of levels, and its code
         self._parsed: list[tuple[str, ...]] = []  # its labels, or the names of its levels
         self._lines: list[int] = []  # where it occurs first
-        self._codes = array("q")  # the code of each row, in 8 bytes
+        self._codes = array("i")  # the code of each row, in 4 bytes
         self._splits: dict[str, array[int]] = {}  # the rows of each split
         self._ids: list[str] = []
         self._line_of: Sequence[int] | None = range(1, 1)  # the line of each row
@@ -91,7 +91,7 @@ class Annotations:
                 self._keys[key] = len(self._keys)
                 self._parsed.append(parse_key(key, self.columns, chunk, row))
                 self._lines.append(chunk.lines[row])
-        known = np.array([self._keys[key] for key in keys], dtype=np.int64)
+        known = np.array([self._keys[key] for key in keys], dtype=np.int32)
         self._codes.frombytes(known[codes].tobytes())
 
     def _add_splits(self, chunk: TableChunk, name: str) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets.table_file import TableChunk, TableFile
     from hierlearn.hierarchy import Hierarchy
 
-ROWS = 1 << 16  # rows whose labels are parsed at a time
+ROWS = 1 << 20  # rows whose labels are parsed at a time
 FIRST = 1000  # rows by which a mixed table is recognized before it is streamed
 
 
