@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.cli.generate import dashed
 from hierlearn.cli.shared import COLUMN_NAMES
 from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.files.locations import without_secrets
 from hierlearn.options import parse_pairs, split_pairs
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def check_not_given(source: str, what: str, options: Mapping[str, Any]) -> None:
     wrong = [name for name, value in options.items() if value not in (None, False, (), [])]
     if wrong:
         names = ", ".join(map(dashed, wrong))
+        source = without_secrets(source)
         raise HierlearnError(f"{source} is {what} and does not take {names}; leave that out")
 
 
@@ -52,6 +54,7 @@ def reading(name: str) -> Iterator[Callable[[int, int | None], None]]:
     from hierlearn.printable import printable
     from hierlearn.terminal import Console, Text, progress
 
+    name = without_secrets(name)
     console = Console(stderr=True)
     bar = progress(console, "bytes", "speed")
     with ExitStack() as shown:

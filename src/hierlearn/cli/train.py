@@ -251,6 +251,7 @@ def write_config(
     """
     from hierlearn import __version__
     from hierlearn.cli.config import to_yaml
+    from hierlearn.files.locations import without_secrets
     from hierlearn.files.writing import atomic_write
     from hierlearn.pipeline.folder import training_folder
 
@@ -263,6 +264,7 @@ def write_config(
     values = (
         chosen if chosen.get("effort") == "best" else {**chosen, **beginning.settings.to_dict()}
     )
+    values = {**values, "data": without_secrets(values["data"])}
     with atomic_write(folder / "run.yaml") as file:
         file.write(to_yaml(values, comment))
 
