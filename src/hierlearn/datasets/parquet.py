@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hierlearn.files.locations import Location
 
 BUFFER = 1 << 20  # bytes of a column that are read ahead, instead of its entire row group
+AHEAD = 1 << 28  # bytes of row groups of a store that are read ahead
 ENDING = ".parquet"
 
 
@@ -142,13 +143,19 @@ class ParquetFile(PartitionedTableFile):
             yield concat_tables(tables, promote_options="default")
         elif any(isinstance(path, RemotePath) for path in self.files):
             groups = range(len(self._groups))
-            for table in read_ahead(lambda group: self._read_group(group, columns), groups):
+            read = lambda group: self._read_group(group, columns)  # noqa: E731
+            for table in read_ahead(read, groups, self._count_ahead(columns)):
                 for begin in range(0, table.num_rows, rows_per_chunk):
                     yield table.slice(begin, rows_per_chunk)
         else:
             for number, path in enumerate(self.files):
                 with opened_parquet(path, self._metadata[number]) as file:
                     yield from file.iter_batches(rows_per_chunk, columns=columns, use_threads=False)
+
+    def _count_ahead(self, columns: list[str]) -> int:
+        """Return how many groups are read ahead: as many as fit into memory, as columns go."""
+        largest = max(self.group_bytes, default=0) * len(columns) // len(self.columns)
+        return max(1, min(THREADS, AHEAD // max(1, largest)))
 
     def read_group(self, group: int, columns: Sequence[str]) -> TableChunk:
         """Return the rows of a row group."""

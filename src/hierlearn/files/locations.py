@@ -171,7 +171,10 @@ def find_files(source: Location, ending: str) -> list[Location]:
     else:
         return [source]
     if not found:
-        raise DataError(f"{source}: no file in it ends in {ending}")
+        raise DataError(
+            f"{source}: no file in it ends in {ending}; a pattern such as 'rows/**/*{ending}' finds "
+            f"files in deeper folders"
+        )
     return found
 
 
