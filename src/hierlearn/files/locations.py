@@ -172,8 +172,8 @@ def find_files(source: Location, ending: str) -> list[Location]:
         return [source]
     if not found:
         raise DataError(
-            f"{source}: no file in it ends in {ending}; a pattern such as 'rows/**/*{ending}' finds "
-            f"files in deeper folders"
+            f"{source}: no file in it ends in {ending}; a pattern such as 'rows/**/*{ending}' "
+            f"finds files in deeper folders"
         )
     return found
 

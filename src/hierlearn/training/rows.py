@@ -140,7 +140,9 @@ class Rows:
         """Return (M, N) the order in which the member of each seed reads the rows in an epoch."""
         return epoch_order(seeds, len(self), epoch)
 
-    def batches(self, seeds: list[int], epoch: int, size: int, here: Processes) -> Batches:
+    def batches(
+        self, seeds: list[int], epoch: int, size: int, here: Processes, *, load: bool = True
+    ) -> Batches:
         """Return which rows each step of an epoch takes.
 
         Args:
@@ -148,9 +150,10 @@ class Rows:
             epoch: the number of the epoch, from 0.
             size: the rows of a batch of all processes together.
             here: this process among all of them.
+            load: whether row numbers go to the device, for steps to be taken.
         """
         order = self.order(seeds, epoch)
-        if self.in_memory:  # moved once, not in each step
+        if load and self.in_memory:  # moved once, not in each step
             order = order.pin_memory() if self.device.type == "cuda" else order
             order = order.to(self.device, non_blocking=True)
         return OrderedBatches(order, size, here)

@@ -89,8 +89,11 @@ class ParquetRows(Rows):
         """Return among how many processes the row groups are shared out in an epoch."""
         return self._begun[1] if self._begun and self._begun[0] == epoch else self._shards
 
-    def batches(self, seeds: list[int], epoch: int, size: int, here: Processes) -> StreamedBatches:
+    def batches(
+        self, seeds: list[int], epoch: int, size: int, here: Processes, *, load: bool = True
+    ) -> StreamedBatches:
         """Return the batches of an epoch; the arguments are those of ``Rows.batches``."""
+        del load
         return StreamedBatches(self, seeds, epoch, size, here, self.shards(epoch))
 
     def pool(self, seed: int, epoch: int, place: int) -> Tensor | None:

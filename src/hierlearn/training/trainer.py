@@ -241,10 +241,9 @@ class Trainer:
         self._checkpoint()
         self.timeline.end_epoch()
 
-    def batches_of(self, number: int, member: int | None = None) -> Batches:
-        """Return the batches of an epoch, of all members or of one."""
-        seeds = self.seeds if member is None else [self.seeds[member]]
-        return self.rows.batches(seeds, number, self.settings.batch_size, self.processes)
+    def batches_of(self, number: int) -> Batches:
+        """Return the batches of an epoch."""
+        return self.rows.batches(self.seeds, number, self.settings.batch_size, self.processes)
 
     def train_step(self, index: Tensor, epoch: int, place: int) -> None:
         """Take one step on the rows ``index``: (n,), or (M, n) for the members of an ensemble."""
@@ -301,11 +300,12 @@ class Trainer:
 
     def _refuse_loss(self, total: Tensor, epoch: int, place: int, what: str = "loss") -> None:
         member = int((~total.isfinite()).nonzero()[0])
-        rows = self.batches_of(epoch, member).whole(place)[0].tolist()
+        size, here = self.settings.batch_size, self.processes
+        rows = self.rows.batches([self.seeds[member]], epoch, size, here, load=False).whole(place)
         batch, loss = f"{place + 1} of {self.steps_per_epoch}", type(self.loss).__name__
         rate = learning_rate(self.settings, epoch * self.steps_per_epoch + place, self.steps)
         moment = Moment(epoch + 1, batch, loss, rate, self.seeds[member], self.saved)
-        raise diverged(what, float(total[member]), moment, rows)
+        raise diverged(what, float(total[member]), moment, rows[0].tolist())
 
     def _refuse_member(self, member: int, what: str) -> None:
         """Raise on a member that has diverged by the last step."""
