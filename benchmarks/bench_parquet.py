@@ -1,12 +1,13 @@
 """What training from many Parquet files costs: bytes, rows per second, memory, latency, labels.
 
 processes   one and two processes train on the same files: the bytes that each reads in an epoch
-latency     every read takes 50 ms, as from an object store: with and without reading ahead
+latency     every read takes 50 ms, as from an object store: with and without reading ahead, the
+            seconds of an epoch and those in which a step waits for its row groups
 memory      peak memory of a training whose rows are four times as many, in the same window
 labels      CPU seconds and bytes per million rows that every process spends on the labels
 
 Every training is a process of its own. Run with ``python benchmarks/bench_parquet.py``; the figures
-go to results/parquet.json. On a busy machine rows per second mean little, bytes and memory do.
+go to results/parquet.json; ``--only labels`` measures one part again. On a busy machine rows per second mean little, bytes and memory do.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HERE = Path(__file__).resolve()
 sys.path.insert(0, str(HERE.parent.parent / "tests"))
@@ -34,7 +38,7 @@ import counted_files  # noqa: E402
 from hierlearn.datasets import stream_table  # noqa: E402
 from hierlearn.hierarchy.shared_labels import labels_of_rows  # noqa: E402
 from hierlearn.training.plan import Plan  # noqa: E402
-from machine import versions, write  # noqa: E402
+from machine import RESULTS, versions, write  # noqa: E402
 
 FEATURES, FILES, GROUP, WINDOW, BATCH = 50, 8, 5000, 25_000, 512
 ROWS = 200_000
@@ -67,12 +71,23 @@ def train(folder: Path, seconds: float, ahead: bool, epochs: int) -> None:
 
     if not ahead:
         GroupCache.expect = lambda *_: None  # type: ignore[assignment, method-assign]
+    waited = [0.0]
+    get = GroupCache.get
+
+    def timed_get(self: GroupCache, group: int, most: int) -> Any:
+        start = time.perf_counter()
+        found = get(self, group, most)
+        waited[0] += time.perf_counter() - start
+        return found
+
+    GroupCache.get = timed_get  # type: ignore[method-assign]
     counted_files.register()
     figures: list[dict[str, Any]] = []
     whole = Trainer.train_epoch
 
     def train_epoch(self: Trainer) -> None:
         counted_files.begin(seconds)
+        waited[0] = 0.0
         start = time.perf_counter()
         whole(self)
         took = time.perf_counter() - start
@@ -82,6 +97,7 @@ def train(folder: Path, seconds: float, ahead: bool, epochs: int) -> None:
                 "seconds": took,
                 "bytes": counted_files.count(),
                 "reads": len(counted_files.READS),
+                "waited": waited[0],
             }
         )
 
@@ -160,17 +176,21 @@ def bench_processes(folder: Path) -> dict[str, Any]:
 
 def bench_latency(folder: Path) -> dict[str, Any]:
     """Return seconds per epoch where every read takes 50 ms, in turns."""
-    seconds: dict[str, list[float]] = {"local": [], "ahead": [], "not ahead": []}
-    words = {"local": (), "ahead": ("--latency", LATENCY)}
+    words = {"no delay": (), "ahead": ("--latency", LATENCY)}
     words["not ahead"] = ("--latency", LATENCY, "--no-ahead")
-    reads = 0
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in words}
     for _ in range(TURNS):
         for name, given in words.items():
-            (found,) = processes(1, "train", folder, "--epochs", 1, *given)
-            seconds[name].append(found["epochs"][0]["seconds"])
-            reads = found["epochs"][0]["reads"]
-    medians = {name: round(statistics.median(some), 2) for name, some in seconds.items()}
-    return {"seconds_per_epoch": medians, "reads": reads, "seconds_per_read": LATENCY}
+            (one,) = processes(1, "train", folder, "--epochs", 1, *given)
+            found[name].append(one["epochs"][0])
+    medians = {
+        name: {
+            what: round(statistics.median(one[what] for one in some), 2)
+            for what in ("seconds", "waited", "reads")
+        }
+        for name, some in found.items()
+    }
+    return {"seconds_per_read": LATENCY, "epoch": medians}
 
 
 def bench_memory(root: Path) -> dict[str, Any]:
@@ -204,6 +224,7 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=0.0)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--no-ahead", action="store_true")
+    parser.add_argument("--only", choices=["processes", "latency", "memory", "labels"])
     words = parser.parse_args()
     if words.what == "train":
         train(Path(words.given), words.latency, not words.no_ahead, words.epochs)
@@ -213,7 +234,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         folder = write_files(Path(name) / f"rows-{ROWS}", ROWS)
-        figures = {
+        figures: dict[str, Any] = {
             "table": {
                 "rows": ROWS,
                 "features": FEATURES,
@@ -223,11 +244,17 @@ def main() -> None:
                 "batch": BATCH,
             },
             "versions": versions("pyarrow", "fsspec"),
-            "processes": bench_processes(folder),
-            "latency": bench_latency(folder),
-            "memory": bench_memory(Path(name)),
-            "labels": bench_labels(),
         }
+        parts: dict[str, Callable[[], dict[str, Any]]] = {
+            "processes": lambda: bench_processes(folder),
+            "latency": lambda: bench_latency(folder),
+            "memory": lambda: bench_memory(Path(name)),
+            "labels": bench_labels,
+        }
+        stored = RESULTS / "parquet.json"
+        before = json.loads(stored.read_text())["figures"] if words.only else {}
+        for part, run in parts.items():
+            figures[part] = run() if words.only in (None, part) else before[part]
     print(json.dumps(figures, indent=2))
     print(write("parquet", figures, "python benchmarks/bench_parquet.py"))
 
