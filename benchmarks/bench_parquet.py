@@ -7,7 +7,8 @@ memory      peak memory of a training whose rows are four times as many, in the 
 labels      CPU seconds and bytes per million rows that every process spends on the labels
 
 Every training is a process of its own. Run with ``python benchmarks/bench_parquet.py``; the figures
-go to results/parquet.json; ``--only labels`` measures one part again. On a busy machine rows per second mean little, bytes and memory do.
+go to results/parquet.json; ``--only labels`` measures one part again. On a busy machine rows per
+second mean little, bytes and memory do.
 """
 
 from __future__ import annotations
@@ -43,7 +44,6 @@ from machine import RESULTS, versions, write  # noqa: E402
 FEATURES, FILES, GROUP, WINDOW, BATCH = 50, 8, 5000, 25_000, 512
 ROWS = 200_000
 LATENCY = 0.05
-TURNS = 3
 
 
 def write_files(folder: Path, rows: int, features: int = FEATURES, classes: int = 1000) -> Path:
@@ -174,12 +174,12 @@ def bench_processes(folder: Path) -> dict[str, Any]:
     return found
 
 
-def bench_latency(folder: Path) -> dict[str, Any]:
+def bench_latency(folder: Path, turns: int) -> dict[str, Any]:
     """Return seconds per epoch where every read takes 50 ms, in turns."""
     words = {"no delay": (), "ahead": ("--latency", LATENCY)}
     words["not ahead"] = ("--latency", LATENCY, "--no-ahead")
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in words}
-    for _ in range(TURNS):
+    for _ in range(turns):
         for name, given in words.items():
             (one,) = processes(1, "train", folder, "--epochs", 1, *given)
             found[name].append(one["epochs"][0])
@@ -190,7 +190,7 @@ def bench_latency(folder: Path) -> dict[str, Any]:
         }
         for name, some in found.items()
     }
-    return {"seconds_per_read": LATENCY, "epoch": medians}
+    return {"seconds_per_read": LATENCY, "turns": turns, "epoch": medians}
 
 
 def bench_memory(root: Path) -> dict[str, Any]:
@@ -224,6 +224,7 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=0.0)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--no-ahead", action="store_true")
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--only", choices=["processes", "latency", "memory", "labels"])
     words = parser.parse_args()
     if words.what == "train":
@@ -247,7 +248,7 @@ def main() -> None:
         }
         parts: dict[str, Callable[[], dict[str, Any]]] = {
             "processes": lambda: bench_processes(folder),
-            "latency": lambda: bench_latency(folder),
+            "latency": lambda: bench_latency(folder, words.turns),
             "memory": lambda: bench_memory(Path(name)),
             "labels": bench_labels,
         }
