@@ -34,8 +34,22 @@ ROWS = [
         min=1,
         panel=WHAT,
     ),
-    option("stream", bool, None, "Leave a Parquet file on disk.", "--stream", panel=RUN),
-    option("stream_window", int, None, "Rows shuffled together with --stream.", min=1, panel=RUN),
+    option(
+        "stream",
+        bool,
+        None,
+        "Leave Parquet files where they are, and read them by row groups.",
+        "--stream",
+        panel=RUN,
+    ),
+    option(
+        "stream_window",
+        int,
+        None,
+        "Rows that each process shuffles together with --stream.",
+        min=1,
+        panel=RUN,
+    ),
 ]
 OPTIONS = [
     output(
@@ -225,11 +239,11 @@ def single_rows(source: str, dataset: Dataset) -> list[str]:
     from hierlearn.cli.model_rows import is_table
     from hierlearn.cli.show import counted
     from hierlearn.datasets.label_checks import single_row_classes
-    from hierlearn.hierarchy.labels import Labels
+    from hierlearn.hierarchy.shared_labels import labels_of_rows
 
     if not is_table(source):
         return []
-    single = single_row_classes(Labels(dataset.labels, dataset.hierarchy))
+    single = single_row_classes(labels_of_rows(dataset.labels, dataset.hierarchy))
     names = [dataset.hierarchy.names[number] for number in single]
     return [f"classes with one row: {counted(names)}"] if names else []
 
@@ -244,6 +258,7 @@ def write_config(
     """
     from hierlearn import __version__
     from hierlearn.cli.config import to_yaml
+    from hierlearn.files.locations import without_secrets
     from hierlearn.files.writing import atomic_write
     from hierlearn.pipeline.folder import training_folder
 
@@ -256,6 +271,7 @@ def write_config(
     values = (
         chosen if chosen.get("effort") == "best" else {**chosen, **beginning.settings.to_dict()}
     )
+    values = {**values, "data": without_secrets(values["data"])}
     with atomic_write(folder / "run.yaml") as file:
         file.write(to_yaml(values, comment))
 

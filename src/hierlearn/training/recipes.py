@@ -163,7 +163,7 @@ def choose_recipe(
         kind: what their inputs are.
         logits: whether the head must give logits, as for a link or a network of the user's choice.
     """
-    counts = np.diff(labels.terminal[0])
+    counts = labels.terminal_counts
     rows = len(counts)
     several, without = int(np.sum(counts > 1)), int(np.sum(counts == 0))
     if several:
