@@ -1,12 +1,17 @@
 """HMCN against loops, its norm against torch's, stacked members, and a training from end to end."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
-from hierlearn import Dataset, Hierarchy, Plan, load, train
-from hierlearn.networks import NETWORKS, InputSpec, read_output
+from hierlearn import Dataset, Hierarchy, LabelSpace, Plan, load, train
+from hierlearn.errors import HierlearnError
+from hierlearn.networks import NETWORKS, InputSpec, SparseRows, read_output
 from hierlearn.networks.batch_norm import BatchNorm
+from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
 from hierlearn.networks.ensemble import StackedEnsemble, ensemble_of
 from reference.hmcn import hmcn_f
 from reference.links import sigmoid
@@ -88,6 +93,26 @@ def test_members_are_stacked_and_equal_networks_alone():
             torch.testing.assert_close(member, read_output(one(x)).log_p)
         for one in (together, *alone):
             one.eval()
+
+
+@each_network
+def test_sparse_rows_gradients_of_members_and_another_head(name):
+    networks = [make(name, seed=seed, dropout=0.0).eval() for seed in range(2)]
+    together = ensemble_of(copy.deepcopy(networks)).eval()
+    rows = sparse.random_array((5, 4), density=0.5, format="csr", rng=1, dtype="float32")
+    x = torch.from_numpy(rows.toarray())
+    found = read_output(together(SparseRows.from_scipy(rows))).log_p
+    torch.testing.assert_close(found, read_output(together(x)).log_p)
+    found[1].sum().backward()
+    read_output(networks[1](x)).log_p.sum().backward()
+    wanted = {key: value.grad for key, value in networks[1].named_parameters()}
+    parts = together.networks[1] if name == "hmcn-r" else together.network
+    for key, value in parts.named_parameters():
+        own = value.grad if name == "hmcn-r" else value.grad[1]
+        torch.testing.assert_close(own, wanted[key])
+    spec = NetworkSpec(name, InputSpec.numbers(4), heads={"main": HeadSpec("neighbors")})
+    with pytest.raises(HierlearnError, match="other heads need a Network with a LinearHead"):
+        build_network(spec, LabelSpace.of(TREE))
 
 
 @each_network

@@ -103,6 +103,12 @@ class GlobalHead(LinearHead):
 
     stackable = True
 
+    def __init__(
+        self, features: int, label_space: LabelSpace | Hierarchy, link: str | Link = "sigmoid"
+    ) -> None:
+        super().__init__(features, label_space, link)
+        del self.features  # of one of several levels: no other head could read them
+
     def forward(self, features: list[Tensor]) -> HeadOutput:  # type: ignore[override]
         """Return the logits with their link."""
         return super().forward(features[-1])
