@@ -20,7 +20,7 @@ from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
-from hierlearn.networks.ensemble import head_names, set_prior
+from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.training.backbones import (
     chained,
@@ -30,6 +30,7 @@ from hierlearn.training.backbones import (
     resolve,
 )
 from hierlearn.training.fitting import fit_once
+from hierlearn.training.initialize import initialize
 from hierlearn.training.linear_solver import unsupported_reason
 from hierlearn.training.plan import Decision, Plan, decide, default_network
 from hierlearn.training.recipes import build_loss
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
-    from torch import Tensor, nn
+    from torch import nn
 
     from hierlearn.datasets.dataset import Dataset, Kind
     from hierlearn.features.preprocessor import Preprocessor, Produced
@@ -160,8 +161,7 @@ def prepare(
         seeds = [settings.seed + number for number in range(settings.ensemble_size)]
         network = build_network(spec, label_space, [derive(seed, "weights") for seed in seeds])
         load_weights(network, plan)
-        if settings.prior_bias:
-            set_prior(network, *class_counts(labels, weights))
+        initialize(network, labels, weights, settings)
     loss = for_heads(own, network, joint, recipe.joint)
     valid = None
     if len(held_out):
@@ -401,10 +401,3 @@ def choose_decoder(labels: Labels) -> str:
     # A row without a label says that no class applies, which only a decoder that stops can answer.
     empty = labels.unlabeled_descendants == "negative" and np.any(counts == 0)
     return "stop" if empty else "leaf"
-
-
-def class_counts(labels: Labels, weights: Floats | None) -> tuple[Tensor, Tensor, int]:
-    """Return the weighted rows of each class, (C,) closed and (C,) most specific, and N."""
-    found = labels.weighted_counts(None if weights is None else weights / weights.mean())
-    closed, terminal = (torch.from_numpy(one).double() for one in found)
-    return closed, terminal, len(labels)

@@ -8,6 +8,7 @@ paper      the paper's HCL as printed: independent sigmoids, floor 0, the best o
 softmax    cross entropy over the terminal classes, summed upward: for images, and backbones
 hcl        HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
 max        half cross entropy, half MCLoss, read by the maximum over descendants
+hmcn-f     a layer per level with local and global outputs; hmcn-r: one cell for all levels
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
 """
 
@@ -136,6 +137,16 @@ RECIPES: dict[str, Recipe] = {
         "half cross entropy, half MCLoss, read by the maximum over descendants: for many labels",
         link="max",
         rule=plain,
+    ),
+    "hmcn-f": Recipe(
+        "hmcn",
+        "HMCN-F: a layer per level, local and global outputs (Wehrmann 2018)",
+        network="hmcn-f",
+    ),
+    "hmcn-r": Recipe(
+        "hmcn",
+        "HMCN-R: one recurrent cell for all levels, local and global outputs (Wehrmann 2018)",
+        network="hmcn-r",
     ),
     "flat": Recipe(
         "bce",
