@@ -86,7 +86,7 @@ def test_an_error_is_an_outcome_and_the_same_everywhere(executor):
     found = ends(executor, [Job(fail, "rows"), Job(answer, "rows", (1,))])
     assert found[1].value == ("rows", 1)
     assert type(found[0].error) is ValueError
-    with pytest.raises(ValueError, match="^no rows$") as caught:
+    with pytest.raises(ValueError, match=r"^no rows$") as caught:
         found[0].result()
     assert "in fail" in str(caught.value.__cause__)  # where it was raised
 
@@ -145,14 +145,14 @@ def test_an_error_of_a_candidate_is_raised_by_the_study(executor, tmp_path):
 
 
 def test_a_study_goes_on_with_another_engine(executor, tmp_path):
-    class Stop(Exception):
+    class StopError(Exception):
         pass
 
     def stop_after_the_first(number, step, of):
         if any((tmp_path / "s" / "rows").glob("*.safetensors")):
-            raise Stop
+            raise StopError
 
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         small.run(tmp_path / "s", executor=executor, on_step=stop_after_the_first)
     before = {run["candidate"]: run["seconds"] for run in Study.open(tmp_path / "s").runs()}
     assert 0 < len(before) < 3
@@ -248,7 +248,7 @@ def test_dask_own_executor_is_known_as_such(tmp_path):
     [
         ({"engine": "daks"}, "unknown engine 'daks'; did you mean 'dask'"),
         ({"workers": 0}, "workers must be at least 1, not 0"),
-        ({"address": "tcp://a:1"}, "engine 'processes' runs on this machine, so address='tcp"),
+        ({"address": "tcp://a:1"}, "address needs an engine with workers elsewhere, 'dask' or"),
         ({"engine": "ray", "address": "a:1", "workers": 2}, "has workers of its own"),
     ],
 )
@@ -260,7 +260,7 @@ def test_what_cannot_be_opened(given, message):
 @pytest.mark.parametrize("given", [None, "dask", True])
 def test_what_is_no_executor(given):
     with (
-        pytest.raises(HierlearnError, match="executor must be an Executor of concurrent.futures"),
+        pytest.raises(HierlearnError, match=r"must be an Executor of concurrent.futures"),
         engine_of(given),
     ):
         pass

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from hierlearn.engines.process_executor import count_cores, default_jobs, start_context
 from hierlearn.errors import HierlearnError
 from hierlearn.studies.study import Study
-from hierlearn.engines.process_executor import count_cores, default_jobs, start_context
 from studies import small_studies as small
 
 
@@ -48,7 +48,8 @@ def test_a_killed_process_is_replaced_and_the_study_goes_on(tmp_path):
 UNGUARDED = """
 import sys
 from studies import small_studies as small
-small.run(sys.argv[1], executor=2, words=("bce", "loss:hcl"), settings={"epochs": 1, "patience": None})
+once = {"epochs": 1, "patience": None}
+small.run(sys.argv[1], executor=2, words=("bce", "loss:hcl"), settings=once)
 """
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from hierlearn.engines.process_executor import count_cores
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.networks.ensemble import LoopedEnsemble, StackedEnsemble, networks_in
 from hierlearn.networks.memories import embed, neighbors_of
@@ -16,7 +17,6 @@ from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.studies import runner
 from hierlearn.studies.evidence import COUNT, find_evidence
 from hierlearn.studies.study import Study
-from hierlearn.engines.process_executor import count_cores
 from hierlearn.training.memorize import memorize
 from hierlearn.training.prepare import prepare
 from hierlearn.training.recipes import RECIPES, Recipe

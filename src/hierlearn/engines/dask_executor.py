@@ -1,8 +1,8 @@
 """Dask: jobs on the workers of a cluster, by ssh, Slurm, Kubernetes or on this machine.
 
 Dask runs the job of a killed worker again itself, up to ``distributed.scheduler.allowed-failures``
-times (3 by default). Data is scattered to all workers of a cluster, and scattered again where it was
-lost with the workers that held it; workers of this machine read it from a file.
+times (3 by default). Data is scattered to all workers of a cluster, and scattered again where it
+was lost with the workers that held it; workers of this machine read it from a file.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from hierlearn.engines.worker import Failure, call
 from hierlearn.errors import HierlearnError, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable
 
 RETRIES = 3  # times that a job is submitted again after its worker was killed
 POLL_SECONDS = 0.2  # between two looks at what workers report
@@ -114,11 +114,11 @@ class Engine(Executor):
     def release(self, handle: Any) -> None:
         """Forget a value that was shared."""
 
-    def is_lost(self, error: BaseException) -> bool:
+    def is_lost(self, error: BaseException) -> bool:  # noqa: ARG002
         """Whether a job has to be submitted again."""
         return False
 
-    def is_killed(self, error: BaseException) -> bool:
+    def is_killed(self, error: BaseException) -> bool:  # noqa: ARG002
         """Whether the engine has tried a job again itself, and gave up."""
         return False
 
@@ -142,7 +142,7 @@ class Engine(Executor):
 
     def run(
         self, jobs: Iterable[Job], on_step: Callable[[int, int, int], None] | None = None
-    ) -> Iterator[Outcome]:
+    ) -> Generator[Outcome, None, None]:
         """Run jobs, and yield how each ended as soon as it has.
 
         Args:
@@ -266,13 +266,13 @@ class Serial(Engine):
 
     def run(
         self, jobs: Iterable[Job], on_step: Callable[[int, int, int], None] | None = None
-    ) -> Iterator[Outcome]:
+    ) -> Generator[Outcome, None, None]:
         """Run jobs, each when its result is asked for."""
         for number, job in enumerate(jobs):
             report = None if on_step is None else numbered(on_step, number)
             try:
                 value = job.function(job.data, *job.args, on_step=report)
-            except Exception as error:  # noqa: BLE001  raised by ``result``
+            except Exception as error:
                 yield Outcome(number, error=error)
             else:
                 yield Outcome(number, value)

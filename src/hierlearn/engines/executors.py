@@ -20,14 +20,14 @@ def open_processes(address: str | None, workers: int | None, gpu: bool) -> Engin
 
     if address is not None:
         raise HierlearnError(
-            f"engine 'processes' runs on this machine, so address={address!r} is of no use; name "
-            f"another engine, or leave it out"
+            f"address needs an engine with workers elsewhere, 'dask' or 'ray', and {address!r} was "
+            f"given for 'processes'"
         )
     return ProcessEngine(workers, gpu=gpu)
 
 
-def open_dask(address: str | None, workers: int | None, gpu: bool) -> Engine:
-    """Connect to a Dask cluster, or start one on this machine."""
+def open_dask(address: str | None, workers: int | None, gpu: bool) -> Engine:  # noqa: ARG001
+    """Connect to a Dask cluster, or start one on this machine; its workers see all their GPUs."""
     from hierlearn.engines.dask_executor import DaskEngine
 
     return DaskEngine(address, workers)
@@ -70,8 +70,8 @@ def open_executor(
         raise HierlearnError(f"workers must be at least 1, not {workers}")
     if workers is not None and address is not None:
         raise HierlearnError(
-            f"the cluster at address={address!r} has workers of its own, so workers={workers} is "
-            f"of no use; leave it out"
+            f"address names a cluster with workers of its own, {address!r}, so workers={workers} "
+            f"is of no use; leave it out"
         )
     opened = ENGINES[engine](address, workers, gpu)
     try:
@@ -141,3 +141,16 @@ def as_engine(executor: Executor) -> Engine:
 
         return DaskEngine(client=executor._client)  # type: ignore[attr-defined]
     return PlainEngine(executor)
+
+
+@contextmanager
+def use_executor(executor: Executor | int) -> Iterator[None]:
+    """Let trainings with effort "best" in this block run their parts on an executor.
+
+    Args:
+        executor: any Executor, or how many processes of this machine train at a time.
+    """
+    from hierlearn.pipeline.workers import lend
+
+    with engine_of(executor) as engine, lend(engine):
+        yield

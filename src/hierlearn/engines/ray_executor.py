@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +111,10 @@ class RayEngine(Engine):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Leave Ray, and end it where it was started here."""
+        if cancel_futures:
+            self.stop(list(self._references))
+        elif wait:
+            wait_for(list(self._references))
         if self._own:
             self._ray.shutdown()
 

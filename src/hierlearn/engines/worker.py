@@ -59,7 +59,7 @@ class Failure:
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         try:
             pickle.loads(pickle.dumps(error))
-        except Exception:  # noqa: BLE001  whatever its __reduce__ raises
+        except Exception:
             error = RuntimeError(f"{type(error).__name__}: {error}")
         return cls(error.with_traceback(None), trace)
 
@@ -161,7 +161,7 @@ def call(
             torch.set_num_threads(threads)
         try:
             return function(found, *args, on_step=reporter(number))
-        except Exception as error:  # noqa: BLE001  the caller decides
+        except Exception as error:
             return Failure.of(error)
 
 

@@ -167,7 +167,6 @@ class SuiteRun:
             on_step: called with the candidate's number among those of all sets, the step and the
                 number of steps.
         """
-        assert isinstance(self.suite, Suite)
         assert self.protocol is not None
         begun: dict[str, Comparison] = {}
 
@@ -180,6 +179,10 @@ class SuiteRun:
                 if one is not None:
                     begun[name] = one
                     yield one
+            if on_step is not None:  # what is left out is no more to wait for
+                for name in self.absent:
+                    for number in range(len(self.candidates)):
+                        on_step(self._first(name) + number, 1, 1)
 
         def on_error(study: Comparison, error: HierlearnError) -> None:
             self.absent[study.study.folder.name] = str(error)
@@ -193,7 +196,6 @@ class SuiteRun:
 
     def _begin(self, name: str, dataset: Dataset) -> Comparison | None:
         """Begin the study of a set; None where that raises an error, which is kept."""
-        assert isinstance(self.suite, Suite)
         assert self.protocol is not None
         folder = Path(self.out) / name
         try:
@@ -201,8 +203,13 @@ class SuiteRun:
         except HierlearnError as error:
             self.absent[name] = str(error)
             return None
-        one.first = self.suite.datasets.index(name) * len(self.candidates)
+        one.first = self._first(name)
         return one
+
+    def _first(self, name: str) -> int:
+        """Return the number of the first candidate of a set among those of all sets."""
+        assert isinstance(self.suite, Suite)
+        return self.suite.datasets.index(name) * len(self.candidates)
 
     def finish(self, studies: Mapping[str, Study]) -> dict[str, Any]:
         """Write suite.json; return its content.
