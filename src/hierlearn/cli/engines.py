@@ -11,25 +11,32 @@ from hierlearn.engines.executors import ENGINES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from concurrent.futures import Executor
+    from inspect import Parameter
 
-ENGINE = option(
-    "engine",
-    str,
-    "processes",
-    "Where trainings run: processes of this machine, or workers of Dask or Ray.",
-    metavar=f"[{'|'.join(ENGINES)}]",
-)
-ADDRESS = option(
-    "address",
-    str,
-    None,
-    "Scheduler of a Dask or Ray cluster; if none, --engine starts workers on this machine.",
-)
-WHERE = [
-    option("jobs", int, None, "Trainings at a time; one per core, or one on a GPU.", min=1),
-    ENGINE,
-    ADDRESS,
-]
+
+def where(jobs: str, panel: str | None = None) -> list[Parameter]:
+    """Return the options; ``jobs`` is the sentence on how many run at a time."""
+    return [
+        option("jobs", int, None, jobs, min=1, panel=panel),
+        option(
+            "engine",
+            str,
+            None,
+            "Where trainings run: processes of this machine, or workers of Dask or Ray.",
+            metavar=f"[{'|'.join(ENGINES)}]",
+            panel=panel,
+        ),
+        option(
+            "address",
+            str,
+            None,
+            "Scheduler of a Dask or Ray cluster; if none, --engine starts workers here.",
+            panel=panel,
+        ),
+    ]
+
+
+WHERE = where("Losses to train at a time; one per core, or one on a GPU.")
 
 
 @contextmanager
@@ -38,16 +45,39 @@ def executor_of(options: Mapping[str, Any], jobs: int) -> Iterator[Executor | in
     from hierlearn.cli.sources import check_not_given
     from hierlearn.engines.executors import open_executor
 
-    engine, address = options["engine"], options["address"]
+    engine, address = options["engine"] or "processes", options["address"]
     if address is not None:
         why = "a cluster with workers of its own"
         check_not_given("--address", why, {"jobs": options["jobs"]})
     if engine == "processes" and address is None:
         yield jobs_of(options, jobs)
         return
-    gpu = (options["device"] or "").startswith("cuda")
+    gpu = (options.get("device") or "").startswith("cuda")
     with open_executor(engine, address, options["jobs"], gpu=gpu) as executor:
         yield executor
+
+
+@contextmanager
+def lent_executor(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> Iterator[None]:
+    """Lend a training with effort best what the options say, if they say anything.
+
+    Args:
+        options: of the command line.
+        chosen: those of the training.
+    """
+    from hierlearn.cli.sources import check_goes_with
+    from hierlearn.engines.executors import use_executor
+    from hierlearn.engines.process_executor import MAX_JOBS
+
+    given = {name: options[name] for name in ("jobs", "engine", "address")}
+    if chosen.get("effort") != "best":
+        check_goes_with(given, "--effort best")
+    if not any(given.values()):
+        yield
+        return
+    named = {**given, "device": chosen.get("device")}
+    with executor_of(named, MAX_JOBS) as executor, use_executor(executor):
+        yield
 
 
 def jobs_of(options: Mapping[str, Any], jobs: int) -> int:
@@ -55,6 +85,6 @@ def jobs_of(options: Mapping[str, Any], jobs: int) -> int:
     from hierlearn.engines.process_executor import default_jobs
     from hierlearn.training.processes import find_device
 
-    device = find_device(options["device"] or "auto")
+    device = find_device(options.get("device") or "auto")
     given: int | None = options["jobs"]
     return given or default_jobs(jobs, device.type)

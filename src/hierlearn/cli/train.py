@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from hierlearn.cli import shared
+from hierlearn.cli.engines import lent_executor, where
 from hierlearn.cli.generate import dashed, described, flag, given, given_fields, option, takes
 from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import HierlearnError, plural
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 WHAT = "What to train"  # a panel of --help
 SKIPPED = "skipped-labels.csv"
-PER_RUN = ("config", "resume", "force", "tensorboard")  # no part of the configuration
+PER_RUN = (  # no part of the configuration
+    *("config", "resume", "force", "tensorboard"),
+    *("jobs", "engine", "address"),
+)
 ROWS = [
     option(
         "min_rows",
@@ -55,7 +59,14 @@ OPTIONS = [
 ]
 
 
-@takes(*OPTIONS, *ROWS, *shared.SOURCE, *described(Plan, WHAT), *described(Settings, shared.HOW))
+@takes(
+    *OPTIONS,
+    *ROWS,
+    *shared.SOURCE,
+    *described(Plan, WHAT),
+    *described(Settings, shared.HOW),
+    *where("Trainings of --effort best at a time; one if none.", RUN),
+)
 def train(
     data: Annotated[Optional[str], typer.Argument(help=shared.DATA)] = None, **options: Any
 ) -> None:
@@ -103,19 +114,20 @@ def train(
         header.clear()  # before the first message only
 
     advise(lambda: resume_line(folder))
-    model = run(
-        dataset,
-        plan,
-        folder,
-        resume=resume,
-        force=force,
-        metadata=metadata(chosen),
-        reporting=Reporting(
-            on_message=say,
-            on_prepared=lambda beginning: write_config(folder, chosen, beginning, dataset),
-            tensorboard=tensorboard,
-        ),
-    )
+    with lent_executor(options, chosen):
+        model = run(
+            dataset,
+            plan,
+            folder,
+            resume=resume,
+            force=force,
+            metadata=metadata(chosen),
+            reporting=Reporting(
+                on_message=say,
+                on_prepared=lambda beginning: write_config(folder, chosen, beginning, dataset),
+                tensorboard=tensorboard,
+            ),
+        )
     print_metrics(console, model.config["metrics"], model)
     print_plain(console, *written(folder, model, dataset))
 

@@ -24,16 +24,14 @@ import torch
 
 from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import HierlearnError, plural
-from hierlearn.files.reading import read_json
-from hierlearn.files.tensors import read_tensors, write_tensors
-from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics import calibration_error
 from hierlearn.metrics.measure import measure
 from hierlearn.networks.blend import BLEND
 from hierlearn.pipeline.blend_jobs import BlendRows, folds_at_once, parts_at_once
-from hierlearn.pipeline.folder import WORK, remove_folder
+from hierlearn.pipeline.blend_results import BlendResults, begin_results
+from hierlearn.pipeline.folder import WORK
 from hierlearn.pipeline.job import Job
 from hierlearn.pipeline.parts import assemble, predict_answers, scale_rows
 from hierlearn.pipeline.reporting import Beginning, Reporting
@@ -100,8 +98,7 @@ class BlendTraining(Job):
         names = self.dataset.hierarchy.names
         terminals = [names[number] for number in self.label_space.terminals.tolist()]
         self.shared = BlendRows(self.dataset, self.rows, terminals, self.weights, self.encoder)
-        self.work: Path | None = None  # where results are kept until the end
-        self.results: dict[str, dict[str, Tensor]] = {}  # where there is no such folder
+        self.results: BlendResults | None = None if self.workers is None else BlendResults()
         self.too_long: set[str] = set()  # what workers had no time for
         self.overall = Overall(Progress())
         self.held_out: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -140,7 +137,7 @@ class BlendTraining(Job):
         if self.here.writes:
             self.reporting.message(text)
         if out is not None and self.here.world == 1:  # several processes begin again
-            self.work = begin_work(out / WORK, self.identity(), resume=resume)
+            self.results = begin_results(out / WORK, self.identity(), resume=resume)
         if self.here.writes and self.reporting.on_prepared is not None:
             self.reporting.on_prepared(Beginning(self.label_space, self.settings, text))
         shown = self.reporting.bar and self.here.writes
@@ -201,7 +198,7 @@ class BlendTraining(Job):
 
     def _fold(self, name: str, ingredient: Ingredient, number: int) -> dict[str, Tensor]:
         """Return the predictions of the rows of a fold by answer, in half precision."""
-        before = self.stored(f"{name}-{number}")
+        before = None if self.results is None else self.results.get(f"{name}-{number}")
         if before is not None:
             return before
         if name in self.too_long:
@@ -211,7 +208,8 @@ class BlendTraining(Job):
         prepared = self._train(plan, left, self.time_for_folds / max(len(self.held) - number, 1))
         rows = self.dataset.take(self.rows[self.held[number]])
         found = predict_answers(prepared, rows, answers_of(prepared.decision.recipe))
-        self.store(f"{name}-{number}", found, "hierlearn.fold")
+        if self.results is not None:
+            self.results.put(f"{name}-{number}", found, "fold")
         return found
 
     @property
@@ -219,20 +217,6 @@ class BlendTraining(Job):
         """The seconds that are left for trainings on folds."""
         limit = self.clock.limit
         return float("inf") if limit is None else self.clock.left - (1 - SHARE) * limit
-
-    def stored(self, key: str) -> dict[str, Tensor] | None:
-        """Return the result of an earlier training, or of a worker."""
-        if self.work is None:
-            return self.results.get(key)
-        path = self.work / f"{key}.safetensors"
-        return read_tensors(path)[0] if path.is_file() else None
-
-    def store(self, key: str, tensors: dict[str, Tensor], kind: str) -> None:
-        """Keep the result of a training until the end."""
-        if self.work is not None and self.here.writes:
-            write_tensors(self.work / f"{key}.safetensors", tensors, {"format": kind})
-        elif self.workers is not None:
-            self.results[key] = tensors
 
     def _train(self, plan: Plan, rows: NDArray[np.int64], budget: float) -> Prepared:
         """Train on some of the rows; raise OutOfTime where that takes longer than the budget."""
@@ -320,12 +304,13 @@ class BlendTraining(Job):
     def _train_part(self, name: str, plan: Plan, budget: float) -> Prepared:
         """Train a part on all rows, or restore the one that was trained before."""
         key, every = self.part_key(name, plan), np.arange(len(self.rows))
-        state = self.stored(key)
+        state = None if self.results is None else self.results.get(key)
         if state is None:
             if name in self.too_long:
                 raise OutOfTime
             prepared = self._train(plan, every, budget)
-            self.store(key, dict(prepared.network.state_dict()), "hierlearn.part")
+            if self.results is not None:
+                self.results.put(key, dict(prepared.network.state_dict()), "part")
             return prepared
         from hierlearn.training.memorize import memorize
 
@@ -409,23 +394,3 @@ class BlendTraining(Job):
             "seconds": round(time.monotonic() - self.clock.begun, 1),
             "left_out": {"metric": self.settings.metric, "blend": chosen.value, **chosen.single},
         }
-
-
-def begin_work(work: Path, identity: dict[str, Any], *, resume: bool) -> Path:
-    """Prepare the folder of results, and return it.
-
-    Args:
-        work: the folder.
-        identity: what must be equal in the run that left results there.
-        resume: keep these results; raise where they are of another run.
-    """
-    from hierlearn.pipeline.train import check_identity
-
-    path = work / "run.json"
-    if resume and path.is_file():
-        check_identity(path, read_json(path), identity)
-        return work
-    remove_folder(work)
-    with atomic_write(path) as file:
-        file.write(json.dumps(identity))
-    return work

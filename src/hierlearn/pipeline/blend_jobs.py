@@ -155,14 +155,15 @@ def trained(
 
 def folds_at_once(blend: BlendTraining, found: dict[str, Ingredient], workers: Workers) -> None:
     """Train every recipe on every fold that is missing, and store the predictions."""
-    at_once = workers.workers
+    at_once, results = workers.workers, blend.results
+    assert results is not None  # there are workers
     keys: list[tuple[str, int]] = []
 
     def jobs() -> Iterator[Call]:
         for name, ingredient in found.items():
             plan = ingredient.plan(blend.plan, FOLD_SEEDS, table=blend.is_table)
             for number, held in enumerate(blend.held):
-                if name in blend.too_long or blend.stored(f"{name}-{number}") is not None:
+                if name in blend.too_long or f"{name}-{number}" in results:
                     continue
                 share = min(1.0, at_once / (len(blend.held) - number))
                 limit = Limit.of(blend.time_for_folds, share)
@@ -174,7 +175,7 @@ def folds_at_once(blend: BlendTraining, found: dict[str, Ingredient], workers: W
         if tensors is None:
             blend.too_long.add(name)
         else:
-            blend.store(f"{name}-{number}", tensors, "hierlearn.fold")
+            results.put(f"{name}-{number}", tensors, "fold")
             blend.seconds[name] = blend.seconds.get(name, 0.0) + seconds
 
 
@@ -187,10 +188,12 @@ def parts_at_once(blend: BlendTraining, plans: dict[str, Plan], workers: Workers
         workers: where.
     """
     keys: list[str] = []
+    results = blend.results
+    assert results is not None  # there are workers
 
     def jobs() -> Iterator[Call]:
         for number, (name, plan) in enumerate(plans.items()):
-            if blend.stored(blend.part_key(name, plan)) is None:
+            if blend.part_key(name, plan) not in results:
                 keys.append(name)
                 limit = Limit.of(blend.clock.left) if number else Limit()
                 yield Call(train_part, blend.shared, (plan, limit))
@@ -199,7 +202,7 @@ def parts_at_once(blend: BlendTraining, plans: dict[str, Plan], workers: Workers
         if tensors is None:
             blend.too_long.add(name)
         else:
-            blend.store(blend.part_key(name, plans[name]), tensors, "hierlearn.part")
+            results.put(blend.part_key(name, plans[name]), tensors, "part")
 
 
 def outcomes(
