@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, get_args
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.engines import WHERE, executor_of
+from hierlearn.cli.engines import WHERE, check_where, executor_of
 from hierlearn.cli.generate import dashed, described, flag, given, given_fields, option, takes
 from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import plural
@@ -66,6 +66,13 @@ OPTIONS = [
         panel=HOW,
         metavar=f"[{'|'.join(get_args(Tune))}]",
     ),
+    option(
+        "storage",
+        str,
+        None,
+        "Share the trials of --tune by Optuna: sqlite:///tune.db, another URL, or a file.",
+        panel=HOW,
+    ),
 ]
 
 
@@ -92,6 +99,7 @@ def compare(
     from hierlearn.cli.sources import check_goes_with, check_not_given, open_dataset, split_names
     from hierlearn.terminal import Console, print_plain
 
+    check_where(options)
     console = Console()
     if options["paper"]:
         others = {name: value for name, value in options.items() if name not in OF_THE_PAPER}
@@ -111,7 +119,7 @@ def compare(
         data, options = "icd10cm", {**options, "dataset_option": small}
     check_folder(options["out"])
     if options["tune"] == "none":
-        check_goes_with({"trials": options["trials"]}, "--tune")
+        check_goes_with({name: options[name] for name in ("trials", "storage")}, "--tune")
     candidates = parse_candidates(split_names(options["losses"]))
     protocol = make_protocol(options)
     protocol.check(candidates)
@@ -186,7 +194,16 @@ def run(
         executor_of(options, len(candidates)) as executor,
         bar(len(candidates)) as (on_trial, on_step),
     ):
-        chosen = tune(dataset, candidates, options["tune"], protocol, on_trial=on_trial)
+        chosen = tune(
+            dataset,
+            candidates,
+            options["tune"],
+            protocol,
+            executor=executor,
+            out=options["out"],
+            storage=options["storage"],
+            on_trial=on_trial,
+        )
         tuned = protocol.with_changes(
             by_candidate={**protocol.by_candidate, **chosen["by_candidate"]},
             network=chosen["network"],
@@ -292,7 +309,9 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
 
     refused = {"data": data, **{name: options[name] for name in shared.COLUMN_NAMES}}
     refused["tune"] = options["tune"] != "none"
-    refused |= {name: options[name] for name in ("trials", "test_fraction", "dataset_option")}
+    refused |= {
+        name: options[name] for name in ("trials", "storage", "test_fraction", "dataset_option")
+    }
     check_not_given(f"--suite {options['suite']}", "a list of named datasets", refused)
     check_data_dir(options["data_dir"])
     from hierlearn.reports import write_suite

@@ -36,19 +36,36 @@ def where(jobs: str, panel: str | None = None) -> list[Parameter]:
     ]
 
 
+NAMES = ("jobs", "engine", "address")
 WHERE = where("Losses to train at a time; one per core, or one on a GPU.")
+
+
+def check_where(options: Mapping[str, Any]) -> None:
+    """Raise on options that contradict each other, before any data is read."""
+    from hierlearn.cli.sources import check_not_given
+    from hierlearn.engines.executors import check_engine
+
+    if options["address"] is not None:
+        why = "a cluster with workers of its own"
+        check_not_given("--address", why, {"jobs": options["jobs"]})
+    check_engine(options["engine"] or "processes", options["address"], options["jobs"])
+
+
+def check_lent(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
+    """Raise on options of a training that is no blend, or that contradict each other."""
+    from hierlearn.cli.sources import check_goes_with
+
+    if chosen.get("effort") != "best":
+        check_goes_with({name: options[name] for name in NAMES}, "--effort best")
+    check_where(options)
 
 
 @contextmanager
 def executor_of(options: Mapping[str, Any], jobs: int) -> Iterator[Executor | int]:
     """Open what the options say for some jobs; a number of processes of this machine by default."""
-    from hierlearn.cli.sources import check_not_given
     from hierlearn.engines.executors import open_executor
 
     engine, address = options["engine"] or "processes", options["address"]
-    if address is not None:
-        why = "a cluster with workers of its own"
-        check_not_given("--address", why, {"jobs": options["jobs"]})
     if engine == "processes" and address is None:
         yield jobs_of(options, jobs)
         return
@@ -65,13 +82,10 @@ def lent_executor(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> Iter
         options: of the command line.
         chosen: those of the training.
     """
-    from hierlearn.cli.sources import check_goes_with
     from hierlearn.engines.executors import use_executor
     from hierlearn.engines.process_executor import MAX_JOBS
 
-    given = {name: options[name] for name in ("jobs", "engine", "address")}
-    if chosen.get("effort") != "best":
-        check_goes_with(given, "--effort best")
+    given = {name: options[name] for name in NAMES}
     if not any(given.values()):
         yield
         return

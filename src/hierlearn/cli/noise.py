@@ -17,7 +17,7 @@ from hierlearn.cli.compare import (
     make_protocol,
     set_aside,
 )
-from hierlearn.cli.engines import WHERE, executor_of
+from hierlearn.cli.engines import WHERE, check_where, executor_of
 from hierlearn.cli.generate import described, flag, option, takes
 from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import plural
@@ -80,6 +80,7 @@ def noise(
     from hierlearn.studies.publish import publish_noise
     from hierlearn.terminal import Console, print_plain
 
+    check_where(options)
     need_matplotlib()  # before hours of training
     check_folder(options["out"])
     named = None if options["losses"] is None else split_names(options["losses"])

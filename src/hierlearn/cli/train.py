@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.engines import lent_executor, where
+from hierlearn.cli.engines import check_lent, lent_executor, where
 from hierlearn.cli.generate import dashed, described, flag, given, given_fields, option, takes
 from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import HierlearnError, plural
@@ -89,6 +89,7 @@ def train(
 
     chosen = resolve({"data": data, **options})
     plan = make_plan(chosen)
+    check_lent(options, chosen)
     resume, force, tensorboard = (options[name] for name in ("resume", "force", "tensorboard"))
     if tensorboard:
         find_tensorboard()

@@ -7,6 +7,7 @@ was lost with the workers that held it; workers of this machine read it from a f
 
 from __future__ import annotations
 
+import logging
 import time
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,7 @@ class DaskEngine(Engine):
                 processes=True,
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
+                silence_logs=logging.ERROR,  # a worker that is replaced is no news
             )
             self.threads = max(1, count_cores() // workers)
         self.loses_data = self._cluster is None

@@ -14,15 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-def open_processes(address: str | None, workers: int | None, gpu: bool) -> Engine:
+def open_processes(address: str | None, workers: int | None, gpu: bool) -> Engine:  # noqa: ARG001
     """Start processes on this machine."""
     from hierlearn.engines.process_executor import ProcessEngine
 
-    if address is not None:
-        raise HierlearnError(
-            f"address needs an engine with workers elsewhere, 'dask' or 'ray', and {address!r} was "
-            f"given for 'processes'"
-        )
     return ProcessEngine(workers, gpu=gpu)
 
 
@@ -48,6 +43,24 @@ ENGINES: dict[str, Callable[[str | None, int | None, bool], Engine]] = {
 }
 
 
+def check_engine(engine: str, address: str | None, workers: int | None) -> None:
+    """Raise on what cannot be opened; the arguments are those of ``open_executor``."""
+    if engine not in ENGINES:
+        raise HierlearnError(unknown_name("engine", engine, ENGINES))
+    if workers is not None and workers < 1:
+        raise HierlearnError(f"workers must be at least 1, not {workers}")
+    if workers is not None and address is not None:
+        raise HierlearnError(
+            f"address names a cluster with workers of its own, {address!r}, so workers={workers} "
+            f"is of no use; leave it out"
+        )
+    if address is not None and engine == "processes":
+        raise HierlearnError(
+            f"address needs an engine with workers elsewhere, 'dask' or 'ray', and {address!r} was "
+            f"given for 'processes'"
+        )
+
+
 @contextmanager
 def open_executor(
     engine: str = "processes",
@@ -64,15 +77,7 @@ def open_executor(
         workers: how many workers are started on this machine; one per core if None.
         gpu: whether jobs use a GPU.
     """
-    if engine not in ENGINES:
-        raise HierlearnError(unknown_name("engine", engine, ENGINES))
-    if workers is not None and workers < 1:
-        raise HierlearnError(f"workers must be at least 1, not {workers}")
-    if workers is not None and address is not None:
-        raise HierlearnError(
-            f"address names a cluster with workers of its own, {address!r}, so workers={workers} "
-            f"is of no use; leave it out"
-        )
+    check_engine(engine, address, workers)
     opened = ENGINES[engine](address, workers, gpu)
     try:
         yield opened
