@@ -125,6 +125,31 @@ def test_an_interrupted_study_leaves_no_process_and_goes_on(tmp_path):
     assert json.loads((folder / "study.json").read_text())["settings"]["epochs"] == 20_000
 
 
+def test_a_killed_study_goes_on_with_what_is_missing(tmp_path):
+    script, folder = tmp_path / "script.py", tmp_path / "study"
+    script.write_text(SCRIPT)
+    running = subprocess.Popen(
+        [sys.executable, str(script), str(folder), "40"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    begun = time.monotonic()
+    while not (folder / "runs.jsonl").exists() and time.monotonic() - begun < 60:
+        time.sleep(0.01)
+    running.kill()
+    running.wait()
+    before = {run["candidate"]: run["seconds"] for run in Study.open(folder).runs()}
+    assert before
+    told, settings = [], {"epochs": 40, "patience": None}
+    words = ("bce", "loss:hcl", "hxe")
+    study = small.run(folder, words, settings=settings, on_step=lambda *one: told.append(one))
+    after = {run["candidate"]: run["seconds"] for run in study.runs()}
+    assert set(after) == set(words)
+    assert {key: after[key] for key in before} == before  # not trained again
+    done = [number for number, step, of in told if (step, of) == (1, 1)]
+    assert [words[number] for number in done] == [key for key in words if key in before]
+
+
 def test_the_default_number_of_jobs():
     assert default_jobs(8, "cuda") == 1
     assert default_jobs(1, "cpu") == 1

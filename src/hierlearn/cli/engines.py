@@ -62,15 +62,20 @@ def check_lent(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
 
 @contextmanager
 def executor_of(options: Mapping[str, Any], jobs: int) -> Iterator[Executor | int]:
-    """Open what the options say for some jobs; a number of processes of this machine by default."""
+    """Open what the options say for some jobs; processes of this machine by default."""
     from hierlearn.engines.executors import open_executor
+    from hierlearn.engines.process_executor import default_jobs
+    from hierlearn.training.processes import find_device
 
-    engine, address = options["engine"] or "processes", options["address"]
-    if engine == "processes" and address is None:
-        yield jobs_of(options, jobs)
-        return
+    engine, address, workers = options["engine"] or "processes", options["address"], options["jobs"]
     gpu = (options.get("device") or "").startswith("cuda")
-    with open_executor(engine, address, options["jobs"], gpu=gpu) as executor:
+    if engine == "processes":
+        device = find_device(options.get("device") or "auto")
+        gpu, workers = device.type != "cpu", workers or default_jobs(jobs, device.type)
+    if engine == "processes" and workers == 1:
+        yield 1
+        return
+    with open_executor(engine, address, workers, gpu=gpu) as executor:
         yield executor
 
 
@@ -92,13 +97,3 @@ def lent_executor(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> Iter
     named = {**given, "device": chosen.get("device")}
     with executor_of(named, MAX_JOBS) as executor, use_executor(executor):
         yield
-
-
-def jobs_of(options: Mapping[str, Any], jobs: int) -> int:
-    """Return how many of some jobs to run at a time on this machine."""
-    from hierlearn.engines.process_executor import default_jobs
-    from hierlearn.training.processes import find_device
-
-    device = find_device(options.get("device") or "auto")
-    given: int | None = options["jobs"]
-    return given or default_jobs(jobs, device.type)
