@@ -1,6 +1,6 @@
 """What an engine costs: its start, each job, data, and the speedup of a small study on two workers.
 
-    python benchmarks/bench_engines.py [--repeat 3]
+    python benchmarks/bench_engines.py [--repeat 3] [--epochs 20]
 
 writes results/engines.json. Engines are measured one after the other in each round, and medians
 over rounds are reported, beside jobs in one process (serial). The study is four losses on 1,000
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -52,10 +53,10 @@ def run(engine: Engine, data: Any, count: int) -> float:
     return time.perf_counter() - begun
 
 
-def study(executor: Any) -> float:
+def study(executor: Any, epochs: int) -> float:
     """Return the seconds of a small study."""
     dataset = load_dataset("synthetic", rows=1000)
-    settings = {"epochs": 20, "patience": None, "device": "cpu"}
+    settings = {"epochs": epochs, "patience": None, "device": "cpu"}
     protocol = Protocol(seeds=3, settings=settings)
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
@@ -63,7 +64,7 @@ def study(executor: Any) -> float:
         return time.perf_counter() - begun
 
 
-def measure(name: str) -> dict[str, float]:
+def measure(name: str, epochs: int) -> dict[str, float]:
     """Return the figures of an engine in one round."""
     found = {}
     begun = time.perf_counter()
@@ -78,8 +79,8 @@ def measure(name: str) -> dict[str, float]:
         before = run(engine, None, WORKERS)
         found["data_seconds"] = run(engine, data, WORKERS) - before
         found["data_again_seconds"] = run(engine, data, 10 * WORKERS) - before
-        study(engine)  # workers import torch in their first job
-        found["study_seconds"] = study(engine)
+        study(engine, epochs=1)  # workers import torch in their first job
+        found["study_seconds"] = study(engine, epochs)
         begun = time.perf_counter()
     found["close_seconds"] = time.perf_counter() - begun
     return found
@@ -89,16 +90,18 @@ def main() -> None:
     """Measure all engines in rounds, and write the medians."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=20)
     asked = parser.parse_args()
     torch.set_num_threads(max(1, count_cores() // WORKERS))
     rounds: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    study(1)
+    study(1, epochs=1)
     for _ in range(asked.repeat):
-        serial = study(1)
+        serial = study(1, asked.epochs)
         rounds["serial"]["study_seconds"].append(serial)
         for name in ENGINES:
-            figures = measure(name)
+            figures = measure(name, asked.epochs)
             figures["study_speedup"] = serial / figures["study_seconds"]
+            print(name, {key: round(value, 3) for key, value in figures.items()}, flush=True)
             for key, value in figures.items():
                 rounds[name][key].append(value)
     medians = {
@@ -108,6 +111,8 @@ def main() -> None:
     figures = {
         "workers": WORKERS,
         "rounds": asked.repeat,
+        "study_epochs": asked.epochs,
+        "load": os.getloadavg()[0],
         "data_megabytes": MEGABYTES,
         "engines": medians,
         "packages": versions("distributed", "ray"),

@@ -249,7 +249,10 @@ def test_dask_own_executor_is_known_as_such(tmp_path):
         ({"engine": "daks"}, "unknown engine 'daks'; did you mean 'dask'"),
         ({"workers": 0}, "workers must be at least 1, not 0"),
         ({"address": "tcp://a:1"}, "address needs an engine with workers elsewhere, 'dask' or"),
-        ({"engine": "ray", "address": "a:1", "workers": 2}, "has workers of its own"),
+        (
+            {"engine": "ray", "address": "a:1", "workers": 2},
+            "address names a cluster with workers of its own",
+        ),
     ],
 )
 def test_what_cannot_be_opened(given, message):
