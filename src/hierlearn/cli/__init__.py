@@ -14,6 +14,7 @@ from hierlearn import __version__
 from hierlearn.cli import (
     bench,
     cafa,
+    compact,
     compare,
     data,
     demo,
@@ -161,6 +162,14 @@ add_command(
     index.index,
     "index model --in-place",
     "index model --recall 0.999 --out indexed",
+    panel=MEMORY,
+)
+add_command(
+    app,
+    "compact",
+    compact.compact,
+    "compact model --in-place",
+    "compact model --out small",
     panel=MEMORY,
 )
 add_command(

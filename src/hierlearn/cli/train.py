@@ -279,11 +279,11 @@ def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def written(folder: Path, model: Pipeline, dataset: Dataset) -> list[str]:
     """Say where everything is, and what is missing."""
-    from hierlearn.pipeline.memory_files import MEMORY_FILES
+    from hierlearn.pipeline.memory_files import MANIFEST, SHARD
     from hierlearn.pipeline.seen_rows import ROWS_FILE
 
     files = f"wrote {folder}: model.safetensors, hierarchy.json, config.json, README.md, run.yaml"
-    others = (ROWS_FILE, *MEMORY_FILES, SKIPPED)
+    others = (ROWS_FILE, SHARD.format(1), MANIFEST, SKIPPED)
     files += "".join(f", {name}" for name in others if (folder / name).is_file())
     if (folder / "log.jsonl").is_file():
         files += ", log.jsonl, checkpoints"
