@@ -50,7 +50,3 @@ def threads(data, *, on_step=None):
     import torch
 
     return torch.get_num_threads()
-
-
-def lock_holder(*, on_step=None):
-    return time.time()
