@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from hierlearn.cli import shared
+from hierlearn.cli.engines import check_lent, lent_executor, where
 from hierlearn.cli.generate import dashed, described, flag, given, given_fields, option, takes
 from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import HierlearnError, plural
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 WHAT = "What to train"  # a panel of --help
 SKIPPED = "skipped-labels.csv"
-PER_RUN = ("config", "resume", "force", "tensorboard", "mlflow")  # no part of the configuration
+PER_RUN = (  # no part of the configuration
+    *("config", "resume", "force", "tensorboard", "mlflow"),
+    *("jobs", "engine", "address"),
+)
 ROWS = [
     option(
         "min_rows",
@@ -70,7 +74,14 @@ OPTIONS = [
 ]
 
 
-@takes(*OPTIONS, *ROWS, *shared.SOURCE, *described(Plan, WHAT), *described(Settings, shared.HOW))
+@takes(
+    *OPTIONS,
+    *ROWS,
+    *shared.SOURCE,
+    *described(Plan, WHAT),
+    *described(Settings, shared.HOW),
+    *where("Trainings of --effort best at a time; one if none.", RUN),
+)
 def train(
     data: Annotated[Optional[str], typer.Argument(help=shared.DATA)] = None, **options: Any
 ) -> None:
@@ -94,6 +105,7 @@ def train(
 
     chosen = resolve({"data": data, **options})
     plan = make_plan(chosen)
+    check_lent(options, chosen)
     resume, force, tensorboard = (options[name] for name in ("resume", "force", "tensorboard"))
     if tensorboard:
         find_tensorboard()
@@ -121,12 +133,13 @@ def train(
         header.clear()  # before the first message only
 
     advise(lambda: resume_line(folder))
-    with tracking(chosen.get("name"), enabled=options["mlflow"] and writes()) as tracker:
-        reporting = Reporting(
-            on_message=say,
-            on_prepared=lambda beginning: write_config(folder, chosen, beginning, dataset),
-            tensorboard=tensorboard,
-        )
+    reporting = Reporting(
+        on_message=say,
+        on_prepared=lambda beginning: write_config(folder, chosen, beginning, dataset),
+        tensorboard=tensorboard,
+    )
+    tracked = tracking(chosen.get("name"), enabled=options["mlflow"] and writes())
+    with tracked as tracker, lent_executor(options, chosen):
         model = run(
             dataset,
             plan,
