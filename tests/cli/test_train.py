@@ -14,6 +14,7 @@ import yaml
 
 import warm
 from hierlearn.pipeline import Pipeline
+from shards import memory
 
 QUICK = "--epochs 4 --batch-size 16 --learning-rate 0.05 --network-option width=8"
 BASE = f"train rows.csv --label class --split part {QUICK}"
@@ -47,7 +48,13 @@ def test_the_real_command_trains_and_says_so(rows):
     names = {path.name for path in (rows / "model").iterdir()}
     assert names == {
         *("model.safetensors", "hierarchy.json", "config.json", "README.md", "run.yaml"),
-        *("log.jsonl", "checkpoints", "memory.safetensors", "memory.json", "rows.safetensors"),
+        *(
+            "log.jsonl",
+            "checkpoints",
+            "memory-00001.safetensors",
+            "memory.json",
+            "rows.safetensors",
+        ),
     }
     log = [json.loads(line) for line in (rows / "model" / "log.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in log] == [1, 2, 3, 4]
@@ -240,6 +247,40 @@ def test_a_streamed_parquet_file_trains_as_the_table(rows, call):
     assert yaml.safe_load((rows / "windows" / "run.yaml").read_text())["stream_window"] == 20
 
 
+def test_a_folder_a_pattern_and_an_address_of_parquet_files_are_the_table(rows, call):
+    table = pyarrow.csv.read_csv(rows / "rows.csv")
+    (rows / "parts").mkdir()
+    for number, begin in enumerate(range(0, len(table), 20)):
+        part = table.slice(begin, 20)
+        pq.write_table(part, rows / "parts" / f"{number}.parquet", row_group_size=9)
+    call(f"{BASE} --out held")
+    for name, source in {
+        "folder": "parts",
+        "pattern": "parts/*.parquet",
+        "address": f"file://{rows}/parts",
+    }.items():
+        line = BASE.replace("rows.csv", source)
+        said = call(f"{line} --out {name} {'--stream' if name != 'pattern' else ''}")
+        assert said.startswith("parts: ")
+        assert same_weights("held", name)
+    call("predict held rows.csv --out one.csv --keep all")
+    call("predict folder parts --out many.csv --keep all")
+    call(f"predict folder file://{rows}/parts --out far.csv --keep all")
+    assert (rows / "many.csv").read_bytes() == (rows / "far.csv").read_bytes()
+    assert len((rows / "one.csv").read_text().splitlines()) == len(table) + 1
+    same, other = (pyarrow.csv.read_csv(rows / name) for name in ("one.csv", "many.csv"))
+    assert same.column("path").equals(other.column("path"))
+
+
+def test_an_address_needs_its_package_and_no_password(rows, call):
+    line = BASE.replace("rows.csv", "s3://me:SECRET@bucket/rows")
+    said = call(f"{line} --out m", code=2)
+    assert "the address holds a password" in said
+    assert "SECRET" not in said
+    said = call(f"{BASE.replace('rows.csv', 'nosuch://rows')} --out m", code=2)
+    assert "nosuch://rows cannot be read: Protocol not known: nosuch" in said
+
+
 def test_under_torchrun_one_process_prints_and_writes(rows):
     line = f"{BASE} --out model --device cpu".replace("--epochs 4", "--epochs 2")
     done = subprocess.run(
@@ -282,8 +323,8 @@ def test_a_column_of_ids_is_no_feature_and_names_the_rows(rows, call):
     columns = "--label class --split part --id-column id"
     said = call(f"train named.csv {columns} --epochs 1 --loss bce --head neighbors --out m")
     assert "100 rows of 3 numbers" in said
-    assert "memory.safetensors, memory.json" in said
-    ids = json.loads((rows / "m" / "memory.json").read_text())["ids"]
+    assert "memory-00001.safetensors, memory.json" in said
+    ids = memory(rows / "m")["ids"]
     assert ids == [str(5001 + n) for n in range(70)]
     call("evaluate m rows.csv")  # which has no such column
 

@@ -1,6 +1,7 @@
 """Links against naive loops, at any size of logits, and what coherence means."""
 
 import copy
+import math
 import pickle
 import random
 import re
@@ -11,7 +12,7 @@ import torch
 from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.propagate import LOG_ZERO
-from hierlearn.links import LINKS, HeadOutput, SoftmaxLink, link_name, make_link
+from hierlearn.links import LINKS, AWXLink, HeadOutput, SoftmaxLink, link_name, make_link
 from losses.random_batches import random_batch
 from reference.links import log_probabilities
 
@@ -35,7 +36,7 @@ def test_both_logarithms_equal_the_naive_sums(name, seed):
     scale = [0.1, 1.0, 30.0, 1e4][seed % 4]
     batch = draw(seed, name, scale=scale)
     inner, terminals = [], None
-    if name == "softmax":
+    if name in ("softmax", "awx"):
         rng = random.Random(seed)
         inner = [c for c in range(len(batch.hierarchy)) if rng.random() < 0.3]
         terminals = sorted({*inner, *batch.hierarchy.leaves.tolist()})
@@ -187,7 +188,10 @@ def test_prior_logits_give_every_class_its_share_of_the_rows(name):
     ends[TREE.leaves.tolist()] = counts[TREE.leaves.tolist()]
     link = LINKS[name](TREE)
     p = link.probabilities(link.prior_logits(counts, ends, len(targets))[None])[0]
-    torch.testing.assert_close(p, counts / len(targets), rtol=0.03, atol=0)
+    wanted = counts / len(targets)
+    if name == "awx":  # its inner classes are less than the sum of what lies below
+        p, wanted = p[TREE.leaves.tolist()], wanted[TREE.leaves.tolist()]
+    torch.testing.assert_close(p, wanted, rtol=0.03, atol=0)
     nothing = torch.zeros_like(counts)
     assert link.prior_logits(nothing, nothing, 0).isfinite().all()
 
@@ -247,6 +251,44 @@ def test_an_output_computes_its_log_probabilities_when_asked():
         mean.float_logits  # noqa: B018
     with pytest.raises(HierlearnError, match=re.escape("log_p (2,) must match log_not_p (3,)")):
         HeadOutput(torch.zeros(2), torch.zeros(3))
+
+
+def test_awx_goes_from_the_sum_to_the_maximum():
+    torch.manual_seed(0)
+    logits = torch.randn(50, len(TREE), dtype=torch.float64) - 2
+    units = torch.zeros_like(logits)
+    leaves = TREE.leaves.tolist()
+    units[:, leaves] = logits[:, leaves].sigmoid()
+    one = AWXLink(TREE, order=1).probabilities(logits)
+    torch.testing.assert_close(one, TREE.sum_up(units).clamp_max(1 - 1e-6))
+    most = AWXLink(TREE, order=math.inf).probabilities(logits)
+    torch.testing.assert_close(most, TREE.max_up(units))
+    previous = one
+    for order in (2, 5, 50, 500):
+        p = AWXLink(TREE, order=order).probabilities(logits)
+        assert (p <= previous + 1e-15).all()
+        assert (p >= most - 1e-15).all()
+        previous = p
+    torch.testing.assert_close(previous, most, rtol=3e-3, atol=0)
+
+
+def test_options_of_a_link_are_part_of_how_it_is_written():
+    for text, order in (("awx", 5), ("awx:order=3", 3), ("awx:order=1.5", 1.5)):
+        link = make_link(TREE, text)
+        assert link.order == order
+        assert link_name(link) == text
+    assert link_name(AWXLink(TREE, order=5)) == "awx"
+    assert make_link(TREE, link_name(AWXLink(TREE, math.inf))).order == math.inf
+    for text, sentence in (
+        ("awx:orders=3", "unknown option of link awx 'orders'.*order"),
+        ("awx:order=0.5", "order must be a number of at least 1, not 0.5"),
+        ("awx:order=many", "order must be a number of at least 1, not 'many'"),
+        ("awx:order", "link awx takes key=value, not 'order'"),
+        ("max:order=2", "unknown option of link max 'order'"),
+        ("ax", "unknown link 'ax'"),
+    ):
+        with pytest.raises(HierlearnError, match=sentence):
+            make_link(TREE, text)
 
 
 def test_a_link_that_is_not_registered_says_so():

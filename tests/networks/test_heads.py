@@ -47,7 +47,9 @@ def test_a_head_begins_with_the_priors_of_its_own_link():
         ends[TREE.index("a")] = 0
         head.set_prior(targets.sum(0), ends, 100)
         p = head(torch.zeros(1, 3)).probabilities[0].double()
-        torch.testing.assert_close(p, targets.mean(0), rtol=0.06, atol=0)
+        # The inner classes of awx are less than the sum of what lies below.
+        known = TREE.leaves.tolist() if link == "awx" else slice(None)
+        torch.testing.assert_close(p[known], targets.mean(0)[known], rtol=0.06, atol=0)
 
 
 def test_a_network_with_one_head_and_with_several():

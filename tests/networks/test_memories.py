@@ -34,7 +34,8 @@ from hierlearn.networks.memories import (
 )
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
-HIDDEN = [name for name in NETWORKS if name not in ("cnn", "embeddings")]  # with options
+WITHOUT = ("cnn", "embeddings", "hmcn-f", "hmcn-r")  # options, or one encoding for any head
+HIDDEN = [name for name in NETWORKS if name not in WITHOUT]
 SPACE = LabelSpace(TREE)
 HEADS_BOTH = {
     "main": HeadSpec("neighbors", {"size": 4, "candidates": 7, "learn_scale": True}),

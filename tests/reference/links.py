@@ -8,9 +8,12 @@
     max          p(c) = sigmoid(max of x_b over c and its descendants b)
     siblings     p(c) = product over c and its ancestors a of softmax(x over a's siblings)_a
                  q(c) = the first step that fails, as for conditional; trees
+    awx          p(c) = min(1 - eps, (sum of sigmoid(x_t)^l over the terminals t below)^(1/l)),
+                 q(c) = 1 - p(c); l = 5, eps = 1e-6, and a class counts as below itself
 
 p and q are each computed by their own formula, never one as 1 minus the other, and so are their
-logarithms, so that both stay accurate where the other is nearly 1 and logits of +-1e4 work.
+logarithms (but for awx, which is cut off), so that both stay accurate where the other is nearly 1
+and logits of +-1e4 work.
 """
 
 import math
@@ -157,7 +160,26 @@ def siblings_log_row(row, parents, terminals=None):
     return p, q
 
 
+def awx_log_row(row, parents, terminals=None, order=5, eps=1e-6):
+    p, q = [], []
+    for c in range(len(parents)):
+        inside, _ = inside_outside(row, parents, c, terminals)
+        norm = logsumexp([order * log_sigmoid(x) for x in inside]) / order
+        p.append(min(norm, math.log1p(-eps)))
+        q.append(math.log(-math.expm1(p[-1])))
+    return p, q
+
+
+def awx_row(row, parents, terminals=None, order=5, eps=1e-6):
+    p = []
+    for c in range(len(parents)):
+        inside, _ = inside_outside(row, parents, c, terminals)
+        p.append(min(1 - eps, math.fsum(sigmoid(x) ** order for x in inside) ** (1 / order)))
+    return p, [1 - one for one in p]
+
+
 LINKS = {
+    "awx": (awx_row, awx_log_row),
     "sigmoid": (sigmoid_row, sigmoid_log_row),
     "softmax": (softmax_row, softmax_log_row),
     "conditional": (conditional_row, conditional_log_row),

@@ -14,7 +14,7 @@ from hierlearn.studies.protocol import Protocol
 SETTINGS = {"epochs": 3, "patience": 2, "batch_size": 64, "learning_rate": 0.01, "device": "cpu"}
 NETWORK = {"name": "mlp", "options": {"width": 8}}
 WORDS = ("bce", "leaf-ce", "loss:hcl:floor=0.3")
-OWN = ("force", "jobs", "metadata", "on_step")
+OWN = ("force", "executor", "metadata", "on_step")
 
 
 def dataset():
@@ -32,6 +32,14 @@ def run(folder, words=WORDS, *, data=None, **options):
     own = {name: options.pop(name) for name in OWN if name in options}
     data = dataset() if data is None else data
     return compare(data, parse_candidates(words), folder, protocol(**options), **own)
+
+
+def without_seconds(study):
+    """Return the runs in order, without the time that they took."""
+    runs = [
+        {name: value for name, value in run.items() if name != "seconds"} for run in study.runs()
+    ]
+    return sorted(runs, key=lambda run: (run["candidate"], run["seed"]))
 
 
 def with_other_test_rows(data):

@@ -49,10 +49,10 @@ def test_every_loss_and_seed_has_a_run(study):
 def test_candidates_as_they_are_written_and_no_protocol(tmp_path, monkeypatch):
     trained = []
 
-    def stop(study, candidates, *_):
-        trained.extend(candidates)
+    def stop(studies, *_):
+        trained.extend(task.candidate for one in studies for task in one.tasks.values())
 
-    monkeypatch.setattr("hierlearn.studies.compare.run_candidates", stop)
+    monkeypatch.setattr("hierlearn.studies.compare.run_studies", stop)
     study = compare(dataset(), ["bce", "hcl:floor=0.3"], tmp_path / "s")
     assert trained == parse_candidates(["bce", "hcl:floor=0.3"])
     assert study.candidates == trained

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from hierlearn.engines.process_executor import count_cores
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.networks.ensemble import LoopedEnsemble, StackedEnsemble, networks_in
 from hierlearn.networks.memories import embed, neighbors_of
@@ -16,7 +17,6 @@ from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.studies import runner
 from hierlearn.studies.evidence import COUNT, find_evidence
 from hierlearn.studies.study import Study
-from hierlearn.studies.tasks import count_cores
 from hierlearn.training.memorize import memorize
 from hierlearn.training.prepare import prepare
 from hierlearn.training.recipes import RECIPES, Recipe
@@ -167,7 +167,7 @@ def test_two_at_a_time_have_the_evidence_of_one_after_the_other(tmp_path):
         alone = small.run(tmp_path / "one", WORDS)
     finally:
         torch.set_num_threads(threads)
-    both = small.run(tmp_path / "two", WORDS, jobs=2)
+    both = small.run(tmp_path / "two", WORDS, executor=2)
     for one, other in zip(alone.candidates, both.candidates, strict=True):
         if (expected := alone.evidence(one)) is None:
             assert both.evidence(other) is None

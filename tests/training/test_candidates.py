@@ -19,6 +19,7 @@ from hierlearn.networks.heads import neighbor_head
 from hierlearn.training.candidates import CandidateSampler, sample
 from hierlearn.training.prepare import prepare
 from hierlearn.training.rows import Rows
+from hierlearn.training.shards import ShardOrder
 from training.datasets import (
     CPU,
     TREE,
@@ -332,7 +333,8 @@ def test_candidates_come_from_the_window(table):
             drawn = sampler.draw(place, epoch, place)
             for seed, own in enumerate(drawn):
                 begin = 0
-                for window in rows.windows(seed, epoch):
+                order = ShardOrder(rows, seed, epoch, size=7)
+                for window in map(order.window, range(len(order.windows))):
                     if begin <= place < begin + len(window):
                         real = own[own >= 0].tolist()
                         assert set(real) <= set(window.tolist())
@@ -372,7 +374,7 @@ def test_a_window_that_covers_the_file_trains_as_in_memory_bit_for_bit(table, si
 def test_stacked_members_read_the_windows_that_they_read_alone(table):
     options = {"dropout": 0.3, "head": {"candidates": 99}}
     chosen = replace(
-        neighbor_plan(batch_size=7, ensemble_size=2, **options),
+        neighbor_plan(batch_size=7, ensemble_size=2, epochs=6, learning_rate=0.02, **options),
         network_options={"width": 8, "dropout": 0.3, "input_dropout": 0.2},
     )
     dataset = stream_table(table, window=20, label="y")

@@ -4,9 +4,11 @@ import json
 import math
 
 import pytest
+import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.training import Settings
+from hierlearn.training.schedules import SCHEDULES
 from hierlearn.training.settings import learning_rate
 
 
@@ -74,7 +76,37 @@ def test_the_schedules():
     assert rates(schedule="cosine") == pytest.approx(by_hand)
 
 
-@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
+def rates_of_torch(kind, steps, **options):
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    schedule = kind(optimizer, max_lr=0.1, cycle_momentum=False, **options)
+    found = []
+    for _ in range(steps):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return found
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7, 10, 100, 333])
+def test_1cycle_is_that_of_torch(steps):
+    found = rates(steps, schedule="1cycle")
+    if steps >= 7:  # torch divides by zero where there are few steps
+        wanted = rates_of_torch(torch.optim.lr_scheduler.OneCycleLR, steps, total_steps=steps)
+        assert found == pytest.approx(wanted)
+    assert all(0 < rate <= 0.1 for rate in found)
+
+
+@pytest.mark.parametrize("steps", [3, 10, 100, 333])
+def test_cyclic_is_that_of_torch(steps):
+    found = rates(steps, schedule="cyclic")
+    if steps >= 10:
+        kind = torch.optim.lr_scheduler.CyclicLR
+        wanted = rates_of_torch(kind, steps, base_lr=0.01, step_size_up=steps / 10)
+        assert found == pytest.approx(wanted)
+    assert all(0.01 <= rate <= 0.1 + 1e-12 for rate in found)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_warmup_rises_to_the_peak_and_the_schedule_follows(schedule):
     found = rates(schedule=schedule, warmup=0.4)
     assert found[:4] == pytest.approx([0.025, 0.05, 0.075, 0.1])

@@ -15,7 +15,8 @@ from hierlearn.pipeline.train import check_identity, run_identity, train
 from hierlearn.training.checkpoint import Checkpoint, CheckpointError
 from hierlearn.training.plan import Plan
 from hierlearn.training.prepare import prepare
-from hierlearn.training.stream import ParquetRows, cut
+from hierlearn.training.shards import Piece, ShardOrder, cut
+from hierlearn.training.stream import ParquetRows
 from hierlearn.training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -112,6 +113,11 @@ def test_batches_are_those_of_the_rows_in_memory(tmp_path, text):
         assert mask is None
 
 
+def windows_of(rows, seed, epoch):
+    order = ShardOrder(rows, seed, epoch, size=7)
+    return [order.window(number) for number in range(len(order.windows))]
+
+
 def test_an_epoch_reads_every_row_once_a_window_at_a_time(table):
     rows = rows_of(table, 20).rows
     groups = np.searchsorted(rows.bounds, np.arange(len(rows)), side="right")
@@ -120,7 +126,7 @@ def test_an_epoch_reads_every_row_once_a_window_at_a_time(table):
         for epoch in (0, 1):
             order = rows.order([seed], epoch)[0]
             assert sorted(order.tolist()) == list(range(len(rows)))
-            windows = list(rows.windows(seed, epoch))
+            windows = windows_of(rows, seed, epoch)
             assert torch.equal(torch.cat(windows), order)
             assert max(map(len, windows)) <= 20
             assert len(windows) > 2
@@ -139,17 +145,21 @@ def test_no_more_than_a_window_is_held(table):
     most = 0
     for begin in range(0, len(rows), 7):
         rows.batch(rows.order([0], 0)[0][begin : begin + 7])
-        most = max(most, rows.held_rows)
+        most = max(most, rows.cache.rows)
     assert 0 < most <= 20
     one = rows_of(table, 3).rows  # a row group is the least that can be read
     one.batch(torch.arange(len(one)))
-    assert one.held_rows <= GROUP
+    assert one.cache.rows <= GROUP
 
 
 def test_row_groups_are_cut_into_windows():
-    assert list(cut([2, 0, 1, 3], np.array([4, 3, 5, 0]), 8)) == [[2], [0, 1]]
-    assert list(cut([0, 1], np.array([9, 9]), 4)) == [[0], [1]]
-    assert list(cut([0], np.array([0]), 4)) == []
+    bounds = np.array([0, 4, 7, 12])
+    pieces = [Piece(2, 7, 12), Piece(0, 0, 4), Piece(1, 4, 7)]
+    assert list(cut(pieces, bounds, 8)) == [pieces[:1], pieces[1:]]
+    assert list(cut(pieces, bounds, 2)) == [pieces[:1], pieces[1:2], pieces[2:]]
+    half = [Piece(2, 10, 12), Piece(0, 0, 4)]  # the group of 5 is held, whatever is used of it
+    assert list(cut(half, bounds, 8)) == [half[:1], half[1:]]
+    assert list(cut([], bounds, 4)) == []
 
 
 def trainer_of(prepared, **settings):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, get_args
 import typer
 
 from hierlearn.cli import shared
+from hierlearn.cli.engines import WHERE, check_where, executor_of
 from hierlearn.cli.generate import dashed, described, flag, given, given_fields, option, takes
 from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import plural
@@ -39,9 +40,11 @@ TEST_FRACTION = option(
     f"Fraction of the rows to test on, where no split is named test; {TEST_SHARE} if none.",
     panel=HOW,
 )
-OF_THE_PAPER = ("paper", "out", "force", "jobs", "data_dir", "seeds", "seed", "epochs", "device")
+OF_THE_PAPER = (
+    *("paper", "out", "force", "jobs", "engine", "address"),
+    *("data_dir", "seeds", "seed", "epochs", "device"),
+)
 PLAN = described(Plan, HOW, study=True)
-JOBS = option("jobs", int, None, "Losses to train at a time; one per core, or one on a GPU.", min=1)
 OPTIONS = [
     option("losses", str, LOSSES, CANDIDATES, panel=WHAT),
     option("metrics", str, None, "Metrics of the table: hit@1,mrr.", panel=WHAT),
@@ -63,6 +66,13 @@ OPTIONS = [
         panel=HOW,
         metavar=f"[{'|'.join(get_args(Tune))}]",
     ),
+    option(
+        "storage",
+        str,
+        None,
+        "Share the trials of --tune by Optuna: sqlite:///tune.db, another URL, or a file.",
+        panel=HOW,
+    ),
 ]
 
 
@@ -72,7 +82,7 @@ OPTIONS = [
     TEST_FRACTION,
     *described(Settings, HOW, study=True, **EARLY),
     *PLAN,
-    JOBS,
+    *WHERE,
     *shared.SOURCE,
 )
 def compare(
@@ -89,6 +99,7 @@ def compare(
     from hierlearn.cli.sources import check_goes_with, check_not_given, open_dataset, split_names
     from hierlearn.terminal import Console, print_plain
 
+    check_where(options)
     console = Console()
     if options["paper"]:
         others = {name: value for name, value in options.items() if name not in OF_THE_PAPER}
@@ -108,7 +119,7 @@ def compare(
         data, options = "icd10cm", {**options, "dataset_option": small}
     check_folder(options["out"])
     if options["tune"] == "none":
-        check_goes_with({"trials": options["trials"]}, "--tune")
+        check_goes_with({name: options[name] for name in ("trials", "storage")}, "--tune")
     candidates = parse_candidates(split_names(options["losses"]))
     protocol = make_protocol(options)
     protocol.check(candidates)
@@ -179,8 +190,20 @@ def run(
     from hierlearn.studies.compare import compare
     from hierlearn.studies.tune import tune
 
-    with bar(len(candidates)) as (on_trial, on_step):
-        chosen = tune(dataset, candidates, options["tune"], protocol, on_trial=on_trial)
+    with (
+        executor_of(options, len(candidates)) as executor,
+        bar(len(candidates)) as (on_trial, on_step),
+    ):
+        chosen = tune(
+            dataset,
+            candidates,
+            options["tune"],
+            protocol,
+            executor=executor,
+            out=options["out"],
+            storage=options["storage"],
+            on_trial=on_trial,
+        )
         tuned = protocol.with_changes(
             by_candidate={**protocol.by_candidate, **chosen["by_candidate"]},
             network=chosen["network"],
@@ -191,20 +214,10 @@ def run(
             options["out"],
             tuned,
             force=options["force"],
-            jobs=jobs_of(options, len(candidates)),
+            executor=executor,
             metadata={"tune": options["tune"], "trials": chosen["trials"]},
             on_step=on_step,
         )
-
-
-def jobs_of(options: Mapping[str, Any], candidates: int) -> int:
-    """Return how many candidates to train at a time."""
-    from hierlearn.studies.tasks import default_jobs
-    from hierlearn.training.processes import find_device
-
-    device = find_device(options["device"] or "auto")
-    jobs: int = options["jobs"] or default_jobs(candidates, device)
-    return jobs
 
 
 @contextmanager
@@ -296,7 +309,9 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
 
     refused = {"data": data, **{name: options[name] for name in shared.COLUMN_NAMES}}
     refused["tune"] = options["tune"] != "none"
-    refused |= {name: options[name] for name in ("trials", "test_fraction", "dataset_option")}
+    refused |= {
+        name: options[name] for name in ("trials", "storage", "test_fraction", "dataset_option")
+    }
     check_not_given(f"--suite {options['suite']}", "a list of named datasets", refused)
     check_data_dir(options["data_dir"])
     from hierlearn.reports import write_suite
@@ -308,19 +323,19 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
     suite = find_suite(options["suite"])
     methods = suite.methods if options["losses"] == LOSSES else split_names(options["losses"])
     protocol = make_protocol(options, seeds=SUITE_SEEDS, metrics=suite.metrics)
-    jobs = jobs_of(options, len(methods))
-    run = SuiteRun(
-        suite, options["out"], methods, protocol, options["data_dir"], options["force"], jobs
-    )
-    studies = {}
-    for name, dataset in run.datasets():
+    with executor_of(options, len(methods) * len(suite.datasets)) as executor:
+        run = SuiteRun(
+            suite,
+            options["out"],
+            methods,
+            protocol,
+            options["data_dir"],
+            options["force"],
+            executor,
+        )
         count = f"{plural(len(run.candidates), 'method')}, {plural(protocol.seeds, 'seed')} each"
-        rows = f"{len(dataset):,} rows, {len(dataset.hierarchy):,} classes"
-        print_plain(console, f"{name}: {rows}; {count}")
-        with bar(len(run.candidates)) as (_, on_step):
-            study = run.run(name, dataset, on_step)
-        if study is not None:
-            studies[name] = study
+        with bar(len(run.candidates) * len(suite.datasets)) as (_, on_step):
+            studies = run.run(lambda text: print_plain(console, f"{text}; {count}"), on_step)
     for why, names in by_reason(run.absent).items():
         print_plain(console, f"left out: {', '.join(names)}: {why}")
     summary = run.finish(studies)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.cli.generate import dashed
@@ -24,10 +23,11 @@ ANNOTATIONS = ("annotations", "evidence", "aspect", "annotation_key")
 
 
 def is_table(source: str) -> bool:
-    """Whether a source is a CSV, TSV or Parquet file rather than a dataset's name or ARFF."""
-    from hierlearn.datasets import DATASETS, READERS
+    """Whether a source is a table in files, rather than a dataset's name, images or ARFF."""
+    from hierlearn.datasets import DATASETS
+    from hierlearn.datasets.readers import table_ending
 
-    return source not in DATASETS and Path(source).suffix.lower() in READERS
+    return source not in DATASETS and table_ending(source) is not None
 
 
 def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,14 +11,13 @@ from hierlearn.cli import shared
 from hierlearn.cli.compare import (
     CANDIDATES,
     HOW,
-    JOBS,
     PLAN,
     TEST_FRACTION,
     bar,
-    jobs_of,
     make_protocol,
     set_aside,
 )
+from hierlearn.cli.engines import WHERE, check_where, executor_of
 from hierlearn.cli.generate import described, flag, option, takes
 from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import plural
@@ -56,7 +55,7 @@ OPTIONS = [
     TEST_FRACTION,
     *described(Settings, HOW, study=True, **EARLY),
     *PLAN,
-    JOBS,
+    *WHERE,
     *shared.SOURCE,
 )
 def noise(
@@ -81,6 +80,7 @@ def noise(
     from hierlearn.studies.publish import publish_noise
     from hierlearn.terminal import Console, print_plain
 
+    check_where(options)
     need_matplotlib()  # before hours of training
     check_folder(options["out"])
     named = None if options["losses"] is None else split_names(options["losses"])
@@ -103,7 +103,7 @@ def noise(
         f"{plural(draws, 'draw')}, {plural(trainings, 'training')} of "
         f"{plural(protocol.seeds, 'seed')} each{made}",
     )
-    with bar(trainings) as (_, on_step):
+    with executor_of(options, trainings) as executor, bar(trainings) as (_, on_step):
         summary = noise_study(
             dataset,
             candidates,
@@ -111,7 +111,7 @@ def noise(
             protocol,
             noise=Noise(kinds, rates, options["noise_seed"], draws),
             force=options["force"],
-            jobs=jobs_of(options, len(candidates)),
+            executor=executor,
             on_step=on_step,
         )
     written = publish_noise(summary, options["out"]) + noise_curves(summary, options["out"])

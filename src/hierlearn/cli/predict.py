@@ -72,6 +72,7 @@ def predict(
     from hierlearn.cli.memories import check_memory, evidence_note
     from hierlearn.cli.show import working
     from hierlearn.datasets.writing import check_ending
+    from hierlearn.files.locations import without_secrets
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.answer_file import answer_file
     from hierlearn.pipeline.predict import answer_names, neighbor_names, predict_chunks
@@ -116,7 +117,7 @@ def predict(
             loaded,
             made,
             chunks,
-            Path(data),
+            Path(without_secrets(data)),
             join,
             neighbors=options["explain"] or 0,
             layout=layout,

@@ -10,7 +10,10 @@ import typer
 from hierlearn.cli.generate import flag, option, pairs
 
 ROWS = "Split, all, or valid (held out in training); by default test, else valid, else all."
-DATA = "Name of a dataset, an ARFF, CSV, TSV or Parquet file, or a folder or .tar of images."
+DATA = (
+    "Name of a dataset; an ARFF, CSV, TSV or Parquet file; a folder, pattern or address (s3://...) "
+    "of Parquet files; or a folder or .tar of images."
+)
 OWN_DATA, HOW = "Your own data", "How to train"  # panels of --help
 
 ModelFolder = Annotated[Path, typer.Argument(help="Folder of a trained model.")]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.cli.generate import dashed
 from hierlearn.cli.shared import COLUMN_NAMES
 from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.files.locations import without_secrets
 from hierlearn.options import parse_pairs, split_pairs
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def check_not_given(source: str, what: str, options: Mapping[str, Any]) -> None:
     wrong = [name for name, value in options.items() if value not in (None, False, (), [])]
     if wrong:
         names = ", ".join(map(dashed, wrong))
+        source = without_secrets(source)
         raise HierlearnError(f"{source} is {what} and does not take {names}; leave that out")
 
 
@@ -52,6 +54,7 @@ def reading(name: str) -> Iterator[Callable[[int, int | None], None]]:
     from hierlearn.printable import printable
     from hierlearn.terminal import Console, Text, progress
 
+    name = without_secrets(name)
     console = Console(stderr=True)
     bar = progress(console, "bytes", "speed")
     with ExitStack() as shown:
@@ -122,9 +125,9 @@ def open_dataset(
     """Open a named dataset, a Clus ARFF file or a table.
 
     Args:
-        source: the name or the file.
+        source: the name, or the file, folder, pattern or address.
         options: those of ``shared.SOURCE``; others are left alone, and None is not given.
-        stream: leave the inputs of a Parquet file in the file.
+        stream: leave the inputs of Parquet files in the files.
         window: how many rows are then shuffled together.
     """
     from hierlearn.datasets import (
@@ -136,20 +139,20 @@ def open_dataset(
         stream_table,
     )
     from hierlearn.datasets.image_folder import is_images
+    from hierlearn.datasets.readers import table_ending
 
     columns = {name: options[name] for name in COLUMN_NAMES if is_given(options.get(name))}
     words = options.get("dataset_option") or ()
     data_dir = None if options.get("data_dir") is None else Path(options["data_dir"])
-    path = Path(source)
-    ending = path.suffix.lower()
-    if source not in DATASETS and is_images(path):
+    ending = table_ending(source) or Path(source).suffix.lower()
+    if source not in DATASETS and is_images(source):
         check_not_given(
             source, "of images", {"dataset_option": words, "data_dir": data_dir, "stream": stream}
         )
         return open_images(source, columns, skip_broken=bool(options.get("skip_broken")))
     if "image" not in columns:
         check_goes_with({"skip_broken": options.get("skip_broken")}, "images")
-    if source in DATASETS or not (ending or path.exists()):
+    if source in DATASETS or not (ending or Path(source).exists()):
         find_entry(source)
         check_not_given(source, "a named dataset", {**columns, "stream": stream})
         return open_named(source, words, data_dir=data_dir)
@@ -163,7 +166,7 @@ def open_dataset(
         others = {name: 1 for name in columns if name != "sep"}
         check_not_given(source, "an ARFF file", {**others, "stream": stream})
         with reading(source):
-            return read_arff(path, **columns)
+            return read_arff(source, **columns)
     if "levels" in columns and "label_sep" in columns:
         raise HierlearnError("--label-sep goes with --label, not with --levels; leave it out")
     columns = as_arguments(columns)
@@ -173,10 +176,10 @@ def open_dataset(
             inputs = {name: columns.get(name) for name in names}
             check_not_given(source, "read by --image", {"stream": stream, **inputs})
             skip = bool(options.get("skip_broken"))
-            return readable(read_image_table(path, **columns), skip_broken=skip)
+            return readable(read_image_table(source, **columns), skip_broken=skip)
         if stream:
-            return stream_table(path, window=window, **columns)
-        return read_table(path, **columns)
+            return stream_table(source, window=window, **columns)
+        return read_table(source, **columns)
 
 
 def open_images(source: str, columns: Mapping[str, Any], *, skip_broken: bool) -> Dataset:

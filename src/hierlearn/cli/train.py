@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from hierlearn.cli import shared
+from hierlearn.cli.engines import check_lent, lent_executor, where
 from hierlearn.cli.generate import dashed, described, flag, given, given_fields, option, takes
 from hierlearn.cli.outputs import FOLDER, output
 from hierlearn.errors import HierlearnError, plural
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 WHAT = "What to train"  # a panel of --help
 SKIPPED = "skipped-labels.csv"
-PER_RUN = ("config", "resume", "force", "tensorboard")  # no part of the configuration
+PER_RUN = (  # no part of the configuration
+    *("config", "resume", "force", "tensorboard", "mlflow"),
+    *("jobs", "engine", "address"),
+)
 ROWS = [
     option(
         "min_rows",
@@ -34,8 +38,22 @@ ROWS = [
         min=1,
         panel=WHAT,
     ),
-    option("stream", bool, None, "Leave a Parquet file on disk.", "--stream", panel=RUN),
-    option("stream_window", int, None, "Rows shuffled together with --stream.", min=1, panel=RUN),
+    option(
+        "stream",
+        bool,
+        None,
+        "Leave Parquet files where they are, and read them by row groups.",
+        "--stream",
+        panel=RUN,
+    ),
+    option(
+        "stream_window",
+        int,
+        None,
+        "Rows that each process shuffles together with --stream.",
+        min=1,
+        panel=RUN,
+    ),
 ]
 OPTIONS = [
     output(
@@ -50,12 +68,20 @@ OPTIONS = [
     flag("resume", "Resume from the newest checkpoint in --out.", panel=RUN),
     flag("force", "Replace the model in --out.", panel=RUN),
     flag("tensorboard", "Also log for TensorBoard.", panel=RUN),
+    flag("mlflow", "Also log a run and the model to MLflow, by MLFLOW_TRACKING_URI.", panel=RUN),
     option("name", str, None, "Name on the model card.", panel=RUN),
     option("license", str, None, "License on the model card.", panel=RUN),
 ]
 
 
-@takes(*OPTIONS, *ROWS, *shared.SOURCE, *described(Plan, WHAT), *described(Settings, shared.HOW))
+@takes(
+    *OPTIONS,
+    *ROWS,
+    *shared.SOURCE,
+    *described(Plan, WHAT),
+    *described(Settings, shared.HOW),
+    *where("Trainings of --effort best at a time; one if none.", RUN),
+)
 def train(
     data: Annotated[Optional[str], typer.Argument(help=shared.DATA)] = None, **options: Any
 ) -> None:
@@ -69,6 +95,7 @@ def train(
     from hierlearn.cli.outputs import input_names
     from hierlearn.cli.show import writes
     from hierlearn.files.outputs import check_output_folder
+    from hierlearn.integrations.mlflow import find_mlflow, tracking
     from hierlearn.pipeline import train as run
     from hierlearn.pipeline.folder import check_free
     from hierlearn.pipeline.reporting import Reporting
@@ -78,9 +105,12 @@ def train(
 
     chosen = resolve({"data": data, **options})
     plan = make_plan(chosen)
+    check_lent(options, chosen)
     resume, force, tensorboard = (options[name] for name in ("resume", "force", "tensorboard"))
     if tensorboard:
         find_tensorboard()
+    if options["mlflow"]:
+        find_mlflow()
     console = Console(quiet=not writes())
     folder = Path(chosen["out"])
     named = [chosen.get(name) or options.get(name) for name in input_names(train)]
@@ -103,19 +133,23 @@ def train(
         header.clear()  # before the first message only
 
     advise(lambda: resume_line(folder))
-    model = run(
-        dataset,
-        plan,
-        folder,
-        resume=resume,
-        force=force,
-        metadata=metadata(chosen),
-        reporting=Reporting(
-            on_message=say,
-            on_prepared=lambda beginning: write_config(folder, chosen, beginning, dataset),
-            tensorboard=tensorboard,
-        ),
+    reporting = Reporting(
+        on_message=say,
+        on_prepared=lambda beginning: write_config(folder, chosen, beginning, dataset),
+        tensorboard=tensorboard,
     )
+    tracked = tracking(chosen.get("name"), enabled=options["mlflow"] and writes())
+    with tracked as tracker, lent_executor(options, chosen):
+        model = run(
+            dataset,
+            plan,
+            folder,
+            resume=resume,
+            force=force,
+            metadata=metadata(chosen),
+            reporting=tracker.reporting(reporting),
+        )
+        tracker.log_result(model, folder)
     print_metrics(console, model.config["metrics"], model)
     print_plain(console, *written(folder, model, dataset))
 
@@ -218,11 +252,11 @@ def single_rows(source: str, dataset: Dataset) -> list[str]:
     from hierlearn.cli.model_rows import is_table
     from hierlearn.cli.show import counted
     from hierlearn.datasets.label_checks import single_row_classes
-    from hierlearn.hierarchy.labels import Labels
+    from hierlearn.hierarchy.shared_labels import labels_of_rows
 
     if not is_table(source):
         return []
-    single = single_row_classes(Labels(dataset.labels, dataset.hierarchy))
+    single = single_row_classes(labels_of_rows(dataset.labels, dataset.hierarchy))
     names = [dataset.hierarchy.names[number] for number in single]
     return [f"classes with one row: {counted(names)}"] if names else []
 
@@ -237,6 +271,7 @@ def write_config(
     """
     from hierlearn import __version__
     from hierlearn.cli.config import to_yaml
+    from hierlearn.files.locations import without_secrets
     from hierlearn.files.writing import atomic_write
     from hierlearn.pipeline.folder import training_folder
 
@@ -249,6 +284,7 @@ def write_config(
     values = (
         chosen if chosen.get("effort") == "best" else {**chosen, **beginning.settings.to_dict()}
     )
+    values = {**values, "data": without_secrets(values["data"])}
     with atomic_write(folder / "run.yaml") as file:
         file.write(to_yaml(values, comment))
 
@@ -266,11 +302,11 @@ def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def written(folder: Path, model: Pipeline, dataset: Dataset) -> list[str]:
     """Say where everything is, and what is missing."""
-    from hierlearn.pipeline.memory_files import MEMORY_FILES
+    from hierlearn.pipeline.memory_files import MANIFEST, SHARD
     from hierlearn.pipeline.seen_rows import ROWS_FILE
 
     files = f"wrote {folder}: model.safetensors, hierarchy.json, config.json, README.md, run.yaml"
-    others = (ROWS_FILE, *MEMORY_FILES, SKIPPED)
+    others = (ROWS_FILE, SHARD.format(1), MANIFEST, SKIPPED)
     files += "".join(f", {name}" for name in others if (folder / name).is_file())
     if (folder / "log.jsonl").is_file():
         files += ", log.jsonl, checkpoints"

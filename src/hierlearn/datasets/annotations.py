@@ -11,12 +11,15 @@ from __future__ import annotations
 import warnings
 from array import array
 from contextlib import suppress
+from glob import has_magic
 from itertools import islice
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
+from hierlearn.datasets.file_lines import FileLines
 from hierlearn.datasets.label_checks import class_counts, listed, near_duplicates, one_name_cells
 from hierlearn.datasets.label_report import LabelReport, class_labels
 from hierlearn.datasets.table_file import first_rows
@@ -35,12 +38,12 @@ from hierlearn.hierarchy.names import is_missing, level_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from hierlearn.datasets.columns import Columns
     from hierlearn.datasets.table_file import TableChunk, TableFile
+    from hierlearn.files.locations import Location
 
 
 SPLITS = ("train", "valid", "test")
@@ -67,10 +70,10 @@ class Annotations:
         self._keys: dict[Any, int] = {}  # each cell of labels, or cells of levels, and its code
         self._parsed: list[tuple[str, ...]] = []  # its labels, or the names of its levels
         self._lines: list[int] = []  # where it occurs first
-        self._codes = array("q")  # the code of each row, in 8 bytes
+        self._codes = array("i")  # the code of each row, in 4 bytes
         self._splits: dict[str, array[int]] = {}  # the rows of each split
         self._ids: list[str] = []
-        self._line_of = array("q")  # the line of each row
+        self._line_of: Sequence[int] | None = range(1, 1)  # the line of each row
 
     def add(self, chunk: TableChunk) -> None:
         """Take in the labels, splits and ids of the next rows."""
@@ -78,7 +81,7 @@ class Annotations:
             self._add_splits(chunk, self.columns.split)
         if self.columns.id_column is not None:
             self._ids.extend(row_ids(chunk, self.columns.id_column))
-        self._line_of.extend(chunk.lines)
+        self._line_of = lines_after(self._line_of, chunk.lines)
         if self.columns.labels_by_id is not None:
             keys, codes = keys_of_ids(self._ids[len(self._codes) :], self.columns.labels_by_id)
         else:
@@ -88,7 +91,7 @@ class Annotations:
                 self._keys[key] = len(self._keys)
                 self._parsed.append(parse_key(key, self.columns, chunk, row))
                 self._lines.append(chunk.lines[row])
-        known = np.array([self._keys[key] for key in keys], dtype=np.int64)
+        known = np.array([self._keys[key] for key in keys], dtype=np.int32)
         self._codes.frombytes(known[codes].tobytes())
 
     def _add_splits(self, chunk: TableChunk, name: str) -> None:
@@ -135,7 +138,7 @@ class Annotations:
             labels=[named[code] for code in self._codes],
             hierarchy=hierarchy,
             splits={name: np.array(rows, np.int64) for name, rows in self._splits.items()},
-            name=self.path.stem,
+            name=table_name(self.path),
             feature_names=tuple(feature_names),
             source=f"the table {self.path.name}",
             ids=None if self.columns.id_column is None else self._ids,
@@ -242,6 +245,23 @@ class Annotations:
             )
 
 
+def lines_after(before: Sequence[int] | None, lines: Sequence[int]) -> Sequence[int] | None:
+    """Return the lines of some rows and those that follow; None where they lie in several files."""
+    if before is None or isinstance(lines, FileLines):
+        return None
+    if isinstance(before, range) and isinstance(lines, range) and before.stop == lines.start:
+        return range(before.start, lines.stop)
+    both = before if isinstance(before, array) else array("q", before)
+    both.extend(lines)
+    return both
+
+
+def table_name(path: Location) -> str:
+    """Return the name of a file without its ending, or of the folder that a pattern is in."""
+    plain = PurePath(str(path))
+    return plain.parent.name if has_magic(plain.name) else plain.stem
+
+
 def warn(message: str) -> None:
     """Point something out to the user."""
     warnings.warn(message, DataWarning, stacklevel=2)
@@ -256,7 +276,7 @@ def refuse_missing(chunk: TableChunk, name: str, what: str) -> None:
             raise DataError(f"{chunk.where(row, name)}: the row has no {what}")
 
 
-def check_splits(names: Collection[str], path: Path, column: str) -> None:
+def check_splits(names: Collection[str], path: Location, column: str) -> None:
     """Raise unless the values of a column name splits."""
     for name in names:
         meant = ALIASES.get(name.strip().casefold())

@@ -10,7 +10,6 @@ from hierlearn.errors import DataError, LabelError, place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -22,7 +21,7 @@ LARGEST = float(np.finfo(np.float32).max)
 def numeric_column(
     cells: Sequence[object],
     *,
-    path: Path | str,
+    path: object,
     lines: Sequence[int],
     column: str,
     missing: str,
@@ -106,7 +105,7 @@ def name_labels(
     raw: Sequence[Sequence[str]],
     hierarchy: Hierarchy,
     *,
-    path: Path | str,
+    path: object,
     lines: Sequence[int],
     exact: bool = False,
 ) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -57,6 +58,11 @@ def row_names(dataset: Dataset) -> list[str] | None:
     if dataset.lines is not None:
         return [f"line {one}" for one in dataset.lines]
     return None
+
+
+def taken(lines: Sequence[int], rows: NDArray[np.int64]) -> Sequence[int]:
+    """Return the lines of some rows, in 8 bytes each."""
+    return array("q", np.asarray(lines, dtype=np.int64)[rows].tobytes())
 
 
 @dataclass(frozen=True)
@@ -159,7 +165,7 @@ class Dataset:
             labels=[self.labels[row] for row in selected],
             splits={},
             ids=None if self.ids is None else [self.ids[row] for row in selected],
-            lines=None if self.lines is None else [self.lines[row] for row in selected],
+            lines=None if self.lines is None else taken(self.lines, selected),
         )
 
     def keep(self, rows: Rows) -> Dataset:

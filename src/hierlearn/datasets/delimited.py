@@ -27,6 +27,7 @@ class DelimitedFile(TableFile):
 
     format_name: ClassVar[str] = "CSV or TSV"
     takes_delimiter: ClassVar[bool] = True
+    path: Path
 
     def __init__(self, path: Path, delimiter: str | None = None) -> None:
         self.path = path

@@ -20,6 +20,7 @@ from hierlearn.datasets.annotations import ALIASES
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.images import ENDINGS, ImageFile, Images
 from hierlearn.datasets.label_report import class_labels
+from hierlearn.datasets.readers import holds_tables
 from hierlearn.errors import DataError, HierlearnError, plural
 from hierlearn.hierarchy import Hierarchy
 
@@ -45,9 +46,12 @@ class Found:
 
 
 def is_images(source: str | Path) -> bool:
-    """Whether a source is a folder, a tar file, or a pattern of tar files."""
+    """Whether a source is a folder, a tar file, or a pattern of tar files.
+
+    A folder of Parquet files is a table.
+    """
     path = Path(source)
-    return path.suffix.lower() == ".tar" or path.is_dir()
+    return path.suffix.lower() == ".tar" or (path.is_dir() and not holds_tables(path))
 
 
 def read_images(

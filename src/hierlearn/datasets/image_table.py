@@ -16,12 +16,14 @@ from hierlearn.datasets.images import ImageFile, Images, check_below
 from hierlearn.datasets.parquet import ParquetFile, opened_parquet
 from hierlearn.datasets.readers import open_table
 from hierlearn.errors import DataError, place
+from hierlearn.files.locations import RemotePath
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from hierlearn.datasets.dataset import Dataset
     from hierlearn.datasets.table_file import TableFile
+    from hierlearn.files.locations import Location
 
 GROUPS = 2  # row groups that are held at a time
 
@@ -38,7 +40,7 @@ class ParquetImage:
         name: what to call it.
     """
 
-    path: Path
+    path: Location
     column: str
     group: int
     row: int
@@ -54,7 +56,7 @@ class ParquetImage:
 
 
 @lru_cache(maxsize=GROUPS)
-def read_group(path: Path, column: str, group: int) -> Any:
+def read_group(path: Location, column: str, group: int) -> Any:
     """Return the cells of a column in a row group."""
     with opened_parquet(path) as file:
         return file.read_row_group(group, columns=[column]).column(column)
@@ -83,7 +85,13 @@ def table_images(file: TableFile, column: str) -> Images:
     file.check_columns([column])
     if isinstance(file, ParquetFile) and not holds_text(file, column):
         return Images(parquet_images(file, column))
-    table, root = file.read([column]), file.path.parent
+    if isinstance(file.path, RemotePath):
+        raise DataError(
+            f"{file.path}: paths of images are read beside a local table; store the bytes of the "
+            f"images in the column {column!r}"
+        )
+    table = file.read([column])
+    root = file.path if file.path.is_dir() else file.path.parent
     names = table.texts(column)
     for line, name in zip(table.lines, names, strict=True):
         try:
@@ -97,7 +105,7 @@ def holds_text(file: ParquetFile, column: str) -> bool:
     """Whether a column of a Parquet file holds texts; raise where it cannot hold images."""
     from pyarrow import types
 
-    with opened_parquet(file.path) as opened:
+    with opened_parquet(file.files[0]) as opened:
         kind = opened.schema_arrow.field(column).type
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -120,13 +128,12 @@ def parquet_images(file: ParquetFile, column: str) -> list[ParquetImage]:
     for group in range(len(file.group_offsets) - 1):
         begin, end = (int(one) for one in file.group_offsets[group : group + 2])
         names = [f"row {number + 1}" for number in range(begin, end)]
-        cells = read_group(file.path, column, group)
+        path, number = file.place_of(group)
+        cells = read_group(path, column, number)
         if hasattr(cells.type, "get_field_index") and cells.type.get_field_index("path") >= 0:
             import pyarrow.compute as pc
 
             paths = pc.struct_field(cells, "path").to_pylist()
             names = [str(one or name) for one, name in zip(paths, names, strict=True)]
-        found += [
-            ParquetImage(file.path, column, group, row, name) for row, name in enumerate(names)
-        ]
+        found += [ParquetImage(path, column, number, row, name) for row, name in enumerate(names)]
     return found

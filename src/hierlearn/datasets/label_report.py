@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from hierlearn.files.locations import Location
     from hierlearn.hierarchy import Hierarchy
 
 Unknown = Literal["error", "skip"]
@@ -93,7 +94,7 @@ class LabelReport:
             said.append(f"{rows} without a label of the hierarchy {verb} left out")
         return said
 
-    def warn(self, path: Path) -> None:
+    def warn(self, path: Location) -> None:
         """Warn about them."""
         for message in self.messages():
             warnings.warn(f"{path}: {message}", LabelWarning, stacklevel=4)
@@ -127,7 +128,7 @@ def class_labels(
     hierarchy: Hierarchy,
     *,
     unknown: Unknown = "error",
-    path: Path,
+    path: Location,
     lines: Sequence[int],
 ) -> tuple[list[list[str]], LabelReport]:
     """Return each set of labels as names of classes, and a report of those that are none.
@@ -185,7 +186,7 @@ def is_unknown(label: str, hierarchy: Hierarchy) -> bool:
     return hierarchy.explain_label(label) is None and hierarchy._find(label) is None
 
 
-def unknown_labels(skipped: dict[str, Found], path: Path) -> LabelError:
+def unknown_labels(skipped: dict[str, Found], path: Location) -> LabelError:
     """Return the error of the first unknown label, with how many there are and the remedy."""
     first = next(iter(skipped.values()))
     many = ""

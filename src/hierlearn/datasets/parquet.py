@@ -1,4 +1,8 @@
-"""Parquet files through pyarrow; the line of a row is its number from 1."""
+"""Parquet files through pyarrow: one file, a folder of them, a pattern, or an address.
+
+Many files are one table: their row groups follow each other in the order of the files' names. The
+line of a row is its number from 1, and that in its own file is what errors show.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,24 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from hierlearn.datasets.file_lines import FileLines
 from hierlearn.datasets.table_file import PartitionedTableFile, TableChunk
 from hierlearn.errors import DataError, HierlearnError, place
 from hierlearn.files import refuse_duplicates
+from hierlearn.files.ahead import THREADS, read_ahead
+from hierlearn.files.locations import RemotePath, find_files, reason_of, refuse
 from hierlearn.files.reading import DAMAGE, check_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from hierlearn.files.locations import Location
+
 BUFFER = 1 << 20  # bytes of a column that are read ahead, instead of its entire row group
+AHEAD = 1 << 28  # bytes of row groups of a store that are read ahead
+ENDING = ".parquet"
 
 
 class ArrowChunk(TableChunk):
@@ -43,6 +53,25 @@ class ArrowChunk(TableChunk):
                 return DataError(f"{place(self.path, line, name)}: no such value ({error})")
         return DataError(f"{self.path}: column {name!r} cannot be read")
 
+    def distinct(self, name: str) -> tuple[list[Any], NDArray[np.int64]]:
+        """Return the distinct cells of a column as they first occur, and which each row has."""
+        from pyarrow import types
+
+        column = self.columns[name]
+        kind = column.type
+        if not (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
+            return super().distinct(name)
+        found = column.dictionary_encode(null_encoding="encode")
+        parts = found.chunks if hasattr(found, "chunks") else [found]
+        if not parts:
+            return [], np.zeros(0, dtype=np.int64)
+        try:
+            values = parts[0].dictionary.to_pylist()  # the same of all parts
+        except ValueError:  # not UTF-8
+            raise self._unreadable(name) from None
+        codes = [part.indices.to_numpy(zero_copy_only=False) for part in parts]
+        return values, np.concatenate(codes).astype(np.int64)
+
     def declared_kind(self, name: str) -> str | None:
         """Return "category" for a column that stores its values in a dictionary."""
         from pyarrow import types
@@ -57,52 +86,140 @@ class ArrowChunk(TableChunk):
 
 
 class ParquetFile(PartitionedTableFile):
-    """A Parquet file; its groups are the row groups."""
+    """A table in one or many Parquet files; its groups are their row groups.
+
+    Args:
+        path: a file, a folder of files, a pattern such as ``rows/*.parquet``, or an address of
+            these.
+
+    Attributes:
+        files: the files, in the order of their rows.
+        file_offsets: (F + 1,) the number of the first row of each file, and the number of rows.
+
+    Raises:
+        DataError: naming the file and the column where the schemas of two files differ.
+    """
 
     format_name: ClassVar[str] = "Parquet"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Location) -> None:
         self.path = path
-        with opened_parquet(path) as file:
-            metadata = file.metadata
-            self.columns = tuple(file.schema_arrow.names)
-            groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-            counts = [group.num_rows for group in groups]
-            self.group_bytes = [group.total_byte_size for group in groups]
-            self.num_rows = metadata.num_rows
+        self.files = find_files(path, ENDING)
+        footers = list(read_ahead(read_footer, self.files, THREADS))
+        self._metadata = [metadata for metadata, _ in footers]
+        check_schemas(self.files, [schema for _, schema in footers])
+        self.columns = tuple(footers[0][1].names)
         refuse_duplicates(self.columns, str(path))
-        self.group_offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        groups = [
+            (file, number, metadata.row_group(number))
+            for file, metadata in enumerate(self._metadata)
+            for number in range(metadata.num_row_groups)
+        ]
+        self._groups = [(file, number) for file, number, _ in groups]
+        self.group_bytes = [group.total_byte_size for *_, group in groups]
+        self.group_offsets = starts([group.num_rows for *_, group in groups])
+        self.file_offsets = starts([metadata.num_rows for metadata in self._metadata])
+        self.num_rows = int(self.group_offsets[-1])
+        names = [one.name for one in self.files]
+        self._names = names if len({*names}) == len(names) else [str(one) for one in self.files]
 
     def chunks(
         self, columns: Sequence[str], rows_per_chunk: int | None = None
     ) -> Iterator[TableChunk]:
         """Yield the rows in order."""
         begin = 0
-        with opened_parquet(self.path) as file:
-            parts = (
-                [file.read(columns=list(columns))]
-                if rows_per_chunk is None
-                else file.iter_batches(rows_per_chunk, columns=list(columns), use_threads=False)
-            )
-            for part in parts:
-                if part.num_rows:
-                    yield self._chunk(part, columns, begin)
-                    begin += part.num_rows
+        for part in self._parts(list(columns), rows_per_chunk):
+            if part.num_rows:
+                yield self._chunk(part, columns, begin)
+                begin += part.num_rows
+
+    def _parts(self, columns: list[str], rows_per_chunk: int | None) -> Iterator[Any]:
+        """Yield the rows as Arrow tables or batches."""
+        if rows_per_chunk is None:
+            from pyarrow import concat_tables
+
+            read = lambda file: self._read_file(file, columns)  # noqa: E731
+            tables = read_ahead(read, range(len(self.files)), THREADS)
+            yield concat_tables(tables, promote_options="default")
+        elif any(isinstance(path, RemotePath) for path in self.files):
+            groups = range(len(self._groups))
+            read = lambda group: self._read_group(group, columns)  # noqa: E731
+            for table in read_ahead(read, groups, self._count_ahead(columns)):
+                for begin in range(0, table.num_rows, rows_per_chunk):
+                    yield table.slice(begin, rows_per_chunk)
+        else:
+            for number, path in enumerate(self.files):
+                with opened_parquet(path, self._metadata[number]) as file:
+                    yield from file.iter_batches(rows_per_chunk, columns=columns, use_threads=False)
+
+    def _count_ahead(self, columns: list[str]) -> int:
+        """Return how many groups are read ahead: as many as fit into memory, as columns go."""
+        largest = max(self.group_bytes, default=0) * len(columns) // len(self.columns)
+        return max(1, min(THREADS, AHEAD // max(1, largest)))
 
     def read_group(self, group: int, columns: Sequence[str]) -> TableChunk:
         """Return the rows of a row group."""
-        with opened_parquet(self.path) as file:
-            part = file.read_row_group(group, columns=list(columns))
+        part = self._read_group(group, list(columns))
         return self._chunk(part, columns, int(self.group_offsets[group]))
 
+    def place_of(self, group: int) -> tuple[Location, int]:
+        """Return the file of a group, and its number in that file."""
+        file, number = self._groups[group]
+        return self.files[file], number
+
+    def _read_group(self, group: int, columns: list[str]) -> Any:
+        file, number = self._groups[group]
+        with opened_parquet(self.files[file], self._metadata[file]) as opened:
+            return opened.read_row_group(number, columns=columns)
+
+    def _read_file(self, file: int, columns: list[str]) -> Any:
+        with opened_parquet(self.files[file], self._metadata[file]) as opened:
+            return opened.read(columns=columns).select(columns)
+
     def _chunk(self, part: Any, columns: Sequence[str], begin: int) -> TableChunk:
-        lines = range(begin + 1, begin + part.num_rows + 1)
+        numbers = range(begin + 1, begin + part.num_rows + 1)
+        lines: Sequence[int] = numbers
+        if len(self.files) > 1:
+            lines = FileLines(numbers, self.file_offsets, self._names)
         return ArrowChunk(self.path, {name: part.column(name) for name in columns}, lines)
 
 
+def starts(counts: Sequence[int]) -> NDArray[np.int64]:
+    """Return where each of some parts begins, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def read_footer(path: Location) -> tuple[Any, Any]:
+    """Return the metadata and the Arrow schema of a file."""
+    with opened_parquet(path) as file:
+        return file.metadata, file.schema_arrow
+
+
+def check_schemas(files: Sequence[Location], schemas: Sequence[Any]) -> None:
+    """Raise unless all files have the same columns with the same types."""
+    first, remedy = schemas[0], "write all files with one schema"
+    for path, schema in zip(files[1:], schemas[1:], strict=True):
+        for name in first.names:
+            if name not in schema.names:
+                raise DataError(f"{path} lacks the column {name!r} of {files[0]}; {remedy}")
+            own, kind = schema.field(name).type, first.field(name).type
+            if own != kind:
+                raise DataError(
+                    f"{path}: column {name!r} holds {own}, but {kind} in {files[0]}; {remedy}"
+                )
+        for name in schema.names:
+            if name not in first.names:
+                raise DataError(f"{path} has the column {name!r}, but {files[0]} not; {remedy}")
+
+
 @contextmanager
-def opened_parquet(path: Path) -> Iterator[Any]:
-    """Open a Parquet file for reading; failures become errors that name the file."""
+def opened_parquet(path: Location, metadata: Any = None) -> Iterator[Any]:
+    """Open a Parquet file for reading; failures become errors that name the file.
+
+    Args:
+        path: the file.
+        metadata: of the file, where it was read already.
+    """
     try:
         import pyarrow.parquet as pq
         from pyarrow import ArrowException
@@ -110,16 +227,25 @@ def opened_parquet(path: Path) -> Iterator[Any]:
         raise DataError(
             f"{path}: reading Parquet needs pyarrow; install it with: pip install pyarrow"
         ) from None
-    check_regular(path)
+    remote = isinstance(path, RemotePath)
+    source: Any = path.open() if isinstance(path, RemotePath) else check_regular(path)
     try:
-        # With pre_buffer, whatever was read would stay in memory until the file is closed.
-        with pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
+        # With pre_buffer, the columns of a row group are few requests instead of many, but what was
+        # read stays in memory until the file is closed: for row groups of a store only.
+        with pq.ParquetFile(
+            source, metadata=metadata, buffer_size=0 if remote else BUFFER, pre_buffer=remote
+        ) as file:
             yield file
     except HierlearnError:
         raise
     except (ArrowException, OSError, *DAMAGE) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+        if isinstance(path, RemotePath) and not isinstance(error, ArrowException):
+            refuse(path, error)
+        reason = reason_of(error)
         raise DataError(f"{path} is not a Parquet file that can be read: {reason}") from error
+    finally:
+        if remote:
+            source.close()
 
 
 def plain_numbers(column: Any) -> NDArray[np.float32] | None:

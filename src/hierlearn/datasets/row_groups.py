@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.errors import DataError
+from hierlearn.files.ahead import read_ahead
 from hierlearn.hierarchy.labels import row_numbers
 
 if TYPE_CHECKING:
@@ -45,11 +46,12 @@ class Source:
 
     def read(self, group: int) -> Any:
         """Return the inputs of a group: (n, D) float32 or n texts."""
-        if self._last[0] != group:
+        number, found = self._last  # threads may read other groups meanwhile
+        if number != group:
             rows = self.file.read_group(group, self.names)
             found = rows.numbers(self.names) if self.kind == "numbers" else rows.texts(*self.names)
             self._last = (group, found)
-        return self._last[1]
+        return found
 
 
 class RowGroups:
@@ -108,8 +110,7 @@ class RowGroups:
         if not self._ascends:
             yield self.load()
             return
-        for group in np.flatnonzero(np.diff(self.bounds)):
-            yield self.read(int(group))
+        yield from read_ahead(self.read, np.flatnonzero(np.diff(self.bounds)).tolist())
 
     def load(self) -> Any:
         """Return all of these inputs at once."""

@@ -56,7 +56,7 @@ class TableStream:
     """A table that can be iterated over again and again, one chunk at a time.
 
     Args:
-        path: the file; its ending tells the format.
+        path: the file; its ending tells the format. Parquet may be many files, see ``open_table``.
         features: the feature columns, in the order in which the model reads them, those of a mixed
             table with their kinds; or
         text: the column of texts.

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hierlearn.files.locations import Location
+
 REMEDY = (
     "leave the cell empty if it is missing, or choose the columns with features= or their kinds "
     "with column_kinds="
@@ -49,7 +51,7 @@ class TableChunk:
     how_to_ignore: ClassVar[str] = "leave it out with ignore="
     how_to_use: ClassVar[str] = "name its kind with column_kinds="
 
-    def __init__(self, path: Path, columns: Mapping[str, Any], lines: Sequence[int]) -> None:
+    def __init__(self, path: Location, columns: Mapping[str, Any], lines: Sequence[int]) -> None:
         self.path = path
         self.columns = columns
         self.lines = lines
@@ -115,10 +117,10 @@ class TableChunk:
     def texts(self, name: str) -> list[str]:
         """Return n texts, empty where one is missing."""
         texts: list[str] = []
-        for line, cell in zip(self.lines, self.cells(name), strict=True):
+        for row, cell in enumerate(self.cells(name)):
             if cell is not None and not isinstance(cell, str):
                 raise DataError(
-                    f"{place(self.path, line, name)}: {cell!r} is not text; name a column of texts"
+                    f"{self.where(row, name)}: {cell!r} is not text; name a column of texts"
                 )
             texts.append(cell or "")
         return texts
@@ -145,7 +147,7 @@ class TableFile(ABC):
 
     format_name: ClassVar[str]
     takes_delimiter: ClassVar[bool] = False  # as a second argument
-    path: Path
+    path: Location
     columns: tuple[str, ...]
     num_rows: int | None = None
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets.table_file import TableChunk, TableFile
     from hierlearn.hierarchy import Hierarchy
 
-ROWS = 1 << 16  # rows whose labels are parsed at a time
+ROWS = 1 << 20  # rows whose labels are parsed at a time
 FIRST = 1000  # rows by which a mixed table is recognized before it is streamed
 
 
@@ -50,14 +50,16 @@ def read_table(
     unknown: Unknown = "error",
     embeddings: Path | str | None = None,
 ) -> Dataset:
-    """Read a CSV, TSV or Parquet file into memory.
+    """Read a CSV or TSV file, or one or many Parquet files, into memory.
 
     Inputs are numbers where every input column is one, texts where the only one is of texts, and
     otherwise a ``Table``: each column is a number, category, text, date or boolean. The kinds are
     found on the training rows by the rule in ``column_kinds``, unless they are given.
 
     Args:
-        path: the file; its ending tells the format. Parquet needs the extra ``data``.
+        path: the file; its ending tells the format. Parquet needs the extra ``data``, and may be a
+            folder of files, a pattern such as ``rows/*.parquet``, or an address that fsspec
+            opens, such as ``s3://bucket/rows``.
         label: the column of labels, or
         levels: the columns of labels, one column per level, top level first.
         features: the input columns; by default every other column.
@@ -141,11 +143,11 @@ def typed_inputs(
 
 
 def stream_table(path: Path | str, *, window: int | None = None, **columns: Any) -> Dataset:
-    """Open a Parquet file like ``read_table``, but leave its inputs in the file.
+    """Open Parquet files like ``read_table``, but leave their inputs in the files.
 
     Args:
-        path: the file.
-        window: how many rows are shuffled together in training.
+        path: the file, folder, pattern or address.
+        window: how many rows are shuffled together in training, by each process.
         columns: the other arguments of ``read_table``.
     """
     roles = Columns(**columns)

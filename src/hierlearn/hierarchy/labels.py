@@ -14,7 +14,7 @@ that a large dataset never needs its N x C targets at once.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 import numpy as np
 
@@ -182,9 +182,33 @@ class Labels:
         return np.bincount(self.closed[1], minlength=len(self.hierarchy))
 
     @property
+    def terminal_counts(self) -> Ints:
+        """(N,) how many terminal classes each row has."""
+        return np.diff(self.terminal[0])
+
+    def weighted_counts(
+        self, weights: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the summed weights of the rows of each class, closed and most specific.
+
+        Args:
+            weights: (N,) of the rows; None counts each as 1.
+        """
+        own = np.ones(len(self)) if weights is None else weights
+        closed, terminal = (
+            np.bincount(numbers, np.repeat(own, np.diff(offsets)), len(self.hierarchy))
+            for offsets, numbers in (self.closed, self.terminal)
+        )
+        return closed.astype(np.float64), terminal.astype(np.float64)
+
+    def identity(self) -> list[NDArray[Any]]:
+        """Return the arrays by which a resumed training recognizes its labels."""
+        return [*self.annotated]
+
+    @property
     def single_path(self) -> bool:
         """Whether every row has exactly one terminal class."""
-        return bool(np.all(np.diff(self.terminal[0]) == 1))
+        return bool(np.all(self.terminal_counts == 1))
 
     def terminal_ids(self) -> Ints:
         """Return (N,) the one terminal class of each row.

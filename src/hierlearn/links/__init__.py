@@ -1,5 +1,6 @@
 """Stage 4: links turn logits into node log-probabilities."""
 
+from hierlearn.links.awx import AWXLink
 from hierlearn.links.conditional import ConditionalLink
 from hierlearn.links.head import Head
 from hierlearn.links.link import Link, link_name, make_link
@@ -16,10 +17,12 @@ LINKS: dict[str, type[Link]] = {
     "conditional": ConditionalLink,
     "max": MaxLink,
     "siblings": SiblingsLink,
+    "awx": AWXLink,
 }
 
 __all__ = [
     "LINKS",
+    "AWXLink",
     "ConditionalLink",
     "Head",
     "HeadOutput",

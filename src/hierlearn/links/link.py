@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +14,7 @@ from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.links.masses import log_terminal_masses
 from hierlearn.links.output import HALF_PRECISION, HeadOutput
+from hierlearn.options import parse_pairs
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
@@ -41,6 +44,11 @@ class Link(nn.Module, ABC):
         super().__init__()
         self.label_space = LabelSpace.of(label_space)
         self.hierarchy = self.label_space.hierarchy
+
+    @property
+    def options(self) -> dict[str, float]:
+        """The options that it was made with."""
+        return {}
 
     def forward(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return log p and log(1 - p) of every node."""
@@ -110,9 +118,8 @@ def make_link(label_space: LabelSpace | Hierarchy, link: str | Link) -> Link:
 
     space = LabelSpace.of(label_space)
     if isinstance(link, str):
-        if link not in LINKS:
-            raise HierlearnError(unknown_name("link", link, LINKS))
-        return LINKS[link](space)
+        name, options = parse_link(link)
+        return LINKS[name](space, **options)
     if not isinstance(link, Link):
         raise HierlearnError(f"a link is a name or a Link, not {link!r}")
     if link.label_space != space:
@@ -120,8 +127,32 @@ def make_link(label_space: LabelSpace | Hierarchy, link: str | Link) -> Link:
     return link
 
 
+def parse_link(text: str) -> tuple[str, dict[str, Any]]:
+    """Return name and options of a link that is written ``name`` or ``name:key=value,key=value``.
+
+    Raises:
+        HierlearnError: naming the links or the options that there are.
+    """
+    from hierlearn.links import LINKS
+
+    name, colon, rest = text.partition(":")
+    if name not in LINKS:
+        raise HierlearnError(unknown_name("link", name, LINKS))
+    options = parse_pairs(rest.split(","), f"link {name}") if colon else {}
+    known = list(inspect.signature(LINKS[name]).parameters)[1:]  # after the label space
+    for option in options:
+        if option not in known:
+            raise HierlearnError(unknown_name(f"option of link {name}", option, known))
+    return name, options
+
+
+def as_json(value: float) -> str:
+    """Return a number as it is written, integers without a point."""
+    return json.dumps(int(value) if float(value).is_integer() else value)
+
+
 def link_name(link: Link) -> str:
-    """Return the name under which a link is registered in LINKS.
+    """Return how a link is written: its name in LINKS, and options that are not the defaults.
 
     Raises:
         HierlearnError: if it is not registered, so that no file could name it.
@@ -130,7 +161,10 @@ def link_name(link: Link) -> str:
 
     for name, kind in LINKS.items():
         if type(link) is kind:
-            return name
+            defaults = inspect.signature(kind).parameters
+            changed = {k: v for k, v in link.options.items() if v != defaults[k].default}
+            words = (f"{option}={as_json(value)}" for option, value in changed.items())
+            return f"{name}:{','.join(words)}" if changed else name
     raise HierlearnError(
         f"{type(link).__name__} is not registered; add it to hierlearn.links.LINKS under a name"
     )

@@ -20,6 +20,7 @@ from hierlearn.losses.hcl import (
 )
 from hierlearn.losses.hcl.loss import PAPER
 from hierlearn.losses.hinge import HingeLoss
+from hierlearn.losses.hmcn import HMCNLoss
 from hierlearn.losses.hxe import HXELoss
 from hierlearn.losses.indices import targets_from_indices
 from hierlearn.losses.lca_cost import LCACostLoss
@@ -48,6 +49,7 @@ LOSSES: dict[str, type[Loss] | Variant] = {
     "hinge": HingeLoss,
     "level-weighted": LevelWeightedLoss,
     "lca-cost": LCACostLoss,
+    "hmcn": HMCNLoss,
     "mixed": MixedLoss,
 }
 
@@ -63,6 +65,7 @@ __all__ = [
     "Focal",
     "FocalLoss",
     "HCLLoss",
+    "HMCNLoss",
     "HXELoss",
     "HingeLoss",
     "LCACostLoss",

@@ -34,7 +34,7 @@ class BCELoss(ComposedLoss):
 
     function: ClassVar[Any] = staticmethod(bce_loss)
     rows_independent = True
-    convex = ("each", "logistic")
+    convex: ClassVar[tuple[str, str] | None] = ("each", "logistic")
 
     def __init__(
         self, label_space: LabelSpace | Hierarchy, *, log_base: float = math.e, **options: Any

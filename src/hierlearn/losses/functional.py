@@ -6,6 +6,7 @@ from hierlearn.losses.hcl.constraint import constrain
 from hierlearn.losses.hcl.curriculum import select_classes
 from hierlearn.losses.hcl.functional import hcl_loss
 from hierlearn.losses.hinge import hinge_loss
+from hierlearn.losses.hmcn import hmcn_loss
 from hierlearn.losses.hxe import hxe_loss
 from hierlearn.losses.lca_cost import lca_cost_loss
 from hierlearn.losses.leaf_ce import leaf_ce_loss
@@ -22,6 +23,7 @@ __all__ = [
     "focal_loss",
     "hcl_loss",
     "hinge_loss",
+    "hmcn_loss",
     "hxe_loss",
     "lca_cost_loss",
     "leaf_ce_loss",

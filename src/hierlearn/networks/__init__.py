@@ -12,6 +12,7 @@ from hierlearn.links import Head
 from hierlearn.networks.cnn import CNNEncoder, cnn
 from hierlearn.networks.embeddings import embeddings
 from hierlearn.networks.heads import HEADS, LinearHead
+from hierlearn.networks.hmcn import hmcn_f, hmcn_r
 from hierlearn.networks.inputs import InputSpec
 from hierlearn.networks.linear import linear
 from hierlearn.networks.mlp import MLPEncoder, mlp
@@ -30,6 +31,8 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "linear": linear,
     "embeddings": embeddings,
     "cnn": cnn,
+    "hmcn-f": hmcn_f,
+    "hmcn-r": hmcn_r,
 }
 
 __all__ = [

@@ -7,7 +7,8 @@
 4. The blended predictions of the left-out rows say how sure the blend should be.
 
 Test rows are never looked at; rows of the split "valid" are training rows here. Results of step 1
-and 3 are stored as they come, so that an interrupted run resumes with the next training.
+and 3 are stored as they come, so that an interrupted run resumes with the next training. Where
+workers are lent, they train all of step 1 at once, and all of step 3.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ import torch
 
 from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import HierlearnError, plural
-from hierlearn.files.reading import read_json
-from hierlearn.files.tensors import read_tensors, write_tensors
-from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics import calibration_error
 from hierlearn.metrics.measure import measure
 from hierlearn.networks.blend import BLEND
-from hierlearn.pipeline.folder import WORK, remove_folder
+from hierlearn.pipeline.blend_jobs import BlendRows, folds_at_once, parts_at_once
+from hierlearn.pipeline.blend_results import BlendResults, begin_results
+from hierlearn.pipeline.folder import WORK
 from hierlearn.pipeline.job import Job
 from hierlearn.pipeline.parts import assemble, predict_answers, scale_rows
 from hierlearn.pipeline.reporting import Beginning, Reporting
+from hierlearn.pipeline.workers import lent_workers
 from hierlearn.training.backbones import fitted_embedder, resolve
 from hierlearn.training.blending import (
     FOLD_SEEDS,
@@ -46,7 +47,7 @@ from hierlearn.training.blending import (
 )
 from hierlearn.training.clock import Clock, OutOfTime
 from hierlearn.training.folds import held_out
-from hierlearn.training.prepare import Extras, Prepared, prepare, prepared_kind, split_rows
+from hierlearn.training.prepare import Prepared, prepared_kind, split_rows
 from hierlearn.training.progress import Overall, Progress, progress_bar
 from hierlearn.training.rules import Facts
 from hierlearn.training.selection import Selection, is_larger_better, scorer, select
@@ -75,8 +76,10 @@ class BlendTraining(Job):
     def __post_init__(self) -> None:
         self.plan = resolve(self.plan)
         check_free_choice(self.plan)
-        if self.plan.time_limit is not None and self.here.world > 1:
-            raise HierlearnError("time_limit needs a single process; leave it out under torchrun")
+        self.workers = lent_workers()
+        for what, given in (("time_limit", self.plan.time_limit), ("an executor", self.workers)):
+            if given is not None and self.here.world > 1:
+                raise HierlearnError(f"{what} needs a single process; leave it out under torchrun")
         train, valid = split_rows(self.dataset, replace(self.plan, valid_fraction=0.0))
         self.rows = np.sort(np.concatenate([train, valid]))
         taken = self.dataset.take(self.rows)
@@ -92,7 +95,11 @@ class BlendTraining(Job):
         self.label_space = LabelSpace.from_labels(self.labels)
         self.clock = Clock(self.plan.time_limit)
         self.seconds: dict[str, float] = {}  # of all folds, by ingredient
-        self.work: Path | None = None  # where results are kept until the end
+        names = self.dataset.hierarchy.names
+        terminals = [names[number] for number in self.label_space.terminals.tolist()]
+        self.shared = BlendRows(self.dataset, self.rows, terminals, self.weights, self.encoder)
+        self.results: BlendResults | None = None if self.workers is None else BlendResults()
+        self.too_long: set[str] = set()  # what workers had no time for
         self.overall = Overall(Progress())
         self.held_out: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.foreign: list[str] = []
@@ -130,7 +137,7 @@ class BlendTraining(Job):
         if self.here.writes:
             self.reporting.message(text)
         if out is not None and self.here.world == 1:  # several processes begin again
-            self.work = begin_work(out / WORK, self.identity(), resume=resume)
+            self.results = begin_results(out / WORK, self.identity(), resume=resume)
         if self.here.writes and self.reporting.on_prepared is not None:
             self.reporting.on_prepared(Beginning(self.label_space, self.settings, text))
         shown = self.reporting.bar and self.here.writes
@@ -146,6 +153,9 @@ class BlendTraining(Job):
     def _run(self, found: dict[str, Ingredient]) -> Pipeline:
         """Train ingredients, choose, train again."""
         predictions: dict[str, Tensor] = {}
+        if self.workers is not None:
+            self._say(f"all recipes and folds, {self.workers.workers} at a time")
+            folds_at_once(self, found, self.workers)
         for number, (name, ingredient) in enumerate(found.items(), 1):
             self._say(f"recipe {number} of {len(found)}: {name}")
             predictions |= self._out_of_fold(name, ingredient)
@@ -180,7 +190,7 @@ class BlendTraining(Job):
                 self.overall.end((len(self.held) - number) * UNIT)
                 return {}
             self.overall.end(UNIT)
-        self.seconds[name] = time.monotonic() - begun
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - begun
         return {
             f"{name}{SLASH}{answer}": torch.cat([part[answer] for part in parts])
             for answer in parts[0]
@@ -188,34 +198,31 @@ class BlendTraining(Job):
 
     def _fold(self, name: str, ingredient: Ingredient, number: int) -> dict[str, Tensor]:
         """Return the predictions of the rows of a fold by answer, in half precision."""
-        path = None if self.work is None else self.work / f"{name}-{number}.safetensors"
-        if path is not None and path.is_file():
-            return read_tensors(path)[0]
+        before = None if self.results is None else self.results.get(f"{name}-{number}")
+        if before is not None:
+            return before
+        if name in self.too_long:
+            raise OutOfTime
         left = np.delete(np.arange(len(self.rows)), self.held[number])
         plan = ingredient.plan(self.plan, FOLD_SEEDS, table=self.is_table)
-        budget = float("inf")
-        if self.clock.limit is not None:
-            budget = self.clock.left - (1 - SHARE) * self.clock.limit
-        prepared = self._train(plan, left, budget / max(len(self.held) - number, 1))
+        prepared = self._train(plan, left, self.time_for_folds / max(len(self.held) - number, 1))
         rows = self.dataset.take(self.rows[self.held[number]])
         found = predict_answers(prepared, rows, answers_of(prepared.decision.recipe))
-        if path is not None and self.here.writes:
-            write_tensors(path, found, {"format": "hierlearn.fold"})
+        if self.results is not None:
+            self.results.put(f"{name}-{number}", found, "fold")
         return found
 
-    def _prepare(self, plan: Plan, rows: NDArray[np.int64]) -> Prepared:
-        """Prepare a training on some of the rows, for the classes of all of them."""
-        dataset = replace(self.dataset, splits={"train": self.rows[rows]})
-        names = self.dataset.hierarchy.names
-        terminals = [names[number] for number in self.label_space.terminals.tolist()]
-        extras = Extras(weights=self.weights, terminals=terminals, encoder=self.encoder)
-        return prepare(dataset, plan, self.here.device, extras)
+    @property
+    def time_for_folds(self) -> float:
+        """The seconds that are left for trainings on folds."""
+        limit = self.clock.limit
+        return float("inf") if limit is None else self.clock.left - (1 - SHARE) * limit
 
     def _train(self, plan: Plan, rows: NDArray[np.int64], budget: float) -> Prepared:
         """Train on some of the rows; raise OutOfTime where that takes longer than the budget."""
         from hierlearn.pipeline.train import run
 
-        prepared = self._prepare(plan, rows)
+        prepared = self.shared.prepare(plan, rows, self.here.device)
         watch = self.clock.watch(budget)
         units = prepared.decision.settings.ensemble_size * UNIT // FOLD_SEEDS
 
@@ -270,6 +277,13 @@ class BlendTraining(Job):
         seeds = self._seeds_in_time(order)
         units = seeds * UNIT // FOLD_SEEDS
         self.overall.left(len(order) * units)
+        plans = {name: found[name].plan(self.plan, seeds, table=self.is_table) for name in order}
+        self.too_long.clear()
+        if self.workers is not None:
+            self._say(
+                f"all rows, {plural(len(order), 'part')} at once, {plural(seeds, 'network')} each"
+            )
+            parts_at_once(self, plans, self.workers)
         parts: list[tuple[str, Prepared]] = []
         for number, name in enumerate(order, 1):
             self._say(
@@ -277,31 +291,31 @@ class BlendTraining(Job):
             )
             budget = self.clock.left if parts else float("inf")
             try:
-                plan = found[name].plan(self.plan, seeds, table=self.is_table)
-                parts.append((name, self._train_part(name, plan, budget)))
+                parts.append((name, self._train_part(name, plans[name], budget)))
             except OutOfTime:
                 self._say(f"{name}: left out, the time is over")
             self.overall.end(units)
         return parts
 
+    def part_key(self, name: str, plan: Plan) -> str:
+        """Return the name of the result of a part."""
+        return f"{name}-all-{plan.settings['ensemble_size']}"
+
     def _train_part(self, name: str, plan: Plan, budget: float) -> Prepared:
         """Train a part on all rows, or restore the one that was trained before."""
-        path = None
-        if self.work is not None:
-            seeds = plan.settings["ensemble_size"]
-            path = self.work / f"{name}-all-{seeds}.safetensors"
-        every = np.arange(len(self.rows))
-        if path is None or not path.is_file():
+        key, every = self.part_key(name, plan), np.arange(len(self.rows))
+        state = None if self.results is None else self.results.get(key)
+        if state is None:
+            if name in self.too_long:
+                raise OutOfTime
             prepared = self._train(plan, every, budget)
-            if path is not None and self.here.writes:
-                write_tensors(
-                    path, dict(prepared.network.state_dict()), {"format": "hierlearn.part"}
-                )
+            if self.results is not None:
+                self.results.put(key, dict(prepared.network.state_dict()), "part")
             return prepared
         from hierlearn.training.memorize import memorize
 
-        prepared = self._prepare(plan, every)
-        prepared.network.load_state_dict(read_tensors(path)[0])
+        prepared = self.shared.prepare(plan, every, self.here.device)
+        prepared.network.load_state_dict(state)
         prepared.network.to(self.here.device)
         memorize(prepared.network, prepared.rows)
         return prepared
@@ -313,6 +327,8 @@ class BlendTraining(Job):
             return seeds if self.clock.limit is None else 1
         share = len(self.rows) / (len(self.rows) - len(self.held[0]))
         per_seed = sum(self.seconds[name] for name in order) * share / len(self.held) / FOLD_SEEDS
+        if self.workers is not None:
+            per_seed /= min(self.workers.workers, len(order))
         return int(max(1, min(seeds, self.clock.left // max(per_seed, 1e-9))))
 
     # ------------------------------------------------------------------ the pipeline
@@ -378,23 +394,3 @@ class BlendTraining(Job):
             "seconds": round(time.monotonic() - self.clock.begun, 1),
             "left_out": {"metric": self.settings.metric, "blend": chosen.value, **chosen.single},
         }
-
-
-def begin_work(work: Path, identity: dict[str, Any], *, resume: bool) -> Path:
-    """Prepare the folder of results, and return it.
-
-    Args:
-        work: the folder.
-        identity: what must be equal in the run that left results there.
-        resume: keep these results; raise where they are of another run.
-    """
-    from hierlearn.pipeline.train import check_identity
-
-    path = work / "run.json"
-    if resume and path.is_file():
-        check_identity(path, read_json(path), identity)
-        return work
-    remove_folder(work)
-    with atomic_write(path) as file:
-        file.write(json.dumps(identity))
-    return work

@@ -4,17 +4,24 @@ All seeds of a candidate train at once, stacked. Seed k draws the same initial w
 same batches under every loss, so runs are compared in pairs. Losses train on the split "train",
 stop early on "valid" and are evaluated on "test", which nothing else looks at; a recipe trains
 exactly as ``train`` does.
+
+A candidate is a job: a pure function of the dataset, its plan and its seeds, which may run on any
+Executor. Its result is stored as it comes, so that a study which is begun again runs only what is
+missing, wherever it runs.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.datasets.dataset import row_names, shown_texts
 from hierlearn.datasets.describe import describe
+from hierlearn.engines.engine import Job
+from hierlearn.engines.executors import engine_of
 from hierlearn.errors import HierlearnError
 from hierlearn.files.writing import WriteError
 from hierlearn.hierarchy.labels import Labels
@@ -22,17 +29,19 @@ from hierlearn.losses import CollapseWarning
 from hierlearn.pipeline.pipeline import versions
 from hierlearn.studies.candidates import parse_candidates
 from hierlearn.studies.protocol import Protocol
-from hierlearn.studies.runner import Task
+from hierlearn.studies.runner import Task, run_task
 from hierlearn.studies.splits import check_test_rows
 from hierlearn.studies.study import Study
-from hierlearn.studies.tasks import run_tasks
 from hierlearn.training.processes import find_device
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
 
     from hierlearn.datasets import Dataset
+    from hierlearn.engines.engine import Engine
     from hierlearn.studies.candidates import Candidate
+    from hierlearn.studies.runner import Result
 
 
 def compare(
@@ -42,7 +51,7 @@ def compare(
     protocol: Protocol | None = None,
     *,
     force: bool = False,
-    jobs: int = 1,
+    executor: Executor | int = 1,
     metadata: Mapping[str, Any] | None = None,
     on_step: Callable[[int, int, int], None] | None = None,
 ) -> Study:
@@ -55,33 +64,150 @@ def compare(
         out: the study's folder.
         protocol: how to train and evaluate them; the defaults of Protocol if None.
         force: replace another study in the folder.
-        jobs: how many candidates train at a time, each in its own process; above 1 the calling
-            script needs the usual ``if __name__ == "__main__"``, and registers losses and metrics
-            of its own outside it.
+        executor: where candidates are trained: any Executor, such as one of ``open_executor``, or
+            how many processes of this machine train at a time; above 1 the calling script needs
+            the usual ``if __name__ == "__main__"``, and registers losses and metrics of its own
+            outside it.
         metadata: more keys for study.json, which may differ when a study is resumed.
         on_step: called with the candidate's number, the step and the number of steps.
     """
     protocol = protocol or Protocol()
+    with engine_of(executor, gpu=uses_gpu(protocol, executor)) as engine:
+        begun = begin(dataset, candidates, out, protocol, force=force, metadata=metadata)
+        run_studies([begun], engine, on_step)
+    return begun.study
+
+
+@dataclass
+class Comparison:
+    """A study that has begun, and what is missing in it.
+
+    Attributes:
+        study: its folder.
+        candidates: all of them.
+        dataset: what they are trained and evaluated on.
+        tasks: the candidates that are missing, by number.
+        new: whether there was no such study before.
+        first: what the numbers of candidates begin with, among several studies.
+        failed: whether a candidate raised an error.
+    """
+
+    study: Study
+    candidates: list[Candidate]
+    dataset: Dataset
+    tasks: dict[int, Task]
+    new: bool
+    first: int = 0
+    failed: bool = False
+
+    def add(self, number: int, result: Result) -> None:
+        """Store the result of a candidate."""
+        self.study.add(self.candidates[number], result)
+        if result.collapse is not None:
+            text = f"{self.candidates[number].key}: {result.collapse}"
+            warnings.warn(text, CollapseWarning, stacklevel=2)
+
+    def failure(self, error: HierlearnError) -> HierlearnError:
+        """Return what is raised for an error of a candidate."""
+        self.failed = True
+        if isinstance(error, WriteError):
+            return continues(error)
+        if self.new and not self.study.runs():  # the corrected command begins here
+            self.study.discard()
+        return error
+
+
+def begin(
+    dataset: Dataset,
+    candidates: Sequence[str | Candidate],
+    out: Path | str,
+    protocol: Protocol,
+    *,
+    force: bool = False,
+    metadata: Mapping[str, Any] | None = None,
+) -> Comparison:
+    """Begin a study, or open the one that was interrupted; the arguments are those of ``compare``.
+
+    Returns:
+        What ``run_studies`` runs.
+    """
     parsed = parse_candidates(candidates)
     check_test_rows(dataset)
-    if jobs < 1:
-        raise HierlearnError(f"jobs must be at least 1, not {jobs}")
     protocol.check(parsed)
     new = not (Path(out) / "study.json").is_file()
     config = make_config(dataset, parsed, protocol, metadata)
     try:
         study = Study.begin(out, config, force=force)
+        store_test_rows(study, dataset)
     except WriteError as error:
         raise continues(error) from error
-    try:
-        run_candidates(study, parsed, dataset, protocol, jobs, on_step)
-    except WriteError as error:
-        raise continues(error) from error
-    except HierlearnError:
-        if new and not study.runs():  # nothing was trained: the corrected command begins here
-            study.discard()
-        raise
-    return study
+    metrics, seeds = tuple(study.config["metrics"]), tuple(study.seeds)
+    device, runs = protocol.training.get("device", "auto"), study.runs()
+    tasks = {
+        number: Task(one, protocol.plan(one), metrics, seeds, device)
+        for number, one in enumerate(parsed)
+        if not study.is_done(one, runs)
+    }
+    return Comparison(study, parsed, dataset, tasks, new)
+
+
+def run_studies(
+    studies: Iterable[Comparison],
+    engine: Engine,
+    on_step: Callable[[int, int, int], None] | None = None,
+    on_error: Callable[[Comparison, HierlearnError], None] | None = None,
+) -> None:
+    """Train and evaluate what is missing in some studies, all at once where the engine can.
+
+    Args:
+        studies: what ``begin`` returned, made as workers become free.
+        engine: where candidates are trained.
+        on_step: called with the candidate's number among all studies, the step and the number of
+            steps.
+        on_error: called with a study and the error of a candidate, which ends this study only; the
+            error is raised if None.
+    """
+    opened: list[tuple[Comparison, int]] = []  # by number of the job
+
+    def jobs() -> Iterator[Job]:
+        for study in studies:
+            for number in range(len(study.candidates)):
+                if number not in study.tasks and on_step is not None:
+                    on_step(study.first + number, 1, 1)
+            for number, task in study.tasks.items():
+                if not study.failed:
+                    opened.append((study, number))
+                    yield Job(train_candidate, study.dataset, (task,))
+
+    def report(job: int, step: int, of: int) -> None:
+        assert on_step is not None
+        study, number = opened[job]
+        on_step(study.first + number, step, of)
+
+    with closing(engine.run(jobs(), on_step and report)) as outcomes:
+        for outcome in outcomes:
+            study, number = opened[outcome.number]
+            try:
+                study.add(number, outcome.result())
+            except HierlearnError as error:
+                raised = study.failure(error)
+                if on_error is None:
+                    raise raised from error.__cause__
+                on_error(study, raised)
+
+
+def train_candidate(
+    dataset: Dataset, task: Task, on_step: Callable[[int, int], None] | None = None
+) -> Result:
+    """Run a task; what a worker runs."""
+    return run_task(task, dataset, on_step)
+
+
+def uses_gpu(protocol: Protocol, executor: Executor | int) -> bool:
+    """Whether processes of this machine would train on its GPU."""
+    if not isinstance(executor, int) or executor < 2:
+        return False
+    return find_device(protocol.training.get("device", "auto")).type != "cpu"
 
 
 def continues(error: WriteError) -> WriteError:
@@ -115,15 +241,8 @@ def make_config(
     }
 
 
-def run_candidates(
-    study: Study,
-    candidates: Sequence[Candidate],
-    dataset: Dataset,
-    protocol: Protocol,
-    jobs: int,
-    on_step: Callable[[int, int, int], None] | None,
-) -> None:
-    """Train and evaluate the candidates of a study that are missing."""
+def store_test_rows(study: Study, dataset: Dataset) -> None:
+    """Store the test rows of a study: their labels, texts and names."""
     test = dataset.split("test")
     study.set_data(
         dataset.hierarchy,
@@ -131,18 +250,3 @@ def run_candidates(
         shown_texts(test.inputs),
         row_names(test),
     )
-    device = str(find_device(protocol.training.get("device", "auto")))
-    metrics, seeds = tuple(study.config["metrics"]), tuple(study.seeds)
-    runs = study.runs()
-    tasks: dict[int, Task] = {}
-    for number, candidate in enumerate(candidates):
-        if not study.is_done(candidate, runs):
-            plan = protocol.plan(candidate)
-            tasks[number] = Task(candidate, plan, metrics, seeds, device)
-        elif on_step is not None:
-            on_step(number, 1, 1)
-    for number, result in run_tasks(tasks, dataset, jobs, on_step):
-        study.add(candidates[number], result)
-        if result.collapse is not None:
-            text = f"{candidates[number].key}: {result.collapse}"
-            warnings.warn(text, CollapseWarning, stacklevel=2)

@@ -27,11 +27,12 @@ import torch
 
 from hierlearn.datasets.describe import describe
 from hierlearn.datasets.noise import corrupt_hierarchy, with_label_noise, with_terminal_labels
+from hierlearn.engines.executors import engine_of
 from hierlearn.errors import HierlearnError, quoted, unknown_name
 from hierlearn.files.writing import is_empty
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.studies.candidates import parse_candidates
-from hierlearn.studies.compare import compare
+from hierlearn.studies.compare import begin, run_studies, uses_gpu
 from hierlearn.studies.decisions import Truth, evaluate_decisions
 from hierlearn.studies.noise_figures import DECIDED, SCORES, summarize_noise
 from hierlearn.studies.protocol import KINDS, Noise, Protocol
@@ -39,12 +40,14 @@ from hierlearn.studies.splits import check_test_rows, with_training_rows
 from hierlearn.studies.study import StudyError, holds_studies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
 
     from hierlearn.datasets import Dataset
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.structure import Ints
     from hierlearn.studies.candidates import Candidate
+    from hierlearn.studies.compare import Comparison
     from hierlearn.studies.noise_figures import Values
     from hierlearn.studies.study import Study
 
@@ -102,7 +105,7 @@ def noise_study(
     *,
     noise: Noise | None = None,
     force: bool = False,
-    jobs: int = 1,
+    executor: Executor | int = 1,
     on_step: Callable[[int, int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Train every candidate under every noise, or resume where that was interrupted.
@@ -117,7 +120,8 @@ def noise_study(
         noise: which kinds of noise at which rates, in how many draws; the defaults of Noise if
             None.
         force: replace another study in the folder.
-        jobs: how many candidates train at a time, each in its own process.
+        executor: where candidates are trained, as ``compare`` takes it; the candidates of all
+            cells at once.
         on_step: called with the number of the training among all, the step and the number of
             steps.
 
@@ -134,25 +138,35 @@ def noise_study(
     check_folder(out)
     test = Labels(dataset.split("test").labels, dataset.hierarchy)
     truth = Truth(dataset.hierarchy, *test.closed)
-    found: dict[Cell, CellResult] = {}
-    for place, cell in enumerate(cells(kinds, rates, len(draws))):
-        noisy, clean_numbers = corrupt(dataset, cell, noise.seed)
-        study = compare(
-            noisy,
-            parsed,
-            out / "cells" / cell.name,
-            protocol.with_changes(seed=protocol.seed + cell.draw * protocol.seeds),
-            force=force,
-            jobs=jobs,
-            metadata={"noise": {**asdict(cell), "source": dataset.source}},
-            on_step=on_step and shifted(on_step, place * len(parsed)),
-        )
-        found[cell] = CellResult(
+    begun: dict[Cell, tuple[Study, Ints, float]] = {}
+
+    def studies() -> Iterator[Comparison]:
+        for place, cell in enumerate(cells(kinds, rates, len(draws))):
+            noisy, clean_numbers = corrupt(dataset, cell, noise.seed)
+            one = begin(
+                noisy,
+                parsed,
+                out / "cells" / cell.name,
+                protocol.with_changes(seed=protocol.seed + cell.draw * protocol.seeds),
+                force=force,
+                metadata={"noise": {**asdict(cell), "source": dataset.source}},
+            )
+            one.first = place * len(parsed)
+            fraction = corrupted_fraction(dataset, noisy, cell, clean_numbers)
+            begun[cell] = (one.study, clean_numbers, fraction)
+            yield one
+
+    with engine_of(executor, gpu=uses_gpu(protocol, executor)) as engine:
+        run_studies(studies(), engine, on_step)
+    found = {
+        cell: CellResult(
             measured(study, truth, clean_numbers, cell),
-            corrupted_fraction(dataset, noisy, cell, clean_numbers),
+            fraction,
             list(dict.fromkeys(run["candidate"] for run in study.runs() if run["still_improving"])),
             study.config,
         )
+        for cell, (study, clean_numbers, fraction) in begun.items()
+    }
     grid = {
         kind: [[found[Cell(kind if rate else None, rate, k)] for k in draws] for rate in rates]
         for kind in kinds
@@ -270,13 +284,6 @@ def edges(hierarchy: Hierarchy, numbers: Ints | None = None) -> set[tuple[int, i
     if numbers is not None:
         child, parent = numbers[child], numbers[parent]
     return set(zip(parent.tolist(), child.tolist(), strict=True))
-
-
-def shifted(
-    on_step: Callable[[int, int, int], None], first: int
-) -> Callable[[int, int, int], None]:
-    """Return a callback that counts the trainings of the cells before it as well."""
-    return lambda number, step, of: on_step(first + number, step, of)
 
 
 def machine() -> dict[str, Any]:

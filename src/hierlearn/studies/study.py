@@ -6,11 +6,11 @@
     logs/<candidate>.jsonl    the epochs of its training
     selected/<candidate>      which classes its curriculum selected, (epochs, classes), in percent
     evidence/<candidate>      the remembered rows that its answers were taken from, see evidence.py
+    trials/                   the values of the trials of tune, see trials.py
     hierarchy.json, truth.safetensors, texts.json, names.json
                               the test rows: taxonomy, labels, texts, what each is called
 
-A run is in runs.jsonl only when it is complete, so that an interrupted study continues with the
-first run that is missing.
+A run is in runs.jsonl only when it is complete: an interrupted study continues with the next one.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from hierlearn.hierarchy import Hierarchy
 from hierlearn.studies.candidates import Candidate
 from hierlearn.studies.decisions import Truth
 from hierlearn.studies.evidence import StoredEvidence
+from hierlearn.studies.trial_files import only_trials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -145,8 +146,7 @@ class Study:
             config: what is compared and how; all but ``metadata`` must agree to resume.
             force: replace another study.
         """
-        folder = Path(folder)
-        path = folder / "study.json"
+        folder, path = Path(folder), Path(folder) / "study.json"
         wanted = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **config}))
         if path.is_file():
             before = read_config(path)
@@ -365,7 +365,7 @@ class Study:
 
 def check_folder(folder: Path) -> None:
     """Raise on a folder that holds other things than a study."""
-    if not (folder / "study.json").is_file() and not is_empty(folder):
+    if not (folder / "study.json").is_file() and not only_trials(folder):
         raise StudyError(f"{folder} exists and holds no study; name another folder")
 
 

@@ -19,10 +19,11 @@ import numpy as np
 
 from hierlearn.datasets.clus import CLUS_SETS, locate_clus
 from hierlearn.datasets.registry import DATASETS
+from hierlearn.engines.executors import engine_of
 from hierlearn.errors import DataError, HierlearnError, quoted, unknown_name
 from hierlearn.metrics.measure import plain
 from hierlearn.studies.candidates import parse_candidates
-from hierlearn.studies.compare import compare
+from hierlearn.studies.compare import begin, run_studies, uses_gpu
 from hierlearn.studies.protocol import TABLE, Protocol
 from hierlearn.studies.publish import as_json, publish, write_texts
 from hierlearn.studies.ranks import rank_studies
@@ -31,9 +32,11 @@ from hierlearn.studies.statistics import spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
 
     from hierlearn.datasets import Dataset
     from hierlearn.studies.candidates import Candidate
+    from hierlearn.studies.compare import Comparison
     from hierlearn.studies.study import Study
 
 FORMAT, VERSION = "hierlearn.suite", 1
@@ -121,8 +124,8 @@ class SuiteRun:
         protocol: how to train and evaluate; 5 seeds if None.
         data_dir: the folder of benchmark files.
         force: replace other studies in the folder.
-        jobs: how many candidates train at a time.
-        absent: why a set was left out, by name; filled by ``datasets`` and ``run``.
+        executor: where candidates are trained, as ``compare`` takes it; those of all sets at once.
+        absent: why a set was left out, by name; filled by ``run``.
     """
 
     suite: Suite | str
@@ -131,7 +134,7 @@ class SuiteRun:
     protocol: Protocol | None = None
     data_dir: Path | str | None = None
     force: bool = False
-    jobs: int = 1
+    executor: Executor | int = 1
     absent: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -153,31 +156,60 @@ class SuiteRun:
                 self.absent[name] = str(error)
 
     def run(
-        self, name: str, dataset: Dataset, on_step: Callable[[int, int, int], None] | None = None
-    ) -> Study | None:
-        """Run the study of a set, or resume it; None where it raises an error, which is kept.
+        self,
+        on_message: Callable[[str], None] | None = None,
+        on_step: Callable[[int, int, int], None] | None = None,
+    ) -> dict[str, Study]:
+        """Run the studies of all sets that are there, or resume them; return them by name.
 
         Args:
-            name: of the set.
-            dataset: its rows.
-            on_step: as ``compare`` takes it.
+            on_message: called with a sentence on every set.
+            on_step: called with the candidate's number among those of all sets, the step and the
+                number of steps.
         """
+        assert self.protocol is not None
+        begun: dict[str, Comparison] = {}
+
+        def studies() -> Iterator[Comparison]:
+            for name, dataset in self.datasets():
+                if on_message is not None:
+                    classes = len(dataset.hierarchy)
+                    on_message(f"{name}: {len(dataset):,} rows, {classes:,} classes")
+                one = self._begin(name, dataset)
+                if one is not None:
+                    begun[name] = one
+                    yield one
+            if on_step is not None:  # what is left out is no more to wait for
+                for name in self.absent:
+                    for number in range(len(self.candidates)):
+                        on_step(self._first(name) + number, 1, 1)
+
+        def on_error(study: Comparison, error: HierlearnError) -> None:
+            self.absent[study.study.folder.name] = str(error)
+
+        with engine_of(self.executor, gpu=uses_gpu(self.protocol, self.executor)) as engine:
+            run_studies(studies(), engine, on_step, on_error)
+        finished = {name: one.study for name, one in begun.items() if not one.failed}
+        for study in finished.values():
+            publish(study)
+        return finished
+
+    def _begin(self, name: str, dataset: Dataset) -> Comparison | None:
+        """Begin the study of a set; None where that raises an error, which is kept."""
+        assert self.protocol is not None
         folder = Path(self.out) / name
         try:
-            study = compare(
-                dataset,
-                self.candidates,
-                folder,
-                self.protocol,
-                force=self.force,
-                jobs=self.jobs,
-                on_step=on_step,
-            )
+            one = begin(dataset, self.candidates, folder, self.protocol, force=self.force)
         except HierlearnError as error:
             self.absent[name] = str(error)
             return None
-        publish(study)
-        return study
+        one.first = self._first(name)
+        return one
+
+    def _first(self, name: str) -> int:
+        """Return the number of the first candidate of a set among those of all sets."""
+        assert isinstance(self.suite, Suite)
+        return self.suite.datasets.index(name) * len(self.candidates)
 
     def finish(self, studies: Mapping[str, Study]) -> dict[str, Any]:
         """Write suite.json; return its content.
@@ -202,7 +234,7 @@ def compare_suite(
     *,
     data_dir: Path | str | None = None,
     force: bool = False,
-    jobs: int = 1,
+    executor: Executor | int = 1,
     on_message: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Compare methods on every set of a suite that is there; resume what was interrupted.
@@ -214,22 +246,15 @@ def compare_suite(
         protocol: how to train and evaluate; 5 seeds if None.
         data_dir: the folder of benchmark files.
         force: replace other studies in the folder.
-        jobs: how many candidates train at a time.
+        executor: where candidates are trained, as ``compare`` takes it; those of all sets at once.
         on_message: called with a sentence on every set.
 
     Returns:
         Every figure, ready for JSON: the content of suite.json. ``write_suite`` of
         ``hierlearn.reports`` makes a page of it.
     """
-    run = SuiteRun(suite, out, methods, protocol, data_dir, force, jobs)
-    studies: dict[str, Study] = {}
-    for name, dataset in run.datasets():
-        if on_message is not None:
-            on_message(f"{name}: {len(dataset):,} rows, {len(dataset.hierarchy):,} classes")
-        study = run.run(name, dataset)
-        if study is not None:
-            studies[name] = study
-    return run.finish(studies)
+    run = SuiteRun(suite, out, methods, protocol, data_dir, force, executor)
+    return run.finish(run.run(on_message))
 
 
 def load_set(suite: Suite, name: str, data_dir: Path | str | None) -> Dataset:

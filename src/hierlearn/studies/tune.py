@@ -6,13 +6,15 @@
             of its loss that matter most (``search_space``); ``auto`` chooses for itself
 
 A trial trains one model with a seed that no run of the study uses, and stops early; the
-trial with the best metric on the validation rows wins. The test rows are not touched.
+trial with the best metric on the validation rows wins. The test rows are not touched. Trials are
+jobs, which may run on any Executor, and be shared by several processes through a storage of Optuna.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import torch
@@ -21,20 +23,19 @@ from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.metrics.registry import find_metric
 from hierlearn.networks.build import find_factory
 from hierlearn.studies.candidates import parse_candidate, parse_candidates
-from hierlearn.studies.protocol import VALID_FRACTION, Protocol, Tune
-from hierlearn.studies.runner import fit
+from hierlearn.studies.protocol import Protocol, Tune
+from hierlearn.studies.trials import TRIAL, Trial, merged, run_trials
 from hierlearn.training.prepare import prepare
-from hierlearn.training.processes import find_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Executor
 
     from hierlearn.datasets import Dataset
     from hierlearn.studies.candidates import Candidate
 
 BASELINE = "bce"  # the candidate that the network is chosen with
 RATES = (3e-4, 1e-3, 3e-3)
-TRIAL = {"seed": 1_000_003, "ensemble_size": 1}  # no run of a study has this seed
 
 
 def tune(
@@ -43,6 +44,9 @@ def tune(
     how: Tune,
     protocol: Protocol | None = None,
     *,
+    executor: Executor | int = 1,
+    out: Path | str | None = None,
+    storage: str | None = None,
     on_trial: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Return what was chosen: ``by_candidate`` and ``network`` of a Protocol, and every trial.
@@ -52,6 +56,10 @@ def tune(
         candidates: what will be compared, as ``compare`` takes them.
         how: "none", "paper" or "each".
         protocol: how to train, with the number of trials of each search; the defaults if None.
+        executor: where trials run, as ``compare`` takes it.
+        out: the folder of the study, where the values of trials are kept.
+        storage: where processes that run the same search share its trials, by Optuna: a URL of a
+            database, such as sqlite:///tune.db, or the path of a journal file.
         on_trial: called with the number of trials done and the number of all trials.
     """
     protocol = protocol or Protocol()
@@ -67,15 +75,22 @@ def tune(
     else:
         spaces = [(one, loss_space(one)) for one in losses_and_recipes]
     drawn = [(one, draw(space, protocol.trials, one.key)) for one, space in spaces]
-    total = sum(len(points) for _, points in drawn)
+    trials = [Trial.of(one, point, protocol) for one, points in drawn for point in points]
+    metric = find_metric(protocol.training["metric"])
+    if storage is None or not trials:
+        values = run_trials(dataset, trials, executor, None if out is None else Path(out), on_trial)
+    else:
+        from hierlearn.studies.shared_trials import share_trials
+
+        larger = metric.direction == "up"
+        values = share_trials(dataset, trials, storage, larger, executor, on_trial)
+    ends = iter(values)
     for candidate, points in drawn:
         results = []
         for point in points:
-            value = run_trial(dataset, candidate, point, protocol)
-            results.append((value, point))
+            value = next(ends)
+            results.append((float("nan") if value is None else value, point))
             chosen["trials"].append({"candidate": candidate.key, **point, "value": value})
-            if on_trial is not None:
-                on_trial(len(chosen["trials"]), total)
         best = dict(best_point(results, protocol.training["metric"]))
         chosen["network"] = merged(chosen["network"], best.pop("network_options", {}))
         serves = losses_and_recipes if how == "paper" else [candidate]
@@ -121,31 +136,6 @@ def draw(space: list[dict[str, Any]], trials: int, key: str) -> list[dict[str, A
     if trials >= len(space):
         return space
     return random.Random(f"trials of {key}").sample(space, trials)
-
-
-def run_trial(
-    dataset: Dataset, candidate: Candidate, point: Mapping[str, Any], protocol: Protocol
-) -> float:
-    """Train one model and return the metric of its weights on the validation rows."""
-    changes = {**point, **TRIAL}
-    network = merged(protocol.network, changes.pop("network_options", {}))
-    held = VALID_FRACTION if protocol.valid_fraction is None else protocol.valid_fraction
-    plan = protocol.with_changes(network=network, valid_fraction=held).plan(candidate, changes)
-    prepared = prepare(dataset, plan, find_device(protocol.training.get("device", "auto")))
-    log: list[dict[str, Any]] = []
-    stopping = fit(prepared, log).stopping
-    if stopping.patience is None:  # the last weights are the ones that are kept
-        (value,) = log[-1].get("valid", {}).get(prepared.decision.settings.metric, [None])
-    else:
-        value = stopping.value[0]
-    return float("nan") if value is None else float(value)
-
-
-def merged(network: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a network's name and options with some options changed."""
-    if not options:
-        return dict(network)
-    return {**network, "options": {**network.get("options", {}), **options}}
 
 
 def best_point(results: list[tuple[float, dict[str, Any]]], metric: str) -> dict[str, Any]:

@@ -149,16 +149,15 @@ class ClassShardTrainer(Trainer):
         """
         del epoch
         sent = self.hierarchy.exchange.bytes
-        size, world = self.settings.batch_size, self.processes.world
-        total = min(size, len(self.rows) - place * size)
-        counts = [len(range(rank, total, world)) for rank in range(world)]
+        exchange = self.hierarchy.exchange
+        counts = exchange.gather(torch.tensor(len(index), device=self.rows.device)).tolist()
         self.timeline.enter("input")
         x = self.rows.take(index)
         index = index.to(self.rows.device)
-        every = self.hierarchy.exchange.gather_rows(index, counts)
+        every = exchange.gather_rows(index, counts)
         weights = self.rows.weights
         batch = RowBatch(
-            total,
+            len(every),
             lambda rows: self.labels.take(every[rows]),
             None if weights is None else weights[every],
         )
@@ -169,7 +168,7 @@ class ClassShardTrainer(Trainer):
             features = self.encoder(x)
             self.timeline.enter("loss")
             # Gradients of the encoder are averaged, and each process has those of its rows alone.
-            features = gather_rows(self.hierarchy.exchange, features, counts, world)
+            features = gather_rows(exchange, features, counts, self.processes.world)
             value = self.parts(features, *self.layer, batch)
         value.backward()
         self.sent_per_step = self.hierarchy.exchange.bytes - sent

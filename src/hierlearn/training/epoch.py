@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from hierlearn.training.processes import Processes
+
 
 class RunningEpoch:
     """The losses and the selections of the steps of an epoch so far."""
@@ -32,6 +34,12 @@ class RunningEpoch:
         if selection is not None:
             now = selection.to(torch.float32)
             self.selected = now if self.selected is None else self.selected.add_(now)
+
+    def average(self, processes: Processes) -> None:
+        """Average the losses over all processes, whose parts of a batch have other ones."""
+        if processes.world > 1 and self.losses:
+            found = torch.stack(self.losses)
+            self.losses = list((processes.total(found) / processes.world).to(found.dtype))
 
     def mean_loss(self) -> Tensor:
         """Return (M,) float64 the mean loss of each member over the steps."""

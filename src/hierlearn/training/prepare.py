@@ -15,12 +15,12 @@ from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.features import make_preprocessor
 from hierlearn.features.registry import find_step
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.labels import Labels
+from hierlearn.hierarchy.shared_labels import labels_of_rows
 from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
-from hierlearn.networks.ensemble import head_names, set_prior
+from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.training.backbones import (
     chained,
@@ -29,6 +29,8 @@ from hierlearn.training.backbones import (
     load_weights,
     resolve,
 )
+from hierlearn.training.fitting import fit_once
+from hierlearn.training.initialize import initialize
 from hierlearn.training.linear_solver import unsupported_reason
 from hierlearn.training.plan import Decision, Plan, decide, default_network
 from hierlearn.training.recipes import build_loss
@@ -41,10 +43,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
-    from torch import Tensor, nn
+    from torch import nn
 
     from hierlearn.datasets.dataset import Dataset, Kind
     from hierlearn.features.preprocessor import Preprocessor, Produced
+    from hierlearn.hierarchy.labels import Labels
     from hierlearn.hierarchy.nodes import Label
     from hierlearn.links import HeadOutput, Link
     from hierlearn.losses import Loss
@@ -133,10 +136,10 @@ def prepare(
     extras, asked = extras or Extras(), plan
     plan = resolve(plan)
     picked, held_out = split_rows(dataset, plan)
-    raw = dataset.take(picked)
+    raw = taken(dataset, picked)
     embedder = extras.encoder or fitted_embedder(raw, plan, device)
     train_set = embedded(raw, embedder)
-    labels = Labels(
+    labels = labels_of_rows(
         train_set.labels, dataset.hierarchy, unlabeled_descendants=plan.unlabeled_descendants
     )
     logits = extras.logits or extras.network is not None
@@ -158,14 +161,13 @@ def prepare(
         seeds = [settings.seed + number for number in range(settings.ensemble_size)]
         network = build_network(spec, label_space, [derive(seed, "weights") for seed in seeds])
         load_weights(network, plan)
-        if settings.prior_bias:
-            set_prior(network, *class_counts(labels, weights))
+        initialize(network, labels, weights, settings)
     loss = for_heads(own, network, joint, recipe.joint)
     dense = 0 if settings.parallel == "classes" else DENSE  # no process needs all targets
     valid = None
     if len(held_out):
         held = embedded(dataset.take(held_out), embedder)
-        truth = Labels(held.labels, dataset.hierarchy)
+        truth = labels_of_rows(held.labels, dataset.hierarchy)
         valid = make_rows(held.inputs, preprocessor, truth, device, dense=dense)
     rows = make_rows(train_set.inputs, preprocessor, labels, device, weights, dense)
     rows.ids, rows.numbers = train_set.ids, picked
@@ -215,7 +217,10 @@ def split_rows(dataset: Dataset, plan: Plan) -> tuple[Ints, Ints]:
     if "train" in splits:
         rows = splits["train"]
     else:
-        rows = np.setdiff1d(np.arange(len(dataset)), np.concatenate(held) if held else [])
+        left = np.ones(len(dataset), dtype=bool)
+        for one in held:
+            left[one] = False
+        rows = np.flatnonzero(left)
     if "valid" in splits:
         return rows, splits["valid"]
     count = round(plan.valid_fraction * len(rows))
@@ -226,6 +231,14 @@ def split_rows(dataset: Dataset, plan: Plan) -> tuple[Ints, Ints]:
     seed = Settings.from_dict(plan.settings).seed
     shuffled = rows[torch.randperm(len(rows), generator=generator(seed, "valid")).numpy()]
     return np.sort(shuffled[count:]), np.sort(shuffled[:count])
+
+
+def taken(dataset: Dataset, rows: Ints) -> Dataset:
+    """Return some rows of a dataset; all rows of a file in order are not copied."""
+    inputs: Any = dataset.inputs
+    if isinstance(inputs, RowGroups) and np.array_equal(rows, np.arange(len(dataset))):
+        return replace(dataset, splits={})
+    return dataset.take(rows)
 
 
 def prepared_kind(train_set: Dataset, plan: Plan) -> Kind | Produced:
@@ -252,12 +265,10 @@ def fitted_preprocessor(
     inputs: Any = train_set.inputs
     if preprocessor is None:
         return None
-    if isinstance(inputs, RowGroups):
-        preprocessor.fit_parts(inputs.parts)
-    else:
-        preprocessor.fit(inputs)
     found: Preprocessor[Any, Any] = preprocessor
-    return found
+    if isinstance(inputs, RowGroups):
+        return fit_once(found, inputs.parts)
+    return found.fit(inputs)
 
 
 def make_rows(
@@ -386,20 +397,9 @@ def reading_link(wanted: str | None, loss: Loss, label_space: LabelSpace) -> Lin
 
 def choose_decoder(labels: Labels) -> str:
     """Return the name of the decoder that fits the labels of the training rows."""
-    counts = np.diff(labels.terminal[0])
+    counts = labels.terminal_counts
     if np.any(counts > 1):
         return "coherent"
     # A row without a label says that no class applies, which only a decoder that stops can answer.
     empty = labels.unlabeled_descendants == "negative" and np.any(counts == 0)
     return "stop" if empty else "leaf"
-
-
-def class_counts(labels: Labels, weights: Floats | None) -> tuple[Tensor, Tensor, int]:
-    """Return the weighted rows of each class, (C,) closed and (C,) most specific, and N."""
-    share = np.ones(len(labels)) if weights is None else weights / weights.mean()
-    counts = []
-    for offsets, numbers in (labels.closed, labels.terminal):
-        repeated = np.repeat(share, np.diff(offsets))
-        found = np.bincount(numbers, repeated, len(labels.hierarchy))
-        counts.append(torch.from_numpy(found).double())
-    return counts[0], counts[1], len(labels)

@@ -8,6 +8,7 @@ paper      the paper's HCL as printed: independent sigmoids, floor 0, the best o
 softmax    cross entropy over the terminal classes, summed upward: for images, and backbones
 hcl        HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
 max        half cross entropy, half MCLoss, read by the maximum over descendants
+hmcn-f     a layer per level with local and global outputs; hmcn-r: one cell for all levels
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
 """
 
@@ -137,6 +138,16 @@ RECIPES: dict[str, Recipe] = {
         link="max",
         rule=plain,
     ),
+    "hmcn-f": Recipe(
+        "hmcn",
+        "HMCN-F: a layer per level, local and global outputs (Wehrmann 2018)",
+        network="hmcn-f",
+    ),
+    "hmcn-r": Recipe(
+        "hmcn",
+        "HMCN-R: one recurrent cell for all levels, local and global outputs (Wehrmann 2018)",
+        network="hmcn-r",
+    ),
     "flat": Recipe(
         "bce",
         "cross entropy, read by the maximum over descendants: the baseline to beat",
@@ -163,7 +174,7 @@ def choose_recipe(
         kind: what their inputs are.
         logits: whether the head must give logits, as for a link or a network of the user's choice.
     """
-    counts = np.diff(labels.terminal[0])
+    counts = labels.terminal_counts
     rows = len(counts)
     several, without = int(np.sum(counts > 1)), int(np.sum(counts == 0))
     if several:

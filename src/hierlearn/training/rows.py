@@ -17,6 +17,7 @@ import torch
 from hierlearn.errors import DataError
 from hierlearn.memory import LabelSets
 from hierlearn.networks.sparse import SparseRows
+from hierlearn.training.batches import OrderedBatches
 from hierlearn.training.seeding import epoch_order
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.hierarchy.labels import Labels
+    from hierlearn.training.batches import Batches
+    from hierlearn.training.processes import Processes
 
 ON_DEVICE = 1 << 30  # bytes of images that may be held on the device
 DENSE = 1 << 30  # entries of targets that may be held on the device
@@ -137,6 +140,33 @@ class Rows:
         """Return (M, N) the order in which the member of each seed reads the rows in an epoch."""
         return epoch_order(seeds, len(self), epoch)
 
+    def batches(
+        self, seeds: list[int], epoch: int, size: int, here: Processes, *, load: bool = True
+    ) -> Batches:
+        """Return which rows each step of an epoch takes.
+
+        Args:
+            seeds: of the members.
+            epoch: the number of the epoch, from 0.
+            size: the rows of a batch of all processes together.
+            here: this process among all of them.
+            load: whether row numbers go to the device, for steps to be taken.
+        """
+        order = self.order(seeds, epoch)
+        if load and self.in_memory:  # moved once, not in each step
+            order = order.pin_memory() if self.device.type == "cuda" else order
+            order = order.to(self.device, non_blocking=True)
+        return OrderedBatches(order, size, here)
+
+    def share_among(self, processes: int, epoch: int | None = None) -> None:
+        """Say among how many processes rows in files are shared out; none of these are."""
+        del processes, epoch
+
+    def shards(self, epoch: int) -> int:
+        """Return among how many processes the files of the rows are shared out in an epoch."""
+        del epoch
+        return 1
+
     @property
     def in_memory(self) -> bool:
         """Whether all inputs and targets are held on the device."""
@@ -151,7 +181,8 @@ class Rows:
             parts = [held]
         for part in parts:
             sums.update(part.cpu().numpy().tobytes())
-        sums.update(np.concatenate([*self.labels.annotated]).tobytes())
+        for array in self.labels.identity():
+            sums.update(array.tobytes())
         return sums.hexdigest()
 
     def targets(self, index: Tensor) -> Tensor:
@@ -169,7 +200,7 @@ class Rows:
         return self._made(self.labels.mask(flat_numbers(index)), index)
 
     def _made(self, dense: Tensor, index: Tensor) -> Tensor:
-        return dense.view(*index.shape, -1).to(self.device)
+        return dense.view(*index.shape, dense.shape[-1]).to(self.device)
 
 
 def flat_numbers(index: Tensor) -> NDArray[np.int64]:

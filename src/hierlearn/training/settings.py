@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hierlearn.errors import HierlearnError
 from hierlearn.training.fields import check_fields, check_names, documented, setting
+from hierlearn.training.schedules import SCHEDULES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from typing_extensions import Self
 
-Schedule = Literal["cosine", "linear", "constant"]
 Precision = Literal["float32", "bf16"]
 Optimizer = Literal["adamw", "lbfgs", "none"]
 # What only training in batches uses.
@@ -61,13 +61,21 @@ class Settings:
     )
     learning_rate: float = setting(1e-3, "Learning rate of AdamW, at its peak.", above=0)
     weight_decay: float = setting(0.0, "Weight decay of AdamW.", at_least=0)
-    schedule: Schedule = setting("cosine", "How the learning rate falls to 0, if it does.")
+    schedule: str = setting(
+        "cosine",
+        "How the learning rate falls to 0, if it does; cyclic and 1cycle rise, too.",
+        registry="hierlearn.training.schedules:SCHEDULES",
+    )
     warmup: float = setting(
         0.0, "Fraction of the steps over which the learning rate rises from 0.", at_least=0, below=1
     )
     max_grad_norm: float | None = setting(None, "Clip gradients to this norm.", above=0)
     precision: Precision = setting("float32", "Precision of matrix products.")
     prior_bias: bool = setting(True, "Initialize the last bias to the class priors.")
+    head_init: Literal["random", "patterns", "frequent-patterns"] = setting(
+        "random",
+        "How the last weights start; patterns gives every label set a hidden unit of its own.",
+    )
     seed: int = setting(
         0,
         "Seed of the first network; network k has seed + k.",
@@ -152,11 +160,8 @@ class Settings:
 
 def learning_rate(settings: Settings, step: int, steps: int) -> float:
     """Return the learning rate of a step, counted from 0, out of all steps."""
-    import math
-
     rising = int(settings.warmup * steps)
     if step < rising:
         return settings.learning_rate * (step + 1) / rising
-    done = (step - rising) / max(steps - rising, 1)
-    share = {"constant": 1.0, "linear": 1 - done, "cosine": 0.5 * (1 + math.cos(math.pi * done))}
-    return settings.learning_rate * share[settings.schedule]
+    schedule = SCHEDULES[settings.schedule]
+    return settings.learning_rate * schedule(step - rising, max(steps - rising, 1))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from hierlearn.hierarchy.shared_labels import SharedLabels
 from hierlearn.hierarchy.structure import expand_ranges
 
 if TYPE_CHECKING:
@@ -27,13 +28,17 @@ class ShardLabels:
     """
 
     def __init__(self, labels: Labels, hierarchy: ShardedHierarchy) -> None:
-        self.labels, self.hierarchy = labels, hierarchy
+        self.of_row = labels.of_row if isinstance(labels, SharedLabels) else None
+        self.labels = labels.sets if isinstance(labels, SharedLabels) else labels
+        self.hierarchy = hierarchy
         self.place = np.full(len(labels.hierarchy), -1, dtype=np.int64)
         self.place[hierarchy.shard.classes] = np.arange(len(hierarchy))
 
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return (n, S) bool targets of the given rows, and which of them are known."""
         picked = rows.cpu().numpy()
+        if self.of_row is not None:
+            picked = self.of_row[picked].astype(np.int64)
         targets = self.dense(self.labels.closed, picked)
         if self.labels.unlabeled_descendants == "negative":
             return targets, None

@@ -1,15 +1,15 @@
-"""ParquetRows: training rows that stay in their file, shuffled in windows of row groups.
+"""ParquetRows: training rows that stay in their files, shuffled in windows of row groups.
 
-An epoch shuffles the row groups, joins them to windows of at most ``window`` rows, and shuffles the
-rows of each window. So a batch mixes rows from all over the file, while only one window is in
-memory, preprocessed. The order depends on the seed and the epoch alone, so a training resumes from
-any step. A window that covers the file gives the order of rows in memory.
+An epoch shuffles the row groups, shares them out among the processes, joins those of a process to
+windows of at most ``window`` rows, and shuffles the rows of each window (see ``shards``). So a
+batch mixes rows from all over the files, while a process holds one window, preprocessed, and the
+next one as it is read ahead. The order depends on the seed, the epoch and the number of processes
+alone, so a training resumes from any step.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,24 +19,24 @@ from torch.nn.functional import pad
 
 from hierlearn.backbones.hf import PADDING
 from hierlearn.networks.sparse import SparseRows
+from hierlearn.training.row_cache import GroupCache
 from hierlearn.training.rows import Rows, as_rows
-from hierlearn.training.seeding import generator
+from hierlearn.training.shards import ShardOrder, StreamedBatches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from hierlearn.datasets.row_groups import RowGroups
     from hierlearn.features import Preprocessor
     from hierlearn.hierarchy.labels import Labels
+    from hierlearn.training.processes import Processes
 
 
 class ParquetRows(Rows):
-    """N rows of a Parquet file ready for a network, read when they are needed.
+    """N rows of Parquet files ready for a network, read when they are needed.
 
     Args:
-        inputs: the rows in the file, ascending.
+        inputs: the rows in the files, ascending.
         preprocessor: fitted.
         labels: their labels.
         device: of the batches.
@@ -54,8 +54,10 @@ class ParquetRows(Rows):
         self.source = inputs
         self.preprocessor = preprocessor
         self.bounds = inputs.bounds  # (G + 1,) where the rows of a row group begin
-        self._held: OrderedDict[int, Tensor | SparseRows] = OrderedDict()
+        self.cache = GroupCache(inputs.read, self._prepare)
         self._pools: dict[int, tuple[int, range, Tensor]] = {}  # the last of every seed
+        self._shards = 1
+        self._begun: tuple[int, int] | None = None  # an epoch that began with other shards
         empty = torch.zeros(len(inputs), 0)  # the inputs stay in the file
         super().__init__(empty, labels, device, weights, dense=0)
 
@@ -71,39 +73,50 @@ class ParquetRows(Rows):
         index = index.to(self.device)
         return x, self.targets(index), self.mask(index)
 
+    def share_among(self, processes: int, epoch: int | None = None) -> None:
+        """Say among how many processes the row groups are shared out.
+
+        Args:
+            processes: how many.
+            epoch: the number of an epoch that began with this many; by default of all others.
+        """
+        if epoch is None:
+            self._shards = processes
+        else:
+            self._begun = (epoch, processes)
+
+    def shards(self, epoch: int) -> int:
+        """Return among how many processes the row groups are shared out in an epoch."""
+        return self._begun[1] if self._begun and self._begun[0] == epoch else self._shards
+
+    def batches(
+        self, seeds: list[int], epoch: int, size: int, here: Processes, *, load: bool = True
+    ) -> StreamedBatches:
+        """Return the batches of an epoch; the arguments are those of ``Rows.batches``."""
+        del load
+        return StreamedBatches(self, seeds, epoch, size, here, self.shards(epoch))
+
     def pool(self, seed: int, epoch: int, place: int) -> Tensor | None:
         """Return the rows of the window that a place of an epoch's order lies in, ascending."""
         held = self._pools.get(seed)
         if held is None or held[0] != epoch or place not in held[1]:
-            begin = 0
-            for rows in self.windows(seed, epoch):
-                if place < begin + len(rows):
-                    held = (epoch, range(begin, begin + len(rows)), rows.sort().values)
-                    break
-                begin += len(rows)
-            assert held is not None
+            order = ShardOrder(self, seed, epoch, len(self))
+            window = int(np.searchsorted(order.starts, place, side="right")) - 1
+            places = range(*order.starts[window : window + 2].tolist())
+            held = (epoch, places, order.window(window).sort().values)
             self._pools[seed] = held
         return held[2]
 
     def order(self, seeds: list[int], epoch: int) -> Tensor:
-        """Return (M, N) the order in which the member of each seed reads the rows in an epoch."""
-        return torch.stack([torch.cat(list(self.windows(seed, epoch))) for seed in seeds])
-
-    def windows(self, seed: int, epoch: int) -> Iterator[Tensor]:
-        """Yield the rows of one window after another, in the order in which they are read."""
-        counts = np.diff(self.bounds)
-        groups = torch.randperm(len(counts), generator=generator(seed, "row groups", epoch))
-        shuffle = generator(seed, "order", epoch)  # as rows in memory
-        for window in cut(groups.tolist(), counts, self.source.window):
-            rows = [torch.arange(*self.bounds[group : group + 2]) for group in sorted(window)]
-            held = torch.cat(rows)
-            yield held[torch.randperm(len(held), generator=shuffle)]
+        """Return (M, N) the order in which each member reads the rows in one process."""
+        orders = [ShardOrder(self, seed, epoch, len(self)) for seed in seeds]
+        return torch.stack([order.batch(0) for order in orders])
 
     def digest(self) -> str:
         """Return a checksum of the fitted preprocessing, the row numbers and the labels."""
         settings, arrays = self.preprocessor.state()
         sums = hashlib.sha256(repr((settings, self.source.source.sizes)).encode())
-        for array in (*arrays.values(), self.source.rows, *self.labels.annotated):
+        for array in (*arrays.values(), self.source.rows, *self.labels.identity()):
             sums.update(np.ascontiguousarray(array).tobytes())
         return sums.hexdigest()
 
@@ -113,7 +126,9 @@ class ParquetRows(Rows):
         group = np.searchsorted(self.bounds, flat, side="right") - 1
         members = len(index) if index.dim() == 2 else 1
         parts, places = [], []
-        for number in np.unique(group):
+        # Any group tells the width of no rows.
+        needed = np.unique(group) if len(group) else np.flatnonzero(np.diff(self.bounds))[:1]
+        for number in needed:
             where = np.flatnonzero(group == number)
             rows = torch.from_numpy(flat[where] - self.bounds[number])
             held = self.read(int(number), members)
@@ -123,40 +138,15 @@ class ParquetRows(Rows):
         x = joined(parts)
         if isinstance(x, SparseRows):
             return x.take(back.view(index.shape)).to(self.device)
-        return x[back].view(*index.shape, -1).to(self.device)
+        return x[back].view(*index.shape, x.shape[-1]).to(self.device)
 
     def read(self, group: int, members: int = 1) -> Tensor | SparseRows:
         """Return the preprocessed rows of a row group; those of the last windows are kept."""
-        if group in self._held:
-            self._held.move_to_end(group)
-            return self._held[group]
-        raw = self.source.read(group)
-        found = as_rows(self.preprocessor.transform(raw), torch.device("cpu"))
-        self._held[group] = found
-        while len(self._held) > 1 and self.held_rows > self.source.window * members:
-            self._held.popitem(last=False)
+        found: Tensor | SparseRows = self.cache.get(group, self.source.window * members)
         return found
 
-    @property
-    def held_rows(self) -> int:
-        """How many rows are in memory."""
-        return sum(len(rows) for rows in self._held.values())
-
-
-def cut(groups: list[int], counts: NDArray[np.int64], window: int) -> Iterator[list[int]]:
-    """Cut a list of row groups where the next one would exceed the window; skip empty ones."""
-    taken: list[int] = []
-    rows = 0
-    for group in groups:
-        count = int(counts[group])
-        if taken and rows + count > window:
-            yield taken
-            taken, rows = [], 0
-        if count:
-            taken.append(group)
-            rows += count
-    if taken:
-        yield taken
+    def _prepare(self, raw: Any) -> Tensor | SparseRows:
+        return as_rows(self.preprocessor.transform(raw), torch.device("cpu"))
 
 
 def joined(parts: list[Any]) -> Tensor | SparseRows:

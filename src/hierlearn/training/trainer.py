@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hierlearn.links import HeadOutput
     from hierlearn.losses import Loss
     from hierlearn.losses.joint import JointLoss
+    from hierlearn.training.batches import Batches
     from hierlearn.training.rows import Rows
     from hierlearn.training.settings import Settings
 
@@ -119,6 +120,7 @@ class Trainer:
         self.sampler = None
         if count is not None:
             self.sampler = CandidateSampler(rows, self.seeds, count, apart=self.is_ensemble)
+        rows.share_among(self.processes.world if count is None else 1)  # all read all candidates
         self.noise = Noise(self.network, rows.device)
         self.forward: nn.Module = self.network
         self.distribute()
@@ -127,7 +129,7 @@ class Trainer:
         if rows.device.type == "cuda" and self.processes.world == 1:
             hold_rate_on(rows.device, self.optimizer)
             self.captured = captured_steps(self) if settings.cuda_graphs else None
-        self.orders: dict[int, Tensor] = {}  # of the next epoch, made ahead
+        self.batches: dict[int, Batches] = {}  # of the next epoch, made ahead
         self.running = RunningEpoch()
         self.selections: list[Tensor] = []  # (C,) per epoch, if there is a curriculum
         self.on_epoch: Callable[[dict[str, Any]], None] | None = None
@@ -201,24 +203,24 @@ class Trainer:
         """Train one epoch, or the rest of one."""
         self.timeline.begin_epoch()
         number = self.epoch
-        order = self.orders.pop(number) if number in self.orders else self.order_of(number)
+        batches = self.batches.pop(number, None) or self.batches_of(number)
         self.network.train()
         self.stopped_on_device.copy_(torch.tensor(self.stopped))
         if self.captured is not None:
             self.captured.begin_epoch(self)
         started = time.perf_counter()
         for place in range(self.step % self.steps_per_epoch, self.steps_per_epoch):
-            begin = place * self.settings.batch_size
-            index = order[..., begin : begin + self.settings.batch_size]
-            self.train_step(self.processes.share(index), number, place)
+            index = batches.share(place)
+            self.train_step(index if self.is_ensemble else index[0], number, place)
             if self.on_step is not None:
                 self.on_step(self.step)
             every = self.settings.checkpoint_every
             if every is not None and self.step % every == 0 and place + 1 < self.steps_per_epoch:
                 self._check_finite(number)
+                self.running.average(self.processes)  # what the checkpoint holds is of all
                 self._checkpoint()
         if self.captured is not None and self.step < self.steps:  # while the GPU is busy
-            self.orders = {number + 1: self.order_of(number + 1)}
+            self.batches = {number + 1: self.batches_of(number + 1)}
         self._check_finite(number)
         self._check_weights()
         self.loss.end_epoch()
@@ -233,13 +235,9 @@ class Trainer:
         self._checkpoint()
         self.timeline.end_epoch()
 
-    def order_of(self, number: int) -> Tensor:
-        """Return the order of the rows in an epoch, (N,), or (M, N) for an ensemble."""
-        order, device = self.rows.order(self.seeds, number), self.rows.device
-        if self.rows.in_memory:  # moved once, not in each step
-            order = order.pin_memory() if device.type == "cuda" else order
-            order = order.to(device, non_blocking=True)
-        return order if self.is_ensemble else order[0]
+    def batches_of(self, number: int) -> Batches:
+        """Return the batches of an epoch."""
+        return self.rows.batches(self.seeds, number, self.settings.batch_size, self.processes)
 
     def train_step(self, index: Tensor, epoch: int, place: int) -> None:
         """Take one step on the rows ``index``: (n,), or (M, n) for the members of an ensemble."""
@@ -296,13 +294,12 @@ class Trainer:
 
     def _refuse_loss(self, total: Tensor, epoch: int, place: int, what: str = "loss") -> None:
         member = int((~total.isfinite()).nonzero()[0])
-        order = self.rows.order([self.seeds[member]], epoch)[0]
-        begin = place * self.settings.batch_size
-        rows = order[begin : begin + self.settings.batch_size].tolist()
+        size, here = self.settings.batch_size, self.processes
+        rows = self.rows.batches([self.seeds[member]], epoch, size, here, load=False).whole(place)
         batch, loss = f"{place + 1} of {self.steps_per_epoch}", type(self.loss).__name__
         rate = learning_rate(self.settings, epoch * self.steps_per_epoch + place, self.steps)
         moment = Moment(epoch + 1, batch, loss, rate, self.seeds[member], self.saved)
-        raise diverged(what, float(total[member]), moment, rows)
+        raise diverged(what, float(total[member]), moment, rows[0].tolist())
 
     def _refuse_member(self, member: int, what: str) -> None:
         """Raise on a member that has diverged by the last step."""
@@ -383,7 +380,8 @@ class Trainer:
 
     def metadata(self) -> dict[str, Any]:
         """Return where the training is, ready for JSON."""
-        return {"step": self.step, "epoch": self.epoch, "best": self.stopping.state_dict()}
+        best, shards = self.stopping.state_dict(), self.rows.shards(self.epoch)
+        return {"step": self.step, "epoch": self.epoch, "shards": shards, "best": best}
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Continue the training where a checkpoint left it."""
@@ -404,6 +402,8 @@ class Trainer:
             best, weights = checkpoint.metadata["best"], parts.get("best", {})
             self.stopping.load_state_dict(best, weights, device)
             self.step = self.saved = checkpoint.metadata["step"]
+            if self.step % self.steps_per_epoch:  # the epoch ends with the batches it began with
+                self.rows.share_among(checkpoint.metadata.get("shards", 1), self.epoch)
             epoch, classes = parts.get("epoch", {}), len(self.loss.label_space)
             self.running.load_state_dict(epoch, device, self.stopping.stopped, classes)
             self.loss.load_epoch_state(parts.get("selected", {}))

@@ -11,51 +11,27 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 
+from hierlearn.engines.process_executor import count_cores, default_jobs, start_context
 from hierlearn.errors import HierlearnError
 from hierlearn.studies.study import Study
-from hierlearn.studies.tasks import count_cores, default_jobs, start_context
 from studies import small_studies as small
-
-
-def without_time(study):
-    runs = [
-        {name: value for name, value in run.items() if name != "seconds"} for run in study.runs()
-    ]
-    return sorted(runs, key=lambda run: (run["candidate"], run["seed"]))
-
-
-def test_two_at_a_time_are_the_runs_of_one_after_the_other(tmp_path, monkeypatch):
-    threads = torch.get_num_threads()
-    torch.set_num_threads(max(1, count_cores() // 2))  # as many as each of two processes gets
-    try:
-        alone = small.run(tmp_path / "one")
-    finally:
-        torch.set_num_threads(threads)
-    told = []
-    both = small.run(tmp_path / "two", jobs=2, on_step=lambda *step: told.append(step))
-    assert without_time(both) == without_time(alone)
-    for candidate in alone.candidates:
-        for name, values in alone.rows(candidate).items():
-            assert (both.rows(candidate)[name] == values).all()
-    assert {number for number, step, of in told if step == of} == {0, 1, 2}
 
 
 def test_what_is_done_is_reported_as_done(tmp_path):
     small.run(tmp_path, words=("bce", "hxe"))
     told = []
-    small.run(tmp_path, words=("bce", "hxe"), jobs=2, on_step=lambda *step: told.append(step))
+    small.run(tmp_path, words=("bce", "hxe"), executor=2, on_step=lambda *step: told.append(step))
     assert told == [(0, 1, 1), (1, 1, 1)]
 
 
 def test_an_error_of_a_task_is_raised_by_the_study(tmp_path):
     with pytest.raises(HierlearnError, match=r"became (nan|inf|-inf) in epoch"):
-        small.run(tmp_path, jobs=2, settings={"learning_rate": 1e30, "schedule": "constant"})
+        small.run(tmp_path, executor=2, settings={"learning_rate": 1e30, "schedule": "constant"})
     assert not multiprocessing.active_children()
 
 
-def test_a_killed_process_is_named_and_the_study_goes_on(tmp_path):
+def test_a_killed_process_is_replaced_and_the_study_goes_on(tmp_path):
     killed = []
 
     def kill_one(number, step, of):
@@ -63,17 +39,17 @@ def test_a_killed_process_is_named_and_the_study_goes_on(tmp_path):
             killed.append(multiprocessing.active_children()[0].pid)
             os.kill(killed[0], signal.SIGKILL)
 
-    longer = {"epochs": 60, "patience": None}
-    with pytest.raises(HierlearnError, match=r"was killed, perhaps for lack of memory.*jobs=1"):
-        small.run(tmp_path, jobs=2, settings=longer, on_step=kill_one)
-    study = small.run(tmp_path, jobs=2, settings=longer)
-    assert all(study.is_done(candidate) for candidate in study.candidates)
+    longer = {"epochs": 20, "patience": None}
+    study = small.run(tmp_path, executor=2, settings=longer, on_step=kill_one)
+    assert killed
+    assert [study.is_done(candidate) for candidate in study.candidates] == [True] * 3
 
 
 UNGUARDED = """
 import sys
 from studies import small_studies as small
-small.run(sys.argv[1], jobs=2, words=("bce", "loss:hcl"), settings={"epochs": 1, "patience": None})
+once = {"epochs": 1, "patience": None}
+small.run(sys.argv[1], executor=2, words=("bce", "loss:hcl"), settings=once)
 """
 
 
@@ -99,7 +75,7 @@ import sys
 from pathlib import Path
 from studies import small_studies as small
 if __name__ == "__main__":
-    small.run(sys.argv[1], jobs=2, words=("bce", "loss:hcl", "hxe"),
+    small.run(sys.argv[1], executor=2, words=("bce", "loss:hcl", "hxe"),
               settings={"epochs": int(sys.argv[2]), "patience": None},
               on_step=lambda number, step, of: Path(f"begun-{number}").touch())
 """
@@ -149,10 +125,35 @@ def test_an_interrupted_study_leaves_no_process_and_goes_on(tmp_path):
     assert json.loads((folder / "study.json").read_text())["settings"]["epochs"] == 20_000
 
 
+def test_a_killed_study_goes_on_with_what_is_missing(tmp_path):
+    script, folder = tmp_path / "script.py", tmp_path / "study"
+    script.write_text(SCRIPT)
+    running = subprocess.Popen(
+        [sys.executable, str(script), str(folder), "40"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    begun = time.monotonic()
+    while not (folder / "runs.jsonl").exists() and time.monotonic() - begun < 60:
+        time.sleep(0.01)
+    running.kill()
+    running.wait()
+    before = {run["candidate"]: run["seconds"] for run in Study.open(folder).runs()}
+    assert before
+    told, settings = [], {"epochs": 40, "patience": None}
+    words = ("bce", "loss:hcl", "hxe")
+    study = small.run(folder, words, settings=settings, on_step=lambda *one: told.append(one))
+    after = {run["candidate"]: run["seconds"] for run in study.runs()}
+    assert set(after) == set(words)
+    assert {key: after[key] for key in before} == before  # not trained again
+    done = [number for number, step, of in told if (step, of) == (1, 1)]
+    assert [words[number] for number in done] == [key for key in words if key in before]
+
+
 def test_the_default_number_of_jobs():
-    assert default_jobs(8, torch.device("cuda")) == 1
-    assert default_jobs(1, torch.device("cpu")) == 1
-    assert default_jobs(100, torch.device("cpu")) == min(8, count_cores())
+    assert default_jobs(8, "cuda") == 1
+    assert default_jobs(1, "cpu") == 1
+    assert default_jobs(100, "cpu") == min(8, count_cores())
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no server to fork from")
@@ -162,5 +163,5 @@ def test_processes_are_forks_of_a_server_only_on_a_cpu():
 
 
 def test_at_least_one(tmp_path):
-    with pytest.raises(HierlearnError, match="jobs must be at least 1, not 0"):
-        small.run(tmp_path, jobs=0)
+    with pytest.raises(HierlearnError, match="executor must be at least 1 job at a time, not 0"):
+        small.run(tmp_path, executor=0)

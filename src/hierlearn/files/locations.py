@@ -1,0 +1,206 @@
+"""Where the files of a table are: on this machine, or at an address such as s3://, through fsspec.
+
+Nothing here knows a store: fsspec finds the filesystem of an address, and the store's own package
+its credentials. These are never shown: an address with a password is refused, and the signature of
+a signed one is left out of messages.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from hierlearn.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:://|::)")  # more than the C: of a drive
+PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
+SIGNATURE = re.compile(r"\?[^\s?]*=\S*")  # the query of a signed address
+Location: TypeAlias = "Path | RemotePath"
+LONGEST_REASON = 160  # characters of what a store said
+
+
+def is_address(source: Location | str) -> bool:
+    """Whether a source is an address that fsspec opens, rather than a path."""
+    return isinstance(source, RemotePath) or (
+        isinstance(source, str) and ADDRESS.match(source) is not None
+    )
+
+
+def as_location(source: Location | str) -> Location:
+    """Return a path, or the address that a text is."""
+    if isinstance(source, RemotePath):
+        return source
+    if isinstance(source, str) and is_address(source):
+        return RemotePath(source)
+    return Path(source)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without the passwords and signatures of the addresses in it."""
+    return SIGNATURE.sub("", PASSWORD.sub("://", text))
+
+
+class RemotePath:
+    """An address, as ``Path`` is the path of a local file.
+
+    Args:
+        address: such as ``s3://bucket/rows/a.parquet``.
+
+    Raises:
+        DataError: if the address holds a password.
+    """
+
+    def __init__(self, address: str) -> None:
+        if PASSWORD.search(address):
+            raise DataError(
+                f"{without_secrets(address)}: the address holds a password, which would be stored "
+                f"with the model; set it in the environment or in the configuration of fsspec"
+            )
+        self.address = address
+        self._shown = without_secrets(address)
+
+    def __str__(self) -> str:
+        return self._shown
+
+    def __repr__(self) -> str:
+        return f"RemotePath({self._shown!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemotePath) and other.address == self.address
+
+    def __hash__(self) -> int:
+        return hash(self.address)
+
+    @property
+    def name(self) -> str:
+        """The last part of the address."""
+        return PurePosixPath(self._shown).name
+
+    @property
+    def stem(self) -> str:
+        """The last part without its ending."""
+        return PurePosixPath(self._shown).stem
+
+    @property
+    def suffix(self) -> str:
+        """The ending."""
+        return PurePosixPath(self._shown).suffix
+
+    def filesystem(self) -> tuple[Any, str]:
+        """Return the filesystem of fsspec and the path in it."""
+        protocol = self.address.partition("://")[0].rpartition("::")[2]
+        try:
+            from fsspec.core import url_to_fs
+        except ImportError:
+            raise DataError(f"{self}: {protocol}:// needs `pip install fsspec`") from None
+        try:
+            found: tuple[Any, str] = url_to_fs(self.address)
+        except ImportError as error:
+            package = package_of(protocol, error)
+            raise DataError(f"{self}: {protocol}:// needs `pip install {package}`") from None
+        except (ValueError, OSError) as error:
+            refuse(self, error)
+        return found
+
+    def open(self) -> Any:
+        """Open the file for reading bytes, without a cache of fsspec's own."""
+        filesystem, path = self.filesystem()
+        try:
+            return filesystem.open(path, "rb", cache_type="none")
+        except Exception as error:
+            refuse(self, error)
+
+
+def package_of(protocol: str, error: ImportError) -> str:
+    """Return the package that a protocol needs, which fsspec did not find."""
+    from fsspec.registry import known_implementations
+
+    package = str(known_implementations.get(protocol, {}).get("class", "")).partition(".")[0]
+    if package in ("", "fsspec"):  # fsspec's own, which needs another package
+        cause = error.__cause__ or error.__context__ or error
+        package = str(getattr(cause, "name", None) or error.name or protocol).partition(".")[0]
+    return package
+
+
+def refuse(path: RemotePath, error: BaseException) -> NoReturn:
+    """Raise the error of an address that cannot be read, in one sentence without secrets.
+
+    The cause is not chained: its text may hold a signature.
+    """
+    if isinstance(error, FileNotFoundError):
+        raise DataError(f"{path}: no such file or folder") from None
+    if isinstance(error, PermissionError):
+        raise DataError(f"{path}: access denied; check the credentials of the store") from None
+    raise DataError(f"{path} cannot be read: {reason_of(error)}") from None
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the first line of an error without secrets, its type where there is none."""
+    lines = str(error).strip().splitlines()
+    return without_secrets(lines[0])[:LONGEST_REASON] if lines else type(error).__name__
+
+
+def find_files(source: Location, ending: str) -> list[Location]:
+    """Return the files of a folder or a pattern in the order of their names; a file is itself.
+
+    A folder stands for the files directly in it whose names have the ending and begin with neither
+    a dot nor an underscore, as the notes do that engines leave beside their files.
+
+    Args:
+        source: a file, a folder, or a pattern such as ``rows/*.parquet``.
+        ending: of the files in a folder.
+
+    Raises:
+        DataError: if a folder or a pattern has no such file.
+    """
+    found: list[Location]
+    if isinstance(source, RemotePath):
+        found = list(map(RemotePath, find_remote(source, ending)))
+    elif source.is_dir():
+        found = [
+            source / name for name in tables_in((one.name for one in source.iterdir()), ending)
+        ]
+    elif glob.has_magic(str(source)) and not source.exists():
+        root = Path(source.anchor)
+        found = sorted(root.glob(str(source.relative_to(root))), key=str)
+    else:
+        return [source]
+    if not found:
+        raise DataError(
+            f"{source}: no file in it ends in {ending}; a pattern such as 'rows/**/*{ending}' "
+            f"finds files in deeper folders"
+        )
+    return found
+
+
+def find_remote(source: RemotePath, ending: str) -> list[str]:
+    """Return the addresses of the files of a folder or a pattern; of a file, its own."""
+    filesystem, path = source.filesystem()
+    try:
+        if "*" in path or "[" in path:  # a ? may begin the query of an address
+            names = sorted(filesystem.glob(path))
+        elif source.suffix.lower() == ending and not filesystem.isdir(path):
+            return [source.address]
+        else:
+            inside = (
+                one["name"] for one in filesystem.ls(path, detail=True) if one["type"] == "file"
+            )
+            names = tables_in(inside, ending)
+    except Exception as error:
+        refuse(source, error)
+    chained = source.address.rpartition("::")
+    return [f"{chained[0]}{chained[1]}{filesystem.unstrip_protocol(name)}" for name in names]
+
+
+def tables_in(names: Iterable[str], ending: str) -> list[str]:
+    """Return the names of tables among those in a folder, sorted."""
+    return sorted(
+        name
+        for name in names
+        if name.lower().endswith(ending) and PurePosixPath(name).name[0] not in "._"
+    )
