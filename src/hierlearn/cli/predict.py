@@ -75,6 +75,7 @@ def predict(
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.answer_file import answer_file
     from hierlearn.pipeline.predict import answer_names, neighbor_names, predict_chunks
+    from hierlearn.pipeline.predictor import label_sep_of
     from hierlearn.terminal import Console, print_plain
     from hierlearn.training.processes import find_device
 
@@ -101,7 +102,7 @@ def predict(
     made, reason = choose_decoder(loaded, options)
     for line in filter(None, (note, "" if layout.long else reason, alone)):
         print_plain(console, line)
-    join = label_sep_of(loaded, options)
+    join = label_sep_of(loaded, options.get("label_sep"))
     done = stopped = 0
     ids = ("id",) if getattr(chunks, "id_column", None) is not None else ()
     own = () if layout.long else answer_names(loaded)
@@ -148,13 +149,6 @@ def check_used(data: str, options: Mapping[str, Any]) -> None:
         inputs = ("features", "text", "image", "embeddings")
         names = (*inputs, "ignore", "column_kind", "delimiter")
         check_not_given(data, "no table", {name: options[name] for name in names})
-
-
-def label_sep_of(model: Pipeline, options: Mapping[str, Any]) -> str:
-    """Return what joins several labels: given, or as in training."""
-    known: str = model.config.get("columns", {}).get("label_sep", ";")
-    found = options.get("label_sep") or known
-    return ";" if found == "none" else found
 
 
 def open_chunks(

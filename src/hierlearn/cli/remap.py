@@ -45,8 +45,8 @@ def remap(model: shared.ModelFolder, **options: Any) -> None:
     The labels of the remembered rows follow. Nothing is trained.
     """
     from hierlearn.cli.memories import check_destination, load_with_memory, write_changed
-    from hierlearn.cli.predict import label_sep_of
     from hierlearn.cli.sources import check_goes_with, check_not_given, open_hierarchy
+    from hierlearn.pipeline.predictor import label_sep_of
     from hierlearn.pipeline.remember import remap as move
     from hierlearn.terminal import Console, print_plain
 
@@ -65,7 +65,7 @@ def remap(model: shared.ModelFolder, **options: Any) -> None:
         reading["sep"] = old.sep
     new = open_hierarchy(options["hierarchy"], **reading)
     mapping = {} if options["map"] is None else read_map(options["map"], old, new)
-    join = label_sep_of(loaded, options)
+    join = label_sep_of(loaded, options.get("label_sep"))
     labels = {} if options["labels"] is None else read_labels(options["labels"], new, join)
     found = move(loaded, new, mapping, labels, dry_run=dry_run)
     console = Console()

@@ -113,9 +113,8 @@ def neighbor_weights(pipeline: Pipeline, inputs: Any) -> Iterator[tuple[Any, Any
     """Yield, for every row of a tile, its neighbors by falling weight: weights, row numbers."""
     rows_of(pipeline)
     network, shares = pipeline.network, shares_of(pipeline)
-    rows = pipeline.rows(inputs)
-    size = tile_size(pipeline)
-    queries = embed(network, rows if size is None else filled_tile(rows, 0, size))
+    read, size = pipeline.rows(inputs), tile_size(pipeline)
+    queries = embed(network, read if size is None else filled_tile(read, 0, size))
     weighed, numbered = [], []
     for name, share in shares.items():
         weights, index = neighbors_of(network, name, queries[name])
@@ -123,7 +122,7 @@ def neighbor_weights(pipeline: Pipeline, inputs: Any) -> Iterator[tuple[Any, Any
         weighed.append(scaled.transpose(0, 1).flatten(1).cpu().numpy())
         numbered.append(index.transpose(0, 1).flatten(1).cpu().numpy())
     both = np.concatenate(weighed, axis=1), np.concatenate(numbered, axis=1)
-    for own, numbers in zip(*(side[: len(rows)] for side in both), strict=True):
+    for own, numbers in zip(*(side[: len(read)] for side in both), strict=True):
         rows, first, place = np.unique(numbers, return_index=True, return_inverse=True)
         total = np.bincount(place, own)
         order = np.lexsort((first, -total))  # far rows may all weigh 0; the nearest comes first

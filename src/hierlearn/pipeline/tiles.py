@@ -2,10 +2,10 @@
 
 A matmul of 100 rows may round differently from one of 512, and one that four threads share
 differently from one of a single thread; softmax and the like take other paths for a few rows than
-for many. So the rows of a table are computed in tiles that always have the same number of rows, each
-on one core, and the last tile is filled up with copies of its last row. An answer is then the same,
-to the last bit, whatever rows it is computed with: in one process or in many, from a file of two
-million rows or in a batch of ten.
+for many. So the rows of a table are computed in tiles that always have the same number of rows,
+each on one core, and the last tile is filled up with copies of its last row. An answer is then the
+same, to the last bit, whatever rows it is computed with: in one process or in many, from a file of
+two million rows or in a batch of ten.
 """
 
 from __future__ import annotations
