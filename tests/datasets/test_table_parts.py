@@ -93,7 +93,7 @@ def test_the_parts_of_a_stream_have_its_chunks_in_another_process(tmp_path):
             tmp_path / "rows.csv", id_column="id", keep=["a"], cells=3 * 16, **given
         )
         whole = list(stream)
-        parts = stream.parts(40)
+        parts = stream.parts(32)
         assert [part.rows for part in parts] == [32, 32, 32, 4]
         found = [chunk for part in parts for chunk in pickle.loads(pickle.dumps(stream)).part(part)]
         assert [len(one.lines) for one in found] == [len(one.lines) for one in whole]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hierlearn.cli.generate import option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hierlearn.datasets.streaming import TableStream
     from hierlearn.engines.part_job import PartJob
@@ -119,6 +122,7 @@ def open_streams(
 
 
 def predict_on_engine(
+    model: Pipeline,
     predictor: Predictor,
     streams: Sequence[TableStream],
     names: Sequence[str],
@@ -127,32 +131,46 @@ def predict_on_engine(
     """Predict on a cluster, and write the answers.
 
     Args:
-        predictor: the model and how it answers.
+        model: the model.
+        predictor: its folder, and how it answers.
         streams: the tables.
         names: the columns of the answers.
         options: those of the command.
     """
     from hierlearn.cli.interrupts import advise
     from hierlearn.engines.part_files import PartFolder, header_of, parts_beside
-    from hierlearn.engines.part_job import ROWS, PartJob, pieces_of
+    from hierlearn.engines.part_job import ROWS, PartJob, even_rows, pieces_of
     from hierlearn.pipeline.answer_file import file_names
 
     out = Path(options["out"]).absolute()
+    escape = options["escape_formulas"]
     folder = PartFolder(parts_beside(out) if out.suffix else out, ending_of(options))
-    pieces = pieces_of(streams, options["part_rows"] or ROWS)
-    job = PartJob(predictor, streams, pieces, names, folder, options["escape_formulas"])
-    given = {name: one for name, one in options.items() if name not in NOT_OF_ANSWERS}
-    given["threshold"] = getattr(predictor.decoder, "threshold", None)  # that of a calibration too
-    done = folder.begin(job.plan(given), options["force"])
-    advise("what is complete stays; the same command continues with what is missing")
-    records = [*done.values(), *written_parts(job, done, options)]
-    records.sort()
-    if out.suffix:
-        header = file_names(out, names, streams[0].keep, escape=options["escape_formulas"])
-        folder.join(out, records, header_of(out, header))
-    else:
-        folder.finish(records)
+    with named_from_here():
+        pieces = pieces_of(streams, even_rows(model, options["part_rows"] or ROWS))
+        job = PartJob(predictor, streams, pieces, names, folder, escape)
+        given = {name: one for name, one in options.items() if name not in NOT_OF_ANSWERS}
+        given["threshold"] = getattr(predictor.decoder, "threshold", None)  # calibrated or given
+        done = folder.begin(job.plan(given), options["force"])
+        advise("what is complete stays; the same command continues with what is missing")
+        records = sorted([*done.values(), *written_parts(job, done, options)])
+        if out.suffix:
+            header = file_names(out, names, streams[0].keep, escape=escape)
+            folder.join(out, records, header_of(out, header))
+        else:
+            folder.finish(records)
     return Written(*(sum(column) for column in zip(*(one[1:4] for one in records), strict=True)))
+
+
+@contextmanager
+def named_from_here() -> Iterator[None]:
+    """Name the files in errors from the current folder; workers know their entire paths."""
+    from hierlearn.errors import HierlearnError
+
+    try:
+        yield
+    except HierlearnError as error:
+        message = str(error).replace(f"{Path.cwd()}{os.sep}", "")
+        raise type(error)(message) from None
 
 
 def written_parts(job: PartJob, done: Mapping[int, Any], options: Mapping[str, Any]) -> list[Any]:
@@ -170,6 +188,7 @@ def written_parts(job: PartJob, done: Mapping[int, Any], options: Mapping[str, A
     total = None if None in counts else sum(count or 0 for count in counts)
     rows = sum(one.rows for one in done.values())
     with (
+        no_native_messages(),
         ray_session(options["address"], options["workers"]),
         working("predicting", total) as advance,
     ):
@@ -186,3 +205,27 @@ def written_parts(job: PartJob, done: Mapping[int, Any], options: Mapping[str, A
             gpus_per_worker=options["gpus_per_worker"],
             on_record=add,
         )
+
+
+@contextmanager
+def no_native_messages() -> Iterator[None]:
+    """Drop what the native code of Ray writes to stderr; messages of Python still appear there."""
+    own = sys.stderr
+    saved = os.dup(2)
+    try:
+        is_native = own.fileno() == 2
+    except (OSError, ValueError):  # replaced by something in memory
+        is_native = False
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+    if is_native:
+        sys.stderr = os.fdopen(os.dup(saved), "w", 1, own.encoding, own.errors)
+    try:
+        yield
+    finally:
+        if is_native:
+            sys.stderr.close()
+            sys.stderr = own
+        os.dup2(saved, 2)
+        os.close(saved)

@@ -130,7 +130,7 @@ def predict(
             device=options["device"],
             trust=options["trust"],
         )
-        written = predict_on_engine(predictor, streams, names, options)
+        written = predict_on_engine(loaded, predictor, streams, names, options)
     else:
         advise(f"{out} was not written; run the same command again")
         with (

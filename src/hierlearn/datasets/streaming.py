@@ -138,11 +138,11 @@ class TableStream:
         return rows.numbers(self.names)
 
     def parts(self, rows: int) -> list[TablePart]:
-        """Return the table as parts of about so many rows: entire chunks, but for the last one."""
-        return parts_of(self.file, max(1, rows // self.size) * self.size)
+        """Return the table as parts of so many rows each, but for the last one."""
+        return parts_of(self.file, rows)
 
     def part(self, part: TablePart) -> TableStream:
-        """Return the stream of a part; its chunks are those of the entire table."""
+        """Return the stream of a part."""
         found = copy(self)
         found.vectors = copy(self.vectors)
         found.file = PartFile(self.file, part)

@@ -15,6 +15,7 @@ from hierlearn.errors import DataError, HierlearnError, quoted
 from hierlearn.pipeline.answer_file import answer_file
 from hierlearn.pipeline.config_file import digest
 from hierlearn.pipeline.folder import FILES
+from hierlearn.pipeline.tiles import tile_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets.streaming import TableStream
     from hierlearn.datasets.table_parts import TablePart
     from hierlearn.engines.part_files import PartFolder, Record
+    from hierlearn.pipeline.pipeline import Pipeline
     from hierlearn.pipeline.predictor import Predictor
 
 ROWS = 1 << 17  # of a part, about
@@ -101,7 +103,7 @@ class PartJob:
 
 
 def pieces_of(streams: Sequence[TableStream], rows: int = ROWS) -> list[Piece]:
-    """Return the parts of tables, of about so many rows each; raise where there are no rows."""
+    """Return the parts of tables, of so many rows at most; raise where there are no rows."""
     found: list[Piece] = []
     before = 0
     for number, stream in enumerate(streams):
@@ -119,6 +121,20 @@ def pieces_of(streams: Sequence[TableStream], rows: int = ROWS) -> list[Piece]:
     if not found:
         raise streams[0].file.no_rows()
     return found
+
+
+def even_rows(pipeline: Pipeline, rows: int) -> int:
+    """Return how many rows a part has so that its batches are those of one process.
+
+    Where rows are computed in tiles, that is any number. A backbone rounds differently in another
+    batch, so there parts begin where batches do.
+
+    Args:
+        pipeline: the model.
+        rows: about how many.
+    """
+    batch = 1 if tile_size(pipeline) else pipeline.batch_size()
+    return max(1, rows // batch) * batch
 
 
 def tables_in(source: str) -> list[Path]:

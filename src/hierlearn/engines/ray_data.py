@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 
     from hierlearn.engines.part_job import PartJob
 
+SECONDS = 10  # to wait for an answer of a cluster
 VARIABLES = {  # where they are not set
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_BACKEND_LOG_LEVEL": "fatal",
 }
 QUIET = {
     "enable_progress_bars": False,
@@ -79,21 +80,37 @@ def ray_session(address: str | None = None, cpus: int | None = None) -> Iterator
     if ray.is_initialized():
         yield ray
         return
+    check_answers(address)
     here: dict[str, Any] = {"num_cpus": cpus, "include_dashboard": False} if not address else {}
     try:
         ray.init(
             address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **here
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise HierlearnError(
-            f"no Ray cluster answers at {address} ({reason}); start one with ray start --head, or "
-            f"leave address out to start one here"
-        ) from None
+        raise no_cluster(address or "this machine", error) from None
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def check_answers(address: str | None) -> None:
+    """Raise where nothing answers at ``host:port``, for which Ray itself would wait for minutes."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS).close()
+        except OSError as error:
+            raise no_cluster(str(address), error) from None
+
+
+def no_cluster(address: str, error: Exception) -> HierlearnError:
+    """Return the error of an address at which there is no cluster."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    return HierlearnError(
+        f"no Ray cluster answers at {address} ({reason}); start one with ray start --head, or "
+        f"leave address out to start one here"
+    )
 
 
 def predict_parts(
