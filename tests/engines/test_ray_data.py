@@ -8,20 +8,19 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from engines import slow_predictor
+from engines.slow_predictor import Slow, lines_of, wait_for
 from hierlearn.cli import main
 from hierlearn.datasets.streaming import TableStream
 from hierlearn.engines.part_files import PartFolder
 from hierlearn.engines.part_job import PartJob, pieces_of
 from hierlearn.engines.ray_data import predict_parts, ray_session, resources
 from hierlearn.errors import HierlearnError
-from hierlearn.pipeline.predictor import Predictor
 from small_models import made_model, write_rows
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'ray[data]'")
@@ -39,7 +38,7 @@ def folder(tmp_path_factory):
 def cluster():
     """Ray on this machine, for all tests of this file."""
     with ray_session(cpus=2):
-        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+        ray.cloudpickle.register_pickle_by_value(slow_predictor)
         yield
 
 
@@ -111,26 +110,6 @@ def test_a_folder_of_tables_becomes_a_folder_of_parts(cluster, folder, call, tmp
     assert error == "hierlearn: out exists; pass --force to replace it"
 
 
-@dataclass
-class Slow(Predictor):
-    """A predictor that says which process answers which part, and takes its time."""
-
-    log: str = ""
-
-    def answers(self, chunks, path=Path(), before=0):
-        with Path(self.log).open("a") as file:
-            file.write(f"{os.getpid()} {before}\n")
-        time.sleep(0.1)
-        for found in super().answers(chunks, path, before):
-            yield found
-            time.sleep(0.2)  # the part is half written
-
-
-def lines_of(path):
-    held = path.read_text().splitlines() if path.exists() else []
-    return [tuple(map(int, line.split())) for line in held]
-
-
 def test_when_a_worker_is_killed_nothing_is_lost_and_nothing_doubled(cluster, folder, tmp_path):
     table, log = write_rows("numbers", tmp_path / "rows.csv", ROWS, 3), tmp_path / "log"
     predictor = Slow(made_model("numbers", folder), log=str(log))
@@ -142,11 +121,7 @@ def test_when_a_worker_is_killed_nothing_is_lost_and_nothing_doubled(cluster, fo
     parts.begin(job.plan({}), force=False)
 
     def kill():
-        end = time.monotonic() + SECONDS
-        while len(lines_of(log)) < 3 and time.monotonic() < end:
-            time.sleep(0.01)
-        time.sleep(0.15)  # in the middle of the third part
-        os.kill(lines_of(log)[-1][0], signal.SIGKILL)
+        os.kill(wait_for(log, 3, SECONDS), signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()
