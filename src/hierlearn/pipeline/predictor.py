@@ -82,8 +82,10 @@ class Predictor:
     label_sep: str | None = None
     device: str = "auto"
     trust: bool = False
-    _model: Model | None = field(default=None, init=False, repr=False, compare=False)
-    _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._model: Model | None = None  # no fields, by which Dask would tell predictors apart
+        self._lock = Lock()
 
     def __call__(self, batch: Any) -> Any:
         """Return the answers to a batch of rows, as a batch of the same kind.
@@ -145,7 +147,8 @@ class Predictor:
         return {name: state[name] for name in state if name not in ("_model", "_lock")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _model=None, _lock=Lock())
+        self.__dict__.update(state)
+        self.__post_init__()
 
 
 class Model:
