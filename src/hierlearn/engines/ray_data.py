@@ -108,8 +108,8 @@ def no_cluster(address: str, error: Exception) -> HierlearnError:
     """Return the error of an address at which there is no cluster."""
     reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
     return HierlearnError(
-        f"no Ray cluster answers at {address} ({reason}); start one with ray start --head, or "
-        f"leave address out to start one here"
+        f"no Ray cluster answers at {address} ({reason}); check the address, or leave it out to "
+        f"start Ray on this machine"
     )
 
 
