@@ -315,6 +315,7 @@ def compared(times: dict[str, float], floors: dict[str, float]) -> dict[str, Any
     if "bce" in times:
         found["bce_over_kernels"] = round(times["bce"] / times["kernels"], 2)
         found["bfloat16_over_floor"] = round(times["kernels, bfloat16"] / floors["bfloat16"], 2)
+    if "peak" in times:
         found["peak_memory_in_logits"] = round(times["peak"], 2)
     return found
 

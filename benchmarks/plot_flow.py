@@ -23,7 +23,9 @@ WORDS = {
     "training": ("training", "Dataset, Plan", "a trained network"),
     "pipeline": ("training", "rows", "Pipeline: predict, save, load"),
     "estimator": ("use", "X, y", "HierarchicalClassifier"),
-    "integrations": ("use", "other training loops", "losses, metrics, callbacks"),
+    "engines": ("use", "jobs, tables", "Ray and Dask run them"),
+    "serving": ("use", "HTTP requests", "answers"),
+    "integrations": ("use", "other training loops", "losses, callbacks"),
     "studies": ("use", "Dataset, candidates", "Study"),
     "reports": ("use", "Study", "one HTML page"),
     "cli": ("use", "a command", "hierlearn ..."),
@@ -75,7 +77,7 @@ def draw() -> str:
     lines += [
         f"<rect x='{LEFT}' y='{top}' width='{WIDTH - LEFT - RIGHT}' height='{CARD}' rx='7'"
         f" fill='#f3f3f3' stroke='#777' stroke-dasharray='4 3'/>",
-        f"<text x='{LEFT + 14}' y='{top + 21}' font-size='12' {CODE} fill='#444'>"
+        f"<text x='{LEFT + 14}' y='{top + 21}' font-size='9' {CODE} fill='#444'>"
         + " ".join(f"<tspan class='stage'>{escape(name)}</tspan>" for name in base)
         + "</text>",
         f"<text x='{LEFT + 14}' y='{top + 41}' font-size='14' fill='#444'>"

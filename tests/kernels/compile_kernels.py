@@ -14,6 +14,7 @@ from triton.compiler import compile as compile_kernel
 from hierlearn import Hierarchy
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.kernels.hcl_spec import BaseOptions, KernelSpec, SelectionOptions
+from hierlearn.kernels.mcloss import MCPlan
 from hierlearn.kernels.tree_link import LinkPlan
 from hierlearn.kernels.tree_plan import TreePlan
 
@@ -77,6 +78,7 @@ def main():
         compile_plan(TreePlan(spec, batch, y, mask), x=batch, out=batch, **tensors)
     pair = dict.fromkeys(("x", "log_p", "log_not_p", "grad_p", "grad_not_p", "out"), x)
     compile_plan(LinkPlan(layout, x), **pair)
+    compile_plan(MCPlan(layout, x, y, 1.0), x=x, y=y, upstream=one, out=x)
     print(*sorted({key[0] for key in DONE}))
 
 

@@ -17,6 +17,7 @@ KERNEL_MODULES = (
     "tree_triton",
     "tree_hcl_triton",
     "tree_gradient_triton",
+    "mcloss_triton",
     "neighbor_rows_triton",
     "neighbor_triton",
     "neighbor_sums_triton",

@@ -8,6 +8,7 @@ from pathlib import Path
 KERNELS = {
     *("fold_windows", "descend", "sum_softmax", "sum_sigmoid", "sweep_windows", "slot_gradients"),
     *("write_softmax", "write_sigmoid", "write_pair", "sum_given"),
+    *("max_windows", "route_down", "write_mcloss"),
 }
 
 

@@ -140,7 +140,7 @@ def test_the_kernels_are_used(monkeypatch):
 
     step = Step(TREE, 5, 20)
     candidates = moved(step.sparse(), DEVICE)
-    monkeypatch.setattr("hierlearn.memory.head.compare", plain)
+    monkeypatch.setattr("hierlearn.memory.head.compare_plainly", plain)
     outcome(step.head(), step, candidates, torch.float32, DEVICE)
     for dtype, given in (
         (torch.float64, candidates),

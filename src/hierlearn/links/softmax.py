@@ -16,17 +16,20 @@ are not below c, by subtraction from 1 in double precision: accurate down to abo
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from hierlearn.hierarchy.propagate import LOG_ZERO, add_at, log_add, routes_on, select
-from hierlearn.kernels import cpu_link, rows
+from hierlearn.kernels import cpu_link, rows, trial
 from hierlearn.kernels.tree_link import can_use, softmax_pair
 from hierlearn.links.link import HALF, Link
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hierlearn.hierarchy import Hierarchy, LabelSpace
 
 TINY = 1e-16  # the least 1 - p in a DAG
@@ -64,7 +67,7 @@ class SoftmaxLink(Link):
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log of the mass inside and outside every class; by kernels of a tree."""
         plain = self.plain_log_probabilities
-        for able, pair in ((can_use, softmax_pair), (rows.can_use, cpu_link.softmax_pair)):
+        for able, pair in ((can_use_gpu, softmax_pair), (rows.can_use, cpu_link.softmax_pair)):
             if able(logits) and self.label_space.layout is not None:
                 return pair(logits, self.label_space.layout, plain)
         return plain(logits)
@@ -74,7 +77,7 @@ class SoftmaxLink(Link):
 
         Predictions then do not depend on whether numba is installed.
         """
-        if can_use(logits):
+        if can_use_gpu(logits):
             return self.log_probabilities(logits)[0]
         masses = self.log_masses(logits)
         if self.hierarchy.is_tree:
@@ -90,6 +93,22 @@ class SoftmaxLink(Link):
         inside = self.hierarchy.logsumexp_up(masses.double())
         outside = (-inside.expm1()).clamp_min(TINY).log()
         return inside.to(logits.dtype), outside.to(logits.dtype)
+
+
+def can_use_gpu(logits: Tensor) -> bool:
+    """Whether the kernels of a tree take these logits, and work where they are."""
+    return can_use(logits) and trial.passes("the softmax link", logits.device, try_kernels)
+
+
+def try_kernels(device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield what the kernels of a tree compute, with what they must."""
+    from hierlearn.hierarchy import Hierarchy
+
+    link = SoftmaxLink(Hierarchy.from_parents(trial.example_parents())).to(device)
+    layout, plain = link.label_space.layout, link.plain_log_probabilities
+    assert layout is not None
+    by_kernels = partial(softmax_pair, layout=layout, plain=plain)
+    yield from trial.compare_functions(by_kernels, plain, trial.example_inputs(device))
 
 
 def log_outside(hierarchy: Hierarchy, masses: Tensor, inside: Tensor) -> Tensor:

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.nn.functional import softplus
 
-from hierlearn.kernels import rows
+from hierlearn.kernels import mcloss as kernels
+from hierlearn.kernels import rows, trial
+from hierlearn.losses.checks import check_targets
 from hierlearn.losses.loss import ElementwiseLoss
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -75,6 +77,36 @@ class MCLoss(ElementwiseLoss):
     reading_link = "max"
     rows_independent = True
 
+    def forward(
+        self,
+        output: HeadOutput | Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        weight: Tensor | None = None,
+    ) -> Tensor:
+        """Return the loss of a batch; by kernels for logits on a GPU, a tree and known targets."""
+        read = self.read(output)
+        logits = read.logits
+        layout = None
+        if (
+            logits is not None
+            and mask is None
+            and weight is None
+            and self.reduction != "none"
+            and kernels.can_use(logits)
+            and trial.passes("MCLoss", logits.device, try_kernels)
+        ):
+            layout = self.label_space.layout
+        if logits is None or layout is None:
+            return super().forward(read, targets, mask, weight)
+        check_targets(read, targets, mask, weight)
+        self.check_values(targets, mask)
+        return kernels.mcloss(logits, targets, layout, self.reduction == "mean", self.plain_loss)
+
+    def plain_loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return the same by operations that can be differentiated repeatedly."""
+        return self.reduce(mcloss(logits, targets, self.hierarchy), targets, None, None)
+
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return the loss of every class."""
         if output.logits is None:
@@ -93,6 +125,21 @@ class MCLoss(ElementwiseLoss):
 
         weights = (1.0, 0.0)
         return sums_by_kernel(self.label_space, output.float_logits, targets, weights, plain)
+
+
+def try_kernels(device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield what the GPU kernels compute, with what they must."""
+    from hierlearn.hierarchy import Hierarchy
+
+    loss = MCLoss(Hierarchy.from_parents(trial.example_parents()), reduction="sum").to(device)
+    targets = loss.hierarchy.encode(trial.example_classes(), numbers=True).to(device)
+    layout = loss.label_space.layout
+    assert layout is not None
+    yield from trial.compare_functions(
+        lambda x: [kernels.mcloss(x, targets, layout, False, loss.plain_loss)[None]],
+        lambda x: [loss.plain_loss(x, targets)[None]],
+        trial.example_inputs(device),
+    )
 
 
 def sums_by_kernel(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 from torch.nn.functional import normalize
 
 from hierlearn.hierarchy.propagate import log_zero
+from hierlearn.kernels import trial
 from hierlearn.memory.distance import find_distance
 from hierlearn.memory.sparse_mixture import is_sparse, sparse_mixture
 from hierlearn.memory.store import mixture
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from hierlearn.memory.candidates import Candidates, SetCandidates
@@ -76,6 +81,43 @@ def compare_by_kernels(
         ]
         return torch.stack([p for p, _ in pairs]), torch.stack([q for _, q in pairs])
     return _compare_member(head, queries, others, candidates, 0)
+
+
+def kernels_work(distance: str, device: torch.device) -> bool:
+    """Whether the kernels of a distance work on a device."""
+    name = f"the neighbor head with {distance!r} distances"
+    return trial.passes(name, device, partial(try_kernels, distance))
+
+
+def try_kernels(distance: str, device: torch.device) -> Iterator[Pair]:
+    """Yield what the kernels compute for a distance, with what they must."""
+    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy.labels import Labels
+    from hierlearn.memory.candidates import SetCandidates
+    from hierlearn.memory.head import NeighborHead
+    from hierlearn.memory.label_sets import LabelSets
+
+    hierarchy = Hierarchy.from_parents(trial.example_parents())
+    labels = LabelSets.from_labels(
+        Labels([[one] for one in trial.example_classes()], hierarchy, numbers=True)
+    )
+    keys = torch.arange(trial.ROWS, device=device)
+    sets = torch.from_numpy(labels.of_row).to(device)
+    candidates = SetCandidates(labels, sets, keys, keys)
+    head = NeighborHead(hierarchy, nn.Identity(), distance=distance)
+    yield from trial.compare_functions(
+        lambda x: compare_by_kernels(head, x, x.roll(1, dims=1), candidates),
+        lambda x: compare_plainly(head, x, x.roll(1, dims=1), candidates),
+        trial.example_inputs(device, columns=24),
+    )
+
+
+def compare_plainly(
+    head: NeighborHead, queries: Tensor, others: Tensor, candidates: Candidates | SetCandidates
+) -> Pair:
+    """Return log p and log(1 - p) of a training step without kernels."""
+    weight = log_weights(candidates, queries.dtype)
+    return compare(head, queries, others, candidates, weight, head.scale())
 
 
 def _compare_member(

@@ -28,7 +28,7 @@ from hierlearn.hierarchy.propagate import log_zero
 from hierlearn.kernels.neighbor_head import can_use
 from hierlearn.links import Head, HeadOutput
 from hierlearn.memory.candidates import Candidates, SetCandidates
-from hierlearn.memory.compare import compare, compare_by_kernels, log_weights
+from hierlearn.memory.compare import compare_by_kernels, compare_plainly, kernels_work
 from hierlearn.memory.distance import find_distance
 from hierlearn.memory.scale import Scale
 from hierlearn.memory.store import Memory
@@ -134,11 +134,13 @@ class NeighborHead(Head):
             candidates: their labels, and which of them are the row itself.
         """
         with torch.autocast(queries.device.type, enabled=False):
-            if isinstance(candidates, SetCandidates) and can_use(queries, others):
+            if (
+                isinstance(candidates, SetCandidates)
+                and can_use(queries, others)
+                and kernels_work(self.distance, queries.device)
+            ):
                 return HeadOutput(*compare_by_kernels(self, queries, others, candidates))
-            weight = log_weights(candidates, queries.dtype)
-            pair = compare(self, queries, others, candidates, weight, self.scale())
-            return HeadOutput(*pair)
+            return HeadOutput(*compare_plainly(self, queries, others, candidates))
 
     def look_up(self, queries: Tensor) -> HeadOutput:
         """Return the answers from the memory to (n, D) or (M, n, D) embeddings."""

@@ -180,4 +180,8 @@ def can_use_rows(loss: HCLLoss, output: HeadOutput) -> bool:
 
 def may_use_kernels(loss: HCLLoss, output: HeadOutput) -> bool:
     """Whether the kernels take the options of a loss and an output on a GPU."""
-    return loss.fused is not False and triton.unsupported_output(loss, output, None) is None
+    return (
+        loss.fused is not False
+        and triton.unsupported_output(loss, output, None) is None
+        and triton.kernels_work(loss, output)
+    )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from hierlearn.kernels import hcl as kernels
+from hierlearn.kernels import trial
 from hierlearn.links import HeadOutput, SigmoidLink, SoftmaxLink
 from hierlearn.losses.bases import BCE, Focal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hierlearn.links import Link
     from hierlearn.losses.hcl.batch import Batch
     from hierlearn.losses.hcl.loss import HCLLoss
@@ -80,6 +84,34 @@ def unsupported_output(loss: HCLLoss, output: HeadOutput, weight: Tensor | None)
     if not (logits.is_cuda or kernels.interpreted()):
         return f"logits on {logits.device}, but on a GPU only"
     return unsupported_options(loss, output.link)
+
+
+def kernels_work(loss: HCLLoss, output: HeadOutput) -> bool:
+    """Whether the kernels of the link and the scope of a loss work on the device of an output."""
+    assert output.logits is not None
+    link = "softmax" if type(output.link) is SoftmaxLink else "sigmoid"
+    name = f"HCL with link {link!r} and scope {loss.scope!r}"
+    return trial.passes(name, output.logits.device, partial(try_kernels, link, loss.scope))
+
+
+def try_kernels(link: str, scope: Any, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield what the kernels compute for a link and a scope, with what they must."""
+    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.losses.hcl.loss import HCLLoss
+
+    hierarchy = Hierarchy.from_parents(trial.example_parents())
+    targets = hierarchy.encode(trial.example_classes(), numbers=True).to(device)
+    # Selecting classes among several processes would wait for the others.
+    options: dict[str, Any] = {"curriculum": None} if is_distributed() else {}
+    by_kernels, plain = (
+        HCLLoss(hierarchy, link=link, scope=scope, fused=fused, **options).to(device)
+        for fused in (True, False)
+    )
+    yield from trial.compare_functions(
+        lambda x: [by_kernels(x, targets)[None]],
+        lambda x: [plain(x, targets)[None]],
+        trial.example_inputs(device),
+    )
 
 
 def options_of(loss: HCLLoss, link: Any) -> tuple[Any, ...]:
