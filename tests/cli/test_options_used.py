@@ -34,9 +34,11 @@ SITUATIONS = {
     "demo": ["demo"],
     "evaluate": ["evaluate model rows.csv --rows test"],
     "export": ["export model --out model.onnx"],
+    "serve": ["serve model --port 0"],
     "explain": ["explain texts texts.csv"],
     "forget": ["forget model --id N1 --out smaller"],
     "index": ["index model --out indexed"],
+    "compact": ["compact model --out compact"],
     "inspect": ["inspect tree.csv"],
     "noise": ["noise rows.csv --label class --split part --losses bce"],
     "predict": [
@@ -67,6 +69,7 @@ SAME = {  # what rightly makes no difference here, and why
 }
 SAME_HERE = {
     "bench": ("json",),  # written after what is stopped here
+    "serve": ("threads",),  # of torch, not of the server
     "prune": ("ignore", "column_kind"),  # of inputs, which are read but not counted
     "cafa predict": ("min_score",),  # all rows are remembered: their scores are 0 or 1
     "cafa threshold": COLUMN_NAMES,  # read as by cafa evaluate, where they are tried
@@ -168,6 +171,7 @@ def outcome(files, monkeypatch, capsys, tmp_path):
     """Run a line in a fresh copy of the files; return all that came of it."""
     import hierlearn.pipeline.export
     import hierlearn.reports.critical_difference
+    import hierlearn.serving.server
     import hierlearn.studies.compare
     import hierlearn.studies.demo
     import hierlearn.studies.noise
@@ -182,6 +186,11 @@ def outcome(files, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(cli.bench.loss_times, "time_losses", stop("bench"))
     monkeypatch.setattr(hierlearn.training.prepare, "prepare", stop("bench"))
     monkeypatch.setattr(hierlearn.pipeline.export, "export", stop("export"))
+    monkeypatch.setattr(
+        hierlearn.serving.server,
+        "serve",
+        lambda service, address, _: stop("serve")(service.settings, address),
+    )
     monkeypatch.setattr(hierlearn.studies.demo, "run_demo", lambda out, say: say(str(out)))
     monkeypatch.setattr(cli.demo, "show", lambda *_: None)
     monkeypatch.setattr(hierlearn.reports.critical_difference, "critical_difference", no_plot)

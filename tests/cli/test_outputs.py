@@ -60,7 +60,7 @@ def test_the_walk_finds_what_is_written():
     found = {f"{' '.join(one.values[0])} {one.values[1].name}" for one in WRITTEN}
     expected = "train out, evaluate out, predict out, inspect svg, inspect json, data describe out"
     expected += ", report out, export out, compare out, noise out, rank out, demo out, demo svg"
-    expected += ", explain out, remap out, remember out, forget out, index out"
+    expected += ", explain out, remap out, remember out, forget out, index out, compact out"
     assert found >= set(expected.split(", "))
     assert len(READ) > 40
 
@@ -139,6 +139,7 @@ FOREIGN = {
     "remember": "remember model rows.csv --label class --force --out mine",
     "forget": "forget model --id 1 --force --out mine",
     "index": "index model --force --out mine",
+    "compact": "compact model --force --out mine",
     "demo": "demo --force --out parent",
 }
 

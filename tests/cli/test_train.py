@@ -14,6 +14,7 @@ import yaml
 
 import warm
 from hierlearn.pipeline import Pipeline
+from shards import memory
 
 QUICK = "--epochs 4 --batch-size 16 --learning-rate 0.05 --network-option width=8"
 BASE = f"train rows.csv --label class --split part {QUICK}"
@@ -47,7 +48,13 @@ def test_the_real_command_trains_and_says_so(rows):
     names = {path.name for path in (rows / "model").iterdir()}
     assert names == {
         *("model.safetensors", "hierarchy.json", "config.json", "README.md", "run.yaml"),
-        *("log.jsonl", "checkpoints", "memory.safetensors", "memory.json", "rows.safetensors"),
+        *(
+            "log.jsonl",
+            "checkpoints",
+            "memory-00001.safetensors",
+            "memory.json",
+            "rows.safetensors",
+        ),
     }
     log = [json.loads(line) for line in (rows / "model" / "log.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in log] == [1, 2, 3, 4]
@@ -282,8 +289,8 @@ def test_a_column_of_ids_is_no_feature_and_names_the_rows(rows, call):
     columns = "--label class --split part --id-column id"
     said = call(f"train named.csv {columns} --epochs 1 --loss bce --head neighbors --out m")
     assert "100 rows of 3 numbers" in said
-    assert "memory.safetensors, memory.json" in said
-    ids = json.loads((rows / "m" / "memory.json").read_text())["ids"]
+    assert "memory-00001.safetensors, memory.json" in said
+    ids = memory(rows / "m")["ids"]
     assert ids == [str(5001 + n) for n in range(70)]
     call("evaluate m rows.csv")  # which has no such column
 

@@ -39,12 +39,12 @@ from hierlearn.files import writing
 from hierlearn.files.tensors import read_tensors
 from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.folder import TRAINING
-from hierlearn.pipeline.remember import remember
+from hierlearn.pipeline.memory_folder import MemoryFolder
 from hierlearn.pipeline.reporting import Reporting
-from hierlearn.pipeline.train import save_into
 from hierlearn.studies.compare import compare
 from hierlearn.studies.protocol import Protocol
 from hierlearn.studies.publish import publish
+from shards import memory
 from training.datasets import neighbor_plan, plan, problem, without_times
 
 if TYPE_CHECKING:
@@ -108,12 +108,34 @@ def memory_model(folder):
 
 def remember_rows(folder):
     """Remember rows in place, unless they are remembered already."""
-    model = Pipeline.load(folder / "m")
     rows = problem(seed=1, rows=8)
-    names = json.loads((folder / "m" / "memory.json").read_text())["ids"]
-    if "new 0" not in names:
-        remember(model, rows.inputs, rows.labels, ids=[f"new {k}" for k in range(8)])
-        save_into(model, folder / "m")
+    with MemoryFolder.open(folder / "m") as held:
+        if "new 0" not in memory(folder / "m")["ids"]:
+            held.remember(rows.inputs, rows.labels, ids=[f"new {k}" for k in range(8)])
+
+
+def forget_rows(folder):
+    """Forget rows in place, unless they are forgotten already."""
+    with MemoryFolder.open(folder / "m") as held:
+        if "new 3" in memory(folder / "m")["ids"]:
+            held.forget(["new 3", "new 5"])
+
+
+def two_shards(folder):
+    memory_model(folder)
+    remember_rows(folder)
+
+
+def compact_shards(folder):
+    """Join two shards without the forgotten rows, unless that is done."""
+    with MemoryFolder.open(folder / "m") as held:
+        if len(held.manifest.shards) > 1:
+            held.compact()
+
+
+def forgotten_shards(folder):
+    two_shards(folder)
+    forget_rows(folder)
 
 
 def save_over(folder):
@@ -145,6 +167,8 @@ JOBS = {
     "train": Job(train_new, usable=load_if_there),
     "train --force": Job(train_again, old_model, load_model),
     "remember --in-place": Job(remember_rows, memory_model, load_model),
+    "forget --in-place": Job(forget_rows, two_shards, load_model),
+    "compact --in-place": Job(compact_shards, forgotten_shards, load_model),
     "save": Job(save_over, two_models, load_model),
     "compare": Job(compare_two, usable=open_study),
 }

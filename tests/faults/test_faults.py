@@ -10,7 +10,13 @@ import pytest
 import warm
 from faults import fault_matrix
 
-FEW = {"train --force": 30, "remember --in-place": 20, "compare": 40}  # one of so many faults
+FEW = {  # one of so many faults
+    "train --force": 30,
+    "remember --in-place": 20,
+    "forget --in-place": 20,
+    "compact --in-place": 20,
+    "compare": 40,
+}
 
 
 def run_matrix(folder, *words):

@@ -70,7 +70,7 @@ def forge(folder, **changes):
     "name",
     [
         *("config.json", "hierarchy.json", "model.safetensors", "rows.safetensors"),
-        *("memory.json", "memory.safetensors"),
+        *("memory.json", "memory-00001.safetensors"),
     ],
 )
 def test_a_hundred_of_a_hundred_bit_flips_are_refused(remembering, name):

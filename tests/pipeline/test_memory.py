@@ -23,6 +23,7 @@ from hierlearn.pipeline.remember import build_index, forget, remap, remember
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import save_into
 from hierlearn.training.prepare import prepare
+from shards import change_names
 from tolerances import FLOAT32
 from training.datasets import neighbor_plan, partial_problem, plan, problem, texts
 
@@ -105,7 +106,7 @@ def test_a_loaded_pipeline_answers_bit_for_bit(tmp_path, case):
         assert found.dtype == value.dtype == torch.float16
     assert again.answer == model.answer
     again.save(tmp_path / "again")
-    for name in ("memory.safetensors", "memory.json", "model.safetensors"):
+    for name in ("memory-00001.safetensors", "memory.json", "model.safetensors"):
         assert digest(tmp_path / "again" / name) == digest(tmp_path / "m" / name)
 
 
@@ -140,7 +141,7 @@ def copied(folder, tmp_path):
     return shutil.copytree(folder, tmp_path / "copy")
 
 
-@pytest.mark.parametrize("name", ["memory.safetensors", "memory.json"])
+@pytest.mark.parametrize("name", ["memory-00001.safetensors", "memory.json"])
 def test_missing_damaged_and_foreign_memories(copied, name):
     path = copied / name
     whole = path.read_bytes()
@@ -176,9 +177,10 @@ def forge(folder, name, change):
 @pytest.mark.parametrize(
     ("change", "wrong"),
     [
-        (lambda values: values.pop("ids"), "ids is missing"),
-        (lambda values: values.update(ids=[1.5]), "ids[0] must be a string or an integer, not 1.5"),
-        (lambda values: values.update(more=1), "unknown key 'more'; known: ids, texts, "),
+        (lambda values: values.pop("texts"), "texts is missing"),
+        (lambda values: values["shards"][0].pop("rows"), "shards[0].rows is missing"),
+        (lambda values: values.update(next="x"), "next must be an integer, not 'x'"),
+        (lambda values: values.update(more=1), "unknown key 'more'; known: "),
         (
             lambda values: values.update(unlabeled_descendants="maybe"),
             "unlabeled_descendants must be one of 'negative', 'ignore', not 'maybe'",
@@ -193,22 +195,32 @@ def test_a_memory_json_that_breaks_its_schema(copied, change, wrong):
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("memory.json", lambda values: values["ids"].pop()),
-        ("memory.json", lambda values: values["texts"].pop()),
-        ("memory.safetensors", lambda tensors: tensors.pop("embeddings/main")),
-        ("memory.safetensors", lambda tensors: tensors.pop("set_of_row")),
-        ("memory.safetensors", lambda tensors: tensors["set_of_row"].add_(100)),
-        ("memory.safetensors", lambda tensors: tensors["set_numbers"].add_(100)),
         (
-            "memory.safetensors",
+            "memory-00001.safetensors",
+            lambda tensors: change_names(tensors, lambda names: names["ids"].pop()),
+        ),
+        (
+            "memory-00001.safetensors",
+            lambda tensors: change_names(tensors, lambda names: names["texts"].pop()),
+        ),
+        (
+            "memory-00001.safetensors",
+            lambda tensors: change_names(tensors, lambda names: names.update(classes=["x"])),
+        ),
+        ("memory-00001.safetensors", lambda tensors: tensors.pop("embeddings/main")),
+        ("memory-00001.safetensors", lambda tensors: tensors.pop("set_of_row")),
+        ("memory-00001.safetensors", lambda tensors: tensors["set_of_row"].add_(100)),
+        ("memory-00001.safetensors", lambda tensors: tensors["set_numbers"].add_(100)),
+        (
+            "memory-00001.safetensors",
             lambda tensors: tensors.update({"embeddings/main": torch.zeros(3, 6)}),
         ),
         (
-            "memory.safetensors",
+            "memory-00001.safetensors",
             lambda tensors: tensors.update({"embeddings/main": torch.zeros(24, 5)}),
         ),
         (
-            "memory.safetensors",
+            "memory-00001.safetensors",
             lambda tensors: tensors.update({"embeddings/main": torch.zeros(2, 24, 6)}),
         ),
     ],
@@ -216,7 +228,7 @@ def test_a_memory_json_that_breaks_its_schema(copied, change, wrong):
 def test_a_memory_that_does_not_fit_the_model(copied, name, change):
     forge(copied, name, change)
     said = sentence(copied)
-    assert said.startswith("FOLDER/memory.safetensors does not fit this model (")
+    assert said.startswith("FOLDER/memory-00001.safetensors does not fit this model (")
     assert said.endswith("); copy the whole folder again")
 
 
@@ -616,7 +628,8 @@ def test_rows_are_forgotten_by_id_all_of_them():
     assert names_of(model) == [labels[number] for number in kept]
     assert forget(model, "thing 0") == 2
     assert len(remembered(model.network)) == 18
-    assert [one["rows"] for one in model.config["history"]] == [4, 2]
+    (entry,) = model.config["history"]
+    assert (entry["change"], entry["rows"], entry["times"]) == ("forget", 6, 2)
     assert model.hierarchy == TREE
     everything = set(remembered(model.network).ids)
     with pytest.raises(HierlearnError, match="these are all 18 rows of the memory"):

@@ -14,6 +14,7 @@ from hierlearn import __version__
 from hierlearn.cli import (
     bench,
     cafa,
+    compact,
     compare,
     data,
     demo,
@@ -30,6 +31,7 @@ from hierlearn.cli import (
     remap,
     remember,
     report,
+    serve,
     train,
 )
 from hierlearn.cli.config import ConfigError
@@ -165,10 +167,26 @@ add_command(
 )
 add_command(
     app,
+    "compact",
+    compact.compact,
+    "compact model --in-place",
+    "compact model --out small",
+    panel=MEMORY,
+)
+add_command(
+    app,
     "export",
     export.export,
     "export model --out onnx/model.onnx",
     "export model --out onnx/model.onnx --force",
+    panel=MEMORY,
+)
+add_command(
+    app,
+    "serve",
+    serve.serve,
+    "serve model",
+    "serve model --port 9000 --token-file token.txt --save",
     panel=MEMORY,
 )
 add_command(

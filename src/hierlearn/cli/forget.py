@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import option, takes
+from hierlearn.cli.generate import flag, option, takes
 from hierlearn.cli.memories import WRITING
 from hierlearn.errors import HierlearnError
 
@@ -17,6 +17,7 @@ OPTIONS = [
     option("id", list[str], None, "Id of a row to forget. Repeatable.", metavar="ID"),
     option("ids", Path, None, "File of ids: text with one id per line, or a table."),
     option("id_column", str, None, "Column of a table in --ids; id if none."),
+    flag("erase", "Remove the rows from the files at once, not with the next compact."),
 ]
 
 
@@ -26,30 +27,67 @@ def forget(model: shared.ModelFolder, **options: Any) -> None:
 
     Weights and vocabulary stay as training learned them. Nothing is trained.
     """
-    from hierlearn.cli.memories import check_destination, load_with_memory, write_changed
-    from hierlearn.errors import plural
-    from hierlearn.pipeline.explain import rows_of
-    from hierlearn.pipeline.remember import forget as remove
+    from hierlearn.cli.memories import check_destination
     from hierlearn.terminal import Console, print_plain
 
     check_destination(model, options)
+    if options["erase"] and not options["in_place"]:
+        raise HierlearnError("--erase goes with --in-place: a new folder never holds the rows")
     wanted = wanted_ids(options)
-    loaded = load_with_memory(model, options)
-    gone = remove(loaded, wanted)
-    folder = write_changed(loaded, model, options)
-    check_gone(folder, wanted)
-    console = Console()
-    left = len(rows_of(loaded))
-    print_plain(console, f"forgot {plural(gone, 'row')}; the memory has {left:,} now")
-    them = "it" if gone == 1 else "them"
-    print_plain(
-        console,
-        f"the memory in {folder} holds no embedding, label, id or text of {them}; weights and "
-        f"vocabulary stay as training learned them",
+    lines = (in_folder if options["in_place"] else in_copy)(model, wanted, options)
+    for line in lines:
+        print_plain(Console(), line)
+
+
+def in_folder(model: Path, ids: list[str], options: Mapping[str, Any]) -> list[str]:
+    """Forget rows of a model in place, and return what to say; its memory is not read."""
+    from hierlearn.cli.memories import change_in_place
+
+    with change_in_place(model, options) as memory:
+        gone = memory.forget(ids, erase=options["erase"])
+        left = len(memory)
+        if memory.find(ids)[1].any():
+            raise HierlearnError(f"{model} still has some of the ids; forget them again")
+    if options["erase"]:
+        return [forgot(gone, left), holds_nothing(model, gone), f"wrote {model}"]
+    later = (
+        f"the files of {model} hold {'it' if gone == 1 else 'them'} until hierlearn compact, or "
+        f"forget --erase; nothing reads {'it' if gone == 1 else 'them'} any more"
     )
-    if not options["in_place"]:
-        print_plain(console, f"{model} still remembers {them}; delete it if nobody may")
-    print_plain(console, f"wrote {folder}")
+    return [forgot(gone, left), later, f"wrote {model}"]
+
+
+def in_copy(model: Path, ids: list[str], options: Mapping[str, Any]) -> list[str]:
+    """Write a model without some rows into another folder, and return what to say."""
+    from hierlearn.cli.memories import load_with_memory, write_changed
+    from hierlearn.pipeline.explain import rows_of
+    from hierlearn.pipeline.remember import forget as remove
+
+    loaded = load_with_memory(model, options)
+    gone = remove(loaded, ids)
+    folder = write_changed(loaded, model, options)
+    them = "it" if gone == 1 else "them"
+    return [
+        forgot(gone, len(rows_of(loaded))),
+        holds_nothing(folder, gone),
+        f"{model} still remembers {them}; delete it if nobody may",
+        f"wrote {folder}",
+    ]
+
+
+def forgot(gone: int, left: int) -> str:
+    """Say how many rows were forgotten."""
+    from hierlearn.errors import plural
+
+    return f"forgot {plural(gone, 'row')}; the memory has {left:,} now"
+
+
+def holds_nothing(folder: Path, gone: int) -> str:
+    """Say what of the rows is left."""
+    return (
+        f"the memory in {folder} holds no embedding, label, id or text of "
+        f"{'it' if gone == 1 else 'them'}; weights and vocabulary stay as training learned them"
+    )
 
 
 def wanted_ids(options: Mapping[str, Any]) -> list[str]:
@@ -83,14 +121,3 @@ def read_ids(path: Path, column: str | None) -> list[str]:
             )
     table.check_columns([column])
     return row_ids(table.read([column]), column)
-
-
-def check_gone(folder: Path, ids: list[str]) -> None:
-    """Read back what was written; raise where an id is still there."""
-    from hierlearn.files.reading import LARGE, read_json
-    from hierlearn.pipeline.memory_files import MEMORY_FILES
-
-    path = folder / MEMORY_FILES[1]
-    left = set(ids).intersection(map(str, read_json(path, LARGE)["ids"]))
-    if left:
-        raise HierlearnError(f"{path} still has {len(left)} of the ids; forget them again")

@@ -17,7 +17,12 @@ def index(model: shared.ModelFolder, **options: Any) -> None:
 
     It needs faiss. Remembering or forgetting rows drops the index.
     """
-    from hierlearn.cli.memories import check_destination, load_with_memory, write_changed
+    from hierlearn.cli.memories import (
+        check_destination,
+        load_with_memory,
+        locked_in_place,
+        write_changed,
+    )
     from hierlearn.cli.show import working
     from hierlearn.errors import plural
     from hierlearn.pipeline.explain import rows_of
@@ -25,10 +30,11 @@ def index(model: shared.ModelFolder, **options: Any) -> None:
     from hierlearn.terminal import Console, print_plain
 
     check_destination(model, options)
-    loaded = load_with_memory(model, options)
-    with working("building the index"):
-        measured = build_index(loaded, options["recall"])
-    folder = write_changed(loaded, model, options)
+    with locked_in_place(model, options):
+        loaded = load_with_memory(model, options)
+        with working("building the index"):
+            measured = build_index(loaded, options["recall"])
+        folder = write_changed(loaded, model, options)
     console = Console()
     asked = "" if measured >= options["recall"] else f", not the {options['recall']:.4g} asked for"
     print_plain(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline.memory_folder import MemoryFolder
 
 WRITING = [
     output("out", "Folder of the changed model.", "--out", "-o", kind=FOLDER),
@@ -34,15 +36,33 @@ def load_with_memory(folder: Path, options: Mapping[str, Any]) -> Pipeline:
     return loaded
 
 
+def locked_in_place(folder: Path, options: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """Let no other process change a model that is read and then replaced in place."""
+    from hierlearn.files.locks import locked
+
+    return locked(folder) if options["in_place"] and folder.is_dir() else nullcontext()
+
+
+@contextmanager
+def change_in_place(folder: Path, options: Mapping[str, Any]) -> Iterator[MemoryFolder]:
+    """Open a model folder whose memory is changed without reading it."""
+    from hierlearn.cli.interrupts import advise
+    from hierlearn.pipeline.memory_folder import MemoryFolder
+    from hierlearn.training.processes import find_device
+
+    advise(f"{folder} is unchanged; run the same command again")
+    device = find_device(options["device"])
+    with MemoryFolder.open(folder, device=device, trust=options["trust"]) as memory:
+        yield memory
+
+
 def check_memory(model: Pipeline, folder: Path) -> None:
     """Raise on a model without a memory, and say how to train one that has it."""
     from hierlearn.networks.memories import memory_heads
+    from hierlearn.pipeline.memory_folder import no_memory
 
     if not memory_heads(model.network):
-        raise HierlearnError(
-            f"{folder} has no memory: its answers come from weights, not from rows; train a model "
-            f"with --recipe neighbors, or with --head neighbors"
-        )
+        raise no_memory(folder)
 
 
 def evidence_note(model: Pipeline) -> str:

@@ -11,6 +11,8 @@ from hierlearn.cli.memories import WRITING, read_columns
 from hierlearn.errors import DataError, LabelError, place
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from hierlearn.hierarchy import Hierarchy
 
 OPTIONS = [
@@ -44,20 +46,31 @@ def remap(model: shared.ModelFolder, **options: Any) -> None:
 
     The labels of the remembered rows follow. Nothing is trained.
     """
-    from hierlearn.cli.memories import check_destination, load_with_memory, write_changed
-    from hierlearn.cli.sources import check_goes_with, check_not_given, open_hierarchy
-    from hierlearn.pipeline.predictor import label_sep_of
-    from hierlearn.pipeline.remember import remap as move
+    from hierlearn.cli.memories import check_destination, locked_in_place
+    from hierlearn.cli.sources import check_goes_with, check_not_given
     from hierlearn.terminal import Console, print_plain
 
-    dry_run = options["dry_run"]
     if options["labels"] is None:
         check_goes_with({"label_sep": options["label_sep"]}, "--labels")
-    if dry_run:
+    if options["dry_run"]:
         unused = {name: options[name] for name in ("out", "in_place", "force")}
         check_not_given("--dry-run", "a count that writes nothing", unused)
     else:
         check_destination(model, options)
+    with locked_in_place(model, options):
+        for line in move_model(model, options):
+            print_plain(Console(), line)
+
+
+def move_model(model: Path, options: Mapping[str, Any]) -> Iterator[str]:
+    """Move a model, print the counts, and yield what else to say."""
+    from hierlearn.cli.memories import load_with_memory, write_changed
+    from hierlearn.cli.sources import open_hierarchy
+    from hierlearn.pipeline.predictor import label_sep_of
+    from hierlearn.pipeline.remember import remap as move
+    from hierlearn.terminal import Console
+
+    dry_run = options["dry_run"]
     loaded = load_with_memory(model, options)
     old = loaded.hierarchy
     reading = {name: options[name] for name in ("data_dir", "form", "sep", "root", "title_column")}
@@ -68,13 +81,12 @@ def remap(model: shared.ModelFolder, **options: Any) -> None:
     join = label_sep_of(loaded, options.get("label_sep"))
     labels = {} if options["labels"] is None else read_labels(options["labels"], new, join)
     found = move(loaded, new, mapping, labels, dry_run=dry_run)
-    console = Console()
-    print_counts(console, found)
-    print_plain(console, f"fingerprint {old.fingerprint[:16]} -> {new.fingerprint[:16]}")
+    print_counts(Console(), found)
+    yield f"fingerprint {old.fingerprint[:16]} -> {new.fingerprint[:16]}"
     if dry_run:
-        print_plain(console, "nothing was written: --dry-run")
+        yield "nothing was written: --dry-run"
         return
-    print_plain(console, f"wrote {write_changed(loaded, model, options)}")
+    yield f"wrote {write_changed(loaded, model, options)}"
 
 
 def read_map(path: Path, old: Hierarchy, new: Hierarchy) -> dict[str, list[str]]:

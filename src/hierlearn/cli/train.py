@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WHAT = "What to train"  # a panel of --help
 SKIPPED = "skipped-labels.csv"
-PER_RUN = ("config", "resume", "force", "tensorboard")  # no part of the configuration
+PER_RUN = ("config", "resume", "force", "tensorboard", "mlflow")  # no part of the configuration
 ROWS = [
     option(
         "min_rows",
@@ -50,6 +50,7 @@ OPTIONS = [
     flag("resume", "Resume from the newest checkpoint in --out.", panel=RUN),
     flag("force", "Replace the model in --out.", panel=RUN),
     flag("tensorboard", "Also log for TensorBoard.", panel=RUN),
+    flag("mlflow", "Also log a run and the model to MLflow, by MLFLOW_TRACKING_URI.", panel=RUN),
     option("name", str, None, "Name on the model card.", panel=RUN),
     option("license", str, None, "License on the model card.", panel=RUN),
 ]
@@ -69,6 +70,7 @@ def train(
     from hierlearn.cli.outputs import input_names
     from hierlearn.cli.show import writes
     from hierlearn.files.outputs import check_output_folder
+    from hierlearn.integrations.mlflow import find_mlflow, tracking
     from hierlearn.pipeline import train as run
     from hierlearn.pipeline.folder import check_free
     from hierlearn.pipeline.reporting import Reporting
@@ -81,6 +83,8 @@ def train(
     resume, force, tensorboard = (options[name] for name in ("resume", "force", "tensorboard"))
     if tensorboard:
         find_tensorboard()
+    if options["mlflow"]:
+        find_mlflow()
     console = Console(quiet=not writes())
     folder = Path(chosen["out"])
     named = [chosen.get(name) or options.get(name) for name in input_names(train)]
@@ -103,19 +107,22 @@ def train(
         header.clear()  # before the first message only
 
     advise(lambda: resume_line(folder))
-    model = run(
-        dataset,
-        plan,
-        folder,
-        resume=resume,
-        force=force,
-        metadata=metadata(chosen),
-        reporting=Reporting(
+    with tracking(chosen.get("name"), enabled=options["mlflow"] and writes()) as tracker:
+        reporting = Reporting(
             on_message=say,
             on_prepared=lambda beginning: write_config(folder, chosen, beginning, dataset),
             tensorboard=tensorboard,
-        ),
-    )
+        )
+        model = run(
+            dataset,
+            plan,
+            folder,
+            resume=resume,
+            force=force,
+            metadata=metadata(chosen),
+            reporting=tracker.reporting(reporting),
+        )
+        tracker.log_result(model, folder)
     print_metrics(console, model.config["metrics"], model)
     print_plain(console, *written(folder, model, dataset))
 
@@ -266,11 +273,11 @@ def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def written(folder: Path, model: Pipeline, dataset: Dataset) -> list[str]:
     """Say where everything is, and what is missing."""
-    from hierlearn.pipeline.memory_files import MEMORY_FILES
+    from hierlearn.pipeline.memory_files import MANIFEST, SHARD
     from hierlearn.pipeline.seen_rows import ROWS_FILE
 
     files = f"wrote {folder}: model.safetensors, hierarchy.json, config.json, README.md, run.yaml"
-    others = (ROWS_FILE, *MEMORY_FILES, SKIPPED)
+    others = (ROWS_FILE, SHARD.format(1), MANIFEST, SKIPPED)
     files += "".join(f", {name}" for name in others if (folder / name).is_file())
     if (folder / "log.jsonl").is_file():
         files += ", log.jsonl, checkpoints"

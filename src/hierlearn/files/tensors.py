@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.files.reading import check_regular
+from hierlearn.files.reading import check_regular, guarded, open_regular
 from hierlearn.files.writing import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
+HEADER = 1 << 27  # bytes of a header, at most
 KEY = "hierlearn"  # of the header: the checksum, a space, the metadata as JSON
 
 
@@ -83,6 +87,28 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"{path} is damaged: its checksum does not match; use an earlier one or train again"
         )
     return tensors, metadata
+
+
+def map_tensor(path: Path, name: str) -> NDArray[np.int64]:
+    """Return a tensor of int64 of a file as a map of it: only what is looked at is read.
+
+    The checksum of the file is not looked at.
+    """
+    import numpy as np
+
+    with guarded(path, "is damaged", CheckpointError, "copy the whole folder again"):
+        with open_regular(path) as file:
+            size = int.from_bytes(file.read(8), "little")
+            if size > HEADER:
+                raise ValueError("its header is too long")
+            entry = json.loads(file.read(size))[name]
+        if entry["dtype"] != "I64":
+            raise ValueError(f"{name} is not of integers")
+        shape = tuple(entry["shape"])
+        if not math.prod(shape):  # which cannot be mapped
+            return np.zeros(shape, dtype=np.int64)
+        begin = 8 + size + int(entry["data_offsets"][0])
+        return np.memmap(path, dtype="<i8", mode="r", offset=begin, shape=shape)
 
 
 def checksum(tensors: Mapping[str, Tensor], text: str) -> str:

@@ -24,8 +24,9 @@ from torch.nn.functional import normalize
 from hierlearn.errors import HierlearnError
 from hierlearn.files.reading import check_regular
 from hierlearn.files.schema import Range, check
-from hierlearn.memory.distance import find_distance
-from hierlearn.memory.search import distances_of, nearest
+from hierlearn.memory.distance import distances_of, find_distance
+from hierlearn.memory.search import nearest
+from hierlearn.memory.ties import best_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,8 +153,7 @@ class ApproximateIndex:
         repeated[:, 0] = False
         rows[missing] = 0
         values = distances_of(queries, self.embeddings, rows, self.distance)
-        values, order = values.masked_fill_(repeated, torch.inf).sort(dim=1, stable=True)
-        values, rows = values[:, :k].contiguous(), rows.gather(1, order)[:, :k].contiguous()
+        values, rows = best_of(values.masked_fill_(repeated, torch.inf), rows, k)
         if len(missing):
             exact = nearest(queries[missing], self.embeddings, k, self.distance)
             values[missing], rows[missing] = exact

@@ -95,14 +95,17 @@ class LabelSets:
         kept, of_row = np.unique(self.of_row[rows], return_inverse=True)
         return LabelSets(labels_of(take_rows(*self.sets.terminal, kept), self.sets), of_row)
 
-    def join(self, other: LabelSets) -> LabelSets:
-        """Return these rows, then those of ``other``; both are of one hierarchy."""
-        if self.hierarchy != other.hierarchy:
+    def join(self, *others: LabelSets) -> LabelSets:
+        """Return these rows, then those of others; all are of one hierarchy."""
+        if any(self.hierarchy != other.hierarchy for other in others):
             raise HierlearnError("the rows are labeled by different hierarchies")
-        (left, first), (right, second) = self.sets.terminal, other.sets.terminal
-        offsets = np.concatenate([left, right[1:] + left[-1]])
-        both = labels_of((offsets, np.concatenate([first, second])), self.sets)
-        of_row = np.concatenate([self.of_row, other.of_row + len(self.sets)])
+        parts = [self, *others]
+        lengths = [np.diff(one.sets.terminal[0]) for one in parts]
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+        numbers = np.concatenate([one.sets.terminal[1] for one in parts])
+        both = labels_of((offsets, numbers), self.sets)
+        first = np.cumsum([0, *(len(one.sets) for one in parts[:-1])])
+        of_row = np.concatenate([one.of_row + n for one, n in zip(parts, first, strict=True)])
         return LabelSets.from_labels(both).take(of_row)
 
 

@@ -12,12 +12,12 @@ fool the threshold.
 At the end the distances of the rows that were found are computed again from differences, since
 |a|^2 + |b|^2 - 2 a b cancels where rows nearly coincide.
 
-Memory is bounded: no n x N matrix exists, whatever the sizes. "Exact" is up to the rounding of the
-scores: two rows may trade places at rank k if their squared distances differ by less than about
-2e-6 times the squared norms (measured from the center of the memory; on a GPU, those of the rows as
-stored); ``SPARE`` more rows than asked for are kept until the distances are computed again, to make
-that rare. Of rows that tie at rank k, such as more than k identical ones, a random choice is found,
-the same each time.
+``SPARE`` more rows than asked for are kept until then; where these are so near that rounding may
+have confused them with others, the query is settled by a second look (see ``ties``).
+
+Memory is bounded: no n x N matrix exists, whatever the sizes. Of rows that tie at rank k, such as
+more than k identical ones, a random choice is found: the same each time, and the same where the
+rows are divided into shards.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ import torch
 from torch.nn.functional import normalize
 
 from hierlearn.errors import HierlearnError
-from hierlearn.memory.distance import TINY, find_distance
+from hierlearn.memory.distance import distances_of, find_distance
+from hierlearn.memory.ties import as_squared, best_of, is_unsure, rounding_of, settle
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 GROUP = 16  # rows that are dropped together
 RUN = 64  # consecutive rows, a multiple of GROUP; single rows would be slow to read
-TIES = 1e-6  # of a score, at random: which of the rows that tie at rank k are chosen
 SPARE = 8  # rows beyond k that are kept until the distances are computed again
 
 
@@ -76,6 +76,7 @@ def nearest(
     k: int,
     distance: str = "squared",
     *,
+    first: int = 0,
     blocks: Blocks | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the k nearest rows of a memory, exactly and without gradient.
@@ -87,11 +88,12 @@ def nearest(
             gets distances that are NaN.
         k: How many rows; all N, sorted, if there are no more.
         distance: A name of ``DISTANCES``.
+        first: The number of the first row, where the embeddings are a part of a memory.
         blocks: How much is computed at once; chosen by device by default.
 
     Returns:
         (..., n, k) distances, ascending, in float32 (float64 if the queries are), and (..., n, k)
-        int64 row numbers.
+        int64 row numbers; rows that are equally near come by their numbers.
     """
     find_distance(distance)
     _check(queries, embeddings, k)
@@ -99,12 +101,13 @@ def nearest(
     dtype = torch.float64 if queries.dtype == torch.float64 else torch.float32
     k = min(k, embeddings.shape[-2])
     if embeddings.dim() == 2:
-        values, rows = _search(queries.flatten(0, -2).to(dtype), embeddings, k, distance, blocks)
+        flat = queries.flatten(0, -2).to(dtype)
+        values, rows = _search(flat, embeddings, k, distance, blocks, first)
         shape = (*queries.shape[:-1], k)
         return values.view(shape), rows.view(shape)
     members = queries if queries.dim() == 3 else queries.expand(len(embeddings), -1, -1)
     found = [
-        _search(one.to(dtype), memory, k, distance, blocks)
+        _search(one.to(dtype), memory, k, distance, blocks, first)
         for one, memory in zip(members, embeddings, strict=True)
     ]
     return torch.stack([one for one, _ in found]), torch.stack([one for _, one in found])
@@ -147,7 +150,7 @@ def _check(queries: Tensor, embeddings: Tensor, k: int) -> None:
 
 
 def _search(
-    queries: Tensor, embeddings: Tensor, k: int, distance: str, blocks: Blocks
+    queries: Tensor, embeddings: Tensor, k: int, distance: str, blocks: Blocks, first: int
 ) -> tuple[Tensor, Tensor]:
     """Search one memory (N, D) for queries (n, D)."""
     if not k or not len(queries):  # an empty memory, or nobody asks
@@ -156,15 +159,16 @@ def _search(
         )
     size = max(1, blocks.kept // _room(k + SPARE))
     parts = [
-        _pass_over(part, embeddings, k, distance, blocks) for part in torch.split(queries, size)
+        _pass_over(part, embeddings, k, distance, blocks, first)
+        for part in torch.split(queries, size)
     ]
     return torch.cat([one for one, _ in parts]), torch.cat([one for _, one in parts])
 
 
 def _pass_over(
-    queries: Tensor, embeddings: Tensor, k: int, distance: str, blocks: Blocks
+    queries: Tensor, embeddings: Tensor, k: int, distance: str, blocks: Blocks, number: int
 ) -> tuple[Tensor, Tensor]:
-    """Pass over the memory once, for queries that fit one state."""
+    """Pass over the memory once, for queries that fit one state; rows count from a number."""
     is_cosine = distance == "cosine"
     total, width = embeddings.shape
     runs = -(-total // RUN)
@@ -178,9 +182,6 @@ def _pass_over(
     else:  # distances do not change with the origin; a near one keeps the scores accurate
         origin = embeddings[:: -(-total // 1024)].to(queries.dtype).mean(0)
         factors = -2 * (queries - origin)
-    lengths = factors.square().sum(1).nan_to_num(0.0, 0.0, 0.0)
-    magnitude = 1.0 if is_cosine else float(lengths.mean()) / 4 + TIES
-    noise = torch.rand(padded, generator=torch.Generator().manual_seed(0)).to(queries) * TIES
     keep = min(k + SPARE, total)
     states = [_Best(len(part), keep, queries) for part in torch.split(queries, blocks.queries)]
     halved = None
@@ -200,7 +201,6 @@ def _pass_over(
             bias[:count] = 0.0
         else:
             torch.linalg.vector_norm(rows[:count], dim=1, out=bias[:count]).square_()
-        bias[:count].add_(noise[:count], alpha=magnitude + float(bias[:count].mean()))
         for part, state in zip(torch.split(factors, blocks.queries), states, strict=True):
             if halved is None:
                 score = scores[: len(part) * padded].view(len(part), padded)
@@ -210,9 +210,18 @@ def _pass_over(
             state.add(score.add_(bias), first, step)
     found = torch.cat([state.rows() for state in states])
     found = found.clamp_max(total - 1)  # where rows are not finite, some that pad were found
-    values = distances_of(queries, embeddings, found, distance, blocks)
-    values, order = values.sort(dim=1, stable=True)
-    return values[:, :k].contiguous(), found.gather(1, order)[:, :k].contiguous()
+    kept = distances_of(queries, embeddings, found, distance, blocks.gathered)
+    values, found = best_of(kept, found + number, k)
+    if keep > k:
+        far = origin if halved is None else torch.zeros_like(origin)  # scores of rows as stored
+        rounding = rounding_of(queries, values[:, -1], far, distance)
+        some = is_unsure(values[:, -1], kept.amax(1), rounding, distance).nonzero()[:, 0]
+        if len(some):
+            most = as_squared(values[some, -1], distance) + 2 * rounding[some]
+            values[some], found[some] = settle(
+                queries[some], embeddings, k, most, origin, distance, number
+            )
+    return values, found
 
 
 def _halves(factors: Tensor, embeddings: Tensor, padded: int) -> tuple[Tensor | None, Tensor]:
@@ -344,25 +353,3 @@ class _Best:
         self.threshold = values.amax(1)
         self.used.fill_(self.keep)
         self.is_sorted_out = True
-
-
-def distances_of(
-    queries: Tensor, embeddings: Tensor, numbers: Tensor, distance: str, blocks: Blocks = CPU
-) -> Tensor:
-    """Return (n, k) the distances of queries (n, D) to the rows of these numbers (n, k)."""
-    size = max(1, blocks.gathered // (numbers.shape[1] * queries.shape[1]))
-    out = queries.new_empty(numbers.shape)
-    for query, number, result in zip(
-        *(torch.split(one, size) for one in (queries, numbers, out)), strict=True
-    ):
-        rows = embeddings.index_select(0, number.reshape(-1)).to(queries.dtype)
-        rows = rows.view(*number.shape, -1)  # (size, k, D)
-        if distance == "cosine":
-            result.copy_(find_distance(distance)(query[:, None], rows)[:, 0])
-            continue
-        torch.linalg.vector_norm(rows.sub_(query[:, None]), dim=-1, out=result)
-        if distance == "euclidean":
-            result.clamp_min_(TINY**0.5)
-        else:
-            result.square_()
-    return out

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from hierlearn.errors import HierlearnError
 from hierlearn.memory.index import ApproximateIndex
 from hierlearn.memory.search import dense_distances, nearest, nearest_operator
+from hierlearn.memory.sharded import ShardedSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.structure import Ints
     from hierlearn.memory.label_sets import LabelSets
+    from hierlearn.memory.sharded import Part
 
 DENSE = 1 << 27  # entries of the targets of all sets that are held as a matrix
 BLOCK = 1 << 24  # entries of the targets of the sets of a few neighbors, made when needed
@@ -84,17 +86,18 @@ class Remembered:
             None if self.texts is None else [self.texts[row] for row in rows],
         )
 
-    def join(self, other: Remembered) -> Remembered:
-        """Return these rows, then those of ``other``."""
+    def join(self, *others: Remembered) -> Remembered:
+        """Return these rows, then those of others."""
+        parts = (self, *others)
         weights = None
-        if self.weights is not None or other.weights is not None:
-            parts = [np.ones(len(r)) if r.weights is None else r.weights for r in (self, other)]
-            weights = np.concatenate(parts)
+        if any(one.weights is not None for one in parts):
+            counts = [np.ones(len(one)) if one.weights is None else one.weights for one in parts]
+            weights = np.concatenate(counts)
         texts = None
-        if self.texts is not None and other.texts is not None:
-            texts = [*self.texts, *other.texts]
-        labels = self.labels.join(other.labels)
-        return Remembered(labels, [*self.ids, *other.ids], weights, texts)
+        if all(one.texts is not None for one in parts):
+            texts = [text for one in parts for text in one.texts or ()]
+        labels = self.labels.join(*(one.labels for one in others))
+        return Remembered(labels, [one for part in parts for one in part.ids], weights, texts)
 
     def with_labels(self, labels: LabelSets) -> Remembered:
         """Return the rows with other labels, as after a change of the taxonomy."""
@@ -109,6 +112,7 @@ class Memory(nn.Module):
         embeddings: (N, D), or (M, N, D) of the members of an ensemble; in the precision in which
             they were set, whatever that of the network is.
         indexes: an approximate index per member; None for exact search.
+        part: which of the rows the embeddings are, where processes share them; None for all.
         is_traced: whether to search by a few operators that can be exported.
     """
 
@@ -117,6 +121,7 @@ class Memory(nn.Module):
         self.rows: Remembered | None = None
         self.embeddings: Tensor | None = None
         self.indexes: list[ApproximateIndex] | None = None
+        self.part: Part | None = None
         self.is_traced = False
         self._set_ids: Tensor | None = None  # (N,)
         self._log_weights: Tensor | None = None  # (N,)
@@ -140,18 +145,22 @@ class Memory(nn.Module):
         """Whether the labels of the remembered rows are partial."""
         return self.rows is not None and self.rows.labels.is_partial
 
-    def set(self, embeddings: Tensor, rows: Remembered) -> None:
+    def set(self, embeddings: Tensor, rows: Remembered, part: Part | None = None) -> None:
         """Replace what is remembered.
 
         Args:
-            embeddings: (N, D) or (M, N, D).
-            rows: their labels and ids.
+            embeddings: (N, D) or (M, N, D); fewer rows where processes share them.
+            rows: the labels and ids of all N rows.
+            part: which of the rows the embeddings are; None for all.
         """
-        if embeddings.shape[-2] != len(rows):
+        if part is not None:
+            ShardedSearch(embeddings, len(rows), part)  # raises where they do not fit
+        elif embeddings.shape[-2] != len(rows):
             raise HierlearnError(
                 f"embeddings {tuple(embeddings.shape)} do not fit {len(rows)} remembered rows"
             )
         self.rows, self.embeddings, self.indexes = rows, embeddings.detach(), None
+        self.part = None if part is None or part.world == 1 else part
         device = embeddings.device
         self._set_ids = torch.from_numpy(rows.labels.of_row).to(device)
         self._log_weights = None
@@ -168,7 +177,16 @@ class Memory(nn.Module):
         self.__init__()  # type: ignore[misc]
 
     def held(self) -> tuple[Tensor, Remembered]:
-        """Return embeddings and rows; raise on an empty memory."""
+        """Return embeddings and rows; raise on an empty memory, or one that processes share."""
+        if self.part is not None:
+            raise HierlearnError(
+                f"the rows of this memory are split over {self.part.world} processes, which can "
+                f"only predict and explain; load the whole model for anything else"
+            )
+        return self._held()
+
+    def _held(self) -> tuple[Tensor, Remembered]:
+        """Return what this process holds."""
         if self.rows is None or self.embeddings is None or not len(self.rows):
             raise HierlearnError(
                 "the memory is empty, so there is nothing to answer from; train the network, or "
@@ -199,7 +217,9 @@ class Memory(nn.Module):
             k: how many rows; all where there are fewer.
             distance: a name of DISTANCES.
         """
-        embeddings, _ = self.held()
+        embeddings, rows = self._held()
+        if self.part is not None:
+            return ShardedSearch(embeddings, len(rows), self.part)(queries, k, distance)
         if self.is_traced:
             # In double precision, so that another engine rounds alike.
             dense = dense_distances(queries.double(), embeddings.double(), k, distance)
@@ -233,7 +253,7 @@ class Memory(nn.Module):
             (..., n, C) sum of w y and (..., n, C) sum of w (1 - y), over the neighbors whose label
             is known.
         """
-        _, rows = self.held()
+        _, rows = self._held()
         assert self._set_ids is not None
         sets = self._set_ids[index]
         if self._targets is not None:

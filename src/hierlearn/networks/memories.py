@@ -17,7 +17,7 @@ from hierlearn.networks.network import Network
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from hierlearn.memory import NeighborHead, Remembered
+    from hierlearn.memory import NeighborHead, Part, Remembered
 
 
 def memory_heads(network: nn.Module) -> dict[str, list[NeighborHead]]:
@@ -106,15 +106,22 @@ def neighbors_of(network: nn.Module, head: str, embeddings: Tensor) -> tuple[Ten
     return (weights, index) if weights.dim() == 3 else (weights[None], index[None])
 
 
-def set_memory(network: nn.Module, embeddings: dict[str, Tensor], rows: Remembered) -> None:
+def set_memory(
+    network: nn.Module,
+    embeddings: dict[str, Tensor],
+    rows: Remembered,
+    part: Part | None = None,
+) -> None:
     """Replace what a network remembers.
 
     Args:
         network: a network, an ensemble or a blend.
         embeddings: by head, (N, D), or (M, N, D) of an ensemble.
         rows: the labels and ids of the rows.
+        part: which of the rows the embeddings are, where processes share them; None for all.
     """
     for name, heads in memory_heads(network).items():
         looped = isinstance(owner(network, name)[0], LoopedEnsemble)
         for number, head in enumerate(heads):
-            head.memory.set(embeddings[name][number] if looped else embeddings[name], rows)
+            found = embeddings[name][number] if looped else embeddings[name]
+            head.memory.set(found, rows, part)

@@ -13,23 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from hierlearn.errors import DataError, shown
+from hierlearn.errors import DataError, HierlearnError, shown
 from hierlearn.files.reading import SMALL, open_regular, parse_json, read_text
 from hierlearn.files.schema import Extra, Range, check
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.files.writing import atomic_write
 from hierlearn.pipeline.folder import FILES, FORMAT, VERSION, complete_swap
-from hierlearn.pipeline.memory_files import MEMORY_FILES
+from hierlearn.pipeline.memory_files import MANIFEST, OLD, OWN
 from hierlearn.pipeline.seen_rows import ROWS_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-KNOWN = re.compile(
-    "|".join(
-        [*map(re.escape, (*FILES[:2], *MEMORY_FILES, ROWS_FILE)), r"index-[\w.-]+\.safetensors"]
-    )
-)
+KNOWN = (*FILES[:2], ROWS_FILE)
 DIGEST = r"[0-9a-f]{64}"
 CHECKSUM = re.compile(rf',\n  "sha256": "({DIGEST})"\n}}\n\Z')
 BLOCK = 1 << 20  # bytes read at a time
@@ -154,6 +150,18 @@ def write_config(path: Path, config: Mapping[str, Any]) -> None:
         file.write(f'{body},\n  "sha256": "{text_digest(body)}"\n}}\n')
 
 
+def check_plain(values: Mapping[str, Any]) -> None:
+    """Raise on values that JSON cannot hold, such as a function among the options."""
+    for name, value in values.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError) as error:
+            raise HierlearnError(
+                f"{name} cannot be written as JSON ({error}), so the model cannot be saved; use "
+                f"plain values"
+            ) from None
+
+
 def text_digest(text: str) -> str:
     """Return the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()
@@ -187,8 +195,13 @@ def parse_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """Return the configuration of a model folder whose files are complete and intact."""
+def read_config(folder: Path, *, skip_memory: bool = False) -> dict[str, Any]:
+    """Return the configuration of a model folder whose files are complete and intact.
+
+    Args:
+        folder: of the model.
+        skip_memory: do not read what grows with the memory: shards, indexes and digests of rows.
+    """
     folder = Path(folder)
     check_folder(folder)
     complete_swap(folder)
@@ -197,8 +210,13 @@ def read_config(folder: Path) -> dict[str, Any]:
             raise CheckpointError(f"{folder} has no {name}: it is no model, or an unfinished one")
     config = parse_config(folder / FILES[2])
     listed = config["files"]
+    if OLD in listed:
+        raise CheckpointError(
+            f"{folder} holds its memory in {OLD}, as older versions of hierlearn wrote it; train "
+            f"the model again, or use the hierlearn that wrote it"
+        )
     for name in listed:
-        if not KNOWN.fullmatch(name):
+        if name not in KNOWN and not OWN.fullmatch(name):
             raise CheckpointError(
                 f"{folder / FILES[2]}: files names {shown(name)}, which is no file of a model"
             )
@@ -208,6 +226,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     for name, expected in listed.items():
         if not (folder / name).exists():
             raise CheckpointError(f"{folder} has no {name}; copy the whole folder again")
+        if skip_memory and (name == ROWS_FILE or (OWN.fullmatch(name) and name != MANIFEST)):
+            continue
         if digest(folder / name) != expected:
             raise CheckpointError(
                 f"{folder / name} is not the file that was saved: it is truncated or of another "

@@ -13,10 +13,11 @@ import json
 import re
 import shutil
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hierlearn.errors import HierlearnError
 from hierlearn.files.json_lines import read_log
+from hierlearn.files.locks import locked
 from hierlearn.files.outputs import check_output_folder
 from hierlearn.files.reading import read_json
 from hierlearn.files.tensors import CheckpointError
@@ -33,17 +34,19 @@ from hierlearn.files.writing import (
     rename,
     sync_folder,
 )
-from hierlearn.pipeline.memory_files import MEMORY_FILES
+from hierlearn.pipeline.memory_files import OLD, OWN
 from hierlearn.pipeline.seen_rows import ROWS_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+Read = TypeVar("Read")
+
+TRIES = 100  # to read a model that others replace
 FORMAT = "hierlearn.model"
 VERSION = 2
 FILES = ("model.safetensors", "hierarchy.json", "config.json", "README.md")
-INDEXES = re.compile(r"index-.+-\d+\.safetensors")
 WORK = "blend"  # folder of what a run with effort "best" has trained so far
 NEXT, TRAINING = f"{HIDDEN}next", f"{HIDDEN}training"
 SWAP = "swap.json"  # in NEXT: what else belongs to the replacement
@@ -190,8 +193,9 @@ def replaced_model(
     """
     is_new = not (folder / FILES[2]).is_file()
     try:
-        complete_swap(folder)
-        with new_folder(folder) as hidden:
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder), new_folder(folder) as hidden:
+            complete_swap(folder)
             yield hidden
             with atomic_write(hidden / SWAP) as file:
                 moved = training_files(folder / TRAINING) if of_training else []
@@ -213,13 +217,43 @@ def complete_swap(folder: Path) -> None:
     if not hidden.is_dir() or hidden.is_symlink():
         return
     try:
-        with uninterrupted():
-            swap(folder, hidden)
+        with locked(folder), uninterrupted():
+            if hidden.is_dir():  # nobody else has completed it meanwhile
+                swap(folder, hidden)
     except OSError as error:
         raise WriteError(
             f"{folder}: the replacement of its model was interrupted, and cannot be completed "
             f"({error.strerror or error}); run the command as a user who may write there"
         ) from error
+
+
+def read_model(folder: Path, read: Callable[[], Read]) -> Read:
+    """Return what a function reads from a model folder, again where that changes meanwhile.
+
+    Args:
+        folder: of the model.
+        read: what to call; it raises CheckpointError where files do not fit each other.
+    """
+    for _ in range(TRIES):
+        before = version_of(folder)
+        try:
+            return read()
+        except CheckpointError:
+            if before is None:
+                raise
+            complete_swap(folder)
+            if version_of(folder) == before:
+                raise
+    return read()
+
+
+def version_of(folder: Path) -> tuple[int, int] | None:
+    """Return what tells one configuration of a folder from the next; None where there is none."""
+    try:
+        found = (folder / FILES[2]).stat()
+    except (OSError, ValueError):  # a name that no file can have
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def swap(folder: Path, hidden: Path) -> None:
@@ -294,4 +328,4 @@ def read_swap(path: Path) -> dict[str, Any] | None:
 
 def is_own(name: str) -> bool:
     """Whether a file name is one of those that a model has."""
-    return name in (*FILES, *MEMORY_FILES, ROWS_FILE) or bool(INDEXES.fullmatch(name))
+    return name in (*FILES, ROWS_FILE, OLD) or bool(OWN.fullmatch(name))

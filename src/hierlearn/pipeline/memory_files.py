@@ -1,27 +1,29 @@
 """The memory of a model as files of its folder.
 
-memory.safetensors   the embeddings of every head, and the label sets
-memory.json          the id of every row, and its text where the model reads texts
-index-*.safetensors  approximate indexes, where they were built
+memory.json                   the list of the shards: see ``Manifest``
+memory-NUMBER.safetensors     a shard: the embeddings, labels and ids of some rows
+forgotten-NUMBER.safetensors  which rows of which shards were forgotten since
+index-*.safetensors           approximate indexes, where they were built
+
+A file of a number never changes, and no number is used twice by those who add to a folder.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.files.reading import LARGE, guarded, read_json
+from hierlearn.files.reading import guarded, read_json
 from hierlearn.files.schema import check
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.files.writing import atomic_write
-from hierlearn.hierarchy.labels import Labels
-from hierlearn.memory import LabelSets, Remembered
 from hierlearn.memory.index import ApproximateIndex
 from hierlearn.networks.memories import (
     embeddings_of,
@@ -30,30 +32,147 @@ from hierlearn.networks.memories import (
     remembered,
     set_memory,
 )
+from hierlearn.pipeline.memory_shards import COPY, FORMAT, Places, Shard, read_shard, write_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Container, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from torch import Tensor, nn
 
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.memory import Memory
+    from hierlearn.hierarchy.structure import Ints
+    from hierlearn.memory import Memory, Part
+    from hierlearn.pipeline.row_digests import Digests
 
-MEMORY_FILES = ("memory.safetensors", "memory.json")
+MANIFEST = "memory.json"
+SHARD = "memory-{:05}.safetensors"
+FORGOTTEN = "forgotten-{:05}.safetensors"
 INDEX = "index-{head}-{member}.safetensors"
-ARRAYS = ("set_offsets", "set_numbers", "set_of_row")
-FORMAT = "hierlearn.memory"
-COPY = "copy the whole folder again"
+OLD = "memory.safetensors"  # the whole memory, of versions before there were shards
+OWN = re.compile(r"memory\.json|(memory|forgotten)-\d{5,9}\.safetensors|index-[\w.-]+\.safetensors")
+ROWS = 1 << 18  # of a large shard, as a whole memory is written
 
 
 @dataclass
-class MemoryJson:
-    """memory.json."""
+class ShardEntry:
+    """A shard in the list: its file, and how many rows it holds, forgotten ones among them."""
+
+    file: str
+    rows: int
+
+
+@dataclass
+class Manifest:
+    """memory.json.
+
+    Attributes:
+        unlabeled_descendants: how classes below a label count.
+        texts: whether rows have a text to show.
+        next: the number of the next file.
+        largest_id: the largest id that is an integer; None where no id is.
+        shards: in the order of their rows.
+        forgotten: the file of the forgotten rows; None where there are none.
+        forgotten_rows: how many they are.
+    """
 
     unlabeled_descendants: Literal["negative", "ignore"]
-    ids: list[str | int]
-    texts: list[str] | None
+    texts: bool
+    next: int = 1
+    largest_id: int | None = None
+    shards: list[ShardEntry] = field(default_factory=list)
+    forgotten: str | None = None
+    forgotten_rows: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many rows are remembered."""
+        return sum(one.rows for one in self.shards) - self.forgotten_rows
+
+    @property
+    def next_id(self) -> int:
+        """The integer after the largest id that is one."""
+        return self.total if self.largest_id is None else self.largest_id + 1
+
+    @property
+    def names(self) -> list[str]:
+        """The files of the memory, the manifest first."""
+        others = [] if self.forgotten is None else [self.forgotten]
+        return [MANIFEST, *(one.file for one in self.shards), *others]
+
+    def add(self, folder: Path, shard: Shard) -> str:
+        """Write a shard after the others, and return the name of its file."""
+        name = SHARD.format(self.next)
+        write_shard(folder / name, shard)
+        self.shards.append(ShardEntry(name, len(shard)))
+        self.next += 1
+        self.note_ids(shard.rows.ids)
+        return name
+
+    def note_ids(self, ids: Sequence[Any]) -> None:
+        """Note the largest id that is an integer."""
+        numbers = [int(one) for one in ids if str(one).isdecimal()]
+        if numbers:
+            known = -1 if self.largest_id is None else self.largest_id
+            self.largest_id = max(known, *numbers)
+
+    def forget(self, folder: Path, rows: dict[str, Ints]) -> str:
+        """Write which rows of which shards are forgotten, by file; return the name of the file."""
+        self.forgotten = FORGOTTEN.format(self.next)
+        self.next += 1
+        self.forgotten_rows = sum(map(len, rows.values()))
+        tensors = {name: torch.from_numpy(np.sort(found)) for name, found in rows.items()}
+        write_tensors(folder / self.forgotten, tensors, {"format": FORMAT})
+        return self.forgotten
+
+    def copy(self) -> Manifest:
+        """Return a manifest that may be changed."""
+        return replace(self, shards=list(self.shards))
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write memory.json."""
+    with atomic_write(folder / MANIFEST) as file:
+        file.write(json.dumps(asdict(manifest), indent=1) + "\n")
+
+
+def read_manifest(folder: Path, names: Container[str]) -> Manifest:
+    """Read memory.json.
+
+    Args:
+        folder: of the model.
+        names: the files of the model; those of the memory must be among them.
+    """
+    path = folder / MANIFEST
+    values = read_json(path, kind=CheckpointError)
+    check(path, values, Manifest, CheckpointError)
+    found = Manifest(**{**values, "shards": [ShardEntry(**one) for one in values["shards"]]})
+    for name in found.names:
+        if name not in names or not OWN.fullmatch(name):
+            raise CheckpointError(f"{folder} has no {name}; {COPY}")
+    if any(one.rows < 1 for one in found.shards) or found.forgotten_rows < 0 or found.total < 1:
+        raise CheckpointError(f"{path} is damaged: its rows do not add up; {COPY}")
+    return found
+
+
+def read_forgotten(folder: Path, manifest: Manifest) -> dict[str, Ints]:
+    """Return which rows of which shards are forgotten, by file."""
+    if manifest.forgotten is None:
+        return {}
+    path = folder / manifest.forgotten
+    tensors, _ = read_tensors(path)
+    known = {one.file: one.rows for one in manifest.shards}
+    with guarded(path, "does not fit this model", CheckpointError, COPY):
+        found = {name: held.numpy() for name, held in tensors.items()}
+        for name, rows in found.items():
+            if rows.dtype != np.int64 or not (0 <= rows.min() <= rows.max() < known[name]):
+                raise ValueError("it names rows that are not there")
+        if sum(len(np.unique(rows)) for rows in found.values()) != manifest.forgotten_rows:
+            raise ValueError("its rows differ in number")
+    return found
+
+
+# ---------------------------------------------------------------------- a whole memory
 
 
 def check_filled(network: nn.Module) -> None:
@@ -69,19 +188,13 @@ def write_memory(folder: Path, network: nn.Module) -> tuple[str, ...]:
     rows = remembered(network)
     if rows is None:
         return ()
-    arrays = (*rows.labels.sets.terminal, rows.labels.of_row)
-    tensors = {name: torch.from_numpy(a) for name, a in zip(ARRAYS, arrays, strict=True)}
-    tensors |= {f"embeddings/{name}": value for name, value in embeddings_of(network).items()}
-    if rows.weights is not None:
-        tensors["weights"] = torch.from_numpy(np.asarray(rows.weights, dtype=np.float64))
-    write_tensors(folder / MEMORY_FILES[0], tensors, {"format": FORMAT})
-    policy = rows.labels.sets.unlabeled_descendants
-    texts = None if rows.texts is None else list(rows.texts)
-    values = {"unlabeled_descendants": policy, "ids": list(rows.ids), "texts": texts}
-    with atomic_write(folder / MEMORY_FILES[1]) as file:
-        text = json.dumps(values, ensure_ascii=False)
-        file.write(text.encode(errors="replace").decode() + "\n")  # halves of surrogate pairs
-    return (*MEMORY_FILES, *write_indexes(folder, network))
+    whole = Shard(embeddings_of(network), rows)
+    manifest = Manifest(rows.labels.sets.unlabeled_descendants, rows.texts is not None)
+    for begin in range(0, len(rows), ROWS):
+        part = np.arange(begin, min(begin + ROWS, len(rows)))
+        manifest.add(folder, whole if len(part) == len(rows) else whole.take(part))
+    write_manifest(folder, manifest)
+    return (*manifest.names, *write_indexes(folder, network))
 
 
 def write_indexes(folder: Path, network: nn.Module) -> list[str]:
@@ -125,9 +238,53 @@ def check_shape(embeddings: Tensor, members: int | None, size: int | None) -> No
         raise ValueError(f"embeddings {shape} must be ({wanted})")
 
 
+def read_shards(
+    folder: Path, manifest: Manifest, places: Places, forgotten: Mapping[str, Ints]
+) -> Iterator[Shard]:
+    """Read shards, one after another; one of which all rows were forgotten is empty.
+
+    Args:
+        folder: of the model.
+        manifest: the list of shards.
+        places: the classes of the model.
+        forgotten: the rows to leave out, by file.
+    """
+    for entry in manifest.shards:
+        shard = read_shard(folder / entry.file, places, manifest.unlabeled_descendants)
+        if len(shard) != entry.rows or (shard.rows.texts is not None) != manifest.texts:
+            raise CheckpointError(f"{folder / entry.file} does not fit {MANIFEST}; {COPY}")
+        if entry.file in forgotten:
+            shard = shard.take(np.delete(np.arange(len(shard)), forgotten[entry.file]))
+        yield shard
+
+
+def put(held: Tensor | None, rows: Tensor, place: int, total: int) -> Tensor:
+    """Return embeddings with some rows at their place; those that lie outside are left out.
+
+    Args:
+        held: (..., total, D); None before the first rows.
+        rows: (..., n, D).
+        place: of the first of the rows, which may be negative.
+        total: how many rows there are.
+    """
+    if held is None:
+        held = rows.new_empty((*rows.shape[:-2], total, rows.shape[-1]))
+    begin, end = max(place, 0), min(place + rows.shape[-2], total)
+    if begin >= end:
+        return held
+    # Not in the precision of the first: what overflows half precision came in another.
+    held = held.to(torch.promote_types(held.dtype, rows.dtype))
+    held[..., begin:end, :] = rows[..., begin - place : end - place, :]
+    return held
+
+
 def read_memory(
-    folder: Path, network: nn.Module, hierarchy: Hierarchy, names: Container[str]
-) -> None:
+    folder: Path,
+    network: nn.Module,
+    hierarchy: Hierarchy,
+    names: Container[str],
+    part: Part | None = None,
+) -> Digests | None:
     """Read what a network remembers; nothing for one without a memory.
 
     Args:
@@ -135,33 +292,37 @@ def read_memory(
         network: the network to fill.
         hierarchy: of the labels.
         names: the files of the model; an index that is none of them is left alone.
+        part: the rows whose embeddings are kept, where processes share them; None for all.
+
+    Returns:
+        The digests of the rows that were remembered after training; None without a memory.
 
     Raises:
         CheckpointError: where a file is missing, damaged, or does not fit the network.
     """
     heads = memory_heads(network)
     if not heads:
-        return
-    for name in MEMORY_FILES:
-        if name not in names:
-            raise CheckpointError(f"{folder} has no {name}; copy the whole folder again")
-    path = folder / MEMORY_FILES[0]
-    tensors, _ = read_tensors(path)
-    values = read_json(folder / MEMORY_FILES[1], LARGE, CheckpointError)
-    check(folder / MEMORY_FILES[1], values, MemoryJson, CheckpointError)
-    with guarded(path, "does not fit this model", CheckpointError, COPY):
-        offsets, numbers, of_row = (tensors[name].numpy() for name in ARRAYS)
-        sets = Labels.from_numbers(offsets, numbers, hierarchy, values["unlabeled_descendants"])
-        if len(of_row) and not 0 <= int(of_row.min()) <= int(of_row.max()) < len(sets):
-            raise ValueError("a row has a label set that is not there")
-        if not len(of_row) == len(values["ids"]) == len(values["texts"] or values["ids"]):
-            raise ValueError("ids, texts and label sets differ in number")
-        weights = tensors["weights"].numpy() if "weights" in tensors else None
-        rows = Remembered(LabelSets(sets, of_row), values["ids"], weights, values["texts"])
-        found: dict[str, Tensor] = {name: tensors[f"embeddings/{name}"] for name in heads}
-        for name, (head, *_) in heads.items():
-            check_shape(
-                found[name], members_of_head(network, name), getattr(head.projection, "size", None)
-            )
-        set_memory(network, found, rows)
-        read_indexes(folder, network, names)
+        return None
+    manifest = read_manifest(folder, names)
+    begin, end = (0, manifest.total) if part is None else part.bounds(manifest.total)
+    known: list[Shard] = []
+    held: dict[str, Tensor] = {}
+    first = 0
+    read = read_shards(folder, manifest, Places.of(hierarchy), read_forgotten(folder, manifest))
+    for entry, shard in zip(manifest.shards, read, strict=True):
+        with guarded(folder / entry.file, "does not fit this model", CheckpointError, COPY):
+            for name, (head, *_) in heads.items():
+                size, found = getattr(head.projection, "size", None), shard.embeddings[name]
+                check_shape(found, members_of_head(network, name), size)
+                is_all = len(manifest.shards) == 1 and part is None
+                if not is_all:
+                    found = put(held.get(name), found, first - begin, end - begin)
+                held[name] = found
+        first += len(shard)
+        known.append(replace(shard, embeddings={}))
+    with guarded(folder / MANIFEST, "does not fit this model", CheckpointError, COPY):
+        joined = Shard.join(known)
+        set_memory(network, held, joined.rows, part)
+        if part is None:
+            read_indexes(folder, network, names)
+    return joined.seen

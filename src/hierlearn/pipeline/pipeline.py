@@ -5,8 +5,7 @@ A pipeline is saved as a folder:
     model.safetensors   the weights, and the arrays of the preprocessing
     hierarchy.json      the taxonomy
     config.json         what was trained and how; checksums of the other files
-    memory.safetensors  the encoded training rows and their labels, of a network with a memory
-    memory.json         the ids of those rows
+    memory-*.safetensors, memory.json   the encoded training rows, of a network with a memory
     rows.safetensors    digests of the training rows, and of those held out
     README.md           a model card
 
@@ -16,7 +15,6 @@ Nothing is ever unpickled. A network factory outside of hierlearn is called only
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,19 +37,28 @@ from hierlearn.networks import read_output
 from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.networks.network import AVERAGE
 from hierlearn.pipeline.card import model_card
-from hierlearn.pipeline.config_file import digest, read_config, write_config
-from hierlearn.pipeline.folder import FILES, FORMAT, VERSION, check_free, replaced_model
-from hierlearn.pipeline.memory_files import COPY, check_filled, read_memory, write_memory
+from hierlearn.pipeline.config_file import check_plain, digest, read_config, write_config
+from hierlearn.pipeline.folder import (
+    FILES,
+    FORMAT,
+    VERSION,
+    check_free,
+    read_model,
+    replaced_model,
+)
+from hierlearn.pipeline.memory_files import check_filled, read_memory, write_memory
+from hierlearn.pipeline.memory_shards import COPY
 from hierlearn.pipeline.network_size import check_network
 from hierlearn.pipeline.seen_rows import ROWS_FILE, SeenRows
 from hierlearn.training.processes import find_device
 from hierlearn.training.rows import as_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
     from hierlearn.decoding import Decoder
     from hierlearn.links import HeadOutput, Link
+    from hierlearn.memory import Part
     from hierlearn.networks import InputSpec, SparseRows
     from hierlearn.training.prepare import Prepared
 
@@ -230,12 +237,26 @@ class Pipeline:
     def write(self, folder: Path) -> None:
         """Write the files of the pipeline into an empty folder."""
         self.check_savable()
-        assert self.network_spec is not None
+        self.write_weights(folder)
+        names = [*FILES[:2], *write_memory(folder, self.network)]
+        if self.seen is not None:
+            self.seen.save(folder / ROWS_FILE)
+            names.append(ROWS_FILE)
+        self.describe(folder, {one: digest(folder / one) for one in names})
+
+    def write_weights(self, folder: Path) -> None:
+        """Write weights, preprocessing and taxonomy."""
         tensors = {f"network/{k}": v for k, v in self.network.state_dict().items()}
-        settings = None
         if self.preprocessor is not None:
-            settings, arrays = self.preprocessor.state()
+            _, arrays = self.preprocessor.state()
             tensors |= {f"preprocessing/{k}": torch.from_numpy(v) for k, v in arrays.items()}
+        write_tensors(folder / FILES[0], tensors, {"format": FORMAT})
+        with atomic_write(folder / FILES[1]) as file:
+            file.write(self.hierarchy.to_json() + "\n")
+
+    def describe(self, folder: Path, files: Mapping[str, str]) -> None:
+        """Write the configuration, with the digests of the other files, and the model card."""
+        assert self.network_spec is not None
         config = {
             "format": FORMAT,
             "version": VERSION,
@@ -244,25 +265,24 @@ class Pipeline:
             "link": link_name(self.link),
             "decoder": {"name": self.decoder, "options": self.decoder_options},
             "terminals": self.label_space.terminals.tolist(),
-            "preprocessing": settings,
+            "preprocessing": None if self.preprocessor is None else self.preprocessor.state()[0],
             "answer": self.answer,
             "scaling": None if self.scaling is None else self.scaling.to_dict(),
+            "files": dict(files),
+            **self.config,
         }
-        write_tensors(folder / FILES[0], tensors, {"format": FORMAT})
-        with atomic_write(folder / FILES[1]) as file:
-            file.write(self.hierarchy.to_json() + "\n")
-        names = [*FILES[:2], *write_memory(folder, self.network)]
-        if self.seen is not None:
-            self.seen.save(folder / ROWS_FILE)
-            names.append(ROWS_FILE)
-        config |= {"files": {one: digest(folder / one) for one in names}, **self.config}
         write_config(folder / FILES[2], config)
         with atomic_write(folder / FILES[3]) as file:
             file.write(model_card(self.hierarchy, config))
 
     @classmethod
     def load(
-        cls, folder: Path | str, *, device: torch.device | str = "cpu", trust: bool = False
+        cls,
+        folder: Path | str,
+        *,
+        device: torch.device | str = "cpu",
+        trust: bool = False,
+        part: Part | None = None,
     ) -> Pipeline:
         """Read a model folder; missing, damaged or mixed-up files raise and are named.
 
@@ -271,9 +291,35 @@ class Pipeline:
             device: where to compute.
             trust: whether a network factory outside of hierlearn that the folder names may be
                 imported and called.
+            part: the rows of its memory that this process holds, where several share them.
+        """
+
+        def read() -> Pipeline:
+            pipeline, files = cls.open(folder, device=device, trust=trust)
+            pipeline.fill(Path(folder), files, part)
+            return pipeline
+
+        return read_model(Path(folder), read)
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path | str,
+        *,
+        device: torch.device | str = "cpu",
+        trust: bool = False,
+        skip_memory: bool = False,
+    ) -> tuple[Pipeline, dict[str, str]]:
+        """Read a model folder except its memory; return the digests of its files by name, too.
+
+        Args:
+            folder: the folder.
+            device: where to compute.
+            trust: as in ``load``.
+            skip_memory: do not check the files that grow with the memory.
         """
         folder, device = Path(folder), find_device(str(device))
-        config = read_config(folder)
+        config = read_config(folder, skip_memory=skip_memory)
         hierarchy = Hierarchy.read(folder / FILES[1])
         if hierarchy.fingerprint != config["fingerprint"]:
             raise CheckpointError(
@@ -281,16 +327,11 @@ class Pipeline:
                 f"{hierarchy.fingerprint[:12]}, the model has {config['fingerprint'][:12]}"
             )
         with guarded(folder / FILES[2], "does not describe this model", CheckpointError, COPY):
-            return cls._load(folder, config, hierarchy, device, trust)
+            return cls._load(folder, config, hierarchy, device, trust), config["files"]
 
     @classmethod
     def _load(
-        cls,
-        folder: Path,
-        config: dict[str, Any],
-        hierarchy: Hierarchy,
-        device: torch.device | str,
-        trust: bool,
+        cls, folder: Path, config: dict[str, Any], hierarchy: Hierarchy, device: Any, trust: bool
     ) -> Pipeline:
         if any(one >= len(hierarchy) for one in config["terminals"]):
             raise CheckpointError(f"{folder / FILES[2]}: terminals must be class numbers")
@@ -306,7 +347,6 @@ class Pipeline:
         check_network(folder, spec, label_space, weights)
         network = build_network(spec, label_space)
         network.load_state_dict(weights)
-        read_memory(folder, network, hierarchy, config["files"])
         preprocessor = None
         if config["preprocessing"] is not None:
             arrays = {k: v.numpy() for k, v in named(tensors, "preprocessing/").items()}
@@ -321,9 +361,15 @@ class Pipeline:
             network_spec=spec,
             answer=config.get("answer", AVERAGE),
             scaling=Scaling.from_dict(config.get("scaling")),
-            seen=SeenRows.load(folder / ROWS_FILE) if ROWS_FILE in config["files"] else None,
             config={key: value for key, value in config.items() if key not in OWN_KEYS},
         )
+
+    def fill(self, folder: Path, names: Container[str], part: Part | None = None) -> None:
+        """Read what else the files of the model hold: its memory, and which rows it has seen."""
+        later = read_memory(folder, self.network, self.hierarchy, names, part)
+        self.network.to(self.device)
+        if ROWS_FILE in names:
+            self.seen = SeenRows.load(folder / ROWS_FILE, later)
 
 
 def check_width(rows: Tensor | SparseRows, inputs: InputSpec) -> None:
@@ -345,18 +391,6 @@ def load(
 def named(tensors: Mapping[str, Tensor], begin: str) -> dict[str, Tensor]:
     """Return the tensors whose names have a prefix, without it."""
     return {k.removeprefix(begin): v for k, v in tensors.items() if k.startswith(begin)}
-
-
-def check_plain(values: Mapping[str, Any]) -> None:
-    """Raise on values that JSON cannot hold, such as a function among the options."""
-    for name, value in values.items():
-        try:
-            json.dumps(value)
-        except (TypeError, ValueError) as error:
-            raise HierlearnError(
-                f"{name} cannot be written as JSON ({error}), so the model cannot be saved; use "
-                f"plain values"
-            ) from None
 
 
 def versions() -> dict[str, str]:

@@ -7,25 +7,31 @@ have learned the old classes, so they are dropped where the classes change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from hierlearn.datasets.dataset import count_rows, shown_texts
-from hierlearn.errors import HierlearnError, LabelError, quoted
+from hierlearn.errors import HierlearnError, LabelError
 from hierlearn.features.images import as_images
-from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.labels import Labels
+from hierlearn.hierarchy.labels import Labels, UnlabeledDescendants
 from hierlearn.hierarchy.titles import inherit_titles
-from hierlearn.links import link_name, make_link
 from hierlearn.memory import LabelSets, Remembered
 from hierlearn.memory.taxonomy import Remap, grown
-from hierlearn.networks.blend import is_blend, memories_alone, memory_shares
-from hierlearn.networks.ensemble import drop_heads, head_names
 from hierlearn.networks.memories import embeddings_of, memory_heads, set_memory
+from hierlearn.pipeline.changes import (
+    check_answers_from_memory,
+    check_superset,
+    keep_next_id,
+    next_id,
+    nothing_left,
+    record,
+    replace_memory,
+    unknown_ids,
+)
 from hierlearn.pipeline.explain import rows_of
+from hierlearn.pipeline.memory_shards import Shard
 from hierlearn.pipeline.row_digests import row_digests
 from hierlearn.training.memorize import BATCH, encode_batches
 
@@ -33,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline.pipeline import Pipeline
@@ -85,6 +90,60 @@ def remember(
         weights: (n,) how much each row counts; by default 1.
     """
     rows = rows_of(pipeline)
+    old, before = pipeline.hierarchy, pipeline.hierarchy.fingerprint
+    known = Known(
+        rows.labels.sets.unlabeled_descendants,
+        rows.texts is not None,
+        max(next_id(rows.ids), pipeline.config.get("next_id", 0)),
+    )
+    added = new_rows(pipeline, inputs, labels, known, hierarchy=hierarchy, ids=ids, weights=weights)
+    plan = Remap(old, added.rows.hierarchy, {})
+    if plan.new != old or plan.new.titles != old.titles:
+        rows = rows.with_labels(plan.labels(rows.labels))
+    joined = Shard.join([Shard(embeddings_of(pipeline.network), rows), added])
+    replace_memory(pipeline, dict(joined.embeddings), joined.rows, plan)
+    if pipeline.seen is not None:
+        pipeline.seen = pipeline.seen.with_rows(added.seen)
+    keep_next_id(pipeline, joined.rows.ids)
+    return note_growth(pipeline, old, before, len(added), len(joined))
+
+
+@dataclass(frozen=True)
+class Known:
+    """What new rows must fit of the memory that they are added to.
+
+    Attributes:
+        policy: how classes below a label count.
+        texts: whether rows have a text to show.
+        next_id: the first integer that no row has or had as id.
+    """
+
+    policy: UnlabeledDescendants
+    texts: bool
+    next_id: int
+
+
+def new_rows(
+    pipeline: Pipeline,
+    inputs: Any,
+    labels: Sequence[Sequence[str]],
+    known: Known,
+    *,
+    hierarchy: Hierarchy | None = None,
+    ids: Sequence[str] | None = None,
+    weights: NDArray[np.float64] | None = None,
+) -> Shard:
+    """Return new rows as they are remembered, in the taxonomy that they need.
+
+    Args:
+        pipeline: whose memory they are for; it need not be filled.
+        inputs: the raw rows.
+        labels: as in ``remember``, like the others.
+        known: what they must fit.
+        hierarchy: that of the new classes.
+        ids: of the rows.
+        weights: (n,) how much each row counts.
+    """
     labels = [[one] if isinstance(one, str) else list(one) for one in labels]
     total = count_rows(inputs)
     if total != len(labels):
@@ -97,32 +156,31 @@ def remember(
     if wanted != old:
         check_superset(old, wanted)
         check_answers_from_memory(pipeline, "new classes")
-    texts = None if rows.texts is None else texts_to_show(pipeline, inputs)
-    policy = rows.labels.sets.unlabeled_descendants
-    found = LabelSets.from_labels(Labels(labels, wanted, unlabeled_descendants=policy))
-    if ids is None:
-        ids = next_ids(rows.ids, total, pipeline.config.get("next_id", 0))
-    names = [str(one) for one in ids]
+    texts = texts_to_show(pipeline, inputs) if known.texts else None
+    found = LabelSets.from_labels(Labels(labels, wanted, unlabeled_descendants=known.policy))
+    names = ids if ids is not None else range(known.next_id, known.next_id + total)
     counts = None if weights is None else np.asarray(weights, dtype=np.float64)
-    added = Remembered(found, names, counts, texts)
+    rows = Remembered(found, [str(one) for one in names], counts, texts)
     starts = range(0, total, BATCH)
     batches = (pipeline.rows(inputs[begin : begin + BATCH]) for begin in starts)
-    new = encode_batches(pipeline.network, batches)
-    plan = Remap(old, wanted, {})
-    if wanted != old or wanted.titles != old.titles:
-        rows = rows.with_labels(plan.labels(rows.labels))
-    kept = embeddings_of(pipeline.network)
-    # Not in the precision of the old rows: what overflows half precision came in another.
-    joined = {name: torch.cat([kept[name], new[name]], dim=-2) for name in kept}
-    before = pipeline.hierarchy.fingerprint
-    replace_memory(pipeline, joined, rows.join(added), plan)
-    if pipeline.seen is not None:
-        pipeline.seen = pipeline.seen.with_rows(row_digests(pipeline, inputs))
+    embeddings = encode_batches(pipeline.network, batches)
+    return Shard(embeddings, rows, row_digests(pipeline, inputs))
+
+
+def note_growth(pipeline: Pipeline, old: Hierarchy, before: str, rows: int, total: int) -> Growth:
+    """Note new rows in the configuration of a pipeline, and return what was added.
+
+    Args:
+        pipeline: in its new taxonomy.
+        old: the taxonomy of before.
+        before: its fingerprint.
+        rows: how many rows are new.
+        total: how many there are now.
+    """
     known = set(old.names)
-    classes = tuple(name for name in wanted.names if name not in known)
-    keep_next_id(pipeline, [*rows.ids, *names])
-    record(pipeline, "remember", before, rows=total, classes=len(classes))
-    return Growth(total, classes, len(rows) + total)
+    classes = tuple(name for name in pipeline.hierarchy.names if name not in known)
+    record(pipeline, "remember", before, rows=rows, classes=len(classes))
+    return Growth(rows, classes, total)
 
 
 def forget(pipeline: Pipeline, ids: Iterable[str]) -> int:
@@ -139,23 +197,13 @@ def forget(pipeline: Pipeline, ids: Iterable[str]) -> int:
     wanted = {str(one) for one in ([ids] if isinstance(ids, str) else ids)}
     unknown = sorted(wanted.difference(map(str, rows.ids)))
     if unknown:
-        raise HierlearnError(
-            f"the memory has no row with id {quoted(unknown, most=5)}; it has "
-            f"{quoted([str(one) for one in rows.ids], most=3)}"
-        )
+        raise unknown_ids(unknown, rows.ids)
     keep = np.flatnonzero([str(one) not in wanted for one in rows.ids])
     if not len(keep):
-        raise HierlearnError(
-            f"these are all {len(rows):,} rows of the memory; a model that remembers nothing "
-            f"cannot answer"
-        )
-    index = torch.from_numpy(keep)
-    kept = {
-        name: held.index_select(-2, index.to(held.device))
-        for name, held in embeddings_of(pipeline.network).items()
-    }
+        raise nothing_left(len(rows))
+    kept = Shard(embeddings_of(pipeline.network), rows).take(keep)
     keep_next_id(pipeline, rows.ids)
-    set_memory(pipeline.network, kept, rows.take(keep))
+    set_memory(pipeline.network, dict(kept.embeddings), kept.rows)
     gone = len(rows) - len(keep)
     record(pipeline, "forget", pipeline.hierarchy.fingerprint, rows=gone)
     return gone
@@ -232,115 +280,6 @@ def new_labels(hierarchy: Hierarchy, row: str, labels: str | Sequence[str]) -> l
             f"the new label of the row with id {row!r} is no class of the new hierarchy: {error}; "
             f"correct the label, or add the class to the hierarchy"
         ) from None
-
-
-def check_superset(old: Hierarchy, new: Hierarchy) -> None:
-    """Raise on a hierarchy in which an old class is missing or has other parents."""
-    known = set(new.names)
-    for number, name in enumerate(old.names):
-        if name not in known:
-            raise HierlearnError(
-                f"the new hierarchy lacks {name!r}; use remap to rename or remove classes"
-            )
-        above = {old.names[one] for one in old.parents(number)}
-        if above != {new.names[one] for one in new.parents(new.index(name))}:
-            raise HierlearnError(
-                f"{name!r} has other parents in the new hierarchy; use remap to move classes"
-            )
-
-
-def check_answers_from_memory(pipeline: Pipeline, what: str) -> None:
-    """Raise where a head that has learned the old classes answers."""
-    if is_blend(pipeline.network) and memory_shares(pipeline.network):
-        return  # which goes on by its memories alone
-    names, heads = head_names(pipeline.network), memory_heads(pipeline.network)
-    if len(names) > 1 and pipeline.answer not in heads:
-        memory = next(iter(heads))
-        raise HierlearnError(
-            f"this model answers by {pipeline.answer} of {quoted(names)}, and heads that are no "
-            f"memory cannot take {what}; train with --answer {memory} (answer={memory!r} in "
-            f"Python), so that the memory answers alone"
-        )
-
-
-def next_ids(ids: Sequence[str], count: int, least: int = 0) -> list[str]:
-    """Return new ids: the integers after the largest id that is one.
-
-    Args:
-        ids: of the remembered rows.
-        count: how many.
-        least: the smallest integer to return; ``config["next_id"]`` of a pipeline lies above the
-            ids of rows that it has forgotten.
-    """
-    first = max(next_id(ids), least)
-    return [str(first + number) for number in range(count)]
-
-
-def next_id(ids: Sequence[str]) -> int:
-    """Return the integer after the largest id that is one."""
-    return max((int(one) for one in ids if str(one).isdecimal()), default=len(ids) - 1) + 1
-
-
-def keep_next_id(pipeline: Pipeline, ids: Sequence[str]) -> None:
-    """Note which integer comes after some ids, so that none of them is used again."""
-    pipeline.config["next_id"] = max(next_id(ids), pipeline.config.get("next_id", 0))
-
-
-def replace_memory(
-    pipeline: Pipeline, embeddings: dict[str, Tensor], rows: Remembered, plan: Remap
-) -> None:
-    """Set what a pipeline remembers, and its label space.
-
-    Args:
-        pipeline: changed in place.
-        embeddings: of all rows by head.
-        rows: in the new hierarchy.
-        plan: where the old classes went; a terminal class stays one under its new name.
-    """
-    old, new = pipeline.label_space, rows.hierarchy
-    if old.hierarchy != new and is_blend(pipeline.network):
-        pipeline.network, names = memories_alone(pipeline.network, old)
-        embeddings = {names[name]: found for name, found in embeddings.items() if name in names}
-        spec = pipeline.network_spec
-        if spec is not None:
-            pipeline.network_spec = replace(spec, parts=pipeline.network.specs)
-    elif old.hierarchy != new:
-        heads = memory_heads(pipeline.network)
-        others = [name for name in head_names(pipeline.network) if name not in heads]
-        drop_heads(pipeline.network, others)
-        spec = pipeline.network_spec
-        if spec is not None:
-            kept = {name: one for name, one in spec.heads.items() if name not in others}
-            pipeline.network_spec = replace(spec, heads=kept)
-    set_memory(pipeline.network, embeddings, rows)
-    also = plan.single_destinations(old.terminals)
-    policy = rows.labels.sets.unlabeled_descendants
-    pipeline.label_space = LabelSpace.from_labels(
-        rows.labels.sets, () if policy == "ignore" else also
-    )
-    for several in memory_heads(pipeline.network).values():
-        for head in several:
-            head.label_space = pipeline.label_space
-    device = pipeline.device
-    if is_blend(pipeline.network):  # its links are of the old classes
-        pipeline.network = pipeline.network.moved_to(pipeline.label_space).to(device)
-    pipeline.link = make_link(pipeline.label_space, link_name(pipeline.link)).to(device)
-
-
-def record(pipeline: Pipeline, change: str, before: str, **counts: int) -> None:
-    """Note a change in the configuration, for the model card.
-
-    Metrics become those of before. Thresholds that were calibrated for other rows are dropped; they
-    stay where the answers only have other names.
-    """
-    config = pipeline.config
-    entry = {"change": change, "fingerprint_before": before, **counts}
-    config["history"] = [*config.get("history", ()), entry]
-    if config.get("metrics"):
-        config["metrics_before"], config["metrics"] = config["metrics"], {}
-    if change != "remap" and "estimator" in config:
-        own = config["estimator"]
-        config["estimator"] = {key: own[key] for key in own if key != "thresholds"}
 
 
 def build_index(pipeline: Pipeline, recall: float = 0.99) -> float:

@@ -139,20 +139,26 @@ class SeenRows:
         write_tensors(path, tensors, metadata)
 
     @classmethod
-    def load(cls, path: Path) -> SeenRows:
-        """Read the digests of a model."""
+    def load(cls, path: Path, later: Digests | None = None) -> SeenRows:
+        """Read the digests of a model.
+
+        Args:
+            path: their file.
+            later: those of rows that were remembered after training.
+        """
         tensors, metadata = read_tensors(path)
         try:
             trained, held_out, numbers = (
                 tensors[name].numpy() for name in ("trained", "held_out", "numbers")
             )
-            return cls(
+            found = cls(
                 trained=trained.view(np.uint64),
                 held_out=held_out.view(np.uint64),
                 numbers=numbers,
                 selected=bool(metadata["selected"]),
                 bound=metadata["bound"],
             )
+            return found if later is None or not len(later) else found.with_rows(later)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{path} does not hold the rows of a model ({error}); copy the whole folder again"

@@ -14,7 +14,7 @@ from hierlearn.files.schema import Extra, check
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.build import NetworkSpec
 from hierlearn.pipeline.best import BlendTraining
-from hierlearn.pipeline.config_file import read_config
+from hierlearn.pipeline.config_file import check_plain, read_config
 from hierlearn.pipeline.evaluate import evaluate_after_training
 from hierlearn.pipeline.folder import (
     OURS,
@@ -29,7 +29,7 @@ from hierlearn.pipeline.folder import (
     training_folder,
 )
 from hierlearn.pipeline.job import Job
-from hierlearn.pipeline.pipeline import Pipeline, check_plain, versions
+from hierlearn.pipeline.pipeline import Pipeline, versions
 from hierlearn.pipeline.reporting import Beginning, Reporting
 from hierlearn.pipeline.seen_rows import note_rows
 from hierlearn.training.checkpoint import Checkpoints

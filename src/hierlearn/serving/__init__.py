@@ -1,0 +1,1 @@
+"""Serving: a model behind HTTP, as ``hierlearn serve`` runs it."""

@@ -1,0 +1,387 @@
+"""The HTTP application: what each path answers."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+import traceback
+from contextlib import asynccontextmanager
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.errors import HierlearnError, plural
+from hierlearn.serving import openapi
+from hierlearn.serving.batching import Overloaded
+from hierlearn.serving.metrics import CONTENT_TYPE
+from hierlearn.serving.model import Task, to_json
+from hierlearn.serving.requests import (
+    EXPLAIN,
+    MOST_EVIDENCE,
+    PREDICT,
+    REMEMBER,
+    Refusal,
+    check_fields,
+    parse_body,
+    read_count,
+    read_ids,
+    read_labels,
+    read_options,
+)
+from hierlearn.serving.service import Addition, Question
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+    from hierlearn.serving.model import Options, ServedModel
+    from hierlearn.serving.rows import Columns
+    from hierlearn.serving.service import Service
+
+    Handler = Callable[[Any], Awaitable[Any]]
+
+BODIES = 16  # times the largest body that may be held while bodies arrive
+DISCARDED = 4  # times the largest body that are read only to be dropped
+EXPLAINED_TOGETHER = 8  # rows of a task of /explain, so that others get their turn
+PAGE_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+}
+
+
+def find_fastapi() -> Any:
+    """Return FastAPI, or raise with what to install."""
+    try:
+        import fastapi
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise HierlearnError(
+            f"serving needs fastapi and uvicorn ({error}); install them with: pip install fastapi "
+            f"uvicorn"
+        ) from None
+    return fastapi
+
+
+def make_app(service: Service) -> Any:
+    """Return the application of a service, with an OpenAPI description of its model."""
+    fastapi = find_fastapi()
+    from hierlearn import __version__
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        service.start()
+        yield
+        await asyncio.to_thread(service.close)
+
+    name = service.model.pipeline.config.get("name") or "model"
+    app = fastapi.FastAPI(
+        title=f"hierlearn: {name}",
+        version=__version__,
+        description="Answers are the columns of hierlearn predict.",
+        lifespan=lifespan,
+        docs_url=None,  # the pages of FastAPI load scripts from a CDN
+        redoc_url=None,
+    )
+    Paths(service, app, fastapi).add()
+    app.add_middleware(Measured, service=service, paths={route.path for route in app.routes})
+    app.add_exception_handler(404, not_found)
+    app.add_exception_handler(405, not_found)
+    return app
+
+
+async def not_found(request: Any, error: Any) -> Any:
+    """Answer a path or a method that does not exist."""
+    from fastapi.responses import Response
+
+    said = {404: f"there is no {request.url.path[:80]}; see /docs", 405: "use another method"}
+    content = to_json({"error": said.get(error.status_code, "not found")})
+    headers = {**(getattr(error, "headers", None) or {}), "content-type": "application/json"}
+    return Response(content, error.status_code, headers)
+
+
+class Measured:
+    """Middleware that counts requests and their seconds.
+
+    Args:
+        app: what answers.
+        service: whose metrics.
+        paths: those with a line of their own; others are counted together.
+    """
+
+    def __init__(self, app: Any, service: Service, paths: set[str]) -> None:
+        self.app, self.service, self.paths = app, service, paths
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begin, code = time.perf_counter(), 500
+
+        async def sent(message: Any) -> None:
+            nonlocal code
+            if message["type"] == "http.response.start":
+                code = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, sent)
+        finally:
+            path = scope["path"] if scope["path"] in self.paths else "other"
+            self.service.metrics.request(path, code, time.perf_counter() - begin)
+
+
+class Paths:
+    """The paths of the application.
+
+    Args:
+        service: the model and its queues.
+        app: a FastAPI application, which gets the paths.
+        fastapi: the package.
+    """
+
+    def __init__(self, service: Service, app: Any, fastapi: Any) -> None:
+        self.service, self.app = service, app
+        self.buffered = 0  # bytes of bodies that are being read
+        self.response = fastapi.responses.Response
+        self.request = fastapi.Request
+
+    def add(self) -> None:
+        """Add all paths."""
+        model, settings = self.service.model, self.service.settings
+        most, usual = settings.max_rows, (400, 408, 413, 422, 503)
+        answers, explained = openapi.answer_schema(model), openapi.explanation_schema(model)
+        self._post(
+            "/predict",
+            self.predict,
+            "Predict: one answer per row, as hierlearn predict gives it.",
+            openapi.predict_body(model, most),
+            openapi.responses(openapi.answers_schema(answers), *usual),
+        )
+        self._post(
+            "/explain",
+            self.explain,
+            "Explain: the answers with what they rest on, as hierlearn explain shows it.",
+            openapi.explain_body(model, settings.max_explained),
+            openapi.responses(openapi.answers_schema(explained), *usual),
+        )
+        self._post(
+            "/remember",
+            self.remember,
+            "Remember: labeled rows, and new classes, without training. Needs a bearer token.",
+            openapi.remember_body(model, most),
+            openapi.responses({"type": "object"}, *usual, 401, 403),
+        )
+        self._get("/model", self.describe, "What the model is and reads.")
+        self._get("/hierarchy", self.hierarchy, "The classes: path, title, level, parents.")
+        self._get("/health", self.health, "Whether the process is alive.")
+        self._get("/ready", self.ready, "Whether requests are welcome; 503 before a stop.")
+        self._get("/metrics", self.metrics, "Counts and seconds in the format of Prometheus.")
+        self.app.add_api_route("/docs", self.page, methods=["GET"], include_in_schema=False)
+
+    def _post(self, path: str, handler: Handler, summary: str, body: Any, found: Any) -> None:
+        self.app.add_api_route(
+            path,
+            self._answered(handler),
+            methods=["POST"],
+            summary=summary,
+            responses=found,
+            openapi_extra=body,
+            operation_id=path[1:],
+        )
+
+    def _get(self, path: str, handler: Handler, summary: str) -> None:
+        self.app.add_api_route(
+            path, self._answered(handler), methods=["GET"], summary=summary, operation_id=path[1:]
+        )
+
+    def _answered(self, handler: Handler) -> Handler:
+        """Return a handler that answers errors with one sentence."""
+
+        async def answered(request: Any) -> Any:
+            try:
+                return await handler(request)
+            except Refusal as refusal:
+                return self._error(refusal.code, refusal.message, dict(refusal.headers))
+            except Overloaded as error:
+                return self._error(503, str(error), {"retry-after": str(error.retry_after)})
+            except HierlearnError as error:
+                return self._error(422, str(error))
+            except asyncio.CancelledError:  # the time for finishing requests is over
+                return self._error(503, "the server stops")
+            except Exception:  # a fault of ours
+                traceback.print_exc()
+                return self._error(500, "internal error; the log of the server has the details")
+
+        answered.__annotations__ = {"request": self.request, "return": self.response}
+        return answered
+
+    def _error(self, code: int, message: str, headers: dict[str, str] | None = None) -> Any:
+        content = to_json({"error": " ".join(message.split())})
+        return self.response(content, code, headers, "application/json")
+
+    def _json(self, content: bytes) -> Any:
+        return self.response(content, media_type="application/json")
+
+    # ------------------------------------------------------------------ the body
+
+    async def _body(self, request: Any) -> dict[str, Any]:
+        """Return the JSON object of a request; raise on a body that is too large or too slow."""
+        most, seconds = self.service.settings.max_bytes, self.service.settings.body_timeout
+        length = request.headers.get("content-length", "")
+        close = {"connection": "close"}
+        too_large = Refusal(413, f"the body has more than {most:,} bytes; send fewer rows", close)
+        if length.isdecimal() and int(length[:20]) > DISCARDED * most:
+            raise too_large
+        try:
+            body = await asyncio.wait_for(self._read_all(request, most), seconds)
+        except asyncio.TimeoutError:
+            raise Refusal(408, f"the body did not arrive within {seconds:g} s", close) from None
+        if body is None:
+            raise too_large
+        return parse_body(body)
+
+    async def _read_all(self, request: Any, most: int) -> bytes | None:
+        """Return the body of a request; None where it has more than ``most`` bytes.
+
+        A body that is somewhat too large is read to its end and dropped: a client that still sends
+        would not see the answer.
+        """
+        from starlette.requests import ClientDisconnect
+
+        parts, size, kept = [], 0, 0
+        try:
+            async for part in request.stream():
+                size += len(part)
+                if size > DISCARDED * most:
+                    return None
+                if size <= most:
+                    parts.append(part)
+                    kept += len(part)
+                    self.buffered += len(part)
+                if self.buffered > BODIES * most:
+                    raise Overloaded("too many bodies arrive at once; try again in 1 s", 1)
+        except ClientDisconnect:
+            raise Refusal(400, "the connection was closed before the end of the body") from None
+        finally:
+            self.buffered -= kept
+        return b"".join(parts) if size <= most else None
+
+    def _columns(self, model: ServedModel, body: dict[str, Any], most: int) -> tuple[Columns, int]:
+        """Return the rows of a request as columns, and how many there are."""
+        given = body["rows"]
+        if isinstance(given, list) and len(given) > most:
+            raise Refusal(
+                413, f"the request has {plural(len(given), 'row')}; send at most {most:,} at once"
+            )
+        return model.inputs.columns(given), len(given)
+
+    # ------------------------------------------------------------------ POST
+
+    async def predict(self, request: Any) -> Any:
+        """Answer rows."""
+        queue = self.service.predicting
+        queue.check_room()  # before anything is read
+        body = await self._body(request)
+        check_fields(body, PREDICT)
+        options, model = read_options(body), self.service.model
+        columns, rows = self._columns(model, body, self.service.settings.max_rows)
+        model.decision(options)  # raises on what the model cannot do
+        queue.check_room(rows)
+        parts = pieces(columns, rows, options, self.service.settings.limits.max_batch)
+        return await self._joined([queue.submit(Question(model, one), len(one)) for one in parts])
+
+    async def explain(self, request: Any) -> Any:
+        """Answer rows with what the answers rest on."""
+        queue = self.service.explaining
+        queue.check_room()
+        body = await self._body(request)
+        check_fields(body, EXPLAIN)
+        count = read_count(body, "count", 3, MOST_EVIDENCE)
+        options, model = read_options(body), self.service.model
+        columns, rows = self._columns(model, body, self.service.settings.max_explained)
+        model.decision(options)
+        queue.check_room(rows)
+        parts = pieces(columns, rows, options, EXPLAINED_TOGETHER)
+        return await self._joined(
+            [queue.submit(Question(model, one, count), len(one)) for one in parts]
+        )
+
+    async def _joined(self, futures: list[asyncio.Future[bytes]]) -> Any:
+        """Return the response of the parts of a request."""
+        try:
+            found = [await one for one in futures]
+        finally:
+            for one in futures:
+                one.cancel()  # where another part has failed
+        return self._json(b'{"answers":[' + b",".join(found) + b"]}")
+
+    async def remember(self, request: Any) -> Any:
+        """Add labeled rows to the memory."""
+        self._check_token(request.headers.get("authorization", ""))
+        queue = self.service.remembering
+        body = await self._body(request)
+        check_fields(body, REMEMBER)
+        columns, rows = self._columns(self.service.model, body, self.service.settings.max_rows)
+        labels, ids = read_labels(body, rows), read_ids(body, rows)
+        found = await queue.submit(Addition(Task(columns), labels, ids), rows)
+        return self._json(to_json(found))
+
+    def _check_token(self, given: str) -> None:
+        """Raise where the token of a request is not that of the server."""
+        wanted = self.service.settings.token
+        if wanted is None:
+            raise Refusal(
+                403, "the server was started without a token, so nothing may be remembered"
+            )
+        kind, _, token = given.partition(" ")
+        same = hmac.compare_digest(token.strip().encode(), wanted.encode())
+        if not same or kind.lower() != "bearer":
+            raise Refusal(
+                401,
+                "remember needs the token of the server: Authorization: Bearer TOKEN",
+                {"www-authenticate": "Bearer"},
+            )
+
+    # ------------------------------------------------------------------ GET
+
+    async def describe(self, _: Any) -> Any:
+        """Describe the model."""
+        return self._json(to_json(self.service.model.describe()))
+
+    async def hierarchy(self, _: Any) -> Any:
+        """List the classes."""
+        return self._json(await asyncio.to_thread(self.service.model.hierarchy_json))
+
+    async def health(self, _: Any) -> Any:
+        """Say that the process is alive."""
+        return self._json(b'{"status":"alive"}')
+
+    async def ready(self, _: Any) -> Any:
+        """Say whether requests are welcome."""
+        if not self.service.ready:
+            raise Refusal(503, "the server is about to stop")
+        return self._json(b'{"status":"ready"}')
+
+    async def metrics(self, _: Any) -> Any:
+        """Return the metrics."""
+        return self.response(self.service.metrics.text(), headers={"content-type": CONTENT_TYPE})
+
+    async def page(self) -> Any:
+        """Return the page that shows the OpenAPI description; it loads nothing from elsewhere."""
+        return self.response(page(), media_type="text/html", headers=PAGE_HEADERS)
+
+
+def page() -> str:
+    """Return the HTML of /docs."""
+    return resources.files("hierlearn.serving").joinpath("docs.html").read_text("utf-8")
+
+
+def pieces(columns: Columns, rows: int, options: Options, most: int) -> Iterator[Task]:
+    """Yield the rows of a request in parts of at most ``most`` rows."""
+    if rows <= most:
+        yield Task(columns, options)
+        return
+    for begin in range(0, rows, most):
+        some = {name: cells[begin : begin + most] for name, cells in columns.items()}
+        yield Task(some, options, begin)
