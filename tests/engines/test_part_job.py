@@ -127,6 +127,12 @@ def test_the_plan_tells_jobs_apart(folder, tmp_path):
     assert job.plan({}) != other.plan({})
     other = make_job("neighbors", folder, [table], tmp_path / "parts")
     assert job.plan({}) != other.plan({})
+    known = other.plan({})
+    shards = other.predictor.folder / "memory.json"  # remembering changes it, and no other file
+    held = shards.read_bytes()
+    shards.write_bytes(held + b"\n")
+    assert other.plan({}) != known
+    shards.write_bytes(held)
     write_rows("numbers", table, 200, 4)
     assert job.plan({}) != same.plan({"x": 1})
     assert make_job("numbers", folder, [table], tmp_path / "parts").plan({}) == job.plan({})

@@ -15,6 +15,7 @@ from hierlearn.errors import DataError, HierlearnError, quoted
 from hierlearn.pipeline.answer_file import answer_file
 from hierlearn.pipeline.config_file import digest
 from hierlearn.pipeline.folder import FILES
+from hierlearn.pipeline.memory_files import MANIFEST
 from hierlearn.pipeline.tiles import tile_size
 
 if TYPE_CHECKING:
@@ -70,9 +71,12 @@ class PartJob:
         Args:
             options: those that the answers depend on.
         """
+        folder = Path(self.predictor.folder)
         return {
             "format": "hierlearn.parts",
-            "model": digest(Path(self.predictor.folder) / FILES[2]),
+            "model": [
+                digest(path) for path in (folder / FILES[2], folder / MANIFEST) if path.exists()
+            ],
             "tables": [identity(stream.path) for stream in self.streams],
             "parts": len(self.pieces),
             "rows": [piece.part.rows for piece in self.pieces],
