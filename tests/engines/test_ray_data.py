@@ -86,6 +86,19 @@ def test_one_file_is_that_of_one_process_byte_for_byte(cluster, folder, call, tm
     assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "one.csv", "many.csv"}
 
 
+def test_tables_at_an_address(cluster, folder, call, tmp_path):
+    model = made_model("numbers", folder)
+    write_rows("numbers", tmp_path / "rows.csv", 700, 3)
+    table = pyarrow.csv.read_csv(tmp_path / "rows.csv")
+    for name, part in (("b", table.slice(400)), ("a", table.slice(0, 400))):
+        pq.write_table(part, tmp_path / f"{name}.parquet", row_group_size=150)
+    for source in (f"file://{tmp_path}/*.parquet", "*.parquet"):
+        call(f"predict {model} {source} -o one.csv --force")
+        call(f"predict {model} {source} -o many.csv --force --engine ray --part-rows 256")
+        assert (tmp_path / "many.csv").read_bytes() == (tmp_path / "one.csv").read_bytes()
+        assert len((tmp_path / "one.csv").read_text().splitlines()) == 701
+
+
 def test_a_folder_of_tables_becomes_a_folder_of_parts(cluster, folder, call, tmp_path):
     model = made_model("mixed", folder)
     (tmp_path / "in").mkdir()

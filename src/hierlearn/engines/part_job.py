@@ -7,11 +7,13 @@ files must be where it can read them; the answers are those of one process, to t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hierlearn.datasets.readers import READERS
 from hierlearn.errors import DataError, HierlearnError, quoted
+from hierlearn.files.locations import RemotePath, as_location, find_files, is_address
 from hierlearn.pipeline.answer_file import answer_file
 from hierlearn.pipeline.config_file import digest
 from hierlearn.pipeline.folder import FILES
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets.streaming import TableStream
     from hierlearn.datasets.table_parts import TablePart
     from hierlearn.engines.part_files import PartFolder, Record
+    from hierlearn.files.locations import Location
     from hierlearn.pipeline.pipeline import Pipeline
     from hierlearn.pipeline.predictor import Predictor
 
@@ -101,7 +104,7 @@ class PartJob:
             )
         path = self.folder.path(number)
         with answer_file(path, self.names, stream.keep, escape=self.escape) as file:
-            for columns, kept in self.predictor.answers(stream, stream.path, before):
+            for columns, kept in self.predictor.answers(stream, Path(str(stream.path)), before):
                 file.append(columns, kept)
         return self.folder.complete(number, file.rows, file.stopped, file.formulas)
 
@@ -141,19 +144,22 @@ def even_rows(pipeline: Pipeline, rows: int) -> int:
     return max(1, rows // batch) * batch
 
 
-def tables_in(source: str) -> list[Path]:
-    """Return the tables that a source names: a file, or those of a folder by name."""
+def tables_in(source: str) -> list[Location]:
+    """Return the tables that a source names: a file, or those of a folder or pattern by name."""
+    if is_address(source) or has_magic(source):
+        found = find_files(as_location(source), ".parquet")
+        return [one.absolute() if isinstance(one, Path) else one for one in found]
     path = Path(source).absolute()
     if not path.is_dir():
         return [path]
-    found = sorted(
+    inside = [
         one
         for one in path.iterdir()
         if one.suffix.lower() in READERS and one.name[0] not in "._" and one.is_file()
-    )
-    if not found:
+    ]
+    if not inside:
         raise DataError(f"{source} holds no table; files end in {', '.join(READERS)}")
-    return found
+    return [*sorted(inside)]
 
 
 def check_alike(streams: Sequence[TableStream]) -> None:
@@ -167,7 +173,10 @@ def check_alike(streams: Sequence[TableStream]) -> None:
             )
 
 
-def identity(path: Path) -> list[Any]:
+def identity(path: Location) -> list[Any]:
     """Return by what a file is known again: its path, size and time of change."""
+    if isinstance(path, RemotePath):
+        filesystem, inside = path.filesystem()
+        return [str(path), filesystem.ukey(inside)]
     held = path.stat()
     return [str(path), held.st_size, held.st_mtime_ns]
