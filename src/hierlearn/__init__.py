@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hierlearn.networks import HEADS, NETWORKS
     from hierlearn.pipeline.evaluate import evaluate
     from hierlearn.pipeline.pipeline import Pipeline, load
+    from hierlearn.pipeline.predictor import Predictor
     from hierlearn.pipeline.train import train
     from hierlearn.pipeline.zero_shot import zero_shot, zero_shot_pipeline
     from hierlearn.studies.compare import compare
@@ -51,6 +52,7 @@ _HOMES = {
     "NeighborHead": "hierlearn.memory",
     "Pipeline": "hierlearn.pipeline",
     "Plan": "hierlearn.training",
+    "Predictor": "hierlearn.pipeline.predictor",
     "RECIPES": "hierlearn.training",
     "Recipe": "hierlearn.training",
     "Settings": "hierlearn.training",
@@ -94,6 +96,7 @@ __all__ = [
     "NeighborHead",
     "Pipeline",
     "Plan",
+    "Predictor",
     "Recipe",
     "Settings",
     "compare",

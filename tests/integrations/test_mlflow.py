@@ -130,7 +130,7 @@ def test_the_artifact_is_the_folder_as_it_is(models, tmp_path):
     save_model(models / "texts", tmp_path / "saved")
     data = tmp_path / "saved" / "data" / "model"
     own = {path.name: path.read_bytes() for path in data.iterdir()}
-    for name in ("model.safetensors", "hierarchy.json", "config.json", "memory.safetensors"):
+    for name in ("model.safetensors", "hierarchy.json", "config.json", "memory-00001.safetensors"):
         assert own[name] == (models / "texts" / name).read_bytes()
     assert (models / "table" / "checkpoints").is_dir()
     assert not (data / "checkpoints").exists()

@@ -65,7 +65,7 @@ def explain(
     """
     from hierlearn.cli.calibrate import choose_decoder
     from hierlearn.cli.memories import check_memory, evidence_note
-    from hierlearn.cli.predict import label_sep_of, open_chunks
+    from hierlearn.cli.predict import open_chunks
     from hierlearn.cli.reasons import explain_by_parts
     from hierlearn.cli.show import working
     from hierlearn.cli.sources import check_goes_with
@@ -74,6 +74,7 @@ def explain(
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.explain import rows_of
     from hierlearn.pipeline.predict import explain_chunks
+    from hierlearn.pipeline.predictor import label_sep_of
     from hierlearn.pipeline.reasons import has_parts
     from hierlearn.terminal import Console, print_plain
     from hierlearn.training.processes import find_device
@@ -96,7 +97,7 @@ def explain(
     memory = f"{reason}; {len(remembered):,} remembered rows{numbered(loaded)}"
     for line in filter(None, (note, memory, evidence_note(loaded))):
         print_plain(console, line)
-    join = label_sep_of(loaded, options)
+    join = label_sep_of(loaded, options.get("label_sep"))
     hierarchy = loaded.hierarchy
     absent = {
         "text": remembered.texts is None,

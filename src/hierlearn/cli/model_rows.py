@@ -36,10 +36,12 @@ def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]
     These are ``features`` or ``text``, or ``features`` with their ``kinds`` for a mixed table.
     """
     from hierlearn.cli.sources import split_names
+    from hierlearn.pipeline.input_columns import known_columns
 
-    if model.preprocessor is not None and model.preprocessor.reads == "table":
-        return table_columns(model.preprocessor, options)
-    if model.config.get("columns", {}).get("embeddings") or options.get("embeddings"):
+    known = known_columns(model)
+    if "kinds" in known:
+        return table_columns(known["kinds"], options)
+    if "embeddings" in known or options.get("embeddings"):
         return {"embeddings": vectors_of(model, options)}
     for name in ("column_kind", "ignore"):
         if options.get(name):
@@ -47,7 +49,7 @@ def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]
     if reads_images(model):
         if options.get("features") is not None or options.get("text") is not None:
             raise HierlearnError("the model reads images; name their column with --image")
-        image = options.get("image") or model.config.get("columns", {}).get("image")
+        image = options.get("image") or known["image"]
         if image is None:
             raise HierlearnError("the model reads images; name their column with --image")
         return {"image": image}
@@ -56,8 +58,7 @@ def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]
     if model.preprocessor is not None and model.preprocessor.reads == "texts":
         if options.get("features") is not None:
             raise HierlearnError("the model reads texts and does not take --features; leave it out")
-        found = model.config.get("feature_names") or [None]  # of a table with one column of texts
-        text = options.get("text") or model.config.get("columns", {}).get("text") or found[0]
+        text = options.get("text") or known["text"]
         if text is None:
             raise HierlearnError("the model reads texts; name their column with --text")
         return {"text": text}
@@ -65,15 +66,14 @@ def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]
         raise HierlearnError("the model reads numbers and does not take --text; leave it out")
     if options.get("features") is not None:
         return {"features": split_names(options["features"])}
-    names = model.config.get("feature_names")
-    if not names:
+    if known["features"] is None:
         raise HierlearnError("the model does not know its columns by name; give --features a,b,c")
-    return {"features": list(names)}
+    return known
 
 
 def vectors_of(model: Pipeline, options: Mapping[str, Any]) -> str:
     """Return the file or the column of the vectors that a model reads."""
-    from hierlearn.datasets.vectors import is_vector_file
+    from hierlearn.pipeline.input_columns import known_columns
 
     if model.preprocessor is not None and model.preprocessor.reads != "numbers":
         raise HierlearnError(
@@ -83,10 +83,7 @@ def vectors_of(model: Pipeline, options: Mapping[str, Any]) -> str:
     for name in ("features", "text", "column_kind", "ignore"):
         if options.get(name):
             raise HierlearnError(f"embeddings are the only inputs; leave {dashed(name)} out")
-    known: str | None = model.config.get("columns", {}).get("embeddings")
-    found: str | None = options.get("embeddings")
-    if found is None and known is not None and not is_vector_file(known):
-        found = known
+    found: str | None = options.get("embeddings") or known_columns(model).get("embeddings")
     if found is None:
         raise HierlearnError(
             "the model reads embeddings; name the file of those of the new rows with --embeddings "
@@ -100,9 +97,8 @@ def reads_images(model: Pipeline) -> bool:
     return model.preprocessor is not None and model.preprocessor.reads == "images"
 
 
-def table_columns(preprocessor: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+def table_columns(kinds: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a mixed table; raise on options that would change them."""
-    kinds: dict[str, str] = preprocessor.kinds
     for name in ("features", "text", "column_kind", "embeddings"):
         if options.get(name):
             raise HierlearnError(

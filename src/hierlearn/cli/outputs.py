@@ -58,11 +58,17 @@ def check_outputs(params: Iterable[Any], values: Mapping[str, Any]) -> None:
     for one in params:
         if one.metavar in (FILE, FOLDER) and values.get(one.name) is not None:
             path = Path(values[one.name])
-            check = check_output if one.metavar == FILE else check_output_folder
+            is_folder = one.metavar == FOLDER or holds_parts(path, values)
+            check = check_output_folder if is_folder else check_output
             check(path, force, inputs)
             if any(path.absolute() == other.absolute() for other in known):
                 raise WriteError(f"two options write to {path}; name another file for one of them")
             known.append(path)
+
+
+def holds_parts(path: Path, values: Mapping[str, Any]) -> bool:
+    """Whether an output is a folder of parts, which an engine writes."""
+    return values.get("engine") is not None and not path.suffix
 
 
 def inputs_in(params: Iterable[Any], values: Mapping[str, Any]) -> list[Path]:

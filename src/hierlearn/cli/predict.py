@@ -9,6 +9,13 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.calibrate import RISK_OPTIONS, choose_decoder
+from hierlearn.cli.engine import (
+    ENGINE_OPTIONS,
+    check_engine,
+    ending_of,
+    open_streams,
+    predict_on_engine,
+)
 from hierlearn.cli.generate import described, option, takes
 from hierlearn.cli.layout import LAYOUT_OPTIONS, choose_layout, formula_note, renamed
 from hierlearn.cli.outputs import output
@@ -47,6 +54,7 @@ SOURCE = [one for one in shared.SOURCE if one.name != "hierarchy"]  # the model 
     *OPTIONS,
     *LAYOUT_OPTIONS,
     *ZERO_SHOT_OPTIONS,
+    *ENGINE_OPTIONS,
     shared.FORCE,
     shared.TRUST,
     shared.DEVICE,
@@ -66,21 +74,19 @@ def predict(
     Where classes have titles, the column title follows class. Ids and the columns of --keep come
     first; --by-level, --top, --scores and --explain add columns.
     """
-    import numpy as np
-
     from hierlearn.cli.interrupts import advise
     from hierlearn.cli.memories import check_memory, evidence_note
     from hierlearn.cli.show import working
-    from hierlearn.datasets.writing import check_ending
     from hierlearn.files.locations import without_secrets
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.answer_file import answer_file
     from hierlearn.pipeline.predict import answer_names, neighbor_names, predict_chunks
+    from hierlearn.pipeline.predictor import Predictor, label_sep_of
     from hierlearn.terminal import Console, print_plain
     from hierlearn.training.processes import find_device
 
     out = options["out"]
-    check_ending(out)
+    check_engine(options)
     check_zero_shot(options)
     folder, data = rows_and_model(model, data, options)
     check_used(data, options)
@@ -98,36 +104,53 @@ def predict(
         check_memory(loaded, folder)
         shown, alone = neighbor_names(loaded, options["explain"]), evidence_note(loaded)
     layout = choose_layout(loaded, options)
-    chunks, total, note = open_chunks(loaded, data, options)
+    on_engine = options["engine"] is not None
+    total = None
+    if on_engine:
+        streams, note = open_streams(loaded, data, options)
+        chunks: Any = streams[0]
+    else:
+        chunks, total, note = open_chunks(loaded, data, options)
     made, reason = choose_decoder(loaded, options)
     for line in filter(None, (note, "" if layout.long else reason, alone)):
         print_plain(console, line)
-    join = label_sep_of(loaded, options)
-    done = stopped = 0
     ids = ("id",) if getattr(chunks, "id_column", None) is not None else ()
     own = () if layout.long else answer_names(loaded)
     names = (*ids, *own, *layout.names(loaded), *shown)
+    join, neighbors = label_sep_of(loaded, options.get("label_sep")), options["explain"] or 0
     keep = getattr(chunks, "keep", ())
-    advise(f"{out} was not written; run the same command again")
-    with (
-        answer_file(out, names, keep, escape=options["escape_formulas"]) as file,
-        working("predicting", total) as advance,
-    ):
-        for columns, kept in predict_chunks(
-            loaded,
-            made,
-            chunks,
-            Path(without_secrets(data)),
-            join,
-            neighbors=options["explain"] or 0,
+    written: Any
+    if on_engine:
+        assert folder is not None  # an engine refuses zero-shot
+        predictor = Predictor(
+            folder.absolute(),
+            decoder=made,
             layout=layout,
+            neighbors=neighbors,
+            label_sep=join,
+            device=options["device"],
+            trust=options["trust"],
+        )
+        written = predict_on_engine(loaded, predictor, streams, names, options)
+    else:
+        advise(f"{out} was not written; run the same command again")
+        with (
+            answer_file(out, names, keep, escape=options["escape_formulas"]) as written,
+            working("predicting", total) as advance,
         ):
-            file.append(columns, kept)
-            done = int(columns["row"][-1]) if layout.long else done + len(columns["path"])
-            stopped += int(np.sum(columns.get("stopped", ())))
-            advance(done)
-    print_answers(console, done, None if layout.long else stopped)
-    for line in filter(None, (renamed(keep, names), formula_note(file, options))):
+            for columns, kept in predict_chunks(
+                loaded,
+                made,
+                chunks,
+                Path(without_secrets(data)),
+                join,
+                neighbors=neighbors,
+                layout=layout,
+            ):
+                written.append(columns, kept)
+                advance(written.rows)
+    print_answers(console, written.rows, None if layout.long else written.stopped)
+    for line in filter(None, (renamed(keep, names), formula_note(written, options))):
         print_plain(console, line)
     print_plain(console, f"wrote {out}")
 
@@ -137,7 +160,7 @@ def check_used(data: str, options: Mapping[str, Any]) -> None:
     from hierlearn.cli.model_rows import ANNOTATIONS, is_table
     from hierlearn.cli.sources import check_goes_with, check_not_given
 
-    if options["out"].suffix.lower() == ".parquet":
+    if ending_of(options) == ".parquet":
         check_goes_with({"escape_formulas": options["escape_formulas"]}, "a CSV or TSV file")
     calibrate = options["calibrate"]
     if calibrate is not None and is_table(calibrate):
@@ -145,17 +168,10 @@ def check_used(data: str, options: Mapping[str, Any]) -> None:
     of_labels = ("label", "levels", "split", "sep", "unknown", *ANNOTATIONS)
     labels = {name: options[name] for name in of_labels}
     check_goes_with(labels, "a table in --calibrate")
-    if not is_table(data):
+    if not is_table(data) and options["engine"] is None:
         inputs = ("features", "text", "image", "embeddings")
         names = (*inputs, "ignore", "column_kind", "delimiter")
         check_not_given(data, "no table", {name: options[name] for name in names})
-
-
-def label_sep_of(model: Pipeline, options: Mapping[str, Any]) -> str:
-    """Return what joins several labels: given, or as in training."""
-    known: str = model.config.get("columns", {}).get("label_sep", ";")
-    found = options.get("label_sep") or known
-    return ";" if found == "none" else found
 
 
 def open_chunks(

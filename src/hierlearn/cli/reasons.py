@@ -30,11 +30,12 @@ def explain_by_parts(model: Pipeline, data: str, options: Mapping[str, Any]) -> 
     """
     from hierlearn.cli.calibrate import choose_decoder
     from hierlearn.cli.explain import first_rows, headline
-    from hierlearn.cli.predict import label_sep_of, open_chunks
+    from hierlearn.cli.predict import open_chunks
     from hierlearn.cli.show import working
     from hierlearn.datasets.writing import table_writer
     from hierlearn.errors import plural
     from hierlearn.pipeline.predict import answers, probability_chunks
+    from hierlearn.pipeline.predictor import label_sep_of
     from hierlearn.pipeline.reasons import reasons
     from hierlearn.terminal import Console, print_plain
 
@@ -44,7 +45,7 @@ def explain_by_parts(model: Pipeline, data: str, options: Mapping[str, Any]) -> 
     console = Console()
     for line in filter(None, (note, f"{reason}; {NOTE}")):
         print_plain(console, line)
-    join = label_sep_of(model, options)
+    join = label_sep_of(model, options.get("label_sep"))
     names = [name for name in NAMES if name != "title" or model.hierarchy.has_titles]
     writer: Any = nullcontext() if out is None else table_writer(out, names)
     some = first_rows(chunks, limit) if out is None else chunks

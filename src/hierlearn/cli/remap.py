@@ -65,8 +65,8 @@ def remap(model: shared.ModelFolder, **options: Any) -> None:
 def move_model(model: Path, options: Mapping[str, Any]) -> Iterator[str]:
     """Move a model, print the counts, and yield what else to say."""
     from hierlearn.cli.memories import load_with_memory, write_changed
-    from hierlearn.cli.predict import label_sep_of
     from hierlearn.cli.sources import open_hierarchy
+    from hierlearn.pipeline.predictor import label_sep_of
     from hierlearn.pipeline.remember import remap as move
     from hierlearn.terminal import Console
 
@@ -78,7 +78,7 @@ def move_model(model: Path, options: Mapping[str, Any]) -> Iterator[str]:
         reading["sep"] = old.sep
     new = open_hierarchy(options["hierarchy"], **reading)
     mapping = {} if options["map"] is None else read_map(options["map"], old, new)
-    join = label_sep_of(loaded, options)
+    join = label_sep_of(loaded, options.get("label_sep"))
     labels = {} if options["labels"] is None else read_labels(options["labels"], new, join)
     found = move(loaded, new, mapping, labels, dry_run=dry_run)
     print_counts(Console(), found)

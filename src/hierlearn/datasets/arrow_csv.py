@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets.delimited import DelimitedFile
     from hierlearn.datasets.table_file import TableChunk
+    from hierlearn.datasets.table_parts import Span
 
 BLOCK = 1 << 28  # bytes that are read at a time
 SMALL_BLOCK = 1 << 20  # the same where memory must not grow with the file
@@ -102,13 +103,24 @@ def as_floats(column: Any) -> Any:
 
 
 def arrow_chunks(
-    file: DelimitedFile, columns: Sequence[str], rows_per_chunk: int | None
+    file: DelimitedFile,
+    columns: Sequence[str],
+    rows_per_chunk: int | None,
+    span: Span | None = None,
 ) -> Iterator[TableChunk]:
-    """Yield the rows of a file in order, like ``DelimitedFile.parsed_chunks``."""
+    """Yield the rows of a file in order, like ``DelimitedFile.parsed_chunks``.
+
+    Args:
+        file: the table.
+        columns: the columns to read.
+        rows_per_chunk: the most rows of a chunk; None for all rows in one.
+        span: the bytes to read, None for all. Where the csv module must go on, it goes on to the
+            end of the file.
+    """
     waiting: list[tuple[Any, Sequence[int]]] = []
     count = 0
     size = BLOCK if rows_per_chunk is None else SMALL_BLOCK
-    for part in table_parts(file, columns, size):
+    for part in table_parts(file, columns, size, span):
         waiting.append(part)
         count += len(part[1])
         while rows_per_chunk is not None and count >= rows_per_chunk:
@@ -138,11 +150,11 @@ def joined(parts: Sequence[tuple[Any, Sequence[int]]]) -> tuple[Any, Sequence[in
 
 
 def table_parts(
-    file: DelimitedFile, columns: Sequence[str], size: int
+    file: DelimitedFile, columns: Sequence[str], size: int, span: Span | None
 ) -> Iterator[tuple[Any, Sequence[int]]]:
     """Yield the rows as Arrow tables of strings, each with the line of every row."""
-    offset = lines = 0  # what has been read
-    for block in blocks(file, size):
+    offset, lines = (span.begin, span.lines) if span is not None else (0, 0)  # what has been read
+    for block in blocks(file, size, span):
         found = None if block is None else parse_block(file, columns, block, is_first=not offset)
         if block is None or found is None:
             start = Start(file.columns, offset, lines) if offset else Start()
@@ -165,18 +177,21 @@ def shifted(lines: Sequence[int], by: int) -> Sequence[int]:
     return [line + by for line in lines]
 
 
-def blocks(file: DelimitedFile, size: int) -> Iterator[bytes | None]:
+def blocks(file: DelimitedFile, size: int, span: Span | None = None) -> Iterator[bytes | None]:
     """Yield blocks of about a size that end with a row; None where the csv module must go on."""
     rest = b""
-    left = size_of(file)
+    begin, end = (0, None) if span is None else (span.begin, span.end)
+    left = (size_of(file) if end is None else end) - begin
+    least = 1 if end is None else 0  # what a file has grown by is read
     with open_regular(file.path) as source:
-        while more := source.read(min(size, max(left, 1))):  # what is asked for is allocated
+        source.seek(begin)
+        while more := source.read(min(size, max(left, least))):  # what is asked for is allocated
             block = rest + more
             left -= len(more)
-            end = last_row_end(block) if left > 0 else len(block)
-            if end:
-                yield block[:end]
-            rest = block[end:]
+            cut = last_row_end(block) if left > 0 else len(block)
+            if cut:
+                yield block[:cut]
+            rest = block[cut:]
             if len(rest) > LONGEST:
                 yield None
                 return

@@ -6,11 +6,13 @@ For predicting, so without labels: only the columns that a model reads become nu
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.datasets.annotations import row_ids
 from hierlearn.datasets.readers import open_table
+from hierlearn.datasets.table_parts import PartFile, parts_of
 from hierlearn.datasets.vectors import Vectors
 from hierlearn.errors import DataError, quoted
 
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
     from hierlearn.datasets.images import Images
     from hierlearn.datasets.table import Table
     from hierlearn.datasets.table_file import TableChunk
+    from hierlearn.datasets.table_parts import TablePart
 
 CELLS = 1 << 18  # cells of a file that are held at a time
+EVEN = 4096  # rows of which a chunk has a multiple, or it has a power of 2
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class TableStream:
     Attributes:
         ignored: the columns that are not read.
         rows: how many rows there are, None where only reading would tell.
+        before: how many rows of the file come before them.
 
     Raises:
         DataError: naming the columns that the file lacks.
@@ -93,9 +98,10 @@ class TableStream:
         self.id_column = id_column
         self.names = (text,) if text is not None else tuple(features)
         self.keep = tuple(keep)
-        self.size = max(1, cells // max(1, len(self.names) + len(self.keep)))
+        self.size = even_size(cells // max(1, len(self.names) + len(self.keep)))
         self.file = open_table(path, delimiter)
         self.path = self.file.path
+        self.before = 0
         self.rows = self.file.num_rows
         self._check_columns()
         self.vectors = None if embeddings is None else Vectors(embeddings, self.file)
@@ -131,10 +137,22 @@ class TableStream:
             return rows.table({name: self.kinds[name] for name in self.names})
         return rows.numbers(self.names)
 
+    def parts(self, rows: int) -> list[TablePart]:
+        """Return the table as parts of so many rows each, but for the last one."""
+        return parts_of(self.file, rows)
+
+    def part(self, part: TablePart) -> TableStream:
+        """Return the stream of a part."""
+        found = copy(self)
+        found.vectors = copy(self.vectors)
+        found.file = PartFile(self.file, part)
+        found.before, found.rows = part.before, part.rows
+        return found
+
     def __iter__(self) -> Iterator[Chunk]:
         found = False
         if self.vectors is not None:
-            self.vectors.restart()
+            self.vectors.restart(self.before)
         for rows in self.file.chunks(self._read, self.size):
             found = True
             inputs = self._inputs(rows)
@@ -142,5 +160,10 @@ class TableStream:
             yield Chunk(inputs, rows.lines, ids, {name: rows.columns[name] for name in self.keep})
         if not found:
             raise self.file.no_rows()
-        if self.vectors is not None:
+        if self.vectors is not None and (not self.before and self.rows is None):
             self.vectors.check_count(self.vectors.done)
+
+
+def even_size(rows: int) -> int:
+    """Return at most so many rows, at least 1, in which batches of a power of 2 come out even."""
+    return rows - rows % EVEN if rows >= EVEN else 1 << (max(1, rows).bit_length() - 1)

@@ -53,9 +53,9 @@ class Vectors:
                 f"{plural(rows, 'row')}; write one vector per row, in the same order"
             )
 
-    def restart(self) -> None:
-        """Begin with the first row again."""
-        self.done = 0
+    def restart(self, before: int = 0) -> None:
+        """Begin again, with the row that so many come before."""
+        self.done = before
 
     def next(self, chunk: TableChunk) -> NDArray[np.float32]:
         """Return the (n, D) vectors of the rows that follow."""

@@ -32,6 +32,8 @@ class AnswerFile:
         escape: whether formulas are escaped; None where none can be.
 
     Attributes:
+        rows: how many rows of the input were answered.
+        stopped: how many of the answers are above the terminal classes.
         formulas: how many cells a spreadsheet would run as a formula.
     """
 
@@ -40,7 +42,7 @@ class AnswerFile:
         self._kept = kept
         self._escape = escape
         self._values: dict[int, Checked] = {}
-        self.formulas = 0
+        self.rows = self.stopped = self.formulas = 0
 
     def append(self, columns: Mapping[str, Sequence[Any]], kept: Mapping[str, Any]) -> None:
         """Write rows: the columns of the answers, and those of the input by their own names."""
@@ -51,6 +53,11 @@ class AnswerFile:
         if self._escape is not None:
             found = {name: self._checked(cells) for name, cells in found.items()}
         self._append(found)
+        if "stopped" in columns:
+            self.rows += len(columns["stopped"])
+            self.stopped += int(np.sum(columns["stopped"]))
+        elif "row" in columns:  # several rows per row of the input
+            self.rows += int(columns["row"][-1] - columns["row"][0]) + 1
 
     def _checked(self, cells: Sequence[Any]) -> Sequence[Any]:
         if isinstance(cells, CodedColumn):
@@ -106,15 +113,28 @@ def answer_file(
         escape: whether texts that a spreadsheet would run as a formula are escaped.
     """
     kept = kept_names(keep, names)
-    delimited = Path(path).suffix.lower() != ".parquet"
+    delimited = is_delimited(path)
     every = [*kept, *names]
-    header = [escaped(name) for name in every] if escape and delimited else every
+    header = file_names(path, names, keep, escape=escape)
     with table_writer(path, header) as append:
 
         def write(columns: Mapping[str, Sequence[Any]]) -> None:
             append({shown: columns[name] for shown, name in zip(header, every, strict=True)})
 
         yield AnswerFile(write, kept, escape if delimited else None)
+
+
+def file_names(
+    path: Path | str, names: Sequence[str], keep: Sequence[str], *, escape: bool
+) -> list[str]:
+    """Return the columns of a file of answers as they are written; see ``answer_file``."""
+    every = [*kept_names(keep, names), *names]
+    return [escaped(name) for name in every] if escape and is_delimited(path) else every
+
+
+def is_delimited(path: Path | str) -> bool:
+    """Whether a file of answers is CSV or TSV, by its ending."""
+    return Path(path).suffix.lower() != ".parquet"
 
 
 def kept_names(keep: Sequence[str], names: Sequence[str]) -> dict[str, str]:

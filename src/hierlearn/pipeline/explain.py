@@ -7,6 +7,7 @@ what its memories count in the answer; the rest comes from networks that remembe
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ from hierlearn.networks.memories import (
     remembered,
 )
 from hierlearn.networks.network import AVERAGE
+from hierlearn.pipeline.threads import in_order, one_core_each, worker_count
+from hierlearn.pipeline.tiles import filled_tile, tile_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,10 +110,11 @@ def most_neighbors(pipeline: Pipeline) -> int:
 
 @torch.no_grad()
 def neighbor_weights(pipeline: Pipeline, inputs: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield, for every row of a batch, its neighbors by falling weight: weights, row numbers."""
+    """Yield, for every row of a tile, its neighbors by falling weight: weights, row numbers."""
     rows_of(pipeline)
     network, shares = pipeline.network, shares_of(pipeline)
-    queries = embed(network, pipeline.rows(inputs))
+    read, size = pipeline.rows(inputs), tile_size(pipeline)
+    queries = embed(network, read if size is None else filled_tile(read, 0, size))
     weighed, numbered = [], []
     for name, share in shares.items():
         weights, index = neighbors_of(network, name, queries[name])
@@ -118,7 +122,7 @@ def neighbor_weights(pipeline: Pipeline, inputs: Any) -> Iterator[tuple[Any, Any
         weighed.append(scaled.transpose(0, 1).flatten(1).cpu().numpy())
         numbered.append(index.transpose(0, 1).flatten(1).cpu().numpy())
     both = np.concatenate(weighed, axis=1), np.concatenate(numbered, axis=1)
-    for own, numbers in zip(*both, strict=True):
+    for own, numbers in zip(*(side[: len(read)] for side in both), strict=True):
         rows, first, place = np.unique(numbers, return_index=True, return_inverse=True)
         total = np.bincount(place, own)
         order = np.lexsort((first, -total))  # far rows may all weigh 0; the nearest comes first
@@ -138,11 +142,16 @@ def explain(pipeline: Pipeline, inputs: Any, count: int = 3) -> list[list[Eviden
     rows = rows_of(pipeline)
     shares_of(pipeline)  # raises where no memory answers
     pipeline.network.eval()
-    found: list[list[Evidence]] = []
-    for begin in range(0, count_rows(inputs), BATCH):
-        for weights, numbers in neighbor_weights(pipeline, inputs[begin : begin + BATCH]):
-            found.append(evidence(rows, weights[:count], numbers[:count]))
-    return found
+    size = tile_size(pipeline) or BATCH
+
+    def explained(begin: int) -> list[list[Evidence]]:
+        found = neighbor_weights(pipeline, inputs[begin : begin + size])
+        return [evidence(rows, weights[:count], numbers[:count]) for weights, numbers in found]
+
+    begins = range(0, count_rows(inputs), size)
+    workers = worker_count(pipeline)
+    with one_core_each() if tile_size(pipeline) else nullcontext():
+        return [row for tile in in_order(explained, begins, workers) for row in tile]
 
 
 def evidence(rows: Remembered, weights: Any, numbers: Any) -> list[Evidence]:

@@ -293,7 +293,7 @@ def no_memory(folder: Path) -> HierlearnError:
     """Return the error of a model without a memory."""
     return HierlearnError(
         f"{folder} has no memory: its answers come from weights, not from rows; train a model with "
-        f"--recipe neighbors, or with --head neighbors"
+        f"recipe 'neighbors', or with head 'neighbors'"
     )
 
 

@@ -177,8 +177,9 @@ class Pipeline:
             yield (output.log_p if log else output.probabilities).cpu()
 
     def batch_size(self, most: int = BATCH) -> int:
-        """Return how many rows are predicted at once, fewer where there are many classes."""
-        return min(most, max(1, ENTRIES // len(self.label_space)))
+        """Return how many rows are predicted at once: a power of 2 where classes are many."""
+        allowed = max(1, ENTRIES // len(self.label_space))
+        return most if most <= allowed else 1 << (allowed.bit_length() - 1)
 
     def output(self, inputs: Any) -> HeadOutput:
         """Return the output of a batch of raw inputs, with the members of an ensemble apart."""

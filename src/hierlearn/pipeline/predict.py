@@ -34,6 +34,7 @@ from hierlearn.pipeline.answer_columns import (
 )
 from hierlearn.pipeline.explain import explain, most_neighbors, rows_of
 from hierlearn.pipeline.threads import in_order, worker_count
+from hierlearn.pipeline.tiles import tiled_probabilities
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,6 +69,7 @@ def predict_chunks(
     *,
     neighbors: int = 0,
     layout: Layout = ANSWER,
+    before: int = 0,
 ) -> Iterator[tuple[Columns, dict[str, Any]]]:
     """Yield the answers of a pipeline in batches: columns by name, and kept columns of the input.
 
@@ -81,6 +83,7 @@ def predict_chunks(
         label_sep: what joins the classes of a set.
         neighbors: of how many remembered rows to add columns.
         layout: what else is written of each row.
+        before: how many rows come before these, where they are a part of a table.
 
     Raises:
         DataError: naming the file, line and column of a missing value that was never missing in
@@ -88,7 +91,7 @@ def predict_chunks(
     """
     answering = Answering(pipeline, decoder, label_sep, neighbors, layout)
     workers = 0 if neighbors else worker_count(pipeline)
-    for found in in_order(answering, batches(pipeline, chunks, path), workers):
+    for found in in_order(answering, batches(pipeline, chunks, path, before), workers):
         yield from found
 
 
@@ -119,7 +122,8 @@ class Answering:
         """
         before, rows = batch
         found, begin = [], 0
-        for p in torch.split(probabilities_of(self.pipeline, rows), self.size or len(rows.lines)):
+        found_p = tiled_probabilities(self.pipeline, rows.inputs)
+        for p in torch.split(found_p, self.size or len(rows.lines)):
             part = rows.take(slice(begin, begin + len(p)))
             found.append(self.columns(p, part, before + begin))
             begin += len(p)
@@ -201,12 +205,14 @@ def probability_chunks(
         path: their file, for errors.
     """
     for _, batch in batches(pipeline, chunks, path):
-        yield batch, probabilities_of(pipeline, batch)
+        yield batch, tiled_probabilities(pipeline, batch.inputs)
 
 
-def batches(pipeline: Pipeline, chunks: Iterable[Chunk], path: Path) -> Iterator[tuple[int, Chunk]]:
+def batches(
+    pipeline: Pipeline, chunks: Iterable[Chunk], path: Path, before: int = 0
+) -> Iterator[tuple[int, Chunk]]:
     """Yield rows in the batches in which they are predicted, each after how many came before."""
-    done = 0
+    done = before
     size = pipeline.batch_size()
     for chunk in chunks:
         refuse_missing(pipeline, chunk, path)
@@ -214,11 +220,6 @@ def batches(pipeline: Pipeline, chunks: Iterable[Chunk], path: Path) -> Iterator
         for begin in range(0, count, size):
             yield done + begin, chunk.take(slice(begin, min(begin + size, count)))
         done += count
-
-
-def probabilities_of(pipeline: Pipeline, batch: Chunk) -> Tensor:
-    """Return the (n, C) probabilities of a batch."""
-    return next(pipeline.stream_probabilities(batch.inputs))
 
 
 def answer_names(pipeline: Pipeline) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -102,12 +103,38 @@ def call(function: Callable[[Item], Result], held: tuple[Item] | Exception) -> R
     return function(*held)
 
 
+class Cores:
+    """How many cores an operation of torch uses, which is one setting for the entire process."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.users = 0
+        self.before = 1
+
+    def take(self) -> None:
+        """Begin to use one core per operation."""
+        with self.lock:
+            if not self.users:
+                self.before = torch.get_num_threads()
+                torch.set_num_threads(1)
+            self.users += 1
+
+    def give_back(self) -> None:
+        """End it; the last user restores what was set before."""
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                torch.set_num_threads(self.before)
+
+
+CORES = Cores()
+
+
 @contextmanager
 def one_core_each() -> Iterator[None]:
-    """Let every operation of torch use the core of its thread only."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    """Let every operation of torch use the core of its thread only; threads may overlap in it."""
+    CORES.take()
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        CORES.give_back()

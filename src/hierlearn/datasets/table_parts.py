@@ -1,0 +1,195 @@
+"""Parts of a table: consecutive rows that can be read alone, by another process or machine.
+
+The rows of a part are read exactly as they are from the entire file, with the same line numbers in
+errors. A Parquet file knows its rows; a CSV file is read through once to find where rows begin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hierlearn.datasets.delimited import DelimitedFile, has_arrow
+from hierlearn.datasets.parquet import ArrowChunk, ParquetFile, opened_parquet
+from hierlearn.datasets.table_file import TableChunk, TableFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+BLOCK = 1 << 24  # bytes of a CSV file that are looked through at a time
+
+
+class Span(NamedTuple):
+    """Some bytes of a CSV file, from the beginning of a row to the end of another.
+
+    Attributes:
+        begin: the first byte.
+        end: the byte after the last one; None for the end of the file.
+        lines: how many lines come before.
+    """
+
+    begin: int = 0
+    end: int | None = None
+    lines: int = 0
+
+
+class TablePart(NamedTuple):
+    """Some consecutive rows of a table.
+
+    Attributes:
+        before: how many rows come before.
+        rows: how many there are; None for all that follow, where only reading would tell.
+        span: where they are in a CSV file; None in other formats.
+    """
+
+    before: int
+    rows: int | None
+    span: Span | None = None
+
+
+def parts_of(file: TableFile, rows: int) -> list[TablePart]:
+    """Return a table as parts of so many rows each, but for the last one; none without rows.
+
+    Of a CSV file that only Python's csv module can read from some row on, what follows that row is
+    one part.
+
+    Args:
+        file: the table.
+        rows: of a part.
+    """
+    if isinstance(file, DelimitedFile):
+        return delimited_parts(file, rows)
+    count = file.num_rows or 0
+    return [TablePart(begin, min(rows, count - begin)) for begin in range(0, count, rows)]
+
+
+def delimited_parts(file: DelimitedFile, rows: int) -> list[TablePart]:
+    """Return the parts of a CSV file."""
+    if len(file.columns) == 1 or not has_arrow():
+        return [TablePart(0, None, Span())]
+    from hierlearn.datasets.arrow_csv import blocks, parse_block
+
+    parts: list[TablePart] = []
+    begin = line = 0  # of the part that is being measured
+    before = count = 0  # the rows of the parts that are, and of this one
+    offset = lines = 0  # what has been looked through
+    for block in blocks(file, BLOCK):
+        parsed = (
+            None
+            if block is None
+            else parse_block(file, file.columns[:1], block, is_first=not offset)
+        )
+        if block is None or parsed is None:
+            return [*parts, TablePart(before, None, Span(begin, None, line))]
+        ends, taken = parsed[1], 0
+        starts = line_starts(block)
+        while count + len(ends) - taken >= rows:
+            taken += rows - count
+            end = ends[taken - 1]  # the line at which the part ends, in this block
+            parts.append(TablePart(before, rows, Span(begin, offset + int(starts[end]), line)))
+            begin, line = offset + int(starts[end]), lines + end
+            before, count = before + rows, 0
+        count += len(ends) - taken
+        offset += len(block)
+        lines += len(starts) - 1 - (not block.endswith(b"\n"))
+    return [*parts, TablePart(before, count, Span(begin, None, line))] if count else parts
+
+
+def line_starts(block: bytes) -> NDArray[np.int64]:
+    """Return where each line of a block begins, and the end of the block."""
+    feeds = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n"))
+    ends = [] if block.endswith(b"\n") else [len(block)]
+    return np.concatenate([[0], feeds + 1, ends]).astype(np.int64)
+
+
+class PartFile(TableFile):
+    """A part of a table, as a table.
+
+    Args:
+        file: the entire table.
+        part: which of its rows.
+    """
+
+    def __init__(self, file: TableFile, part: TablePart) -> None:
+        self.file, self.part = file, part
+        self.path, self.columns, self.num_rows = file.path, file.columns, part.rows
+
+    def chunks(
+        self, columns: Sequence[str], rows_per_chunk: int | None = None
+    ) -> Iterator[TableChunk]:
+        """Yield the rows in order."""
+        if isinstance(self.file, ParquetFile):
+            yield from self._groups(self.file, columns, rows_per_chunk)
+        elif self.part == TablePart(0, None, Span()):
+            yield from self.file.chunks(columns, rows_per_chunk)
+        else:
+            yield from self._span(columns, rows_per_chunk)
+
+    def _span(self, columns: Sequence[str], rows_per_chunk: int | None) -> Iterator[TableChunk]:
+        """Yield the rows of a part of a CSV file."""
+        from hierlearn.datasets.arrow_csv import arrow_chunks, as_chunk
+
+        assert isinstance(self.file, DelimitedFile)
+        left = self.part.rows
+        for chunk in arrow_chunks(self.file, columns, rows_per_chunk, self.part.span):
+            if left is None:
+                yield chunk
+                continue
+            if len(chunk) > left:  # the csv module reads to the end of the file
+                import pyarrow as pa
+
+                table = pa.table({name: chunk.columns[name] for name in columns})
+                chunk = as_chunk(self.file, table.slice(0, left), chunk.lines[:left])
+            yield chunk
+            left -= len(chunk)
+            if not left:
+                return
+
+    def _groups(
+        self, file: ParquetFile, columns: Sequence[str], rows_per_chunk: int | None
+    ) -> Iterator[TableChunk]:
+        """Yield the rows of a part of a Parquet file, out of the row groups that hold them."""
+        begin, rows = self.part.before, self.part.rows or 0
+        offsets = file.group_offsets
+        first = int(np.searchsorted(offsets, begin, side="right")) - 1
+        end = int(np.searchsorted(offsets, begin + rows, side="left"))
+        size = rows_per_chunk or rows
+        with opened_parquet(file.path) as opened:
+            batches = opened.iter_batches(
+                size, row_groups=range(first, end), columns=list(columns), use_threads=False
+            )
+            for table in resliced(batches, begin - int(offsets[first]), rows, size):
+                lines = range(begin + 1, begin + table.num_rows + 1)
+                yield ArrowChunk(file.path, {name: table.column(name) for name in columns}, lines)
+                begin += table.num_rows
+
+
+def resliced(batches: Iterable[Any], skip: int, rows: int, size: int) -> Iterator[Any]:
+    """Yield some of the rows of record batches as Arrow tables of one size, but for the last one.
+
+    Args:
+        batches: the rows.
+        skip: how many to leave out first.
+        rows: how many to yield then.
+        size: of a table.
+    """
+    import pyarrow as pa
+
+    waiting: list[Any] = []
+    for batch in batches:
+        table = pa.Table.from_batches([batch.slice(skip)]).slice(0, rows)
+        skip = max(0, skip - batch.num_rows)
+        rows -= table.num_rows
+        waiting.append(table)
+        held = pa.concat_tables(waiting)
+        while held.num_rows >= size:
+            yield held.slice(0, size)
+            held = held.slice(size)
+        waiting = [held]
+        if not rows:
+            break
+    if waiting and waiting[0].num_rows:
+        yield waiting[0]
