@@ -149,7 +149,7 @@ def test_every_option_has_help_and_a_default(words):
         elif one.multiple:
             assert "Repeatable." in text
         else:
-            assert re.search(r"\[(required|(at least \d+, )?default: [^]]+)\]$", text), text
+            assert re.search(r"\[(required|(at least [\d.]+, )?default: [^]]+)\]$", text), text
     for one in command.params:
         if one.param_type_name == "argument":
             assert one.help
@@ -215,7 +215,8 @@ def test_defaults_and_choices_are_shown():
     assert by_name["--loss"].endswith(f"One of {', '.join(LOSSES)}. [default: from the recipe]")
     known = ", ".join([*NETWORKS, "package.module:factory"])
     assert f"One of {known}." in by_name["--network"]
-    assert "--schedule [cosine|linear|constant]" in shown
+    assert "One of cosine, linear, constant, cyclic, 1cycle." in by_name["--schedule"]
+    assert "--precision [float32|bf16]" in shown
     assert "level-accuracy" not in by_name["--metric"]  # no single number: it cannot stop anything
     assert shown["--standardize / --no-standardize"].endswith("[default: on]")
     assert "[default: that of the model]" in options_shown(help_of("predict"))["--decoder <text>"]

@@ -19,7 +19,8 @@ from hierlearn.cli import main
 from hierlearn.datasets.streaming import TableStream
 from hierlearn.engines.part_files import PartFolder
 from hierlearn.engines.part_job import PartJob, pieces_of
-from hierlearn.engines.ray_data import predict_parts, ray_session, resources
+from hierlearn.engines.ray_cluster import ray_session
+from hierlearn.engines.ray_data import predict_parts, resources
 from hierlearn.errors import HierlearnError
 from small_models import made_model, write_rows
 

@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from hierlearn.kernels import hcl_plan
+from hierlearn.kernels import hcl_plan, trial
 from kernels.kernel_cases import LAYOUTS
 from kernels.kernel_imports import INTERPRETED, TRITON, WRONG, set_interpreter
 
@@ -25,6 +25,13 @@ def interpreter(monkeypatch):
         if INTERPRETED:
             warnings.simplefilter("ignore", RuntimeWarning)
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_trials(request, monkeypatch):
+    """Use the kernels at once: their trial takes seconds in the interpreter; see test_trial.py."""
+    if request.path.name != "test_trial.py":
+        monkeypatch.setattr(trial, "passes", lambda *_: True)
 
 
 @pytest.fixture(autouse=True)

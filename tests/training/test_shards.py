@@ -178,16 +178,19 @@ def two(tmp_path_factory, files):
 def test_each_of_two_processes_reads_about_half_of_the_bytes(two, files):
     counted_files.begin()
     dataset = stream_table(counted_files.address(files), label="y")
-    counted_files.begin()
-    np.asarray(dataset.inputs)
-    all_bytes = counted_files.count()
+    counts = []
+    for _ in range(3):  # a thread of another test may still be reading
+        counted_files.begin()
+        np.asarray(dataset.inputs)
+        counts.append(counted_files.count())
+    all_bytes = min(counts)
     reads = [json.loads((two / f"reads-{rank}.json").read_text()) for rank in (0, 1)]
     assert reads[0][0] - reads[1][0] == 2 * all_bytes, "the first one fits the preprocessing"
     for _, *epochs in reads:
         assert len(epochs) == 3
         for epoch in epochs:
             # Its half, and at most a group at the border (100 of 1,123 rows at the most).
-            assert 0.4 * all_bytes < epoch < 0.6 * all_bytes
+            assert 0.4 * all_bytes < epoch < 0.6 * all_bytes, (all_bytes, reads)
 
 
 def test_two_processes_train_as_one_on_the_same_batches(two, files, tmp_path, monkeypatch):

@@ -176,7 +176,8 @@ def named_from_here() -> Iterator[None]:
 def written_parts(job: PartJob, done: Mapping[int, Any], options: Mapping[str, Any]) -> list[Any]:
     """Write the parts that are missing, and show progress."""
     from hierlearn.cli.show import working
-    from hierlearn.engines.ray_data import predict_parts, ray_session
+    from hierlearn.engines.ray_cluster import ray_session
+    from hierlearn.engines.ray_data import predict_parts
     from hierlearn.terminal import Console, print_plain
 
     missing = [number for number in range(len(job.pieces)) if number not in done]

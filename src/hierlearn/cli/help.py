@@ -94,7 +94,7 @@ def shown_default(parameter: Any, default: Any) -> str:
         default = "on" if default else "off"
     low = getattr(parameter, "min", None)  # releases of typer differ in where it is
     low = getattr(getattr(parameter, "type", None), "min", None) if low is None else low
-    limit = "" if low is None else f"at least {low}, "
+    limit = "" if low is None else f"at least {low:g}, "
     return f"[{limit}default: {'none' if default is None or default == '' else default}]"
 
 

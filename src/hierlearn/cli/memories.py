@@ -59,10 +59,12 @@ def change_in_place(folder: Path, options: Mapping[str, Any]) -> Iterator[Memory
 def check_memory(model: Pipeline, folder: Path) -> None:
     """Raise on a model without a memory, and say how to train one that has it."""
     from hierlearn.networks.memories import memory_heads
-    from hierlearn.pipeline.memory_folder import no_memory
 
     if not memory_heads(model.network):
-        raise no_memory(folder)
+        raise HierlearnError(
+            f"{folder} has no memory: its answers come from weights, not from rows; train a model "
+            f"with --recipe neighbors, or with --head neighbors"
+        )
 
 
 def evidence_note(model: Pipeline) -> str:

@@ -8,8 +8,6 @@ again with what it was given, and a part that is written twice is written to the
 from __future__ import annotations
 
 import logging
-import os
-import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +20,6 @@ if TYPE_CHECKING:
 
     from hierlearn.engines.part_job import PartJob
 
-SECONDS = 10  # to wait for an answer of a cluster
-VARIABLES = {  # where they are not set
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
 QUIET = {
     "enable_progress_bars": False,
     "enable_operator_progress_bars": False,
@@ -57,60 +50,6 @@ class PartWorker:
         except HierlearnError as error:
             return {**nothing, "error": str(error), "kind": type(error).__name__}
         return {**record._asdict(), "error": "", "kind": ""}
-
-
-@contextmanager
-def ray_session(address: str | None = None, cpus: int | None = None) -> Iterator[Any]:
-    """Connect to Ray, or start it on this machine; yield the module.
-
-    Where this process is connected already, that stays as it is.
-
-    Args:
-        address: of a cluster: "auto", or ``ray://host:port``; None to start one here.
-        cpus: how many cores a cluster that is started here may use; None for all.
-    """
-    for name, value in VARIABLES.items():
-        os.environ.setdefault(name, value)
-    try:
-        import ray
-    except ImportError as error:
-        raise HierlearnError(
-            f"the engine ray needs Ray ({error}); install it with: pip install 'ray[data]'"
-        ) from None
-    if ray.is_initialized():
-        yield ray
-        return
-    check_answers(address)
-    here: dict[str, Any] = {"num_cpus": cpus, "include_dashboard": False} if not address else {}
-    try:
-        ray.init(
-            address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **here
-        )
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise no_cluster(address or "this machine", error) from None
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
-
-
-def check_answers(address: str | None) -> None:
-    """Raise where nothing answers at ``host:port``, for which Ray itself would wait for minutes."""
-    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
-    if colon and port.isdigit():
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS).close()
-        except OSError as error:
-            raise no_cluster(str(address), error) from None
-
-
-def no_cluster(address: str, error: Exception) -> HierlearnError:
-    """Return the error of an address at which there is no cluster."""
-    reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-    return HierlearnError(
-        f"no Ray cluster answers at {address} ({reason}); check the address, or leave it out to "
-        f"start Ray on this machine"
-    )
 
 
 def predict_parts(

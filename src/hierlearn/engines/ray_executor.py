@@ -6,7 +6,6 @@ store once, and read once by each worker process.
 
 from __future__ import annotations
 
-import os
 import pickle
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
@@ -15,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.engines.engine import RETRIES, Engine
 from hierlearn.engines.process_executor import count_cores
+from hierlearn.engines.ray_cluster import connect, import_ray
 from hierlearn.engines.worker import Data
-from hierlearn.errors import HierlearnError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -55,7 +54,7 @@ class RayEngine(Engine):
         self._ray = ray
         self._own = not ray.is_initialized()
         if self._own:
-            start(ray, address, workers)
+            connect(ray, address, workers or count_cores())
         self._gpus = gpus
         self.workers = int(ray.cluster_resources().get("GPU" if gpus else "CPU", 1) // (gpus or 1))
         if address is None and self._own:
@@ -122,29 +121,3 @@ class RayEngine(Engine):
 def invoke(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     """Call a function in a task; arrays of a pickled result can be written, as Ray's cannot."""
     return pickle.dumps(fn(*args, **kwargs), protocol=pickle.HIGHEST_PROTOCOL)
-
-
-def import_ray() -> Any:
-    """Return the package, or raise an error that says how to install it."""
-    try:
-        import ray
-    except ImportError as error:
-        raise HierlearnError("engine 'ray' needs ray; install it with: pip install ray") from error
-    return ray
-
-
-def start(ray: Any, address: str | None, workers: int | None) -> None:
-    """Connect to a cluster, or start Ray on this machine, quietly."""
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    if address is None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        count = workers or count_cores()
-        here = {"_node_ip_address": "127.0.0.1", "include_dashboard": False}
-        ray.init(address="local", num_cpus=count, **here, **quiet)
-        return
-    try:
-        ray.init(address=address, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise HierlearnError(
-            f"no Ray cluster answers at {address!r} ({error}); start one with: ray start --head"
-        ) from error

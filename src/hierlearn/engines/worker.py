@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from hierlearn.files.writing import remove
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -112,7 +114,7 @@ class FileData(Data):
 
     def remove(self) -> None:
         """Remove the file."""
-        Path(self.path).unlink(missing_ok=True)
+        remove(Path(self.path))
 
 
 @dataclass
