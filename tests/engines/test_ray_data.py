@@ -18,7 +18,7 @@ from engines.slow_predictor import Slow, lines_of, wait_for
 from hierlearn.cli import main
 from hierlearn.datasets.streaming import TableStream
 from hierlearn.engines.part_files import PartFolder
-from hierlearn.engines.part_job import PartJob, pieces_of
+from hierlearn.engines.part_job import PartJob, pieces_of, tables_in
 from hierlearn.engines.ray_cluster import ray_session
 from hierlearn.engines.ray_data import predict_parts, resources
 from hierlearn.errors import HierlearnError
@@ -93,11 +93,12 @@ def test_tables_at_an_address(cluster, folder, call, tmp_path):
     table = pyarrow.csv.read_csv(tmp_path / "rows.csv")
     for name, part in (("b", table.slice(400)), ("a", table.slice(0, 400))):
         pq.write_table(part, tmp_path / f"{name}.parquet", row_group_size=150)
-    for source in (f"file://{tmp_path}/*.parquet", "*.parquet"):
-        call(f"predict {model} {source} -o one.csv --force")
-        call(f"predict {model} {source} -o many.csv --force --engine ray --part-rows 256")
-        assert (tmp_path / "many.csv").read_bytes() == (tmp_path / "one.csv").read_bytes()
-        assert len((tmp_path / "one.csv").read_text().splitlines()) == 701
+    call(f"predict {model} *.parquet -o one.csv")
+    source = f"file://{tmp_path}/*.parquet"
+    call(f"predict {model} {source} -o many.csv --engine ray --part-rows 256")
+    assert (tmp_path / "many.csv").read_bytes() == (tmp_path / "one.csv").read_bytes()
+    assert len((tmp_path / "one.csv").read_text().splitlines()) == 701
+    assert all(path.is_absolute() for path in tables_in("*.parquet"))  # for any worker
 
 
 def test_a_folder_of_tables_becomes_a_folder_of_parts(cluster, folder, call, tmp_path):
