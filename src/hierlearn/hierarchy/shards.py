@@ -241,7 +241,7 @@ def depth_first(structure: Structure) -> Ints:
     begins = np.r_[True, above[1:] != above[:-1]]
     before = np.empty(structure.count, dtype=np.int64)  # classes below earlier siblings
     before[order] = starts - np.maximum.accumulate(np.where(begins, starts, 0))
-    place = before.copy()
+    place: Ints = before.copy()
     for begin, end in levels[1:]:
         place[begin:end] += place[first[begin:end]] + 1
     return place
