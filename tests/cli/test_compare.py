@@ -129,8 +129,11 @@ def test_a_narrow_table_keeps_its_names_whole():
 
 @pytest.mark.filterwarnings("ignore::hierlearn.losses.hcl.CollapseWarning")
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"the benchmark files are not in {DATA}")
-def test_the_papers_tables_from_end_to_end(call, rows):
-    options = "--seeds 2 --epochs 1 --device cpu --jobs 1"  # kernels compile once, in this process
+def test_the_papers_tables_from_end_to_end(call, rows, monkeypatch):
+    # In this process, and without the kernels of thirteen losses, whose compilation takes longer
+    # than the trainings; tests/kernels and tests/training use them.
+    monkeypatch.setattr("hierlearn.kernels.rows.has_numba", lambda: False)
+    options = "--seeds 2 --epochs 1 --device cpu --jobs 1"
     said = call(f"compare --paper --data-dir {DATA} {options} --out p")
     assert "wrote paper.md, paper.tex and one study per dataset to p" in said
     text = (rows / "p" / "paper.md").read_text()
