@@ -6,6 +6,7 @@ result is that of the run which ended. Results are yielded as they come, for the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ class Flight:
     lost: int = 0
 
 
-class Engine(Executor):
+class Engine(Executor, ABC):
     """An Executor that knows about lost jobs, and sends data to each worker once.
 
     Attributes:
@@ -107,9 +108,9 @@ class Engine(Executor):
     threads: int | None = None
     loses_data = False
 
+    @abstractmethod
     def share(self, value: Any) -> Any:
         """Return what stands for a value in a job: a Data, or what the engine resolves."""
-        raise NotImplementedError
 
     def release(self, handle: Any) -> None:
         """Forget a value that was shared."""

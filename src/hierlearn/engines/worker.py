@@ -13,6 +13,7 @@ import pickle
 import tempfile
 import threading
 import traceback
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,7 +73,7 @@ class Failure:
 
 
 @dataclass
-class Data:
+class Data(ABC):
     """A value that is sent to a worker once, and resolved by each job there.
 
     Attributes:
@@ -81,9 +82,9 @@ class Data:
 
     key: str = field(default_factory=lambda: uuid4().hex)
 
+    @abstractmethod
     def load(self) -> Any:
         """Return the value, in a process that does not have it yet."""
-        raise NotImplementedError
 
     def get(self) -> Any:
         """Return the value; the last ones are kept."""

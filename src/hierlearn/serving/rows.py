@@ -21,8 +21,9 @@ from hierlearn.datasets.column_values import parse_values
 from hierlearn.datasets.images import Images
 from hierlearn.datasets.streaming import Chunk
 from hierlearn.datasets.table_file import TableChunk
-from hierlearn.datasets.vectors import is_vector_file
 from hierlearn.errors import DataError, plural, quoted, shown
+from hierlearn.pipeline.batch import HeldImage
+from hierlearn.pipeline.input_columns import known_columns
 from hierlearn.pipeline.predict import NEVER_MISSING, first_missing
 
 if TYPE_CHECKING:
@@ -121,23 +122,6 @@ def as_floats(cells: Sequence[Any]) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class EncodedImage:
-    """An image of a request.
-
-    Attributes:
-        name: where it stands in the request.
-        content: the bytes of its file.
-    """
-
-    name: str
-    content: bytes
-
-    def read(self) -> bytes:
-        """Return the bytes."""
-        return self.content
-
-
-@dataclass(frozen=True)
 class Inputs:
     """What a model reads of a row.
 
@@ -158,27 +142,21 @@ class Inputs:
     @classmethod
     def of(cls, pipeline: Pipeline) -> Inputs:
         """Return what a model reads, as it was trained."""
+        ((kind, name),) = known_columns(pipeline).items()
+        named = name is not None
+        if kind == "kinds":
+            return cls(pipeline, "table", dict(name))
+        if kind == "text":
+            return cls(pipeline, "texts", {name or TEXT: "text"}, named=named)
+        if kind == "image":
+            return cls(pipeline, "images", {name or IMAGE: "image"}, named=named)
+        if kind == "features" and name:
+            return cls(pipeline, "numbers", dict.fromkeys(name, "number"), width=len(name))
         step: Any = pipeline.preprocessor
-        reads = "numbers" if step is None else step.reads
-        known = pipeline.config.get("columns", {})
-        names = list(pipeline.config.get("feature_names") or ())
-        if reads == "table":
-            return cls(pipeline, "table", dict(step.kinds))
-        if reads == "texts":
-            name = known.get("text") or (names[0] if names else None)
-            return cls(pipeline, "texts", {name or TEXT: "text"}, named=name is not None)
-        if reads == "images":
-            name = known.get("image")
-            return cls(pipeline, "images", {name or IMAGE: "image"}, named=name is not None)
-        vectors = known.get("embeddings")
-        if names and not vectors:
-            return cls(pipeline, "numbers", dict.fromkeys(names, "number"), width=len(names))
         width = None if step is None else step.input_columns
         if step is None and pipeline.network_spec is not None:
             width = pipeline.network_spec.inputs.width
-        named = bool(vectors) and not is_vector_file(vectors)
-        column = str(vectors) if named else VECTOR
-        return cls(pipeline, "vectors", {column: "vector"}, named=named, width=width)
+        return cls(pipeline, "vectors", {name or VECTOR: "vector"}, named=named, width=width)
 
     # ------------------------------------------------------------------ rows -> columns
 
@@ -320,13 +298,13 @@ class Inputs:
         return found
 
 
-def decoded(rows: GivenRows, row: int, name: str) -> EncodedImage:
+def decoded(rows: GivenRows, row: int, name: str) -> HeldImage:
     """Return an image of a request from its base64."""
     cell = rows.cells(name)[row]
     if isinstance(cell, bytes):
-        return EncodedImage(rows.where(row, name), cell)
+        return HeldImage(rows.where(row, name), cell)
     try:
-        return EncodedImage(rows.where(row, name), base64.b64decode(cell, validate=True))
+        return HeldImage(rows.where(row, name), base64.b64decode(cell, validate=True))
     except (TypeError, ValueError, binascii.Error):
         raise DataError(
             f"{rows.where(row, name)}: {shown(cell)} is no base64 of an image file"
