@@ -169,22 +169,8 @@ class NeighborHead(Head):
     def normalized(
         self, p: Tensor, q: Tensor, *, partial: bool, least: float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """Divide by the weight whose label is known; a class that nobody knows has p = 0.
-
-        Args:
-            p: (..., C) the weight of the rows that have each class.
-            q: (..., C) of those that lack it.
-            partial: whether labels are partial; otherwise all is known, up to rounding.
-            least: a weight up to this counts as unknown.
-        """
-        known = p + q
-        whole = torch.where(known > least, known, 1.0)
-        p = torch.where(known > least, p / whole, 0.0)
-        q = torch.where(known > least, q / whole, 1.0)
-        if not partial:
-            return p, q
-        hierarchy = self.hierarchy
-        return -hierarchy.max_down(-p), hierarchy.max_down(q)
+        """Divide by the weight whose label is known; see the function."""
+        return normalized(p, q, self.hierarchy if partial else None, least)
 
     @property
     def hierarchy(self) -> Hierarchy:
@@ -201,3 +187,23 @@ def safe_log(p: Tensor) -> Tensor:
     """Return log p, and the finite log of 0 without a NaN in its gradient."""
     positive = p > 0
     return torch.where(positive, torch.where(positive, p, 1.0).log(), log_zero(p.dtype))
+
+
+def normalized(
+    p: Tensor, q: Tensor, hierarchy: Hierarchy | None = None, least: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Divide by the weight whose label is known; a class that nobody knows has p = 0.
+
+    Args:
+        p: (..., C) the weight of the rows that have each class.
+        q: (..., C) of those that lack it.
+        hierarchy: the taxonomy, where labels are partial; otherwise all is known, up to rounding.
+        least: a weight up to this counts as unknown.
+    """
+    known = p + q
+    whole = torch.where(known > least, known, 1.0)
+    p = torch.where(known > least, p / whole, 0.0)
+    q = torch.where(known > least, q / whole, 1.0)
+    if hierarchy is None:
+        return p, q
+    return -hierarchy.max_down(-p), hierarchy.max_down(q)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.networks.build import NetworkSpec
@@ -61,7 +61,8 @@ def check_network(
     try:
         check_descriptions(spec, stored)
         with torch.device("meta"):
-            built = build_network(spec, label_space).state_dict()
+            network = build_network(spec, label_space)
+        built = network.state_dict()
     except HierlearnError as error:
         raise CheckpointError(f"{folder}: {error}") from None
     except Exception as error:
@@ -72,12 +73,20 @@ def check_network(
             f"{folder}: the network {spec.name!r} cannot be built ({reason})"
         ) from error
     made = {name: tuple(value.shape) for name, value in built.items()}
+    made |= {name: stored[name] for name in sized_by_data(network) if name in stored}
     for name in {**made, **stored}:
         if made.get(name) != stored.get(name):
             raise CheckpointError(
                 f"{folder}: the network {spec.name!r} is not the one that was saved ({name} is "
                 f"{stored.get(name, 'absent')}, the network has {made.get(name, 'none')})"
             )
+
+
+def sized_by_data(network: nn.Module) -> Iterator[str]:
+    """Yield the names of tensors of any size, which a module checks as they are loaded."""
+    for prefix, module in network.named_modules():
+        for name in getattr(module, "sized_by_data", ()):
+            yield f"{prefix}.{name}" if prefix else name
 
 
 def check_descriptions(spec: NetworkSpec, stored: Mapping[str, tuple[int, ...]]) -> None:

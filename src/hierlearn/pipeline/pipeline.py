@@ -16,6 +16,7 @@ Nothing is ever unpickled. A network factory outside of hierlearn is called only
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +126,8 @@ class Pipeline:
     @property
     def device(self) -> torch.device:
         """The device of the network."""
-        return next((one.device for one in self.network.parameters()), torch.device("cpu"))
+        held = chain(self.network.parameters(), self.network.buffers())
+        return next((one.device for one in held), torch.device("cpu"))
 
     @property
     def dtype(self) -> torch.dtype:

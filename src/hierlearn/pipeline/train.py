@@ -34,6 +34,7 @@ from hierlearn.pipeline.reporting import Beginning, Reporting
 from hierlearn.pipeline.seen_rows import note_rows
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.class_shards import ClassShardTrainer, check_class_shards
+from hierlearn.training.forest import ForestTrainer
 from hierlearn.training.linear_solver import LinearSolver
 from hierlearn.training.log import EpochLog
 from hierlearn.training.memorizer import Memorizer
@@ -55,7 +56,12 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets.dataset import Dataset
 
-TRAINERS: dict[str, type[Trainer]] = {"adamw": Trainer, "lbfgs": LinearSolver, "none": Memorizer}
+TRAINERS: dict[str, type[Trainer]] = {
+    "adamw": Trainer,
+    "lbfgs": LinearSolver,
+    "none": Memorizer,
+    "trees": ForestTrainer,
+}
 
 
 def train(

@@ -1,4 +1,4 @@
-"""OneStepTrainer: a training that is done in one step, such as a convex one or a memory."""
+"""OneStepTrainer: a training that is done at once, such as a convex one or a memory."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class OneStepTrainer(Trainer):
             losses: of every member; None where there is none.
             seconds: that the step took.
         """
-        self.step = 1
+        self.step = self.steps
         record: dict[str, Any] = {
             "epoch": 1,
-            "step": 1,
+            "step": self.step,
             "learning_rate": 0.0,
             "loss": losses,
             "seconds": round(seconds, 4),
@@ -32,7 +32,7 @@ class OneStepTrainer(Trainer):
         if self.valid is not None:
             record["valid"] = self._validate(0)
         if self.on_step is not None:
-            self.on_step(1)
+            self.on_step(self.step)
         if self.on_epoch is not None and self.processes.writes:
             self.on_epoch(record)
         self._checkpoint()

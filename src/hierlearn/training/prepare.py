@@ -30,6 +30,7 @@ from hierlearn.training.backbones import (
     resolve,
 )
 from hierlearn.training.fitting import fit_once
+from hierlearn.training.forest import by_trees
 from hierlearn.training.initialize import initialize
 from hierlearn.training.linear_solver import unsupported_reason
 from hierlearn.training.plan import Decision, Plan, decide, default_network
@@ -172,6 +173,7 @@ def prepare(
     rows = make_rows(train_set.inputs, preprocessor, labels, device, weights, dense)
     rows.ids, rows.numbers = train_set.ids, picked
     rows.texts = shown_texts(raw.inputs)
+    decision = by_trees(decision, plan, network)
     decision = in_batches_if_needed(decision, plan, unsupported_reason(network, loss, rows))
     return Prepared(
         plan=asked,

@@ -21,7 +21,7 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
-from hierlearn.training.rules import linear, nearest, neighbors, plain, quick
+from hierlearn.training.rules import linear, nearest, neighbors, plain, quick, trees
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -147,6 +147,12 @@ RECIPES: dict[str, Recipe] = {
         "hmcn",
         "HMCN-R: one recurrent cell for all levels, local and global outputs (Wehrmann 2018)",
         network="hmcn-r",
+    ),
+    "trees": Recipe(
+        "bce",
+        "extremely randomized trees whose leaves hold label sets: for numbers, in seconds",
+        network="trees",
+        rule=trees,
     ),
     "flat": Recipe(
         "bce",

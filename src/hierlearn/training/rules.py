@@ -36,6 +36,8 @@ LONG_IMAGES = 1600
 IMAGE_EPOCHS = 60  # at most, of the fewer steps
 SHORT_EPOCHS = 6  # for rows with several labels
 SHORT_STEPS = 60  # fewest for these
+TREES = 200
+TREE_LEAVES = 2_000_000  # of all trees of a forest, about
 
 
 @dataclass(frozen=True)
@@ -195,3 +197,15 @@ def linear(facts: Facts) -> Mapping[str, Any]:
         return {**found, "loss": "leaf-ce", "settings": settings}
     settings["l2_penalty"] = HINGE_PENALTY
     return {**found, "loss": "hinge", "decoder": "cost", "settings": settings}
+
+
+def trees(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a forest: several labels per row are noisy, so leaves are larger."""
+    several = not facts.labels.single_path
+    least = max(4 if several else 1, facts.rows * TREES // TREE_LEAVES)
+    options = {"trees": TREES, "min_samples_leaf": least, "max_features": 1.0 if several else 0.5}
+    return {
+        "preprocessing": "latent" if facts.kind == "texts" else None,
+        "network_options": options,
+        "settings": {"optimizer": "trees", "epochs": 1},
+    }

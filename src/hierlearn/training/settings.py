@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Precision = Literal["float32", "bf16"]
-Optimizer = Literal["adamw", "lbfgs", "none"]
+Optimizer = Literal["adamw", "lbfgs", "none", "trees"]
 # What only training in batches uses.
 OF_BATCHES = (
     "epochs",
@@ -49,7 +49,7 @@ class Settings:
     optimizer: Optimizer = setting(
         "adamw",
         "How to train: adamw in batches, lbfgs a linear network on all rows at once, none fills a "
-        "memory and trains nothing.",
+        "memory and trains nothing, trees grows those of the network trees.",
     )
     l2_penalty: float = setting(
         0.3, "Penalty of lbfgs on squared weights, beside the summed loss of the rows.", above=0

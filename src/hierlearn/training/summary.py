@@ -10,6 +10,7 @@ from hierlearn.features.chain import ChainPreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.links import link_name
 from hierlearn.networks.memories import memory_heads
+from hierlearn.networks.trees import forest_heads
 from hierlearn.printable import printable
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ def summary(prepared: Prepared) -> str:
     size, length = settings.ensemble_size, plural(settings.epochs, "epoch")
     if settings.optimizer == "lbfgs":
         length = f"solved by L-BFGS with penalty {settings.l2_penalty:.3g}"
+    if settings.optimizer == "trees":
+        length = "grown at once"
     links = ""
     if prepared.rereads or prepared.network_spec is None:
         trained, read = link_name(loss.link), link_name(prepared.link)
@@ -41,6 +44,12 @@ def summary(prepared: Prepared) -> str:
         if settings.optimizer == "none":
             trained_by = f"a memory ({head.distance} distance, {head.neighbors} neighbors)"
             length = "nothing is trained"
+    forests = forest_heads(prepared.network)
+    if forests:
+        trained_by = (
+            f"{forests[0].trees} extremely randomized trees (at least "
+            f"{plural(forests[0].min_samples_leaf, 'row')} per leaf)"
+        )
     columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
     return (
         f"{backbone_line(prepared)}"

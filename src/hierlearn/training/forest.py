@@ -1,0 +1,242 @@
+"""Forest: extremely randomized trees, grown one by one by scikit-learn.
+
+Splits are chosen to lessen the variance of the closed targets. With C classes each split would cost
+C sums per row, so that of q random projections of the targets stands in for it (Joly, Geurts and
+Wehenkel, 2014), drawn again for every tree:
+
+    Z = Y R,    R (C, q) normal,    E |z_i - z_k|^2 = q |y_i - y_k|^2
+
+Leaves hold the label sets of their rows, not means of C numbers: a forest of N rows takes about
+20 N T bytes, whatever the number of classes.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hierlearn.errors import HierlearnError
+from hierlearn.networks.sparse import SparseRows
+from hierlearn.networks.trees import forest_heads
+from hierlearn.training.one_step import OneStepTrainer
+from hierlearn.training.seeding import derive
+from hierlearn.training.stream import ParquetRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+    from torch import nn
+
+    from hierlearn.hierarchy.labels import Labels
+    from hierlearn.networks.trees import ForestHead
+    from hierlearn.training.plan import Decision, Plan
+    from hierlearn.training.rows import Rows
+
+CHUNK = 4096  # rows whose mask is made at once
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The rows that trees are grown of.
+
+    Attributes:
+        x: (n, D) float32.
+        targets: (n, C) CSR of scipy; classes that are unknown have the mean of those known.
+        label_set: (n,) the number of the label set of each row.
+        weights: (n,) how much each row counts; None for all alike.
+    """
+
+    x: NDArray[np.float32]
+    targets: Any
+    label_set: NDArray[np.int64]
+    weights: NDArray[np.float64] | None
+
+    @classmethod
+    def of(cls, rows: Rows) -> Sample:
+        """Return the rows of a training that count, and of which something is known."""
+        if isinstance(rows, ParquetRows) or isinstance(rows.inputs, SparseRows):
+            raise HierlearnError(
+                "trees are grown of dense rows in memory, not of sparse rows or streams; use "
+                "another recipe, such as linear"
+            )
+        known = np.ones(len(rows), dtype=bool)
+        weights = None if rows.weights is None else rows.weights.double().cpu().numpy()
+        if weights is not None:
+            known &= weights > 0
+        if rows.is_partial:
+            known &= np.diff(rows.labels.closed[0]) > 0
+        kept = np.flatnonzero(known)
+        if not len(kept):
+            raise HierlearnError("trees cannot be grown: no training row has a label")
+        return cls(
+            x=rows.inputs.float().cpu().numpy()[kept],
+            targets=expected_targets(rows.labels)[kept],
+            label_set=rows.label_sets.of_row[kept],
+            weights=None if weights is None else weights[kept],
+        )
+
+
+def expected_targets(labels: Labels) -> Any:
+    """Return (N, C) closed targets as CSR of scipy; what is unknown is the mean of the known."""
+    from scipy import sparse
+
+    offsets, classes = labels.closed
+    shape = (len(labels), len(labels.hierarchy))
+    targets = sparse.csr_array((np.ones(len(classes)), classes, offsets), shape=shape)
+    if labels.unlabeled_descendants == "negative":
+        return targets
+    unknown = [
+        sparse.csr_array(~labels.mask(np.arange(begin, min(begin + CHUNK, len(labels)))).numpy())
+        for begin in range(0, len(labels), CHUNK)
+    ]
+    missing = sparse.vstack(unknown, format="csr").astype(np.float64)
+    counts = len(labels) - missing.sum(axis=0)
+    mean = targets.sum(axis=0) / np.maximum(counts, 1)
+    return (targets + missing.multiply(mean[None])).tocsr()
+
+
+def grow_tree(head: ForestHead, sample: Sample, seed: int) -> dict[str, NDArray[Any]]:
+    """Return the arrays of one tree, with nodes counted from 0; see ForestHead."""
+    from sklearn.tree import ExtraTreeRegressor
+
+    classes = sample.targets.shape[1]
+    if classes <= head.projections:
+        split_by = sample.targets.toarray()
+    else:
+        drawn = np.random.default_rng(seed).standard_normal((classes, head.projections))
+        split_by = sample.targets @ drawn
+    grown = ExtraTreeRegressor(
+        max_features=head.max_features,
+        min_samples_leaf=head.min_samples_leaf,
+        random_state=seed % (1 << 32),
+    ).fit(sample.x, split_by, sample_weight=sample.weights)
+    tree = grown.tree_
+    own, is_leaf = np.arange(tree.node_count), tree.children_left < 0
+    assert np.array_equal(tree.children_left[~is_leaf], own[~is_leaf] + 1)
+    sets = int(sample.label_set.max()) + 1
+    keys, place = np.unique(tree.apply(sample.x) * sets + sample.label_set, return_inverse=True)
+    weight = np.bincount(place, sample.weights)
+    node = keys // sets
+    whole = np.bincount(node, weight, tree.node_count)
+    counts = np.bincount(node, minlength=tree.node_count)
+    return {
+        "feature": np.where(is_leaf, 0, tree.feature),
+        "threshold": rounded_down(np.where(is_leaf, 0.0, tree.threshold)),
+        "right": np.where(is_leaf, own, tree.children_right),
+        "counts": counts,
+        "sets": keys % sets,
+        "shares": weight / whole[node],
+    }
+
+
+def rounded_down(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return the largest float32 up to each value: float32 numbers compare with it as with it."""
+    near = values.astype(np.float32)
+    return np.where(near > values, np.nextafter(near, np.float32(-np.inf)), near)
+
+
+def grow(
+    head: ForestHead, rows: Rows, seed: int, on_tree: Callable[[], None] | None = None
+) -> None:
+    """Grow the trees of a head.
+
+    Args:
+        head: what they are for.
+        rows: the training rows.
+        seed: of the forest.
+        on_tree: called after each tree.
+    """
+    sample = Sample.of(rows)
+    parts: list[dict[str, NDArray[Any]]] = []
+    for tree in in_threads(
+        lambda number: grow_tree(head, sample, derive(seed, "tree", number)), head.trees
+    ):
+        parts.append(tree)
+        if on_tree is not None:
+            on_tree()
+    arrays = {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
+    sizes = [len(one["feature"]) for one in parts]
+    roots = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    arrays["roots"] = roots
+    arrays["right"] = arrays["right"] + np.repeat(roots, sizes)
+    arrays["offsets"] = np.concatenate([[0], np.cumsum(arrays.pop("counts"))])
+    sets = rows.label_sets.sets
+    arrays["set_offsets"], arrays["set_classes"] = sets.terminal
+    head.set(arrays, partial=rows.is_partial)
+
+
+def in_threads(function: Callable[[int], Any], count: int) -> Iterator[Any]:
+    """Yield function(0), function(1), ... in order, computed by as many threads as torch has."""
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        waiting = [pool.submit(function, number) for number in range(count)]
+        try:
+            for one in waiting:
+                yield one.result()
+        finally:
+            for one in waiting:
+                one.cancel()
+
+
+def by_trees(decision: Decision, plan: Plan, network: nn.Module) -> Decision:
+    """Return the decision with the optimizer that a forest needs; others are returned as they are.
+
+    Raises:
+        HierlearnError: on an optimizer or a link that a forest has no use for.
+    """
+    if not forest_heads(network):
+        return decision
+    asked = plan.settings.get("optimizer", "trees")
+    if asked != "trees":
+        raise HierlearnError(f"trees have no gradients for {asked}; use optimizer 'trees'")
+    if plan.link is not None:
+        raise HierlearnError("link reads logits, and the network trees has none; leave it out")
+    return replace(decision, settings=decision.settings.with_changes(optimizer="trees"))
+
+
+class ForestTrainer(OneStepTrainer):
+    """Grow the trees of a network, or of every member; a tree is a step."""
+
+    def __init__(self, network: nn.Module, *args: Any, **options: Any) -> None:
+        heads = forest_heads(network)
+        if not heads:
+            raise HierlearnError(
+                f"optimizer trees grows trees, and this {type(network).__name__} has none; use "
+                f"the network trees, or optimizer adamw"
+            )
+        super().__init__(network, *args, **options)
+        self.steps_per_epoch = self.steps = sum(head.trees for head in heads)
+
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        """Return an optimizer of nothing, which no step is taken with."""
+        return torch.optim.SGD([torch.zeros(1)], lr=0.0)
+
+    def distribute(self) -> None:
+        """Leave the network as it is: every process grows the same trees."""
+
+    def train(self) -> None:
+        """Grow the trees, unless a checkpoint has them."""
+        if not self.finished:
+            self.train_epoch()
+        self.stopping.restore()
+
+    def train_epoch(self) -> None:
+        """Grow the trees of all members, and report them as one epoch."""
+        self.timeline.begin_epoch()
+        self.timeline.enter("optimizer")
+        started, done = time.perf_counter(), 0
+
+        def on_tree() -> None:
+            nonlocal done
+            done += 1
+            if self.on_step is not None and done < self.steps:  # finish reports the last one
+                self.on_step(done)
+
+        for head, seed in zip(forest_heads(self.network), self.seeds, strict=True):
+            grow(head, self.rows, seed, on_tree)
+        self.finish([None] * len(self.seeds), time.perf_counter() - started)

@@ -1,0 +1,121 @@
+"""Growing trees as a training: from end to end, resumed, refused, exported."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from hierlearn import Dataset, Hierarchy, Plan, load, train
+from hierlearn.errors import HierlearnError
+from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
+from hierlearn.pipeline.config_file import digest, write_config
+from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.train import run
+from hierlearn.training.prepare import prepare
+from hierlearn.training.processes import Processes
+
+CPU = torch.device("cpu")
+CLASSES = ["a/b/c", "a/b/d", "a/e", "f/g", "h"]
+TREE = Hierarchy.from_paths(CLASSES)
+SMALL = {"trees": 7}
+
+
+def problem(count=150, several=False, seed=0):
+    draw = np.random.default_rng(seed)
+    numbers = draw.integers(0, 5, count)
+    inputs = draw.normal(size=(count, 4)) * 0.3 + np.eye(5, 4)[numbers] * 3
+    labels = [[CLASSES[one]] for one in numbers]
+    if several:
+        labels[0] = ["a/e", "h"]
+    return Dataset(inputs, labels, TREE)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_recipe_learns_and_its_model_answers_again(size, tmp_path):
+    data, said, steps = problem(), [], []
+    plan = Plan(recipe="trees", network_options=SMALL, settings={"ensemble_size": size})
+    reporting = Reporting(bar=False, on_message=said.append, on_step=lambda *at: steps.append(at))
+    trained = train(data, plan, out=tmp_path / "model", reporting=reporting)
+    p = trained.probabilities(data.inputs)
+    leaves = TREE.leaves.tolist()
+    found = [TREE.names[leaves[one]] for one in p[:, leaves].argmax(1).tolist()]
+    assert np.mean([[one] == row for one, row in zip(found, data.labels, strict=True)]) > 0.95
+    assert torch.equal(load(tmp_path / "model").probabilities(data.inputs), p)
+    assert "7 extremely randomized trees (at least 1 row per leaf)" in said[0]
+    assert steps == [(number, 7 * size) for number in range(1, 7 * size + 1)]
+
+
+def test_members_are_the_forests_of_their_seeds():
+    data = problem()
+    both = train(data, Plan(recipe="trees", network_options=SMALL, settings={"ensemble_size": 2}))
+    alone = [
+        train(data, Plan(recipe="trees", network_options=SMALL, settings={"seed": seed}))
+        for seed in (0, 1)
+    ]
+    x = np.random.default_rng(1).normal(size=(40, 4)) * 2
+    first, second = (one.probabilities(x) for one in alone)
+    assert not torch.equal(first, second)
+    torch.testing.assert_close(both.probabilities(x), (first + second) / 2)
+
+
+def test_several_labels_have_larger_leaves_and_many_rows_do():
+    one, more = (
+        prepare(problem(several=several), Plan(recipe="trees"), CPU) for several in (False, True)
+    )
+    least = [ready.network.heads["main"].min_samples_leaf for ready in (one, more)]
+    assert least == [1, 4]
+    many = prepare(problem(30_000), Plan(recipe="trees"), CPU)
+    assert many.network.heads["main"].min_samples_leaf == 3
+
+
+def test_a_training_resumes_with_the_trees_of_its_checkpoint(tmp_path, monkeypatch):
+    data, plan = problem(), Plan(recipe="trees", network_options=SMALL, valid_fraction=0.2)
+    ready = prepare(data, plan, CPU)
+    again = copy.deepcopy(ready)
+    first = run(ready, Processes(0, 1, CPU), tmp_path)
+    assert first.finished
+    monkeypatch.setattr("hierlearn.training.forest.grow", None)  # nothing is grown again
+    run(again, Processes(0, 1, CPU), tmp_path, resume=True)
+    for key, value in ready.network.state_dict().items():
+        assert torch.equal(again.network.state_dict()[key], value)
+
+
+def test_the_network_brings_its_optimizer_and_refuses_others():
+    data = problem()
+    ready = prepare(data, Plan(loss="bce", network="trees", settings={"epochs": 3}), CPU)
+    assert ready.decision.settings.optimizer == "trees"
+    refused = [
+        (Plan(recipe="trees", settings={"optimizer": "adamw"}), "no gradients for adamw"),
+        (Plan(recipe="trees", link="max"), "link reads logits, and the network trees has none"),
+    ]
+    for plan, message in refused:
+        with pytest.raises(HierlearnError, match=message):
+            prepare(data, plan, CPU)
+    with pytest.raises(HierlearnError, match="optimizer trees grows trees, and this Network has"):
+        train(data, Plan(recipe="flat", settings={"optimizer": "trees"}))
+
+
+def test_damaged_trees_are_named(tmp_path):
+    out = tmp_path / "model"
+    train(problem(), Plan(recipe="trees", network_options=SMALL), out=out)
+    path = out / "model.safetensors"
+    tensors, metadata = read_tensors(path)
+    tensors["network/heads.main.right"].zero_()
+    write_tensors(path, tensors, metadata)
+    config = json.loads((out / "config.json").read_text())
+    config["files"][path.name] = digest(path)
+    write_config(out / "config.json", config)
+    with pytest.raises(CheckpointError, match="right does not describe the trees of a forest"):
+        load(out)
+
+
+@pytest.mark.parametrize("policy", ["negative", "ignore"])
+def test_the_exported_graph_answers_alike(tmp_path, policy):
+    pytest.importorskip("onnx")
+    from hierlearn.pipeline.export import export
+
+    data = problem(several=True)
+    plan = Plan(recipe="trees", network_options=SMALL, unlabeled_descendants=policy)
+    assert export(train(data, plan), tmp_path / "model.onnx")  # compares with the model
