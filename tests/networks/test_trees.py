@@ -190,6 +190,7 @@ def test_a_state_of_any_size_is_loaded_and_answers_alike():
     ("name", "change"),
     [
         ("right", lambda one: one.fill_(0)),
+        ("right", lambda one: one.resize_(2)),
         ("right", lambda one: one.add_(1_000_000)),
         ("feature", lambda one: one.fill_(4)),
         ("threshold", lambda one: one.fill_(float("nan"))),

@@ -159,7 +159,7 @@ class ForestHead(Head):
 
     def leaves(self, x: Tensor) -> Tensor:
         """Return (N, T) the node of every tree in which a row ends."""
-        node = self.roots.long().expand(len(x), -1)
+        node = self.roots.long().expand(x.shape[0], -1)
         for _ in range(self.depth):
             right = self.right[node].long()
             goes_left = x.gather(1, self.feature[node].long()) <= self.threshold[node]
@@ -171,9 +171,12 @@ class ForestHead(Head):
         begin, end = self.offsets[leaves].long(), self.offsets[leaves + 1].long()
         last = len(self.sets) - 1
         assert self.labels is not None
-        held = torch.zeros(len(leaves), len(self.labels), dtype=torch.float64, device=leaves.device)
-        traced = torch.compiler.is_compiling() or not len(leaves)
-        for number in range(self.largest if traced else int((end - begin).max())):
+        shape = (leaves.shape[0], len(self.labels))  # len would fix the rows of an exported graph
+        held = torch.zeros(shape, dtype=torch.float64, device=leaves.device)
+        count = self.largest
+        if not torch.compiler.is_compiling():
+            count = int((end - begin).max()) if leaves.numel() else 0
+        for number in range(count):
             place = (begin + number).clamp_max(last)
             share = torch.where(begin + number < end, self.shares[place].double(), 0.0)
             held = held.scatter_add(1, self.sets[place].long(), share)
@@ -192,7 +195,7 @@ class ForestHead(Head):
                 mask = self.labels.mask().to(held.device) if partial else None
                 self._dense = (self.labels.targets().to(held.device), mask)
             return mixture(held, *self._dense)
-        p = held.new_zeros(len(held), classes)
+        p = held.new_zeros(held.shape[0], classes)
         q = torch.zeros_like(p)
         step = max(1, BLOCK // classes)
         for begin in range(0, len(self.labels), step):
@@ -216,6 +219,9 @@ def checked_depth(held: Mapping[str, Any], features: int) -> int:
         features: D, how many numbers a row has.
     """
     nodes = len(held["feature"])
+    for name in ("threshold", "right"):
+        if len(held[name]) != nodes:
+            raise HierlearnError(f"{name} does not describe the trees of a forest")
     right, roots = held["right"].astype(np.int64), held["roots"].astype(np.int64)
     inner = right != np.arange(nodes)
     starts = np.concatenate([roots, [nodes]])
@@ -223,9 +229,8 @@ def checked_depth(held: Mapping[str, Any], features: int) -> int:
     ends = starts[1:][tree_of] if len(roots) else right
     checks = {
         "roots": starts[0] == 0 and bool(np.all(np.diff(starts) > 0)),
-        "threshold": len(held["threshold"]) == nodes and np.isfinite(held["threshold"]).all(),
-        "right": len(right) == nodes
-        and bool(np.all((right > np.arange(nodes) + inner) & (right < ends) | ~inner)),
+        "threshold": bool(np.isfinite(held["threshold"]).all()),
+        "right": bool(np.all((right > np.arange(nodes) + inner) & (right < ends) | ~inner)),
         "feature": nodes == 0 or 0 <= held["feature"].min() <= held["feature"].max() < features,
         "offsets": is_csr(held["offsets"], nodes, len(held["sets"])),
         "shares": len(held["shares"]) == len(held["sets"]) and bool((held["shares"] >= 0).all()),
