@@ -34,7 +34,14 @@ from hierlearn.networks.memories import (
 )
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
-WITHOUT = ("cnn", "embeddings", "hmcn-f", "hmcn-r", "trees")  # options, or one encoding for any head
+WITHOUT = (
+    "cnn",
+    "embeddings",
+    "hmcn-f",
+    "hmcn-r",
+    "trees",
+    "tabm",
+)  # one encoding
 HIDDEN = [name for name in NETWORKS if name not in WITHOUT]
 SPACE = LabelSpace(TREE)
 HEADS_BOTH = {

@@ -18,6 +18,7 @@ from hierlearn.networks.linear import linear
 from hierlearn.networks.mlp import MLPEncoder, mlp
 from hierlearn.networks.network import Network, read_output
 from hierlearn.networks.sparse import SparseRows
+from hierlearn.networks.tabm import tabm
 from hierlearn.networks.token_bag import TokenBagEncoder, token_bag
 from hierlearn.networks.trees import trees
 
@@ -35,6 +36,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "hmcn-f": hmcn_f,
     "hmcn-r": hmcn_r,
     "trees": trees,
+    "tabm": tabm,
 }
 
 __all__ = [

@@ -21,7 +21,7 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
-from hierlearn.training.rules import linear, nearest, neighbors, plain, quick, trees
+from hierlearn.training.rules import linear, nearest, neighbors, plain, quick, tabm, trees
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -153,6 +153,13 @@ RECIPES: dict[str, Recipe] = {
         "extremely randomized trees whose leaves hold label sets: for numbers, in seconds",
         network="trees",
         rule=trees,
+    ),
+    "tabm": Recipe(
+        "mixed",
+        "TabM: 16 members share an MLP, on piecewise-linear encoded numbers (Gorishniy 2025)",
+        network="tabm",
+        link="max",
+        rule=tabm,
     ),
     "flat": Recipe(
         "bce",

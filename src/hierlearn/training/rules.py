@@ -37,6 +37,8 @@ IMAGE_EPOCHS = 60  # at most, of the fewer steps
 SHORT_EPOCHS = 6  # for rows with several labels
 SHORT_STEPS = 60  # fewest for these
 TREES = 200
+TABM_STEPS = 1200  # of a TabM
+TABM_SHORT = 200  # for rows with several labels
 TREE_LEAVES = 2_000_000  # of all trees of a forest, about
 
 
@@ -208,4 +210,17 @@ def trees(facts: Facts) -> Mapping[str, Any]:
         "preprocessing": "latent" if facts.kind == "texts" else None,
         "network_options": options,
         "settings": {"optimizer": "trees", "epochs": 1},
+    }
+
+
+def tabm(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a TabM: short where labels are several, and so noisy."""
+    short = not facts.labels.single_path
+    steps = TABM_SHORT if short else TABM_STEPS
+    epochs = min(max(round(steps / facts.steps_per_epoch), FEWEST_EPOCHS), PLAIN_EPOCHS)
+    ple = facts.kind == "numbers"
+    return {
+        "preprocessing": "piecewise-linear" if ple else "latent" if facts.kind == "texts" else None,
+        "network_options": {"members": 16, "dropout": 0.5 if short else 0.25},
+        "settings": {"epochs": epochs},
     }
