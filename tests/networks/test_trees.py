@@ -63,12 +63,21 @@ def queries(rows, seed=1):
     return torch.cat([rows.inputs, torch.from_numpy(others)])
 
 
+def at_thresholds(head):
+    """Rows that lie at the first thresholds of every tree."""
+    x = torch.zeros(len(head.roots), 4)
+    for row, root in zip(x, head.roots.tolist(), strict=True):
+        row[int(head.feature[root])] = head.threshold[root]
+    return x
+
+
 @each_hierarchy
 @pytest.mark.parametrize("weighted", [False, True], ids=["alike", "weighted"])
 def test_the_answers_by_loops(hierarchy, weighted):
     weights = np.random.default_rng(2).integers(1, 4, 60).astype(float) if weighted else np.ones(60)
     rows = problem(hierarchy, weights=weights if weighted else None)
-    head, x = grown(rows), queries(rows)
+    head = grown(rows)
+    x = torch.cat([queries(rows), at_thresholds(head)])
     found = head(x).probabilities
     targets = rows.labels.targets().tolist()
     wanted = trees(nested(head), rows.inputs.tolist(), targets, weights, x.tolist())

@@ -67,9 +67,8 @@ class SharedDense(nn.Module):
             one if one.dim() == 2 else one.unsqueeze(1) for one in (self.r, self.s, self.bias)
         )
         read = x * r
-        rows, members = read.shape[-3:-1]
         found: Tensor = self.dense(read.flatten(-3, -2))
-        return found.unflatten(-2, (rows, members)) * s + bias
+        return found.view(*read.shape[:-1], found.shape[-1]) * s + bias
 
 
 class TabMEncoder(nn.Module):
@@ -102,8 +101,7 @@ class TabMEncoder(nn.Module):
         features = dense.unsqueeze(-2)
         for layer in self.layers:
             features = torch.relu(layer(features))
-            shape = features.shape[-2:]
-            features = self.dropout(features.flatten(-2)).unflatten(-1, shape)
+            features = self.dropout(features.flatten(-2)).view(features.shape)
         return features
 
 
