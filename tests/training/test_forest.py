@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from hierlearn import Dataset, Hierarchy, Plan, load, train
+from hierlearn import Dataset, Hierarchy, Labels, Plan, load, train
 from hierlearn.errors import HierlearnError
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
+from hierlearn.pipeline import best
 from hierlearn.pipeline.config_file import digest, write_config
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import run
+from hierlearn.training.blending import Ingredient, ingredients
 from hierlearn.training.prepare import prepare
 from hierlearn.training.processes import Processes
+from hierlearn.training.rules import Facts
 
 CPU = torch.device("cpu")
 CLASSES = ["a/b/c", "a/b/d", "a/e", "f/g", "h"]
@@ -118,3 +121,28 @@ def test_the_exported_graph_answers_alike(tmp_path):
     data = problem(40, several=True)
     plan = Plan(recipe="trees", network_options={"trees": 3}, unlabeled_descendants="ignore")
     assert export(train(data, plan), tmp_path / "model.onnx")  # compares with the model
+
+
+def test_trees_are_a_part_of_a_blend(tmp_path, monkeypatch):
+    data = problem(80)
+    some = {
+        "plain": Ingredient("flat", {"network_options": {"width": 8}}),
+        "trees": Ingredient("trees", {"network_options": SMALL}, one_solution=True),
+    }
+    weights = {"plain/main": 0.4, "trees/main": 0.6}
+    monkeypatch.setattr(best, "ingredients", lambda facts: some)
+    monkeypatch.setattr(best, "select", lambda *_, **__: best.Selection(weights, 0.5, {"a": 0.1}))
+    settings = {"epochs": 2, "ensemble_size": 2, "optimizer": "adamw"}
+    plan = Plan(effort="best", settings=settings)
+    blend = train(data, plan, out=tmp_path / "model", reporting=Reporting(bar=False))
+    p = blend.probabilities(data.inputs)
+    assert torch.equal(load(tmp_path / "model").probabilities(data.inputs), p)
+    kinds = [type(part).__name__ for part in blend.network.parts]
+    assert sorted(kinds) == ["Network", "StackedEnsemble"]  # one forest, two networks
+
+
+def test_numbers_are_blended_with_trees():
+    for several in (False, True):
+        labels = Labels(problem(several=several).labels, TREE)
+        assert "trees" in ingredients(Facts(labels, "numbers"))
+        assert "trees" not in ingredients(Facts(labels, "sparse"))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FOLD_SEEDS = 2  # networks per fold
 SEEDS = 8  # networks of a part in the end, unless ensemble_size says otherwise
+TREES = "trees"
 SQUARED = {"distance": "squared", "scale": 16.0}
 NOISY = {"dropout": 0.7, "input_noise": 0.3}
 WIDE = {"width": 2000, "dropout": 0.5, "input_dropout": 0.1}
@@ -40,7 +41,8 @@ class Ingredient:
         recipe: a name of RECIPES.
         changes: fields of a plan that differ from the recipe.
         settings: settings that differ from the recipe's.
-        one_solution: whether every seed gives the same network, so that one is enough.
+        one_solution: whether one network is enough: every seed gives the same, or it is an
+            ensemble already.
     """
 
     recipe: str
@@ -63,6 +65,8 @@ class Ingredient:
         size = 1 if self.one_solution else ensemble_size
         settings = {**self.settings, **plan.settings, "ensemble_size": size}
         settings.pop("patience", None)  # the held-out rows are for the weights
+        if self.recipe == TREES:  # no other can grow them
+            settings.pop("optimizer", None)
         return replace(
             plan,
             effort="quick",
@@ -74,6 +78,7 @@ class Ingredient:
         )
 
 
+FOREST = {TREES: Ingredient(TREES, one_solution=True)}  # cheap, and it errs elsewhere
 SPARSE = {
     "linear": Ingredient("linear", one_solution=True),
     "neighbors": Ingredient("neighbors"),
@@ -118,7 +123,7 @@ def numbers_one_path(facts: Facts) -> dict[str, Ingredient]:
             "neighbors-squared": Ingredient("neighbors", {"head_options": SQUARED}),
             "neighbors-deep": Ingredient("neighbors", {"network_options": {"depth": 2}}),
         }
-    return found
+    return found | FOREST
 
 
 def images(facts: Facts) -> dict[str, Ingredient]:
@@ -145,6 +150,7 @@ def numbers_several(facts: Facts) -> dict[str, Ingredient]:
         "max": Ingredient("max", mlp, {"epochs": 3 * epochs}),
         "max-ple": Ingredient("max", {**mlp, **ple}, {"epochs": 2 * epochs}),
         "linear-ple": Ingredient("max", {"network": "linear", **ple}, {"epochs": 3 * epochs}),
+        **FOREST,
     }
 
 
