@@ -221,6 +221,6 @@ def tabm(facts: Facts) -> Mapping[str, Any]:
     ple = facts.kind == "numbers"
     return {
         "preprocessing": "piecewise-linear" if ple else "latent" if facts.kind == "texts" else None,
-        "network_options": {"members": 16, "dropout": 0.5 if short else 0.25},
+        "network_options": {"members": 16, "depth": 1, "dropout": 0.5 if short else 0.25},
         "settings": {"epochs": epochs},
     }
