@@ -38,7 +38,7 @@ SHORT_EPOCHS = 6  # for rows with several labels
 SHORT_STEPS = 60  # fewest for these
 TREES = 200
 TABM_STEPS = 1200  # of a TabM
-TABM_SHORT = 200  # for rows with several labels
+TABM_SHORT = 500  # for rows with several labels
 TREE_LEAVES = 2_000_000  # of all trees of a forest, about
 
 
