@@ -15,6 +15,7 @@ from hierlearn.networks.heads import HEADS, LinearHead
 from hierlearn.networks.hmcn import hmcn_f, hmcn_r
 from hierlearn.networks.inputs import InputSpec
 from hierlearn.networks.linear import linear
+from hierlearn.networks.lmlp import hmc_lmlp
 from hierlearn.networks.mlp import MLPEncoder, mlp
 from hierlearn.networks.network import Network, read_output
 from hierlearn.networks.sparse import SparseRows
@@ -33,6 +34,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "cnn": cnn,
     "hmcn-f": hmcn_f,
     "hmcn-r": hmcn_r,
+    "hmc-lmlp": hmc_lmlp,
 }
 
 __all__ = [

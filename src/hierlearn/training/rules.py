@@ -23,6 +23,8 @@ EPOCHS = 40
 FEWEST_EPOCHS = 4  # however many rows there are
 PLAIN_STEPS = 8000  # of a network with logits, unless that takes more than PLAIN_EPOCHS
 PLAIN_EPOCHS = 100
+LEVEL_STEPS = 600  # of each level that is trained alone
+LEVEL_EPOCHS = 20  # at most
 LINEAR_EPOCHS = 10
 LINEAR_STEPS = 240  # fewest of a linear model
 QUICK_STEPS = 800  # of a memory that is trained in seconds, for rows with one path
@@ -171,6 +173,14 @@ def plain(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a network with logits: the more rows, the fewer epochs."""
     epochs = min(round(PLAIN_STEPS / facts.steps_per_epoch), PLAIN_EPOCHS)
     return {"settings": {"epochs": max(epochs, FEWEST_EPOCHS)}}
+
+
+def levels(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a network per level: each gets a share of the epochs."""
+    depth = facts.labels.hierarchy.depth
+    steps = min(LEVEL_STEPS, PLAIN_STEPS // depth)
+    epochs = min(round(steps / facts.steps_per_epoch), LEVEL_EPOCHS)
+    return {"settings": {"epochs": max(epochs * depth, FEWEST_EPOCHS)}}
 
 
 def linear(facts: Facts) -> Mapping[str, Any]:
