@@ -141,6 +141,11 @@ CASES |= {
         ),
         WEIGHTS,
     ),
+    "early heads": (
+        partial_problem,
+        plan("leaf-ce", network="early-heads", batch_size=7, dropout=0.3, ensemble_size=2),
+        None,
+    ),
     "noise": (problem, plan("hcl", dropout=0.3, batch_size=7, epochs=4), None),
     "noise, stacked": (problem, plan("hcl", dropout=0.5, batch_size=7, ensemble_size=2), None),
     "noise of candidates": (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hierlearn.links import Head
 from hierlearn.networks.cnn import CNNEncoder, cnn
+from hierlearn.networks.early_heads import early_heads
 from hierlearn.networks.embeddings import embeddings
 from hierlearn.networks.heads import HEADS, LinearHead
 from hierlearn.networks.hmcn import hmcn_f, hmcn_r
@@ -35,6 +36,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "hmcn-f": hmcn_f,
     "hmcn-r": hmcn_r,
     "hmc-lmlp": hmc_lmlp,
+    "early-heads": early_heads,
 }
 
 __all__ = [

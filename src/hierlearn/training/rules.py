@@ -175,6 +175,13 @@ def plain(facts: Facts) -> Mapping[str, Any]:
     return {"settings": {"epochs": max(epochs, FEWEST_EPOCHS)}}
 
 
+def early(facts: Facts) -> Mapping[str, Any]:
+    """Return the loss of the main head: a softmax for one path per row, else that of ``max``."""
+    if facts.labels.single_path:
+        return {**plain(facts), "loss": "leaf-ce"}
+    return {**plain(facts), "loss": "mixed", "link": "max"}
+
+
 def levels(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a network per level: each gets a share of the epochs."""
     depth = facts.labels.hierarchy.depth
