@@ -28,7 +28,7 @@ IMAGES = InputSpec.images(1, 8, 8)
 
 def make(hierarchy=TREE, seed=0, inputs=None, **options):
     torch.manual_seed(seed)
-    options = {"width": 3, "dropout": 0.0} | options
+    options = {"width": 3, "dropout": 0.0, "depth": 3} | options
     return NETWORKS["early-heads"](hierarchy, inputs or InputSpec.numbers(4), **options)
 
 

@@ -137,7 +137,7 @@ def early_heads(
         inputs: what the network reads.
         link: of the main head.
         width: units of a hidden layer, 800; for images, channels of the first block, 32.
-        depth: n, hidden layers, 3; for images, blocks, 4.
+        depth: n, hidden layers, 2; for images, blocks, 4.
         dropout: as of ``mlp`` and ``cnn``.
         augment: for images, see ``make_augment``.
         weight: what the early heads count, at least 0; 0 is the network without them.
@@ -145,7 +145,7 @@ def early_heads(
     if not weight >= 0:
         raise HierlearnError(f"weight must be at least 0, not {weight!r}")
     space, images = LabelSpace.of(label_space), inputs.kind == "images"
-    depth = (4 if images else 3) if depth is None else depth
+    depth = (4 if images else 2) if depth is None else depth
     encoder: MLPLayers | CNNLayers
     if images:
         width = 32 if width is None else width

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from hierlearn.networks.ensemble import networks_in
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -62,3 +64,8 @@ class StagedNetwork(nn.Module, ABC):
             if not self.is_trained(number):
                 part.eval()
         return self
+
+
+def staged_networks(network: nn.Module) -> list[StagedNetwork]:
+    """Return what is trained part by part in a network or an ensemble; empty for other networks."""
+    return [one for one in networks_in(network) if isinstance(one, StagedNetwork)]

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.networks.ensemble import networks_in
-from hierlearn.networks.staged import StagedNetwork
+from hierlearn.networks.staged import staged_networks
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -45,7 +44,7 @@ class Stages:
     def __init__(
         self, network: nn.Module, loss: Loss | JointLoss, epochs: int, device: torch.device
     ) -> None:
-        self.networks = [one for one in networks_in(network) if isinstance(one, StagedNetwork)]
+        self.networks = staged_networks(network)
         self.epochs, self.device = epochs, device
         self.parts = len(self.networks[0].parts) if self.networks else 1
         self.count = min(self.parts, epochs)
