@@ -334,11 +334,12 @@ class Trainer:
         """Return the metric of each member on the validation rows, and remember the best."""
         self.timeline.enter("metrics")
         name = self.settings.metric
-        values = torch.zeros(len(self.seeds) + 1, dtype=torch.float64, device=self.rows.device)
         found = self.valid_probabilities() if self.processes.writes or self.sharded else []
         if found:
             assert self.valid is not None
             values = measure_members(name, found, self.valid, self.stopped, self.loss.label_space)
+        else:  # another process tells
+            values = torch.zeros(len(self.seeds) + 1, dtype=torch.float64, device=self.rows.device)
         if self.processes.world > 1:
             torch.distributed.broadcast(values, 0)
         *found_values, wrong = values.tolist()
