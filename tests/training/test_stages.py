@@ -126,7 +126,10 @@ def _the_same_classes_again():
 
 def test_the_learning_rate_falls_in_every_stage_and_the_last_is_validated(tmp_path):
     chosen = plan("bce", **LEVELS, epochs=7, learning_rate=0.1)
-    train(partial_problem(), chosen, out=tmp_path / "model", reporting=QUIET)
+    said = []
+    reporting = Reporting(bar=False, on_message=said.append)
+    train(partial_problem(), chosen, out=tmp_path / "model", reporting=reporting)
+    assert "7 epochs shared by 3 parts, trained one after another" in said[0]
     records = read_records(tmp_path / "model")
     steps = records[0]["step"]
     wanted = []
