@@ -75,6 +75,15 @@ def test_the_loss_and_the_gradients_of_every_stage_by_difference_quotients(numbe
                 assert found.item() == pytest.approx(wanted, abs=1e-8)
 
 
+def test_no_level_learns_for_the_one_below_where_all_are_trained_at_once():
+    network = make(dropout=0.0)
+    network(torch.randn(5, 4)).logits[:, TREE.level_slices[1]].sum().backward()
+    moved = [any(one.grad is not None for one in part.parameters()) for part in network.levels]
+    still = [all(not one.grad.any() for one in part.parameters()) for part in network.levels[::2]]
+    assert moved == [True] * 3  # of one tensor of logits
+    assert still == [True, True]
+
+
 def test_parts_that_wait_are_not_computed_and_fixed_ones_have_no_noise():
     network = make(dropout=0.5).train()
     network.set_stage(range(1, 2))
