@@ -114,6 +114,38 @@ CASES |= {
         ),
         WEIGHTS,
     ),
+    "levels one after another": (
+        partial_problem,
+        plan(
+            "bce",
+            network="hmc-lmlp",
+            batch_size=7,
+            dropout=0.3,
+            epochs=4,
+            unlabeled_descendants="ignore",
+        ),
+        None,
+    ),
+    "levels one after another, batches in parts, stacked, stopping early": (
+        problem,
+        plan(
+            "focal",
+            network="hmc-lmlp",
+            batch_size=7,
+            accumulate=2,
+            ensemble_size=2,
+            epochs=8,
+            patience=1,
+            metric="hit@1",
+            learning_rate=0.02,
+        ),
+        WEIGHTS,
+    ),
+    "early heads": (
+        partial_problem,
+        plan("leaf-ce", network="early-heads", batch_size=7, dropout=0.3, ensemble_size=2),
+        None,
+    ),
     "noise": (problem, plan("hcl", dropout=0.3, batch_size=7, epochs=4), None),
     "noise, stacked": (problem, plan("hcl", dropout=0.5, batch_size=7, ensemble_size=2), None),
     "noise of candidates": (

@@ -5,6 +5,7 @@ from hierlearn.links.conditional import ConditionalLink
 from hierlearn.links.head import Head
 from hierlearn.links.link import Link, link_name, make_link
 from hierlearn.links.max import MaxLink
+from hierlearn.links.min import MinLink
 from hierlearn.links.output import HeadOutput
 from hierlearn.links.siblings import SiblingsLink
 from hierlearn.links.sigmoid import SigmoidLink
@@ -18,6 +19,7 @@ LINKS: dict[str, type[Link]] = {
     "max": MaxLink,
     "siblings": SiblingsLink,
     "awx": AWXLink,
+    "min": MinLink,
 }
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "HeadOutput",
     "Link",
     "MaxLink",
+    "MinLink",
     "SiblingsLink",
     "SigmoidLink",
     "SoftmaxLink",

@@ -43,6 +43,10 @@ class Parts(nn.Module):
         """The parts, as losses."""
         return list(self.parts)  # type: ignore[arg-type]
 
+    def declares_independent_entries(self) -> bool:
+        """Whether all parts do."""
+        return all(part.declares_independent_entries() for part in self.losses_of_parts)
+
     def set_members(self, count: int) -> None:
         """Make room for the state of ``count`` members in every part."""
         for part in self.losses_of_parts:

@@ -10,6 +10,8 @@ hcl        HCL on a coherent link: softmax over the terminal classes, ancestors,
 max        half cross entropy, half MCLoss, read by the maximum over descendants
 awx        cross entropy on the link awx: units for the terminal classes only
 hmcn-f     a layer per level with local and global outputs; hmcn-r: one cell for all levels
+hmc-lmlp   a network per level, trained one after another
+early-heads  a deeper network whose early layers learn coarse levels, too
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
 """
 
@@ -22,7 +24,7 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
-from hierlearn.training.rules import linear, nearest, neighbors, plain, quick
+from hierlearn.training.rules import early, levels, linear, nearest, neighbors, plain, quick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -154,6 +156,19 @@ RECIPES: dict[str, Recipe] = {
         "hmcn",
         "HMCN-R: one recurrent cell for all levels, local and global outputs (Wehrmann 2018)",
         network="hmcn-r",
+    ),
+    "hmc-lmlp": Recipe(
+        "bce",
+        "HMC-LMLP: a network per level, trained one after another (Cerri 2014, 2016)",
+        network="hmc-lmlp",
+        link="min",
+        rule=levels,
+    ),
+    "early-heads": Recipe(
+        "mixed",
+        "a deeper network whose early layers learn coarse levels, too (Alsallakh 2018)",
+        network="early-heads",
+        rule=early,
     ),
     "flat": Recipe(
         "bce",
