@@ -9,6 +9,7 @@ softmax    cross entropy over the terminal classes, summed upward: for images, a
 hcl        HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
 max        half cross entropy, half MCLoss, read by the maximum over descendants
 hmcn-f     a layer per level with local and global outputs; hmcn-r: one cell for all levels
+teacher-student  cross entropy of one level per epoch, chosen by a bandit
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
 """
 
@@ -147,6 +148,12 @@ RECIPES: dict[str, Recipe] = {
         "hmcn",
         "HMCN-R: one recurrent cell for all levels, local and global outputs (Wehrmann 2018)",
         network="hmcn-r",
+    ),
+    "teacher-student": Recipe(
+        "teacher",
+        "cross entropy of one level per epoch, which a bandit chooses (Matiisen 2017)",
+        link="max",
+        rule=plain,
     ),
     "flat": Recipe(
         "bce",
