@@ -10,6 +10,7 @@ hcl        HCL on a coherent link: softmax over the terminal classes, ancestors,
 max        half cross entropy, half MCLoss, read by the maximum over descendants
 hmcn-f     a layer per level with local and global outputs; hmcn-r: one cell for all levels
 teacher-student  cross entropy of one level per epoch, chosen by a bandit
+verma      the memory of quick with a metric per class
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
 """
 
@@ -22,7 +23,7 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
-from hierlearn.training.rules import linear, nearest, neighbors, plain, quick
+from hierlearn.training.rules import linear, nearest, neighbors, plain, quick, verma
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -154,6 +155,12 @@ RECIPES: dict[str, Recipe] = {
         "cross entropy of one level per epoch, which a bandit chooses (Matiisen 2017)",
         link="max",
         rule=plain,
+    ),
+    "verma": Recipe(
+        "bce",
+        "a memory with a metric per class, summed along paths (Verma 2012)",
+        head="neighbors",
+        rule=verma,
     ),
     "flat": Recipe(
         "bce",
