@@ -42,10 +42,11 @@ def test_the_reference(seed, options):
     named = {"kind": "levels", "reward": "window", "score": "loss", "relative": True, **chosen}
     named["kind"] = named.pop("tasks", "levels")
     expected = reference.teacher(plain, batch.parents, seed=seed, **named)
-    for (logits, targets, mask), (losses, task) in zip(epochs, expected, strict=True):
+    for (logits, targets, mask), (losses, task, rewards) in zip(epochs, expected, strict=True):
         x = logits.clone().requires_grad_()
         found = loss(x, targets, mask)
         assert_same(found, losses)
+        assert_same(loss.rewards, rewards)
         members = reference.tasks_of(batch.parents, named["kind"])[task]
         assert loss.selection.nonzero().flatten().tolist() == sorted(members)
         found.sum().backward()

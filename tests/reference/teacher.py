@@ -93,7 +93,7 @@ def measure(logits, targets, task, mask, kind):
 
 
 def teacher(epochs, parents, *, kind, reward, score, window, temperature, relative, floor, seed):
-    """Return, of each epoch, the N x C losses and the chosen task.
+    """Return, of each epoch, the N x C losses, the chosen task, and the rewards that chose it.
 
     Args:
         epochs: (logits, targets, mask) of the rows of each epoch.
@@ -111,7 +111,7 @@ def teacher(epochs, parents, *, kind, reward, score, window, temperature, relati
                 if is_known(mask, i, j):
                     value = bce(log_sigmoid(row[j]), log_sigmoid(-row[j]), targets[i][j])
                     losses[i][j] = value * (1.0 if j in tasks[task] else floor)
-        out.append((losses, task))
+        out.append((losses, task, rewards))
         for k, classes in enumerate(tasks):
             scores[k].append(measure(logits, targets, classes, mask, score))
     return out
