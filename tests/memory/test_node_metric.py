@@ -33,7 +33,7 @@ def head_of(case, *, seed=None, **options):
     if seed is not None:
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
-            head.node_weights.log_weight.normal_(generator=generator)
+            head.node_weights.exponents.normal_(0, 0.1, generator=generator)
     return head
 
 
@@ -58,13 +58,13 @@ def test_distances_of_a_step_and_their_gradients(seed, distance):
     ]
     FLOAT64.assert_close(found, torch.tensor(expected, dtype=torch.float64))
     found.sum().backward()
-    grad = head.node_weights.log_weight.grad
-    step = 1e-6
+    grad = head.node_weights.exponents.grad
+    step = 1e-7
     for number, place in ((0, 0), (len(weights) - 1, 2)):  # a difference of two sums of loops
         both = []
         for sign in (1, -1):
             moved = [list(one) for one in weights]
-            moved[number][place] *= np.exp(sign * step)
+            moved[number][place] *= np.exp(sign * step * code.RATE)
             both.append(
                 sum(
                     reference.distance(q, x, y, moved, distance)
@@ -147,7 +147,7 @@ def test_equal_weights_of_all_classes_are_a_scale():
     case = Case(6)
     node, plain = head_of(case), case.head(scale=4.0)
     with torch.no_grad():
-        node.node_weights.log_weight.fill_(np.log(4.0))
+        node.node_weights.exponents.fill_(np.log(4.0) / code.RATE)
     case.labels = Labels([[0]] * 9, case.hierarchy, numbers=True)  # else 1 without any label
     found = node.compare(case.queries, case.rows, case.candidates())
     FLOAT64.assert_close(
@@ -214,7 +214,7 @@ def pipeline():
 
 
 def weights_of(pipeline):
-    found = [v for k, v in pipeline.network.state_dict().items() if "log_weight" in k]
+    found = [v for k, v in pipeline.network.state_dict().items() if "exponents" in k]
     assert len(found) == 1
     return found[0]
 
@@ -269,6 +269,6 @@ def test_a_new_class_has_the_weights_of_the_start(pipeline, tmp_path, add):
 def test_of_classes_that_become_one_the_first_counts():
     weights = NodeWeights(4, 1)
     with torch.no_grad():
-        weights.log_weight.copy_(torch.tensor([[1.0], [2], [3], [4]]))
+        weights.exponents.copy_(torch.tensor([[1.0], [2], [3], [4]]))
     weights.move([[2], [2], [0, 1], []], 3)
-    assert weights.log_weight.flatten().tolist() == [0.0, 0.0, 1.0]
+    assert weights.exponents.flatten().tolist() == [0.0, 0.0, 1.0]

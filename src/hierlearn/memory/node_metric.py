@@ -1,9 +1,10 @@
 """A metric per class (Verma et al., 2012): distances depend on the labels of a remembered row.
 
     d(z, z_j) = sum over d of W_jd (z_d - z_jd)^2
-    W_j = mean of w_c over the labels c of row j and their ancestors,   w_c = exp(a_c)
+    W_j = mean of w_c over the labels c of row j and their ancestors,   w_c = exp(10 a_c)
 
-with a vector a_c per class, all 0 at the start: the plain distance.
+with a vector a_c per class, all 0 at the start: the plain distance. The factor lets weights learn
+as much in the few steps of a memory as the encoder does.
 
 They sum a matrix per class along the path of a class; here it is a diagonal on a learned embedding,
 and a mean, since a sum would move rows with more labels away from everything. Written as
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.memory.candidates import Candidates, SetCandidates
 
+RATE = 10.0  # how much faster than others these parameters are learned
 ROWS = 4096  # of the memory, compared at once
 GATHERED = 1 << 20  # numbers of the rows whose distances are computed again
 LARGE = 1 << 20  # entries of targets from which sparse sums may be worthwhile
@@ -50,18 +52,18 @@ class NodeWeights(nn.Module):
 
     def __init__(self, classes: int, size: int) -> None:
         super().__init__()
-        self.log_weight = nn.Parameter(torch.zeros(classes, size))
+        self.exponents = nn.Parameter(torch.zeros(classes, size))
 
     @classmethod
     def stack(cls, several: Sequence[NodeWeights]) -> NodeWeights:
         """Return the weights of all members."""
         new = cls(0, 0)
-        new.log_weight = nn.Parameter(torch.stack([one.log_weight.detach() for one in several]))
+        new.exponents = nn.Parameter(torch.stack([one.exponents.detach() for one in several]))
         return new
 
     def forward(self) -> Tensor:
         """Return the weights."""
-        return self.log_weight.exp()
+        return (RATE * self.exponents).exp()
 
     @torch.no_grad()
     def move(self, destinations: Sequence[Sequence[int]], classes: int) -> None:
@@ -72,14 +74,14 @@ class NodeWeights(nn.Module):
                 counts.
             classes: how many there are now.
         """
-        old = self.log_weight.detach()
+        old = self.exponents.detach()
         new = old.new_zeros(*old.shape[:-2], classes, old.shape[-1])
         taken: set[int] = set()
         for number, ends in enumerate(destinations):
             if len(ends) == 1 and ends[0] not in taken:
                 taken.add(ends[0])
                 new[..., ends[0], :] = old[..., number, :]
-        self.log_weight = nn.Parameter(new)
+        self.exponents = nn.Parameter(new)
 
 
 def label_means(targets: Tensor, weights: Tensor) -> Tensor:
