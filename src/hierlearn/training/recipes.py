@@ -165,7 +165,7 @@ RECIPES: dict[str, Recipe] = {
     ),
     "verma": Recipe(
         "bce",
-        "a memory with a metric per class, summed along paths (Verma 2012)",
+        "a memory with a metric per class, averaged along paths (Verma 2012)",
         head="neighbors",
         rule=verma,
     ),
