@@ -79,6 +79,11 @@ CASES = {
         plan("leaf-ce", batch_size=7, unlabeled_descendants="ignore"),
         None,
     ),
+    "a teacher, stacked": (
+        partial_problem,
+        plan("teacher", batch_size=7, ensemble_size=2, epochs=6, unlabeled_descendants="ignore"),
+        WEIGHTS,
+    ),
     "weights of rows": (problem, plan("mixed", batch_size=7), WEIGHTS),
     "weights of rows in a curriculum": (problem, plan("hcl", batch_size=7), WEIGHTS),
     "sparse rows": (texts, plan("leaf-ce", network="token-bag", batch_size=7), None),

@@ -75,6 +75,16 @@ CASES = {
             "epochs": 7,
         },
     ),
+    "a teacher, stacked, in the midst of epochs": (
+        partial_problem,
+        {
+            "loss": "teacher",
+            "unlabeled_descendants": "ignore",
+            "ensemble_size": 2,
+            "checkpoint_every": 3,
+            "epochs": 4,
+        },
+    ),
     "texts": (texts, {"loss": "leaf-ce", "dropout": 0.3, "network": "token-bag", "epochs": 2}),
 }
 

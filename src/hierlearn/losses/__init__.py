@@ -31,6 +31,7 @@ from hierlearn.losses.mcloss import MCLoss
 from hierlearn.losses.mixed import MixedLoss
 from hierlearn.losses.sample_curriculum import SampleCurriculumLoss
 from hierlearn.losses.soft_labels import SoftLabelsLoss
+from hierlearn.losses.teacher import TeacherLoss
 from hierlearn.losses.variant import Variant
 
 LOSSES: dict[str, type[Loss] | Variant] = {
@@ -51,6 +52,7 @@ LOSSES: dict[str, type[Loss] | Variant] = {
     "lca-cost": LCACostLoss,
     "hmcn": HMCNLoss,
     "mixed": MixedLoss,
+    "teacher": TeacherLoss,
 }
 
 __all__ = [
@@ -78,6 +80,7 @@ __all__ = [
     "RowLoss",
     "SampleCurriculumLoss",
     "SoftLabelsLoss",
+    "TeacherLoss",
     "Variant",
     "constrain",
     "functional",

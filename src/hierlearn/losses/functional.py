@@ -15,6 +15,7 @@ from hierlearn.losses.mcloss import mcloss
 from hierlearn.losses.mixed import mixed_loss
 from hierlearn.losses.sample_curriculum import select_rows
 from hierlearn.losses.soft_labels import soft_labels_loss, soft_weights
+from hierlearn.losses.teacher import task_probabilities
 
 __all__ = [
     "bce_loss",
@@ -34,5 +35,6 @@ __all__ = [
     "select_rows",
     "soft_labels_loss",
     "soft_weights",
+    "task_probabilities",
     "zero_one",
 ]

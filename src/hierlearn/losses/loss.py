@@ -25,7 +25,7 @@ from hierlearn.links import HeadOutput, Link, make_link
 from hierlearn.losses.checks import ENTRIES, can_check_values, check_targets, check_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 Reduction = Literal["mean", "sum", "none"]
 # What every loss takes and whoever trains with it decides, and what __init__ passes on.
@@ -307,6 +307,9 @@ class Loss(nn.Module, ABC):
 
     def set_members(self, count: int) -> None:
         """Make room for the state of ``count`` members of an ensemble."""
+
+    def set_seeds(self, seeds: Sequence[int]) -> None:
+        """Set the seed of each member, for a loss that draws random numbers."""
 
     def set_progress(self, progress: float) -> None:
         """Report how far the training is, from 0 to 1."""

@@ -52,6 +52,11 @@ class Parts(nn.Module):
         for part in self.losses_of_parts:
             part.set_members(count)
 
+    def set_seeds(self, seeds: Sequence[int]) -> None:
+        """Set the seed of each member in every part."""
+        for part in self.losses_of_parts:
+            part.set_seeds(seeds)
+
     def set_progress(self, progress: float) -> None:
         """Report the progress to every part."""
         for part in self.losses_of_parts:

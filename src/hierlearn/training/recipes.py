@@ -12,6 +12,8 @@ awx        cross entropy on the link awx: units for the terminal classes only
 hmcn-f     a layer per level with local and global outputs; hmcn-r: one cell for all levels
 hmc-lmlp   a network per level, trained one after another
 early-heads  a deeper network whose early layers learn coarse levels, too
+teacher-student  cross entropy of one level per epoch, chosen by a bandit
+verma      the memory of quick with a metric per class
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
 """
 
@@ -24,7 +26,16 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
-from hierlearn.training.rules import early, levels, linear, nearest, neighbors, plain, quick
+from hierlearn.training.rules import (
+    early,
+    levels,
+    linear,
+    nearest,
+    neighbors,
+    plain,
+    quick,
+    verma,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -169,6 +180,18 @@ RECIPES: dict[str, Recipe] = {
         "a deeper network whose early layers learn coarse levels, too (Alsallakh 2018)",
         network="early-heads",
         rule=early,
+    ),
+    "teacher-student": Recipe(
+        "teacher",
+        "cross entropy of one level per epoch, which a bandit chooses (Matiisen 2017)",
+        link="max",
+        rule=plain,
+    ),
+    "verma": Recipe(
+        "bce",
+        "a memory with a metric per class, averaged along paths (Verma 2012)",
+        head="neighbors",
+        rule=verma,
     ),
     "flat": Recipe(
         "bce",

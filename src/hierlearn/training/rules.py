@@ -129,6 +129,12 @@ def quick(facts: Facts) -> Mapping[str, Any]:
     }
 
 
+def verma(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of ``quick`` with a metric per class."""
+    found = quick(facts)
+    return {**found, "head_options": {**found["head_options"], "metric": "node"}}
+
+
 def nearest(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a memory of vectors as they are, in which nothing is trained."""
     return {

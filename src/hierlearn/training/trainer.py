@@ -107,6 +107,7 @@ class Trainer:
         link = loss.link
         self.read = read or (lambda found: read_output(found, link))
         self.seeds = [settings.seed + number for number in range(members or 1)]
+        self.loss.set_seeds(self.seeds)
         self.steps_per_epoch = -(-len(rows) // settings.batch_size)
         self.steps = settings.epochs * self.steps_per_epoch
         self.step = 0  # steps done
