@@ -21,8 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.propagate import log_zero
-from hierlearn.links.output import HALF_PRECISION, HeadOutput
+from hierlearn.links.output import HALF_PRECISION, HeadOutput, safe_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +52,7 @@ class LabelPoints(nn.Module):
     answers: Tensor
     codes: Tensor
     temperature: Tensor
+    factors: Tensor
     targets: Tensor
     keys: Tensor
     set_of_key: Tensor
@@ -70,11 +70,15 @@ class LabelPoints(nn.Module):
         self.size = size
         self.nearest = nearest
         self.members: int | None = None
-        width = -(-len(self.hierarchy) // BITS)
+        classes = len(self.hierarchy)
+        width = -(-classes // BITS)
         self.register_buffer("truth", torch.zeros(sets, size))
         self.register_buffer("answers", torch.zeros(sets, size))
         self.register_buffer("codes", torch.zeros(sets, width, dtype=torch.uint8))
         self.register_buffer("temperature", torch.ones(1))
+        draw = torch.Generator().manual_seed(0)
+        factors = torch.randint(1 << 62, (classes,), generator=draw, device="cpu")
+        self.register_buffer("factors", factors.to(self.codes.device), persistent=False)
         self._unpack()
 
     @classmethod
@@ -104,8 +108,8 @@ class LabelPoints(nn.Module):
             answers: (K, D).
             targets: (K, C) bool, the closed label sets.
             temperature: what squared distances are divided by.
-            known: (S, C) bool targets of more sets, and (S,) the numbers of the points that stand
-                for them in training.
+            known: (S,) the keys of more sets, and (S,) the numbers of the points that stand for
+                them in training.
         """
         packed = np.packbits(targets.cpu().numpy(), axis=1)
         values = {
@@ -120,7 +124,9 @@ class LabelPoints(nn.Module):
             setattr(self, name, value)
         self._unpack()
         if known is not None:
-            self._set_keys(torch.cat([targets, known[0]]), known[1])
+            self._set_keys(
+                torch.cat([self.keys_of(targets.to(self.factors.device)), known[0]]), known[1]
+            )
 
     # ------------------------------------------------------------------ what follows from codes
 
@@ -136,11 +142,10 @@ class LabelPoints(nn.Module):
         bits = (codes[:, :, None] >> places) & 1
         flags = bits.reshape(len(codes), -1)[:, :classes]
         self.register_buffer("targets", flags.to(self.truth.dtype), persistent=False)
-        self._set_keys(flags, flags.new_zeros(0, dtype=torch.int64))
+        self._set_keys(self.keys_of(flags), self.factors[:0])
 
-    def _set_keys(self, targets: Tensor, stand_ins: Tensor) -> None:
+    def _set_keys(self, keys: Tensor, stand_ins: Tensor) -> None:
         """Set which point each label set has: those of the points, and then others."""
-        keys = self.keys_of(targets)
         numbers = torch.arange(len(keys) - len(stand_ins), device=keys.device)
         numbers = torch.cat([numbers, stand_ins.to(numbers)])
         order = keys.argsort(stable=True)
@@ -153,9 +158,7 @@ class LabelPoints(nn.Module):
         A sum of random 62-bit numbers, one per class, in integers that wrap around: exact in any
         order. Two of a million sets coincide with a probability of 1e-7.
         """
-        draw = torch.Generator().manual_seed(0)
-        factors = torch.randint(1 << 62, (targets.shape[-1],), generator=draw)
-        return ((targets > 0) * factors.to(targets.device)).sum(dim=-1)
+        return ((targets > 0) * self.factors).sum(dim=-1)
 
     def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
         super()._load_from_state_dict(*args, **options)
@@ -199,12 +202,6 @@ class LabelPoints(nn.Module):
     def extra_repr(self) -> str:
         """Show the sizes when the module is printed."""
         return f"{self.truth.shape[-2]} label sets in {self.size} dimensions"
-
-
-def safe_log(p: Tensor) -> Tensor:
-    """Return log p, and the finite log of 0 without a NaN in its gradient."""
-    positive = p > 0
-    return torch.where(positive, torch.where(positive, p, 1.0).log(), log_zero(p.dtype))
 
 
 class EmbeddedOutput(HeadOutput):

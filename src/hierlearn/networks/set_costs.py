@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 def hier_dist_costs(truth: Labels, answers: Labels) -> Costs:
     """Return (S, K) the heights of lowest common ancestors, averaged over both directions."""
-    found: Costs = (mean_heights(answers, truth).T + mean_heights(truth, answers)) / 2
-    return found
+    found = mean_heights(truth, answers) + mean_heights(answers, truth).T
+    return (found / 2).astype(np.float32)
 
 
 def mean_heights(sets: Labels, others: Labels) -> Costs:

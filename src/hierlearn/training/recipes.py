@@ -9,6 +9,7 @@ softmax    cross entropy over the terminal classes, summed upward: for images, a
 hcl        HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
 max        half cross entropy, half MCLoss, read by the maximum over descendants
 hmcn-f     a layer per level with local and global outputs; hmcn-r: one cell for all levels
+clems      label sets as points whose distances are the cost of mistakes; the nearest answers
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
 """
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
-from hierlearn.training.rules import linear, nearest, neighbors, plain, quick
+from hierlearn.training.rules import clems, linear, nearest, neighbors, plain, quick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -147,6 +148,12 @@ RECIPES: dict[str, Recipe] = {
         "hmcn",
         "HMCN-R: one recurrent cell for all levels, local and global outputs (Wehrmann 2018)",
         network="hmcn-r",
+    ),
+    "clems": Recipe(
+        "clems",
+        "CLEMS: label sets as points by the cost of mistakes, the nearest answers (Huang 2017)",
+        head="clems",
+        rule=clems,
     ),
     "flat": Recipe(
         "bce",

@@ -23,6 +23,7 @@ EPOCHS = 40
 FEWEST_EPOCHS = 4  # however many rows there are
 PLAIN_STEPS = 8000  # of a network with logits, unless that takes more than PLAIN_EPOCHS
 PLAIN_EPOCHS = 100
+CLEMS_EPOCHS = 30  # of a regression to label points, for rows with several labels
 LINEAR_EPOCHS = 10
 LINEAR_STEPS = 240  # fewest of a linear model
 QUICK_STEPS = 800  # of a memory that is trained in seconds, for rows with one path
@@ -171,6 +172,12 @@ def plain(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a network with logits: the more rows, the fewer epochs."""
     epochs = min(round(PLAIN_STEPS / facts.steps_per_epoch), PLAIN_EPOCHS)
     return {"settings": {"epochs": max(epochs, FEWEST_EPOCHS)}}
+
+
+def clems(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a regression to label points: short where labels are noisy."""
+    found = plain(facts)["settings"]["epochs"]
+    return {"settings": {"epochs": found if facts.labels.single_path else min(found, CLEMS_EPOCHS)}}
 
 
 def linear(facts: Facts) -> Mapping[str, Any]:
