@@ -17,7 +17,6 @@ import torch
 
 from hierlearn.hierarchy.chunks import row_chunks
 from hierlearn.memory.label_sets import LabelSets, labels_of, take_rows
-from hierlearn.networks.clems import CLEMSHead
 from hierlearn.networks.ensemble import networks_in
 from hierlearn.networks.network import Network
 from hierlearn.networks.set_costs import find_cost
@@ -68,9 +67,10 @@ def fit_label_points(network: nn.Module, labels: Labels, weights: Floats | None)
         weights: (N,) how much each row counts; None for all alike.
     """
     fitted: dict[tuple[str, int, int], Fitted] = {}
+    head: Any
     for one in networks_in(network):
         for head in one.heads.values() if isinstance(one, Network) else ():
-            if not isinstance(head, CLEMSHead):
+            if not hasattr(head, "points"):
                 continue
             key = (head.cost, head.points.size, head.points.truth.shape[-2])
             if key not in fitted:
@@ -79,7 +79,7 @@ def fit_label_points(network: nn.Module, labels: Labels, weights: Floats | None)
 
 
 @torch.no_grad()
-def set_points(head: CLEMSHead, found: Fitted) -> None:
+def set_points(head: Any, found: Fitted) -> None:
     """Give a head its points; its bias begins at the mean of what it is trained towards."""
     device = head.points.factors.device
     chunks = row_chunks(len(found.others), len(found.others.hierarchy))
