@@ -18,7 +18,6 @@ import torch
 from hierlearn.hierarchy.chunks import row_chunks
 from hierlearn.memory.label_sets import LabelSets, labels_of, take_rows
 from hierlearn.networks.ensemble import networks_in
-from hierlearn.networks.network import Network
 from hierlearn.networks.set_costs import find_cost
 from hierlearn.training.smacof import classical_start, smacof_between
 
@@ -67,9 +66,9 @@ def fit_label_points(network: nn.Module, labels: Labels, weights: Floats | None)
         weights: (N,) how much each row counts; None for all alike.
     """
     fitted: dict[tuple[str, int, int], Fitted] = {}
-    head: Any
+    one: Any
     for one in networks_in(network):
-        for head in one.heads.values() if isinstance(one, Network) else ():
+        for head in getattr(one, "heads", {}).values():
             if not hasattr(head, "points"):
                 continue
             key = (head.cost, head.points.size, head.points.truth.shape[-2])

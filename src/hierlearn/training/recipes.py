@@ -10,6 +10,7 @@ hcl        HCL on a coherent link: softmax over the terminal classes, ancestors,
 max        half cross entropy, half MCLoss, read by the maximum over descendants
 hmcn-f     a layer per level with local and global outputs; hmcn-r: one cell for all levels
 clems      label sets as points whose distances are the cost of mistakes; the nearest answers
+cnn-hl-li  a loss weighted by level; a random walk on the taxonomy smooths the probabilities
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
 """
 
@@ -22,7 +23,7 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
-from hierlearn.training.rules import clems, linear, nearest, neighbors, plain, quick
+from hierlearn.training.rules import clems, cnn_hl_li, linear, nearest, neighbors, plain, quick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -154,6 +155,11 @@ RECIPES: dict[str, Recipe] = {
         "CLEMS: label sets as points by the cost of mistakes, the nearest answers (Huang 2017)",
         head="clems",
         rule=clems,
+    ),
+    "cnn-hl-li": Recipe(
+        "level-weighted",
+        "CNN-HL-LI: a loss weighted by level, scores smoothed by a random walk (Wu 2016)",
+        rule=cnn_hl_li,
     ),
     "flat": Recipe(
         "bce",

@@ -180,6 +180,13 @@ def clems(facts: Facts) -> Mapping[str, Any]:
     return {"settings": {"epochs": found if facts.labels.single_path else min(found, CLEMS_EPOCHS)}}
 
 
+def cnn_hl_li(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of CNN-HL-LI: a softmax for one path per row, else sigmoids."""
+    base = "softmax" if facts.labels.single_path else "sigmoid"
+    walk = "" if base == "sigmoid" else ":base=softmax"
+    return {**plain(facts), "loss_options": {"link": base}, "link": f"random-walk{walk}"}
+
+
 def linear(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a linear model, solved on all rows at once.
 
