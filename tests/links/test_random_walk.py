@@ -15,20 +15,18 @@ LONE = Hierarchy.from_paths(["x", "y"])
 
 
 def walk_matrix(hierarchy, *, siblings):
-    """W: rows sum to 1, equal steps to parents, children and perhaps siblings."""
+    """W: rows sum to 1, equal steps to parents, children and perhaps the children of parents."""
     count = len(hierarchy)
-    near = [{*hierarchy.parents(c), *hierarchy.children(c)} for c in range(count)]
-    if siblings:
-        for c in range(count):
-            for d in range(count):
-                same = set(hierarchy.parents(c)) & set(hierarchy.parents(d))
-                tops = not hierarchy.parents(c) and not hierarchy.parents(d)
-                if c != d and (same or tops):
-                    near[c].add(d)
     matrix = np.zeros((count, count))
     for c in range(count):
-        for d in near[c] or {c}:
-            matrix[c, d] = 1 / len(near[c] or {c})
+        near = [*hierarchy.parents(c), *hierarchy.children(c)]
+        if siblings:
+            for above in hierarchy.parents(c):
+                near += hierarchy.children(above)
+            if not hierarchy.parents(c):
+                near += [d for d in range(count) if not hierarchy.parents(d)]
+        for d in near or [c]:
+            matrix[c, d] += 1 / len(near or [c])
     return matrix
 
 
@@ -69,6 +67,14 @@ def test_without_a_step_it_is_the_max_link_and_certainty_stays():
     assert near.isfinite().all()
 
 
+def test_many_siblings_take_no_square_of_them():
+    wide = Hierarchy.from_paths([f"n{i}" for i in range(30_000)])
+    link = RandomWalkLink(wide, siblings=True, restart=0.5)
+    p = link.smooth(torch.zeros(1, 30_000, dtype=torch.float64) - 1).exp()
+    FLOAT64_SUMS.assert_close(p, torch.full_like(p, np.exp(-1)))
+    assert sum(one.numel() for one in link.buffers()) < 10 * len(wide)
+
+
 def test_how_it_is_written_and_what_is_refused():
     for text in (
         "random-walk",
@@ -98,7 +104,8 @@ def test_the_recipe_learns_and_its_model_answers_again(several, tmp_path):
     settings = {"epochs": 15, "batch_size": 50, "learning_rate": 0.01}
     plan = Plan(recipe="cnn-hl-li", network_options={"width": 32}, settings=settings)
     trained = train(data, plan, out=tmp_path / "model")
-    assert link_name(trained.link) == ("random-walk" if several else "random-walk:base=softmax")
+    text = f"random-walk:restart=0.95,siblings=true{'' if several else ',base=softmax'}"
+    assert link_name(trained.link) == text
     found = trained.probabilities(inputs) > 0.5
     right = (found == TREE.encode(sets)[torch.from_numpy(numbers)]).all(dim=1)
     assert right.float().mean() > 0.9

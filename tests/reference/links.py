@@ -213,7 +213,7 @@ def random_walk_log_row(row, parents, terminals=None, restart=0.8, steps=12):
                 for near in walk_neighbors(parents)
             ]
             now = [
-                logsumexp([math.log(restart) + a, math.log(1 - restart) + b])
+                min(logsumexp([math.log(restart) + a, math.log(1 - restart) + b]), 0.0)
                 for a, b in zip(begin, means, strict=True)
             ]
         found.append(

@@ -14,7 +14,7 @@ The inverse is a sum over steps, of which the rest after n of them is at most (1
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.hierarchy.structure import Ints
 
 REST = 1e-8  # of the weight of a walk, beyond which steps are left out
 MOST_STEPS = 10_000
@@ -39,14 +40,16 @@ class RandomWalkLink(Link):
         label_space: what can be predicted; a Hierarchy means that its leaves are terminal.
         restart: r, above 0 and at most 1; 1 takes no step.
         steps: the number of steps after which every walk stops; by default as many as matter.
-        siblings: whether the walk also steps to the other children of its parents, and between top
-            classes.
+        siblings: whether the walk also steps to the children of its parents, itself among them,
+            and between top classes.
         base: the name of the link to smooth.
     """
 
     coherent = True
     starts: Tensor
     ends: Tensor
+    members: Tensor
+    groups: Tensor
     log_chances: Tensor
 
     def __init__(
@@ -76,10 +79,18 @@ class RandomWalkLink(Link):
         }
         self.restart = float(restart)
         self.steps = steps_that_matter(self.restart) if steps is None else steps
-        starts, ends, log_chances = transitions(self.hierarchy, siblings=siblings)
-        self.register_buffer("starts", starts, persistent=False)
-        self.register_buffer("ends", ends, persistent=False)
-        self.register_buffer("log_chances", log_chances, persistent=False)
+        found = steps_of(self.hierarchy, siblings=siblings)
+        log_degrees = np.log(found.degrees)
+        starts = np.concatenate([found.starts, found.members])
+        self.group_count = int(found.groups.max(initial=-1)) + 1
+        for name, values in (
+            ("starts", starts),
+            ("ends", found.ends),
+            ("members", found.members),
+            ("groups", found.groups),
+            ("log_chances", -log_degrees[starts]),
+        ):
+            self.register_buffer(name, torch.tensor(values), persistent=False)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -94,9 +105,13 @@ class RandomWalkLink(Link):
         stopped = log_p + math.log(self.restart)
         chances = self.log_chances.to(log_p.dtype) + math.log1p(-self.restart)
         for _ in range(self.steps):
-            arrived = select(found, self.ends) + chances
-            found = log_add(stopped, log_add_at(arrived, self.starts, log_p.shape[-1]))
-        return found
+            arrived = select(found, self.ends)
+            if self.group_count:  # the sum of all siblings once, however many there are
+                sums = log_add_at(select(found, self.members), self.groups, self.group_count)
+                arrived = torch.cat([arrived, select(sums, self.groups)], dim=-1)
+            moved = log_add_at(arrived + chances, self.starts, log_p.shape[-1])
+            found = log_add(stopped, moved)
+        return found.clamp_max(0.0)  # means of probabilities, but for rounding
 
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return log p and log(1 - p) of the smoothed probabilities."""
@@ -138,24 +153,39 @@ def steps_that_matter(restart: float) -> int:
     return min(math.ceil(math.log(REST) / math.log1p(-restart)), MOST_STEPS)
 
 
-def transitions(hierarchy: Hierarchy, *, siblings: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the steps of a walk: from which class, to which, and the log of how probable.
+class Steps(NamedTuple):
+    """The steps of a walk.
 
-    A class without any other to step to stays where it is. A parent of n children adds n (n - 1)
-    steps between siblings.
+    Attributes:
+        starts, ends: (E,) from which class to which.
+        members, groups: (G,) a class, and a group of siblings that it belongs to.
+        degrees: (C,) from how many classes a step is drawn; siblings count once per group.
+    """
+
+    starts: Ints
+    ends: Ints
+    members: Ints
+    groups: Ints
+    degrees: Ints
+
+
+def steps_of(hierarchy: Hierarchy, *, siblings: bool) -> Steps:
+    """Return the steps to parents and children; with ``siblings``, to those, too.
+
+    A class without any other to step to stays where it is.
     """
     structure, count = hierarchy.structure, len(hierarchy)
     children, parents = structure.edge_children, structure.parent_ids
-    pairs = [np.stack([children, parents]), np.stack([parents, children])]
+    starts, ends = np.concatenate([children, parents]), np.concatenate([parents, children])
+    members = groups = np.zeros(0, dtype=np.int64)
     if siblings:
-        groups = [list(hierarchy.children(c)) for c in range(count)]
-        groups.append([c for c in range(count) if not hierarchy.parents(c)])
-        for group in groups:
-            one, other = np.meshgrid(group, group)
-            pairs.append(np.stack([one.ravel(), other.ravel()])[:, one.ravel() != other.ravel()])
-    found = np.unique(np.concatenate(pairs, axis=1).astype(np.int64), axis=1)
-    alone = np.setdiff1d(np.arange(count), found[0])
-    found = np.concatenate([found, np.stack([alone, alone])], axis=1)
-    degrees = np.bincount(found[0], minlength=count)
-    starts, ends = (torch.tensor(one) for one in found)
-    return starts, ends, -torch.tensor(degrees, dtype=torch.float64)[starts].log()
+        tops = np.setdiff1d(np.arange(count), children)
+        members = np.concatenate([children, tops])
+        above = np.concatenate([parents, np.full(len(tops), count)])
+        groups = np.unique(above, return_inverse=True)[1]
+    else:
+        alone = np.setdiff1d(np.arange(count), starts)
+        starts, ends = np.concatenate([starts, alone]), np.concatenate([ends, alone])
+    degrees = np.bincount(starts, minlength=count)
+    np.add.at(degrees, members, np.bincount(groups)[groups] if len(groups) else groups)
+    return Steps(starts, ends, members, groups, degrees)

@@ -24,6 +24,7 @@ FEWEST_EPOCHS = 4  # however many rows there are
 PLAIN_STEPS = 8000  # of a network with logits, unless that takes more than PLAIN_EPOCHS
 PLAIN_EPOCHS = 100
 CLEMS_EPOCHS = 30  # of a regression to label points, for rows with several labels
+WALK_RESTART = 0.95  # of the random walk of CNN-HL-LI
 LINEAR_EPOCHS = 10
 LINEAR_STEPS = 240  # fewest of a linear model
 QUICK_STEPS = 800  # of a memory that is trained in seconds, for rows with one path
@@ -175,16 +176,22 @@ def plain(facts: Facts) -> Mapping[str, Any]:
 
 
 def clems(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of a regression to label points: short where labels are noisy."""
-    found = plain(facts)["settings"]["epochs"]
-    return {"settings": {"epochs": found if facts.labels.single_path else min(found, CLEMS_EPOCHS)}}
+    """Return the settings of a regression to label points.
+
+    One path per row: the sets are few and can have many dimensions. Several labels: labels are
+    noisy, so training is short.
+    """
+    found = plain(facts)
+    if facts.labels.single_path:
+        return {**found, "head_options": {"size": 256, "temperature": 0.03}}
+    return {"settings": {"epochs": min(found["settings"]["epochs"], CLEMS_EPOCHS)}}
 
 
 def cnn_hl_li(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of CNN-HL-LI: a softmax for one path per row, else sigmoids."""
     base = "softmax" if facts.labels.single_path else "sigmoid"
-    walk = "" if base == "sigmoid" else ":base=softmax"
-    return {**plain(facts), "loss_options": {"link": base}, "link": f"random-walk{walk}"}
+    walk = f"random-walk:restart={WALK_RESTART},siblings=true,base={base}"
+    return {**plain(facts), "loss_options": {"link": base}, "link": walk}
 
 
 def linear(facts: Facts) -> Mapping[str, Any]:
