@@ -8,6 +8,7 @@ paper      the paper's HCL as printed: independent sigmoids, floor 0, the best o
 softmax    cross entropy over the terminal classes, summed upward: for images, and backbones
 hcl        HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
 max        half cross entropy, half MCLoss, read by the maximum over descendants
+awx        cross entropy on the link awx: units for the terminal classes only
 hmcn-f     a layer per level with local and global outputs; hmcn-r: one cell for all levels
 clems      label sets as points whose distances are the cost of mistakes; the nearest answers
 cnn-hl-li  a loss weighted by level; a random walk on the taxonomy smooths the probabilities
@@ -138,6 +139,12 @@ RECIPES: dict[str, Recipe] = {
         "mixed",
         "half cross entropy, half MCLoss, read by the maximum over descendants: for many labels",
         link="max",
+        rule=plain,
+    ),
+    "awx": Recipe(
+        "bce",
+        "cross entropy on AWX: units for the terminal classes, a p-norm above (Masera 2018)",
+        loss_options={"link": "awx"},
         rule=plain,
     ),
     "hmcn-f": Recipe(
