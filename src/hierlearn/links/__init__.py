@@ -7,6 +7,7 @@ from hierlearn.links.link import Link, link_name, make_link
 from hierlearn.links.max import MaxLink
 from hierlearn.links.min import MinLink
 from hierlearn.links.output import HeadOutput
+from hierlearn.links.random_walk import RandomWalkLink
 from hierlearn.links.siblings import SiblingsLink
 from hierlearn.links.sigmoid import SigmoidLink
 from hierlearn.links.similarities import fit_temperature, from_similarities
@@ -20,6 +21,7 @@ LINKS: dict[str, type[Link]] = {
     "siblings": SiblingsLink,
     "awx": AWXLink,
     "min": MinLink,
+    "random-walk": RandomWalkLink,
 }
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "Link",
     "MaxLink",
     "MinLink",
+    "RandomWalkLink",
     "SiblingsLink",
     "SigmoidLink",
     "SoftmaxLink",

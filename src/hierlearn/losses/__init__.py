@@ -8,6 +8,7 @@ from __future__ import annotations
 from hierlearn.losses import functional
 from hierlearn.losses.bases import BASES, BCE, Focal, zero_one
 from hierlearn.losses.bce import BCELoss
+from hierlearn.losses.clems import CLEMSLoss
 from hierlearn.losses.composed import ComposedLoss
 from hierlearn.losses.cond_softmax import CondSoftmaxLoss
 from hierlearn.losses.focal import FocalLoss
@@ -53,6 +54,7 @@ LOSSES: dict[str, type[Loss] | Variant] = {
     "hmcn": HMCNLoss,
     "mixed": MixedLoss,
     "teacher": TeacherLoss,
+    "clems": CLEMSLoss,
 }
 
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "BCE",
     "LOSSES",
     "BCELoss",
+    "CLEMSLoss",
     "CollapseWarning",
     "ComposedLoss",
     "CondSoftmaxLoss",
