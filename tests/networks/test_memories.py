@@ -34,14 +34,8 @@ from hierlearn.networks.memories import (
 )
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
-WITHOUT = (
-    "cnn",
-    "embeddings",
-    "hmcn-f",
-    "hmcn-r",
-    "trees",
-    "tabm",
-)  # one encoding
+# options, or one encoding for any head
+WITHOUT = ("cnn", "embeddings", "hmcn-f", "hmcn-r", "hmc-lmlp", "early-heads", "trees", "tabm")
 HIDDEN = [name for name in NETWORKS if name not in WITHOUT]
 SPACE = LabelSpace(TREE)
 HEADS_BOTH = {
@@ -194,8 +188,8 @@ def test_only_a_distance_that_sees_it_has_a_bias():
 
 def test_options_of_heads():
     assert head_options("linear") == ["link", "reading_link"]
-    assert head_options("neighbors")[:2] == ["size", "distance"]
-    assert set(HEADS) == {"linear", "neighbors"}
+    assert head_options("neighbors")[:3] == ["size", "metric", "distance"]
+    assert set(HEADS) == {"linear", "neighbors", "clems"}
     with pytest.raises(HierlearnError, match="unknown head 'neighbours'; did you mean 'neighbors'"):
         head_options("neighbours")
     with pytest.raises(HierlearnError, match="unknown option of head neighbors 'k'"):

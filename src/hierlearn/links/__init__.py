@@ -5,7 +5,9 @@ from hierlearn.links.conditional import ConditionalLink
 from hierlearn.links.head import Head
 from hierlearn.links.link import Link, link_name, make_link
 from hierlearn.links.max import MaxLink
+from hierlearn.links.min import MinLink
 from hierlearn.links.output import HeadOutput
+from hierlearn.links.random_walk import RandomWalkLink
 from hierlearn.links.siblings import SiblingsLink
 from hierlearn.links.sigmoid import SigmoidLink
 from hierlearn.links.similarities import fit_temperature, from_similarities
@@ -18,6 +20,8 @@ LINKS: dict[str, type[Link]] = {
     "max": MaxLink,
     "siblings": SiblingsLink,
     "awx": AWXLink,
+    "min": MinLink,
+    "random-walk": RandomWalkLink,
 }
 
 __all__ = [
@@ -28,6 +32,8 @@ __all__ = [
     "HeadOutput",
     "Link",
     "MaxLink",
+    "MinLink",
+    "RandomWalkLink",
     "SiblingsLink",
     "SigmoidLink",
     "SoftmaxLink",

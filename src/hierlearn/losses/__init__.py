@@ -8,6 +8,7 @@ from __future__ import annotations
 from hierlearn.losses import functional
 from hierlearn.losses.bases import BASES, BCE, Focal, zero_one
 from hierlearn.losses.bce import BCELoss
+from hierlearn.losses.clems import CLEMSLoss
 from hierlearn.losses.composed import ComposedLoss
 from hierlearn.losses.cond_softmax import CondSoftmaxLoss
 from hierlearn.losses.focal import FocalLoss
@@ -31,6 +32,7 @@ from hierlearn.losses.mcloss import MCLoss
 from hierlearn.losses.mixed import MixedLoss
 from hierlearn.losses.sample_curriculum import SampleCurriculumLoss
 from hierlearn.losses.soft_labels import SoftLabelsLoss
+from hierlearn.losses.teacher import TeacherLoss
 from hierlearn.losses.variant import Variant
 
 LOSSES: dict[str, type[Loss] | Variant] = {
@@ -51,6 +53,8 @@ LOSSES: dict[str, type[Loss] | Variant] = {
     "lca-cost": LCACostLoss,
     "hmcn": HMCNLoss,
     "mixed": MixedLoss,
+    "teacher": TeacherLoss,
+    "clems": CLEMSLoss,
 }
 
 __all__ = [
@@ -58,6 +62,7 @@ __all__ = [
     "BCE",
     "LOSSES",
     "BCELoss",
+    "CLEMSLoss",
     "CollapseWarning",
     "ComposedLoss",
     "CondSoftmaxLoss",
@@ -78,6 +83,7 @@ __all__ = [
     "RowLoss",
     "SampleCurriculumLoss",
     "SoftLabelsLoss",
+    "TeacherLoss",
     "Variant",
     "constrain",
     "functional",

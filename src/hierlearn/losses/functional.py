@@ -1,6 +1,7 @@
 """The losses as pure functions on tensors, unreduced; the modules own buffers and call them."""
 
 from hierlearn.losses.bases import bce_loss, focal_loss, zero_one
+from hierlearn.losses.clems import clems_loss
 from hierlearn.losses.cond_softmax import cond_softmax_loss
 from hierlearn.losses.hcl.constraint import constrain
 from hierlearn.losses.hcl.curriculum import select_classes
@@ -15,9 +16,11 @@ from hierlearn.losses.mcloss import mcloss
 from hierlearn.losses.mixed import mixed_loss
 from hierlearn.losses.sample_curriculum import select_rows
 from hierlearn.losses.soft_labels import soft_labels_loss, soft_weights
+from hierlearn.losses.teacher import task_probabilities
 
 __all__ = [
     "bce_loss",
+    "clems_loss",
     "cond_softmax_loss",
     "constrain",
     "focal_loss",
@@ -34,5 +37,6 @@ __all__ = [
     "select_rows",
     "soft_labels_loss",
     "soft_weights",
+    "task_probabilities",
     "zero_one",
 ]

@@ -17,7 +17,7 @@ minimum over the ancestors keeps p coherent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,7 @@ from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.propagate import log_zero
 from hierlearn.kernels.neighbor_head import can_use
 from hierlearn.links import Head, HeadOutput
+from hierlearn.links.output import safe_log
 from hierlearn.memory.candidates import Candidates, SetCandidates
 from hierlearn.memory.compare import compare_by_kernels, compare_plainly, kernels_work
 from hierlearn.memory.distance import find_distance
@@ -34,6 +35,8 @@ from hierlearn.memory.scale import Scale
 from hierlearn.memory.store import Memory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hierlearn.hierarchy import Hierarchy
 
 SCALES = {"squared": 16.0, "euclidean": 1.0, "cosine": 0.1}
@@ -55,8 +58,10 @@ class NeighborHead(Head):
 
     Attributes:
         memory: the remembered rows.
+        metric: "plain" where all rows have one distance, "node" where it depends on their labels.
     """
 
+    metric: ClassVar[str] = "plain"
     stackable = True
     has_memory = True
 
@@ -142,6 +147,31 @@ class NeighborHead(Head):
                 return HeadOutput(*compare_by_kernels(self, queries, others, candidates))
             return HeadOutput(*compare_plainly(self, queries, others, candidates))
 
+    def distances(
+        self, queries: Tensor, others: Tensor, candidates: Candidates | SetCandidates
+    ) -> Tensor:
+        """Return (..., n, K) the distances of a training step; arguments as in ``compare``."""
+        del candidates
+        return find_distance(self.distance)(queries, others)
+
+    def search(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Return (..., n, k) the distances to the nearest remembered rows, and their numbers."""
+        return self.memory.search(queries, count, self.distance)
+
+    def build_index(self, recall: float) -> float:
+        """Build an approximate index of the memory; return the recall that was measured."""
+        return self.memory.build_index(self.distance, k=self.neighbors, recall=recall)
+
+    def move_to(self, label_space: LabelSpace, destinations: Sequence[Sequence[int]]) -> None:
+        """Follow a change of the taxonomy.
+
+        Args:
+            label_space: what can be predicted now.
+            destinations: the new classes of each old one.
+        """
+        del destinations  # the labels of the memory have moved already
+        self.label_space = label_space
+
     def look_up(self, queries: Tensor) -> HeadOutput:
         """Return the answers from the memory to (n, D) or (M, n, D) embeddings."""
         weights, index = self.kneighbors(queries)
@@ -156,7 +186,7 @@ class NeighborHead(Head):
             queries: (n, D) or (M, n, D) embeddings.
             count: k; by default ``neighbors``.
         """
-        distances, index = self.memory.search(queries, count or self.neighbors, self.distance)
+        distances, index = self.search(queries, count or self.neighbors)
         least = log_zero(queries.dtype)
         # Finite before they are divided: infinite ones would make the gradient of a scale NaN.
         logits = -distances.to(queries.dtype).clamp_max(-least) / self.scale()
@@ -181,12 +211,6 @@ class NeighborHead(Head):
     def extra_repr(self) -> str:
         """Show the distance when the module is printed."""
         return f"{self.distance}, {self.neighbors} neighbors, {self.candidates} candidates"
-
-
-def safe_log(p: Tensor) -> Tensor:
-    """Return log p, and the finite log of 0 without a NaN in its gradient."""
-    positive = p > 0
-    return torch.where(positive, torch.where(positive, p, 1.0).log(), log_zero(p.dtype))
 
 
 def normalized(

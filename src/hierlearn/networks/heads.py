@@ -2,6 +2,7 @@
 
     LinearHead     logits = features W + b, read by a link
     NeighborHead   the labels of similar training rows, see memory/
+    CLEMSHead      the nearest of the training rows' label sets, as points
 
 ``HEADS`` maps a name to a factory ``(features, label_space, **options) -> Head``.
 """
@@ -16,16 +17,18 @@ from torch import nn
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.links import Head, HeadOutput, make_link
-from hierlearn.memory import NeighborHead
+from hierlearn.memory import NeighborHead, NodeMetricHead
+from hierlearn.networks.clems import CLEMSHead
 from hierlearn.networks.layers import Dense, check_size
 from hierlearn.networks.sparse import SparseRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from torch import Tensor
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.hierarchy.labels import Labels
     from hierlearn.links import Link
 
 
@@ -118,8 +121,16 @@ class Unprojected(nn.Module):
         return features.dense() if isinstance(features, SparseRows) else features
 
 
+METRICS = {"plain": NeighborHead, "node": NodeMetricHead}
+
+
 def neighbor_head(
-    features: int, label_space: LabelSpace | Hierarchy, *, size: int | None = 256, **options: Any
+    features: int,
+    label_space: LabelSpace | Hierarchy,
+    *,
+    size: int | None = 256,
+    metric: str = "plain",
+    **options: Any,
 ) -> NeighborHead:
     """Return a NeighborHead with a linear projection, or without any.
 
@@ -127,16 +138,24 @@ def neighbor_head(
         features: F, the width of the features.
         label_space: what can be predicted, or a Hierarchy.
         size: D, the width of an embedding; None compares the features themselves.
+        metric: "plain", one distance for all, or "node", with learned weights of every class.
         options: of NeighborHead.
     """
+    if metric not in METRICS:
+        raise HierlearnError(unknown_name("metric", metric, METRICS))
+    head = METRICS[metric]
     if size is None:
-        return NeighborHead(label_space, Unprojected(features), **options)
+        return head(label_space, Unprojected(features), **options)
     check_size(size=size)
     bias = options.get("distance") == "cosine"  # the others see differences of embeddings alone
-    return NeighborHead(label_space, Projection(features, size, bias=bias), **options)
+    return head(label_space, Projection(features, size, bias=bias), **options)
 
 
-HEADS: dict[str, Callable[..., Head]] = {"linear": LinearHead, "neighbors": neighbor_head}
+HEADS: dict[str, Callable[..., Head]] = {
+    "linear": LinearHead,
+    "neighbors": neighbor_head,
+    "clems": CLEMSHead,
+}
 
 
 def head_options(kind: str) -> list[str]:
@@ -147,6 +166,12 @@ def head_options(kind: str) -> list[str]:
     if "options" in taken:  # of NeighborHead, after label_space and projection
         taken = [*taken[:-1], *[*signature(NeighborHead).parameters][2:]]
     return taken
+
+
+def options_from_labels(kind: str, options: Mapping[str, Any], labels: Labels) -> Mapping[str, Any]:
+    """Return the options of a head with those that the training labels determine."""
+    determined: Any = getattr(HEADS.get(kind), "options_from_labels", None)
+    return options if determined is None else {**options, **determined(labels, options)}
 
 
 def make_head(kind: str, features: int, label_space: LabelSpace, **options: Any) -> Head:

@@ -22,7 +22,8 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.links import Head, HeadOutput
-from hierlearn.memory.head import normalized, safe_log
+from hierlearn.links.output import safe_log
+from hierlearn.memory.head import normalized
 from hierlearn.memory.store import BLOCK, DENSE, mixture
 from hierlearn.networks.ensemble import networks_in
 from hierlearn.networks.layers import check_size

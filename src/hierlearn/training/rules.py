@@ -23,6 +23,11 @@ EPOCHS = 40
 FEWEST_EPOCHS = 4  # however many rows there are
 PLAIN_STEPS = 8000  # of a network with logits, unless that takes more than PLAIN_EPOCHS
 PLAIN_EPOCHS = 100
+LEVEL_STEPS = 600  # of each level that is trained alone, for rows with one path
+LEVEL_EPOCHS = 40  # at most
+SEVERAL_EPOCHS = 20  # of networks of several layers, and of levels, for rows with several labels
+CLEMS_EPOCHS = 30  # of a regression to label points, for rows with several labels
+WALK_RESTART = 0.95  # of the random walk of CNN-HL-LI
 LINEAR_EPOCHS = 10
 LINEAR_STEPS = 240  # fewest of a linear model
 QUICK_STEPS = 800  # of a memory that is trained in seconds, for rows with one path
@@ -130,6 +135,12 @@ def quick(facts: Facts) -> Mapping[str, Any]:
     }
 
 
+def verma(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of ``quick`` with a metric per class."""
+    found = quick(facts)
+    return {**found, "head_options": {**found["head_options"], "metric": "node"}}
+
+
 def nearest(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a memory of vectors as they are, in which nothing is trained."""
     return {
@@ -175,6 +186,50 @@ def plain(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a network with logits: the more rows, the fewer epochs."""
     epochs = min(round(PLAIN_STEPS / facts.steps_per_epoch), PLAIN_EPOCHS)
     return {"settings": {"epochs": max(epochs, FEWEST_EPOCHS)}}
+
+
+def early(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a network with early heads.
+
+    One path per row: a softmax. Several labels, or none: the loss of ``max``; such labels are
+    noisy, so training is short.
+    """
+    found: dict[str, Any] = {"settings": dict(plain(facts)["settings"])}
+    if facts.labels.single_path:
+        return {**found, "loss": "leaf-ce"}
+    found["settings"]["epochs"] = min(found["settings"]["epochs"], SEVERAL_EPOCHS)
+    return {**found, "loss": "mixed", "link": "max"}
+
+
+def levels(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a network per level, each of which gets a share of the epochs.
+
+    One path per row: a higher rate, and more steps.
+    """
+    one_path = facts.labels.single_path
+    most = LEVEL_EPOCHS if one_path else SEVERAL_EPOCHS
+    epochs = max(min(round(LEVEL_STEPS / facts.steps_per_epoch), most), FEWEST_EPOCHS)
+    rate = {"learning_rate": 3e-3} if one_path else {}
+    return {"settings": {"epochs": epochs * facts.labels.hierarchy.depth, **rate}}
+
+
+def clems(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a regression to label points.
+
+    One path per row: the sets are few and can have many dimensions. Several labels: labels are
+    noisy, so training is short.
+    """
+    found = plain(facts)
+    if facts.labels.single_path:
+        return {**found, "head_options": {"size": 256, "temperature": 0.03}}
+    return {"settings": {"epochs": min(found["settings"]["epochs"], CLEMS_EPOCHS)}}
+
+
+def cnn_hl_li(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of CNN-HL-LI: a softmax for one path per row, else sigmoids."""
+    base = "softmax" if facts.labels.single_path else "sigmoid"
+    walk = f"random-walk:restart={WALK_RESTART},siblings=true,base={base}"
+    return {**plain(facts), "loss_options": {"link": base}, "link": walk}
 
 
 def linear(facts: Facts) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from hierlearn.errors import HierlearnError
 from hierlearn.links import HeadOutput
 from hierlearn.networks.memories import memory_heads
+from hierlearn.networks.staged import staged_networks
 from hierlearn.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ def check_sharding(network: nn.Module, settings: Settings) -> None:
         raise HierlearnError(
             f"parallel fsdp trains one network, not {settings.ensemble_size}; use ensemble_size 1 "
             f"or parallel ddp"
+        )
+    if staged_networks(network):
+        raise HierlearnError(
+            "parallel fsdp cannot train a network part by part, which changes what is trained; use "
+            "parallel ddp"
         )
     if memory_heads(network):
         raise HierlearnError(
@@ -154,10 +160,7 @@ def taken_apart(found: Any) -> tuple[Any, Callable[[Any], Any]]:
         )
     if not isinstance(found, HeadOutput):
         return found, lambda given: given
-    link = found.link
-    if found.logits is not None and link is not None:
-        return found.logits, lambda given: HeadOutput.from_logits(given, link)
-    return found.pair, lambda given: HeadOutput(*given)
+    return found.tensors, found.rebuilt
 
 
 def shard(network: nn.Module, world: int) -> Rebuilt:

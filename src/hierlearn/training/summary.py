@@ -10,6 +10,7 @@ from hierlearn.features.chain import ChainPreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.links import link_name
 from hierlearn.networks.memories import memory_heads
+from hierlearn.networks.staged import staged_networks
 from hierlearn.networks.trees import forest_heads
 from hierlearn.printable import printable
 
@@ -24,6 +25,8 @@ def summary(prepared: Prepared) -> str:
     size, length = settings.ensemble_size, plural(settings.epochs, "epoch")
     if settings.optimizer == "lbfgs":
         length = f"solved by L-BFGS with penalty {settings.l2_penalty:.3g}"
+    for staged in staged_networks(prepared.network)[:1]:
+        length = f"{length} shared by {len(staged.parts)} parts, trained one after another"
     if settings.optimizer == "trees":
         length = "grown at once"
     links = ""
