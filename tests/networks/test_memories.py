@@ -188,7 +188,7 @@ def test_only_a_distance_that_sees_it_has_a_bias():
 def test_options_of_heads():
     assert head_options("linear") == ["link", "reading_link"]
     assert head_options("neighbors")[:2] == ["size", "distance"]
-    assert set(HEADS) == {"linear", "neighbors"}
+    assert set(HEADS) == {"linear", "neighbors", "devise"}
     with pytest.raises(HierlearnError, match="unknown head 'neighbours'; did you mean 'neighbors'"):
         head_options("neighbours")
     with pytest.raises(HierlearnError, match="unknown option of head neighbors 'k'"):

@@ -6,6 +6,7 @@ from hierlearn.links.head import Head
 from hierlearn.links.link import Link, link_name, make_link
 from hierlearn.links.max import MaxLink
 from hierlearn.links.output import HeadOutput
+from hierlearn.links.scaled_softmax import ScaledSoftmaxLink
 from hierlearn.links.siblings import SiblingsLink
 from hierlearn.links.sigmoid import SigmoidLink
 from hierlearn.links.similarities import fit_temperature, from_similarities
@@ -18,6 +19,7 @@ LINKS: dict[str, type[Link]] = {
     "max": MaxLink,
     "siblings": SiblingsLink,
     "awx": AWXLink,
+    "scaled-softmax": ScaledSoftmaxLink,
 }
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "HeadOutput",
     "Link",
     "MaxLink",
+    "ScaledSoftmaxLink",
     "SiblingsLink",
     "SigmoidLink",
     "SoftmaxLink",

@@ -10,6 +10,7 @@ from hierlearn.losses.bases import BASES, BCE, Focal, zero_one
 from hierlearn.losses.bce import BCELoss
 from hierlearn.losses.composed import ComposedLoss
 from hierlearn.losses.cond_softmax import CondSoftmaxLoss
+from hierlearn.losses.devise import DeViSELoss
 from hierlearn.losses.focal import FocalLoss
 from hierlearn.losses.hcl import (
     CollapseWarning,
@@ -51,6 +52,7 @@ LOSSES: dict[str, type[Loss] | Variant] = {
     "lca-cost": LCACostLoss,
     "hmcn": HMCNLoss,
     "mixed": MixedLoss,
+    "devise": DeViSELoss,
 }
 
 __all__ = [
@@ -61,6 +63,7 @@ __all__ = [
     "CollapseWarning",
     "ComposedLoss",
     "CondSoftmaxLoss",
+    "DeViSELoss",
     "ElementwiseLoss",
     "Focal",
     "FocalLoss",

@@ -2,6 +2,7 @@
 
     LinearHead     logits = features W + b, read by a link
     NeighborHead   the labels of similar training rows, see memory/
+    DeViSEHead     similarities to label vectors, see devise.py
 
 ``HEADS`` maps a name to a factory ``(features, label_space, **options) -> Head``.
 """
@@ -17,6 +18,7 @@ from torch import nn
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.links import Head, HeadOutput, make_link
 from hierlearn.memory import NeighborHead
+from hierlearn.networks.devise import DeViSEHead
 from hierlearn.networks.layers import Dense, check_size
 from hierlearn.networks.sparse import SparseRows
 
@@ -136,7 +138,11 @@ def neighbor_head(
     return NeighborHead(label_space, Projection(features, size, bias=bias), **options)
 
 
-HEADS: dict[str, Callable[..., Head]] = {"linear": LinearHead, "neighbors": neighbor_head}
+HEADS: dict[str, Callable[..., Head]] = {
+    "linear": LinearHead,
+    "neighbors": neighbor_head,
+    "devise": DeViSEHead,
+}
 
 
 def head_options(kind: str) -> list[str]:

@@ -19,7 +19,7 @@ from hierlearn.hierarchy.shared_labels import labels_of_rows
 from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import InputSpec, read_output
-from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
+from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, to_save
 from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.training.backbones import (
@@ -160,6 +160,7 @@ def prepare(
         spec = network_spec(decision, input_spec(train_set, preprocessor), own, joint)
         seeds = [settings.seed + number for number in range(settings.ensemble_size)]
         network = build_network(spec, label_space, [derive(seed, "weights") for seed in seeds])
+        spec = to_save(spec, network)
         load_weights(network, plan)
         initialize(network, labels, weights, settings)
     loss = for_heads(own, network, joint, recipe.joint)

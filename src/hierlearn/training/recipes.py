@@ -9,6 +9,7 @@ softmax    cross entropy over the terminal classes, summed upward: for images, a
 hcl        HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
 max        half cross entropy, half MCLoss, read by the maximum over descendants
 hmcn-f     a layer per level with local and global outputs; hmcn-r: one cell for all levels
+devise     the nearest of label vectors that the taxonomy, or a file, gives
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
 """
 
@@ -147,6 +148,12 @@ RECIPES: dict[str, Recipe] = {
         "hmcn",
         "HMCN-R: one recurrent cell for all levels, local and global outputs (Wehrmann 2018)",
         network="hmcn-r",
+    ),
+    "devise": Recipe(
+        "devise",
+        "DeViSE: the nearest of label vectors from the taxonomy or a file (Frome 2013)",
+        head="devise",
+        rule=plain,
     ),
     "flat": Recipe(
         "bce",
