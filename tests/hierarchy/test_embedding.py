@@ -65,11 +65,11 @@ def low_rank(matrix, rank):
 def test_many_classes_are_decomposed_at_random_to_the_same_products(monkeypatch):
     paths = [f"{a}/{b}/{c}" for a in range(4) for b in range(3) for c in range(a + b + 2)]
     space = LabelSpace(Hierarchy.from_paths(paths))
-    exact = taxonomy_vectors(space, 16)  # of four blocks, whose eigenvalues there differ
+    exact = taxonomy_vectors(space, 12)  # one per group; all others have the same eigenvalue
     monkeypatch.setattr(embedding, "DENSE", 10)
-    found = taxonomy_vectors(space, 16)
-    np.testing.assert_allclose(found @ found.T, exact @ exact.T, atol=1e-6)
-    assert np.array_equal(taxonomy_vectors(space, 16), found)
+    found = taxonomy_vectors(space, 12)
+    np.testing.assert_allclose(found @ found.T, exact @ exact.T, atol=1e-4)
+    assert np.array_equal(taxonomy_vectors(space, 12), found)
 
 
 def test_a_class_without_a_part_in_the_dimensions_is_named():

@@ -8,13 +8,15 @@ import torch
 from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.links import LINKS, HeadOutput
-from hierlearn.losses import LOSSES, BCELoss, ElementwiseLoss, HCLLoss, Loss, MixedLoss
+from hierlearn.losses import LOSSES, BCELoss, DeViSELoss, ElementwiseLoss, HCLLoss, Loss, MixedLoss
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 DAG = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c", "e")])
 each_loss = pytest.mark.parametrize("name", LOSSES)
 MAKERS = {
     **LOSSES,
+    # A mass that is read from p is at least 1e-7 of it, which a low temperature goes below.
+    "devise": lambda space, **o: DeViSELoss(space, link="scaled-softmax:temperature=1", **o),
     "hcl softmax": lambda space, **o: HCLLoss(space, link="softmax", scope="ancestors", **o),
     "hcl epoch": lambda space, **o: HCLLoss(space, link="conditional", curriculum="epoch", **o),
     "hcl focal": lambda space, **o: HCLLoss(space, base="focal", floor=0.0, **o),

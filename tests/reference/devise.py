@@ -1,16 +1,14 @@
-"""DeViSE: the similarity of classes in a taxonomy, the loss and the answers, by loops.
+"""DeViSE: the similarity of classes in a taxonomy, the loss and the head, by loops.
 
-    tree        s(a, b) = 1 - height(lowest common ancestor) / height(root), and s(a, a) = 1
-    DAG         g(a, b) = sum over common ancestors c of (height of the lowest parent - height) /
-                height(root), and a class that is its own pair adds its height / height(root);
-                s(a, b) = g(a, b) / sqrt(g(a, a) g(b, b))
-    loss        sum over labels y and negatives j of max(0, margin - s_y + s_j)
-    answers     softmax of s / temperature over the terminal classes
+tree        s(a, b) = 1 - height(lowest common ancestor) / height(root), and s(a, a) = 1
+DAG         g(a, b) = sum over common ancestors c of (height of the lowest parent - height) /
+            height(root), and a class that is its own pair adds its height / height(root);
+            s(a, b) = g(a, b) / sqrt(g(a, a) g(b, b))
+loss        sum over labels y and negatives j of max(0, margin - s_y + s_j)
 """
 
 import math
 
-from reference.links import softmax_log_row
 from reference.taxonomy import (
     ancestors_or_self,
     children,
@@ -70,16 +68,10 @@ def devise(scores, targets, parents, terminals, margin, mask=None):
     return out
 
 
-def scaled_softmax_log_row(row, parents, terminals, temperature):
-    return softmax_log_row([x / temperature for x in row], parents, terminals)
-
-
 def similarities(features, matrix, vectors):
     """Return t . (M f) of one row for every vector t; the matrix has one row per feature."""
     found = []
     for t in vectors:
-        v = [
-            sum(features[f] * matrix[f][d] for f in range(len(features))) for d in range(len(t))
-        ]
+        v = [sum(features[f] * matrix[f][d] for f in range(len(features))) for d in range(len(t))]
         found.append(sum(t[d] * v[d] for d in range(len(t))))
     return found

@@ -3,7 +3,7 @@
     sigmoid      p(c) = 1 / (1 + exp(-x_c))
     softmax      p(c) = sum of softmax(x)_t over the terminals t at or below c, each once
                  q(c) = the same sum over all other terminals
-    scaled-softmax  softmax of x ln(T) / 0.1 for T terminals (of x ln(2) / 0.1 for one)
+    scaled-softmax  softmax of x / 0.05
     conditional  p(c) = product of sigmoid(x_a) over c and its ancestors a, each once
                  q(c) = sum_i (prod_{j<i} s_j) (1 - s_i): the first step that fails is step i
     max          p(c) = sigmoid(max of x_b over c and its descendants b)
@@ -179,17 +179,12 @@ def awx_row(row, parents, terminals=None, order=5, eps=1e-6):
     return p, [1 - one for one in p]
 
 
-def scaled(row, parents, terminals=None):
-    count = len(leaves(parents) if terminals is None else terminals)
-    return [x * math.log(max(count, 2)) / 0.1 for x in row]
-
-
 def scaled_softmax_row(row, parents, terminals=None):
-    return softmax_row(scaled(row, parents, terminals), parents, terminals)
+    return softmax_row([x / 0.05 for x in row], parents, terminals)
 
 
 def scaled_softmax_log_row(row, parents, terminals=None):
-    return softmax_log_row(scaled(row, parents, terminals), parents, terminals)
+    return softmax_log_row([x / 0.05 for x in row], parents, terminals)
 
 
 LINKS = {

@@ -101,7 +101,7 @@ def test_a_weight_of_zero_leaves_a_head_out():
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"link": "sigmoid"}, "link reads logits, and the head 'neighbors' has none"),
+        ({"link": "sigmoid"}, "link is for a linear head, and 'neighbors' has its own reading"),
         ({"answer": "hxe"}, "unknown head that answers 'hxe'"),
     ],
 )

@@ -153,7 +153,8 @@ def unit_rows(found: Floats, space: LabelSpace, where: str = "there are") -> Flo
             f"{where} no direction for the class {space.terminal_names[wrong[0]]!r}: its vector is "
             f"0 or not finite; give it another one"
         )
-    return found / lengths[:, None]
+    divided: Floats = found / lengths[:, None]
+    return divided
 
 
 def table_vectors(path: Path, space: LabelSpace) -> Floats:

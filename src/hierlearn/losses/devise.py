@@ -5,7 +5,8 @@
 Frome et al., "DeViSE: a deep visual-semantic embedding model" (2013), with margin 0.1; s are the
 similarities of a row to the vectors of the terminal classes, the logits of the head ``devise``.
 
-- Several labels: the sum over them; none is another's negative. No label: 0, the row does not count.
+- Several labels: the sum over them; none is another's negative. A row without a label: 0, and it
+  does not count.
 - A class that is unknown (mask) is no negative.
 - A label that is not terminal, or whose children are unknown: the most similar class at or below it
   counts as the label, and nothing below it is a negative.
@@ -24,7 +25,7 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.propagate import LOG_ZERO
 from hierlearn.links.masses import log_terminal_masses
-from hierlearn.links.scaled_softmax import MARGIN, ScaledSoftmaxLink
+from hierlearn.links.scaled_softmax import ScaledSoftmaxLink
 from hierlearn.losses.loss import RowLoss
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput
+
+MARGIN = 0.1  # of the paper
 
 
 def pairwise_hinge(

@@ -2,6 +2,7 @@
 
 from hierlearn.losses.bases import bce_loss, focal_loss, zero_one
 from hierlearn.losses.cond_softmax import cond_softmax_loss
+from hierlearn.losses.devise import devise_loss
 from hierlearn.losses.hcl.constraint import constrain
 from hierlearn.losses.hcl.curriculum import select_classes
 from hierlearn.losses.hcl.functional import hcl_loss
@@ -20,6 +21,7 @@ __all__ = [
     "bce_loss",
     "cond_softmax_loss",
     "constrain",
+    "devise_loss",
     "focal_loss",
     "hcl_loss",
     "hinge_loss",

@@ -19,7 +19,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.embedding import read_vectors, taxonomy_vectors, unit_rows
 from hierlearn.links import Head, HeadOutput
-from hierlearn.links.scaled_softmax import ScaledSoftmaxLink
+from hierlearn.links.scaled_softmax import TEMPERATURE, ScaledSoftmaxLink
 from hierlearn.networks.layers import Dense, check_size
 from hierlearn.networks.sparse import SparseRows
 
@@ -64,8 +64,7 @@ class DeViSEHead(Head):
             one row per terminal class; "saved" leaves room for those of a saved model.
         size: D, the dimensions of vectors from the taxonomy; by default one per terminal class, at
             most 1,024.
-        temperature: what similarities are divided by when they are read as probabilities; None for
-            that of ScaledSoftmaxLink.
+        temperature: what similarities are divided by when they are read as probabilities.
     """
 
     stackable = True
@@ -76,7 +75,7 @@ class DeViSEHead(Head):
         label_space: LabelSpace | Hierarchy,
         vectors: str | Path | Tensor = TAXONOMY,
         size: int | None = None,
-        temperature: float | None = None,
+        temperature: float = TEMPERATURE,
     ) -> None:
         super().__init__()
         space = LabelSpace.of(label_space)

@@ -65,7 +65,8 @@ class Plan:
     )
     head: str | None = setting(
         None,
-        "Head: linear gives logits, neighbors looks answers up among the training rows.",
+        "Head: linear gives logits, neighbors looks answers up among the training rows, devise "
+        "compares with label vectors.",
         registry="hierlearn.networks:HEADS",
         study=False,
     )

@@ -372,7 +372,7 @@ def check_heads(recipe: Recipe, plan: Plan, module: nn.Module | None) -> None:
             "hierlearn.networks.Network, and name a loss instead of the recipe or the head"
         )
     if plan.link is not None and recipe.head != "linear":
-        raise HierlearnError(f"link reads logits, and the head {recipe.head!r} has none")
+        raise HierlearnError(f"link is for a linear head, and {recipe.head!r} has its own reading")
     known = [MAIN, AVERAGE, *recipe.joint]
     if recipe.answer not in known:
         raise HierlearnError(unknown_name("head that answers", recipe.answer, known))

@@ -22,7 +22,7 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
-from hierlearn.training.rules import linear, nearest, neighbors, plain, quick
+from hierlearn.training.rules import devise, linear, nearest, neighbors, plain, quick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -153,7 +153,7 @@ RECIPES: dict[str, Recipe] = {
         "devise",
         "DeViSE: the nearest of label vectors from the taxonomy or a file (Frome 2013)",
         head="devise",
-        rule=plain,
+        rule=devise,
     ),
     "flat": Recipe(
         "bce",

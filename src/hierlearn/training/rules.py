@@ -173,6 +173,12 @@ def plain(facts: Facts) -> Mapping[str, Any]:
     return {"settings": {"epochs": max(epochs, FEWEST_EPOCHS)}}
 
 
+def devise(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of DeViSE: as ``plain``, with more dropout for numbers."""
+    options = {"dropout": 0.5} if facts.kind == "numbers" else {}
+    return {**plain(facts), "network_options": options}
+
+
 def linear(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a linear model, solved on all rows at once.
 
