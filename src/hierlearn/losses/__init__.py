@@ -32,6 +32,7 @@ from hierlearn.losses.mcloss import MCLoss
 from hierlearn.losses.mixed import MixedLoss
 from hierlearn.losses.sample_curriculum import SampleCurriculumLoss
 from hierlearn.losses.soft_labels import SoftLabelsLoss
+from hierlearn.losses.tsle import TSLELoss
 from hierlearn.losses.variant import Variant
 
 LOSSES: dict[str, type[Loss] | Variant] = {
@@ -53,6 +54,7 @@ LOSSES: dict[str, type[Loss] | Variant] = {
     "hmcn": HMCNLoss,
     "mixed": MixedLoss,
     "devise": DeViSELoss,
+    "tsle": TSLELoss,
 }
 
 __all__ = [
@@ -81,6 +83,7 @@ __all__ = [
     "RowLoss",
     "SampleCurriculumLoss",
     "SoftLabelsLoss",
+    "TSLELoss",
     "Variant",
     "constrain",
     "functional",

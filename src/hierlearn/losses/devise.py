@@ -52,13 +52,13 @@ def pairwise_hinge(
     """
     keys = torch.where(negative, scores, scores - margin)
     with torch.no_grad():  # the loss is linear in the scores as long as their order stays
-        order = keys.argsort(dim=1, descending=True)
-        weights, others = positive.gather(1, order), negative.to(scores.dtype).gather(1, order)
-        before = others.cumsum(dim=1)  # negatives that come before, and exceed
-        after = weights.sum(dim=1, keepdim=True) - weights.cumsum(dim=1)
+        order = keys.argsort(dim=-1, descending=True)
+        weights, others = (one.to(scores.dtype).gather(-1, order) for one in (positive, negative))
+        before = others.cumsum(dim=-1)  # negatives that come before, and exceed
+        after = weights.sum(dim=-1, keepdim=True) - weights.cumsum(dim=-1)
         found = others * after - weights * before
-        slopes = torch.zeros_like(scores).scatter(1, order, found)
-    return (slopes * keys).sum(dim=1)
+        slopes = torch.zeros_like(scores).scatter(-1, order, found)
+    return (slopes * keys).sum(dim=-1)
 
 
 def devise_loss(

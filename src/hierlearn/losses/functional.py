@@ -16,6 +16,7 @@ from hierlearn.losses.mcloss import mcloss
 from hierlearn.losses.mixed import mixed_loss
 from hierlearn.losses.sample_curriculum import select_rows
 from hierlearn.losses.soft_labels import soft_labels_loss, soft_weights
+from hierlearn.losses.tsle import match_loss, rank_loss
 
 __all__ = [
     "bce_loss",
@@ -30,8 +31,10 @@ __all__ = [
     "lca_cost_loss",
     "leaf_ce_loss",
     "level_weighted_loss",
+    "match_loss",
     "mcloss",
     "mixed_loss",
+    "rank_loss",
     "select_classes",
     "select_rows",
     "soft_labels_loss",

@@ -19,6 +19,7 @@ from hierlearn.networks.mlp import MLPEncoder, mlp
 from hierlearn.networks.network import Network, read_output
 from hierlearn.networks.sparse import SparseRows
 from hierlearn.networks.token_bag import TokenBagEncoder, token_bag
+from hierlearn.networks.tsle import tsle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "cnn": cnn,
     "hmcn-f": hmcn_f,
     "hmcn-r": hmcn_r,
+    "tsle": tsle,
 }
 
 __all__ = [

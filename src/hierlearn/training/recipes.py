@@ -10,6 +10,7 @@ hcl        HCL on a coherent link: softmax over the terminal classes, ancestors,
 max        half cross entropy, half MCLoss, read by the maximum over descendants
 hmcn-f     a layer per level with local and global outputs; hmcn-r: one cell for all levels
 devise     the nearest of label vectors that the taxonomy, or a file, gives
+tsle       encodings of rows and of label sets, matched and decoded
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
 """
 
@@ -154,6 +155,12 @@ RECIPES: dict[str, Recipe] = {
         "DeViSE: the nearest of label vectors from the taxonomy or a file (Frome 2013)",
         head="devise",
         rule=devise,
+    ),
+    "tsle": Recipe(
+        "tsle",
+        "TSLE: rows and label sets encoded in one space, by factorization machines (Chen 2019)",
+        network="tsle",
+        rule=plain,
     ),
     "flat": Recipe(
         "bce",
