@@ -18,7 +18,7 @@ ONE = Hierarchy.from_paths(["only"])
 FLAT = Hierarchy.from_paths(["a", "b", "c"])
 DAG = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c", "e")])
 TREES_ONLY = {"hxe", "soft-labels", "cond-softmax", "hinge", "lca-cost"}
-ROW_LOSSES = {*TREES_ONLY, "leaf-ce", "devise"}
+ROW_LOSSES = {*TREES_ONLY, "leaf-ce", "devise", "tsle"}
 each_loss = pytest.mark.parametrize("name", LOSSES)
 
 

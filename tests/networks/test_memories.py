@@ -34,7 +34,7 @@ from hierlearn.networks.memories import (
 )
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
-WITHOUT = ("cnn", "embeddings", "hmcn-f", "hmcn-r")  # options, or one encoding for any head
+WITHOUT = ("cnn", "embeddings", "hmcn-f", "hmcn-r", "tsle")  # options, or one encoding for any head
 HIDDEN = [name for name in NETWORKS if name not in WITHOUT]
 SPACE = LabelSpace(TREE)
 HEADS_BOTH = {
