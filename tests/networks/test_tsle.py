@@ -12,6 +12,7 @@ from hierlearn.losses.tsle import EncodedOutput
 from hierlearn.networks import NETWORKS, InputSpec, SparseRows
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
 from hierlearn.networks.ensemble import StackedEnsemble, ensemble_of
+from hierlearn.pipeline.reporting import Reporting
 from reference.tsle import decode, encode
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
@@ -134,3 +135,21 @@ def test_the_recipe_learns_and_its_model_answers_again(unlabeled, tmp_path):
     assert float(p[both, TREE.index("a/e")].mean()) > 0.8  # several labels of a row
     assert float(p[~both, TREE.index("h")].mean()) < 0.2
     assert torch.equal(load(tmp_path / "model").probabilities(inputs), p)
+
+
+@pytest.mark.parametrize("recipe", ["tsle", "devise"])
+def test_a_training_that_was_interrupted_resumes_to_the_same_weights(recipe, tmp_path):
+    inputs, _, labels = problem()
+    data = Dataset(inputs, labels, TREE)
+    settings = {"epochs": 3, "batch_size": 60, "checkpoint_every": 2}
+    plan = Plan(recipe=recipe, network_options={"width": 8}, settings=settings)
+
+    def stop(step, steps):
+        if step == 8:
+            raise KeyboardInterrupt
+
+    whole = train(data, plan).probabilities(inputs)
+    with pytest.raises(KeyboardInterrupt):
+        train(data, plan, tmp_path / "model", reporting=Reporting(on_step=stop, bar=False))
+    again = train(data, plan, tmp_path / "model", resume=True)
+    assert torch.equal(again.probabilities(inputs), whole)

@@ -175,3 +175,12 @@ def test_texts_with_several_labels_get_a_linear_model_of_every_class():
 def test_networks_with_logits_train_fewer_epochs_on_more_rows(name, rows, epochs):
     recipe = RECIPES[name].fitted_to(facts(rows))
     assert recipe.settings["epochs"] == epochs
+
+
+def test_devise_drops_more_units_of_numbers_and_tsle_is_short_for_several_labels():
+    for kind, options in (("numbers", {"dropout": 0.5}), ("images", {}), ("texts", {})):
+        recipe = RECIPES["devise"].fitted_to(facts(100, kind=kind))
+        assert (recipe.network_options, recipe.settings["epochs"]) == (options, 100)
+    several = facts(100, labels=("a/b", "d"))
+    assert RECIPES["tsle"].fitted_to(several).settings["epochs"] == 20
+    assert RECIPES["tsle"].fitted_to(facts(100)).settings["epochs"] == 100

@@ -23,7 +23,7 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
-from hierlearn.training.rules import devise, linear, nearest, neighbors, plain, quick
+from hierlearn.training.rules import devise, linear, nearest, neighbors, plain, quick, tsle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -160,7 +160,7 @@ RECIPES: dict[str, Recipe] = {
         "tsle",
         "TSLE: rows and label sets encoded in one space, by factorization machines (Chen 2019)",
         network="tsle",
-        rule=plain,
+        rule=tsle,
     ),
     "flat": Recipe(
         "bce",
