@@ -86,7 +86,7 @@ for line in sys.stdin:
 LOSSES = ("bce", "focal", "hxe", "soft-labels", "leaf-ce", "cond-softmax", "mcloss", "mixed", "hcl")
 LOSSES = (*LOSSES, "hcl-hier", "sample-curriculum", "hcl, softmax, ancestors")
 ROUNDS = {"(128, 398)": (20, 15), "(256, 4000)": (3, 9), "(1024, 10000)": (1, 5)}
-COMPARE = "compare --losses bce,soft-labels,mcloss,hcl --seeds 3 --epochs 6 --learning-rate 0.01"
+COMPARE = "compare --methods bce,soft-labels,mcloss,hcl --seeds 3 --epochs 6 --learning-rate 0.01"
 
 
 class Revision:

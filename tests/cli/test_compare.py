@@ -17,13 +17,13 @@ DATA = Path(
     os.environ.get("HIERLEARN_DATA") or Path(__file__).parents[3] / "shared" / "data" / "hmc"
 )
 FAST = "--seeds 2 --epochs 2 --patience 2 --batch-size 32 --network-option width=8 --jobs 1"
-EARLY = ("--losses bce,hlc", "--metrics", "--epochs")  # refused before the data is read
-LINE = f"compare rows.csv --label class --split part --losses bce,leaf-ce --out s {FAST}"
+EARLY = ("--methods bce,hlc", "--metrics", "--epochs")  # refused before the data is read
+LINE = f"compare rows.csv --label class --split part --methods bce,leaf-ce --out s {FAST}"
 
 
 def test_a_table_files_and_an_answer(call, rows):
     said = call(LINE)
-    assert "rows: 100 rows, 8 classes; 2 losses, 2 seeds each" in said
+    assert "rows: 100 rows, 8 classes; 2 methods, 2 seeds each" in said
     assert "beyond seed noise" in said
     assert "wrote summary.json, table.csv, table.md, table.tex, report.html to s" in said
     summary = json.loads((rows / "s" / "summary.json").read_text())
@@ -46,7 +46,7 @@ def test_the_same_command_has_nothing_left_to_do(call, rows):
 
 
 def test_rows_without_a_split_are_divided(call, rows):
-    said = call(f"compare rows.csv --label class --features a,b --losses bce --out s {FAST}")
+    said = call(f"compare rows.csv --label class --features a,b --methods bce --out s {FAST}")
     assert "; 20 rows set aside for testing" in said
     assert "Only one loss was trained" in said
 
@@ -88,11 +88,11 @@ def test_every_loss_tuned_for_itself(call, rows):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--losses bce,hlc", "unknown loss or recipe 'hlc'; did you mean 'hcl'"),
+        ("--methods bce,hlc", "unknown loss or recipe 'hlc'; did you mean 'hcl'"),
         ("--tune all", "unknown tuning method 'all'"),
         ("--metrics hit@1,map", "unknown metric 'map'"),
         ("--epochs 0", "--epochs must be at least 1, not 0"),
-        ("--losses bce,loss:hcl:floor=abc", "loss hcl cannot be made with floor='abc'"),
+        ("--methods bce,loss:hcl:floor=abc", "loss hcl cannot be made with floor='abc'"),
         ("--network-option widht=3", "unknown option of network mlp 'widht'; did you mean 'width'"),
     ],
 )
@@ -152,7 +152,7 @@ def test_the_papers_tables_from_end_to_end(call, rows, monkeypatch):
 @pytest.mark.filterwarnings("always::hierlearn.losses.hcl.CollapseWarning")
 def test_classes_that_nothing_teaches_are_named_once_a_loss(call, rows):
     call(
-        "compare synthetic --dataset-option rows=240 --losses hcl-paper --seeds 2 --epochs 6 "
+        "compare synthetic --dataset-option rows=240 --methods hcl-paper --seeds 2 --epochs 6 "
         "--patience none --batch-size 64 --learning-rate 0.01 --network mlp "
         "--network-option width=8 --out s"
     )
@@ -166,7 +166,7 @@ def test_a_class_that_only_test_rows_have_is_named(call, rows):
     text.append("1,2,3,plant/fern,test")
     (rows / "rows.csv").write_text("\n".join(text) + "\n")
     said = call(LINE.replace("bce,leaf-ce", "bce"))
-    assert "1 loss, 2 seeds each" in said
+    assert "1 method, 2 seeds each" in said
     assert "1 class of test rows without a training row, which nothing can learn" in said
     assert "'plant/fern'" in said
 
@@ -192,7 +192,7 @@ def test_an_option_of_a_loss_means_the_same_in_train_and_compare(call, rows):
 def test_a_recipe_means_the_same_in_train_and_compare(call, rows, name):
     same = "--label class --split part --seed 4 --epochs 3 --network-option width=8 --device cpu"
     call(f"train rows.csv {same} --recipe {name} --out m")
-    call(f"compare rows.csv {same} --losses {name} --seeds 1 --out s")
+    call(f"compare rows.csv {same} --methods {name} --seeds 1 --out s")
     config = json.loads((rows / "m" / "config.json").read_text())
     (run,) = map(json.loads, (rows / "s" / "runs.jsonl").read_text().splitlines())
     assert config["recipe"]["name"] == run["recipe"] == {"hcl": "hcl", "auto": "quick"}[name]
@@ -205,7 +205,7 @@ def test_a_suite_from_the_command_line(call, rows, monkeypatch):
     monkeypatch.delenv("HIERLEARN_DATA", raising=False)
     for name in ("diatoms", "imclef07d"):
         write_set(rows, name)
-    line = "compare --suite clus --data-dir . --losses flat,hcl --out suite --seeds 2 --epochs 1"
+    line = "compare --suite clus --data-dir . --methods flat,hcl --out suite --seeds 2 --epochs 1"
     said = call(f"{line} --device cpu --network-option width=8 --jobs 1")
     assert "diatoms: 60 rows, 5 classes; 2 methods, 2 seeds each" in said
     assert re.search(r"left out: enron, imclef07a, .*its\s+files are not in", said)

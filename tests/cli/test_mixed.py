@@ -84,7 +84,7 @@ def test_a_memory_explains_and_remembers_mixed_rows(call, files):
 
 
 def test_compare_takes_a_mixed_table(call, files):
-    line = "compare rows.csv --label class --ignore sku --losses bce,leaf-ce --seeds 2 --epochs 2"
+    line = "compare rows.csv --label class --ignore sku --methods bce,leaf-ce --seeds 2 --epochs 2"
     call(f"{line} --test-fraction 0.3 -o study")
     stored = json.loads((files / "study" / "study.json").read_text())
     assert stored["dataset"]["inputs"]["kind"] == "table"

@@ -8,7 +8,7 @@ FAST = (
     "--draws 2 --seeds 2 --epochs 2 --patience 2 --batch-size 32 --network-option width=8 --jobs 1"
 )
 LINE = (
-    f"noise rows.csv --label class --split part --losses bce,leaf-ce --rates 0,0.5 --out n {FAST}"
+    f"noise rows.csv --label class --split part --methods bce,leaf-ce --rates 0,0.5 --out n {FAST}"
 )
 FILES = "noise.json, noise.csv, runs.csv, noise.md, curves.png, curves.svg, levels.png, levels.svg"
 
@@ -62,7 +62,7 @@ def test_losses_and_recipes_by_default(call, rows):
         ("--rates 0,half", "--rates takes numbers with commas, not 'half'"),
         ("--kinds lables", "unknown kind of noise 'lables'; did you mean 'labels'"),
         ("--draws 0", "--draws"),
-        ("--losses hlc", "unknown loss or recipe 'hlc'; did you mean 'hcl'"),
+        ("--methods hlc", "unknown loss or recipe 'hlc'; did you mean 'hcl'"),
     ],
 )
 def test_what_is_refused(call, rows, words, message):

@@ -34,10 +34,10 @@ REFUSALS = [
     ),
     (f"{TRAIN} --jobs 2", "--jobs goes with --effort best"),
     ("compare rows.csv --paper", "--paper is a fixed study"),
-    ("compare --paper --losses bce", "does not take --losses"),
+    ("compare --paper --methods bce", "does not take --methods"),
     (f"{TRAIN} --valid-fraction 0.3", "has a split 'valid' already"),
     ("bench --losses ,", "names nothing"),
-    ("noise rows.csv --label class --losses ,", "names nothing"),
+    ("noise rows.csv --label class --methods ,", "names nothing"),
     ("evaluate MODEL rows.csv --force", "--force goes with --out"),
     (
         "predict MODEL rows.csv --out a.csv --label class",

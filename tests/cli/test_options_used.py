@@ -28,7 +28,7 @@ SITUATIONS = {
     "cafa predict": ["cafa predict model rows.csv --id-column key --out a.tsv"],
     "cafa threshold": ["cafa threshold model rows.csv --rows test --out kept"],
     "compare": [
-        "compare rows.csv --label class --split part --losses bce",
+        "compare rows.csv --label class --split part --methods bce",
     ],
     "data describe": ["data describe rows.csv --label class", "data describe synthetic"],
     "demo": ["demo"],
@@ -40,7 +40,7 @@ SITUATIONS = {
     "index": ["index model --out indexed"],
     "compact": ["compact model --out compact"],
     "inspect": ["inspect tree.csv"],
-    "noise": ["noise rows.csv --label class --split part --losses bce"],
+    "noise": ["noise rows.csv --label class --split part --methods bce"],
     "predict": [
         "predict model rows.csv --out a.csv",
         "predict texts texts.csv --out a.csv",
@@ -85,6 +85,7 @@ VALUES = {
     "layout": "zzz",
     "metrics": ",",
     "losses": ",",
+    "methods": ",",
     "rates": ",",
     "kinds": ",",
     "limit": "2",

@@ -133,9 +133,9 @@ def test_the_command_itself_checks_before_it_begins(tmp_path, call, words, writt
 
 FOREIGN = {
     "train": "train rows.csv --label class --epochs 1 --force --out mine",
-    "compare": "compare rows.csv --label class --losses bce --epochs 1 --force --out mine",
+    "compare": "compare rows.csv --label class --methods bce --epochs 1 --force --out mine",
     "compare --suite": "compare --suite clus --data-dir . --force --out mine",
-    "noise": "noise rows.csv --label class --losses bce --epochs 1 --force --out mine",
+    "noise": "noise rows.csv --label class --methods bce --epochs 1 --force --out mine",
     "remember": "remember model rows.csv --label class --force --out mine",
     "forget": "forget model --id 1 --force --out mine",
     "index": "index model --force --out mine",

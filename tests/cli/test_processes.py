@@ -74,7 +74,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-COMPARE = ["compare", "rows.csv", "--label", "class", "--split", "part", "--losses", "bce,hxe"]
+COMPARE = ["compare", "rows.csv", "--label", "class", "--split", "part", "--methods", "bce,hxe"]
 # Neither ends by itself: on a quick machine early stopping would end both before the signal.
 ENDLESS = ["--jobs", "2", "--seeds", "2", "--epochs", "100000", "--patience", "100000"]
 ALL = 5  # the command, two workers, and multiprocessing's server and tracker

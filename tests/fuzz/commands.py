@@ -87,7 +87,7 @@ BASES = {  # command lines that succeed, to which options are added
     ("predict",): "model fit.csv --out answers.csv",
     ("evaluate",): "model fit.csv --label class",
     ("compare",): "fit.csv --label class --test-fraction 0.3 --out cmp --epochs 1 --seeds 1 "
-    "--losses bce,hxe --jobs 1",
+    "--methods bce,hxe --jobs 1",
     ("inspect",): "h.json",
     ("explain",): "neighbors fit.csv",
     ("index",): "neighbors --out indexed",
@@ -107,8 +107,8 @@ BASES = {  # command lines that succeed, to which options are added
 }
 NEEDED = {  # so that what trains ends within seconds
     "train": ["--epochs", "1"],
-    "compare": ["--epochs", "1", "--seeds", "1", "--losses", "bce,hxe", "--jobs", "1"],
-    "noise": ["--epochs", "1", "--draws", "1", "--rates", "0,0.2", "--losses", "bce"],
+    "compare": ["--epochs", "1", "--seeds", "1", "--methods", "bce,hxe", "--jobs", "1"],
+    "noise": ["--epochs", "1", "--draws", "1", "--rates", "0,0.2", "--methods", "bce"],
     "bench": ["--batch-size", "8", "--epochs", "1", "--losses", "bce"],
 }
 INTEGERS = ["1", "0", "2", "3", "-5", "1000000000", "99999999999999999999"]

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from hierlearn.reports import suite_page
 from hierlearn.reports.suite_page import PAGE, page, write_suite
 from hierlearn.studies.ranks import rank_studies
 from studies.rank_studies import study
@@ -116,6 +117,47 @@ def test_what_is_missing_is_said():
     assert "0.700 with one seed" in text
     assert "<p>b, c: its files are not in D.</p>" in text
     assert "No ranks: ranks need at least two studies, not 1." in text
+
+
+def many(**changes):
+    keys = [f"m{number}" for number in range(10)]
+    sets = []
+    for name in ("a", "b"):
+        figures = {
+            key: figure(0.5 + n / 100) for n, key in enumerate(keys) if (name, n) != ("a", 9)
+        }
+        for one in figures.values():
+            one |= {"cpu_seconds": 1.5, "parameters": 12_345, "stored": 0}
+        best = {**printed(0.55), "source": EVIL}
+        sets.append({**one_set(name, figures, best), "left_out": {}})
+    sets[0]["left_out"] = {"m9": "m9 needs a tree"}
+    ranks = {"candidates": keys[:9], "mean_ranks": [9.0 - n for n in range(9)], "verdict": "V."}
+    return summary(sets, candidates=keys, labels=keys, ranks=ranks, **changes)
+
+
+def test_many_methods_are_rows_the_best_first(monkeypatch):
+    monkeypatch.setattr(suite_page, "diagram", lambda found: "")
+    monkeypatch.setattr(suite_page, "notes", lambda found: [])
+    text = page(many(ranks_of_all=None))
+    table = text[text.index('<table class="heat">') :]
+    found = re.findall('<th scope="row">(.*?)</th>', table[: table.index("</table>")])
+    best_first = [f"m{n}" for n in range(8, -1, -1)]
+    assert found == [*best_first, "m9", "best in print", "its method and source"]
+    assert '<th scope="col"><a href="a/report.html">a</a></th>' in table
+    assert 'title="m9 needs a tree">–</td>' in table
+    assert "<p>m9 on a: m9 needs a tree.</p>" in text
+    assert "12,345" in text
+    assert EVIL not in text
+    assert text.count("is ahead of the best published figure") == 8
+
+
+def test_ranks_of_the_sets_that_take_all_methods_are_shown_too(monkeypatch):
+    monkeypatch.setattr(suite_page, "diagram", lambda found: f"[{found['verdict']}]")
+    monkeypatch.setattr(suite_page, "notes", lambda found: [])
+    whole = {"datasets": ["b"], "verdict": "W."}
+    text = page(many(ranks_of_all=whole))
+    assert "On the 1 sets on which all methods can be trained: W." in text
+    assert text.index("[V.]") < text.index("[W.]")
 
 
 @pytest.mark.parametrize("where", ["name", "label", "absent", "source"])

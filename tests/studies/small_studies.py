@@ -37,7 +37,8 @@ def run(folder, words=WORDS, *, data=None, **options):
 def without_seconds(study):
     """Return the runs in order, without the time that they took."""
     runs = [
-        {name: value for name, value in run.items() if name != "seconds"} for run in study.runs()
+        {name: value for name, value in run.items() if not name.endswith("seconds")}
+        for run in study.runs()
     ]
     return sorted(runs, key=lambda run: (run["candidate"], run["seed"]))
 

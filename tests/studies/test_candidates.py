@@ -2,10 +2,11 @@
 
 import pytest
 
-from hierlearn.cli.compare import LOSSES as LOSSES_OF_COMPARE
+from hierlearn.cli.compare import METHODS
 from hierlearn.errors import HierlearnError
 from hierlearn.losses import LOSSES
-from hierlearn.studies.candidates import parse_candidate, parse_candidates
+from hierlearn.studies.candidates import VARIANTS, parse_candidate, parse_candidates
+from hierlearn.studies.protocol import Protocol
 from hierlearn.training.recipes import RECIPES
 
 
@@ -20,7 +21,7 @@ def test_a_loss_with_its_options():
     }
     assert candidate.label == "loss:hcl (link softmax, scope ancestors, floor 0.3, curriculum None)"
     assert (candidate.loss, candidate.recipe) == ("hcl", None)
-    assert len(parse_candidates(LOSSES_OF_COMPARE.split(","))) == 8
+    assert len(parse_candidates(METHODS.split(","))) == 8
 
 
 def test_a_recipe_is_named_as_train_names_it():
@@ -40,6 +41,39 @@ def test_options_after_a_recipe_change_its_loss_and_nothing_else():
     }
     assert candidate.title == "hcl (floor 0.5)"
     assert candidate.plan({"floor": 0.1})["loss_options"]["floor"] == 0.1
+
+
+def test_settings_after_a_method_are_its_own():
+    candidate = parse_candidate("flat:schedule=1cycle+epochs=7")
+    assert candidate.settings == {"schedule": "1cycle", "epochs": 7}
+    assert candidate.options == {}
+    assert candidate.plan() == {"recipe": "flat"}
+    assert candidate.title == "flat (schedule 1cycle, epochs 7)"
+    mixed = parse_candidate("hxe:alpha=0.3+learning_rate=0.01")
+    assert (mixed.options, mixed.settings) == ({"alpha": 0.3}, {"learning_rate": 0.01})
+    protocol = Protocol(settings={"epochs": 3, "batch_size": 8})
+    plan = protocol.plan(candidate)
+    assert plan.settings["epochs"] == 7
+    assert plan.settings["schedule"] == "1cycle"
+    assert plan.settings["batch_size"] == 8
+    assert protocol.plan(candidate, {"epochs": 9}).settings["epochs"] == 9
+
+
+def test_an_option_of_the_loss_comes_before_a_setting_of_the_same_name(monkeypatch):
+    class Odd(LOSSES["bce"]):
+        @classmethod
+        def option_names(cls):
+            return ["epochs"]
+
+    monkeypatch.setitem(LOSSES, "odd", Odd)
+    candidate = parse_candidate("odd:epochs=3+patience=2")
+    assert (candidate.options, candidate.settings) == ({"epochs": 3}, {"patience": 2})
+
+
+@pytest.mark.parametrize("name", ["seed", "ensemble_size", "device"])
+def test_what_the_study_decides_is_no_setting_of_a_method(name):
+    with pytest.raises(HierlearnError, match=f"unknown option of bce '{name}'"):
+        Protocol().check([parse_candidate(f"bce:{name}=1")])
 
 
 def test_the_prefix_is_written_only_where_a_name_means_two_things():
@@ -77,8 +111,10 @@ def test_what_is_refused(words, message):
         parse_candidates(words)
 
 
-def test_all_is_every_loss_and_recipe():
+def test_all_is_every_recipe_and_loss_and_the_baseline_trained_otherwise():
     candidates = parse_candidates(["all"])
+    assert [one.key for one in candidates if one.settings] == list(VARIANTS)
+    Protocol().check(candidates)
     assert {candidate.loss for candidate in candidates if candidate.loss} == set(LOSSES)
     assert {candidate.recipe for candidate in candidates if candidate.recipe} == set(RECIPES)
-    assert candidates[0].key == "bce"  # what the others are tested against
+    assert candidates[0].key == "flat"  # what the others are tested against

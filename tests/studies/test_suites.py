@@ -109,6 +109,52 @@ def test_a_set_that_raises_does_not_end_the_suite(tmp_path, data, monkeypatch):
     assert found["absent"]["diatoms"] == "a bad set"
 
 
+def test_a_method_that_cannot_be_trained_on_a_set_is_left_out_there(tmp_path, data, monkeypatch):
+    whole = runner.prepare
+
+    def refuse(dataset, plan, *words, **options):
+        if dataset.name == "diatoms" and plan.recipe == "hcl":
+            raise HierlearnError("not this set")
+        return whole(dataset, plan, *words, **options)
+
+    monkeypatch.setattr(runner, "prepare", refuse)
+    found = run(tmp_path / "out", data, ["flat", "hcl", "max"])
+    sets = {one["name"]: one for one in found["sets"]}
+    assert sets["diatoms"]["left_out"] == {"hcl": "not this set"}
+    assert set(sets["diatoms"]["figures"]) == {"flat", "max"}
+    assert set(sets["imclef07d"]["figures"]) == {"flat", "hcl", "max"}
+    assert found["ranks"]["candidates"] == ["flat", "max"]
+    assert found["ranks_of_all"]["candidates"] == ["flat", "hcl", "max"]
+    assert found["ranks_of_all"]["datasets"] == ["imclef07d", "cellcycle_fun"]
+    for one in found["sets"]:
+        for figure in one["figures"].values():
+            assert figure["parameters"] > 0
+            assert figure["cpu_seconds"] > 0
+
+
+def test_a_set_that_no_method_can_be_trained_on_is_absent(tmp_path, data, monkeypatch):
+    whole = runner.prepare
+
+    def refuse(dataset, *words, **options):
+        if dataset.name == "diatoms":
+            raise HierlearnError("not this set")
+        return whole(dataset, *words, **options)
+
+    monkeypatch.setattr(runner, "prepare", refuse)
+    found = run(tmp_path / "out", data, ["flat", "hcl"])
+    assert found["absent"]["diatoms"] == "flat, hcl: not this set"
+    assert [one["name"] for one in found["sets"]] == ["imclef07d", "cellcycle_fun"]
+
+
+def test_methods_are_added_to_a_suite(tmp_path, data, monkeypatch):
+    run(tmp_path / "out", data, ["flat"])
+    whole, trained = runner.prepare, []
+    monkeypatch.setattr(runner, "prepare", lambda *w, **o: trained.append(1) or whole(*w, **o))
+    found = run(tmp_path / "out", data, ["flat", "max"])
+    assert len(trained) == 3
+    assert all(set(one["figures"]) == {"flat", "max"} for one in found["sets"])
+
+
 def test_validation_rows_are_training_rows_as_in_print(data):
     dataset = load_set(SUITES["clus"], "cellcycle_fun", data)
     assert {name: len(rows) for name, rows in dataset.splits.items()} == {"train": 56, "test": 20}

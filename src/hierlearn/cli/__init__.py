@@ -194,7 +194,7 @@ add_command(
     "compare",
     compare.compare,
     "compare",
-    "compare rows.csv --label class --losses bce,hxe:alpha=0.3,hcl --seeds 5",
+    "compare rows.csv --label class --methods bce,hxe:alpha=0.3,hcl --seeds 5",
     "compare --suite clus --data-dir DATA --out clus",
     panel=STUDIES,
 )
@@ -218,7 +218,7 @@ add_command(
     app,
     "noise",
     noise.noise,
-    "noise synthetic --losses bce,hcl --rates 0,0.2,0.4",
+    "noise synthetic --methods bce,hcl --rates 0,0.2,0.4",
     "noise rows.csv --label class --kinds labels --draws 5",
     panel=STUDIES,
 )

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from hierlearn.terminal import Console
 
 WHAT, HOW = "What to compare", shared.HOW  # panels of --help
-LOSSES = "bce,focal,hxe,soft-labels,mcloss,hcl-hier,hcl-paper,loss:hcl"
+METHODS = "bce,focal,hxe,soft-labels,mcloss,hcl-hier,hcl-paper,loss:hcl"
 CANDIDATES = (
     "Losses and recipes with commas, or all; the first is what the others are tested against. "
-    "hcl, max, auto train as train does; loss:hcl is the loss alone; options as hxe:alpha=0.3."
+    "hcl, max, auto train as train does; loss:hcl is the loss alone; options and settings as "
+    "hxe:alpha=0.3+epochs=50."
 )
 TEST_SHARE = 0.2
 TEST_FRACTION = option(
@@ -46,7 +47,7 @@ OF_THE_PAPER = (
 )
 PLAN = described(Plan, HOW, study=True)
 OPTIONS = [
-    option("losses", str, LOSSES, CANDIDATES, panel=WHAT),
+    option("methods", str, METHODS, CANDIDATES, panel=WHAT),
     option("metrics", str, None, "Metrics of the table: hit@1,mrr.", panel=WHAT),
     output("out", "Folder of the study.", "--out", "-o", kind=FOLDER, default=Path("study")),
     flag("force", "Replace another study in --out."),
@@ -92,7 +93,7 @@ def compare(
     ] = None,
     **options: Any,
 ) -> None:
-    """Train several losses over several seeds and compare them, with honest statistics.
+    """Train several methods over several seeds and compare them, with honest statistics.
 
     Interrupt it at any time: the same command continues with what is missing.
     """
@@ -120,7 +121,7 @@ def compare(
     check_folder(options["out"])
     if options["tune"] == "none":
         check_goes_with({name: options[name] for name in ("trials", "storage")}, "--tune")
-    candidates = parse_candidates(split_names(options["losses"]))
+    candidates = parse_candidates(split_names(options["methods"]))
     protocol = make_protocol(options)
     protocol.check(candidates)
     dataset = open_dataset(data, options)
@@ -128,7 +129,7 @@ def compare(
     print_plain(
         console,
         f"{dataset.name}: {len(dataset):,} rows, {len(dataset.hierarchy):,} classes; "
-        f"{plural(len(candidates), 'loss', 'losses')}, {plural(protocol.seeds, 'seed')} each{made}",
+        f"{plural(len(candidates), 'method')}, {plural(protocol.seeds, 'seed')} each{made}",
     )
     unseen = unseen_classes(dataset)
     if unseen:
@@ -241,7 +242,7 @@ def bar(
         def on_step(number: int, step: int, of: int) -> None:
             shares[number] = step / of
             whole = sum(share == 1 for share in shares.values())
-            text = f"{whole} of {plural(candidates, 'loss', 'losses')} done"
+            text = f"{whole} of {plural(candidates, 'method')} done"
             shown.update(task, completed=sum(shares.values()), description=text)
 
         yield on_trial, on_step
@@ -321,7 +322,7 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
 
     check_collection(options["out"])
     suite = find_suite(options["suite"])
-    methods = suite.methods if options["losses"] == LOSSES else split_names(options["losses"])
+    methods = suite.methods if options["methods"] == METHODS else split_names(options["methods"])
     protocol = make_protocol(options, seeds=SUITE_SEEDS, metrics=suite.metrics)
     with executor_of(options, len(methods) * len(suite.datasets)) as executor:
         run = SuiteRun(
@@ -338,6 +339,9 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
             studies = run.run(lambda text: print_plain(console, f"{text}; {count}"), on_step)
     for why, names in by_reason(run.absent).items():
         print_plain(console, f"left out: {', '.join(names)}: {why}")
+    for name, reasons in run.left_out.items():
+        for why, keys in by_reason(reasons).items():
+            print_plain(console, f"left out of {name}: {', '.join(keys)}: {why}")
     summary = run.finish(studies)
     page = write_suite(summary, options["out"])
     print_suite(console, summary)

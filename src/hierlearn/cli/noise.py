@@ -32,7 +32,7 @@ SEEDS = 2  # of each candidate in each draw, unless asked for others
 DEFAULTS = "By default eight losses and the recipes that auto chooses among."
 RATES = ",".join(f"{rate:g}" for rate in Noise().rates)
 OPTIONS = [
-    option("losses", str, None, f"{CANDIDATES} {DEFAULTS}", panel=WHAT),
+    option("methods", str, None, f"{CANDIDATES} {DEFAULTS}", panel=WHAT),
     option("rates", str, RATES, "Fractions of labels or edges that are wrong.", panel=WHAT),
     option("kinds", str, ",".join(KINDS), "What is wrong: labels, hierarchy.", panel=WHAT),
     option(
@@ -83,7 +83,7 @@ def noise(
     check_where(options)
     need_matplotlib()  # before hours of training
     check_folder(options["out"])
-    named = None if options["losses"] is None else split_names(options["losses"])
+    named = None if options["methods"] is None else split_names(options["methods"])
     # Wrong names fail before any data is read.
     candidates = parse_candidates(["bce"] if named is None else named)
     rates = check_rates(numbers(options["rates"]))

@@ -1,8 +1,8 @@
 """The page of a suite: methods x sets as a heat map, beside the best figures in print.
 
-One HTML file without scripts that needs no network. A cell is colored by its difference to the best
-published figure of its set, or to the best method where there is none; what the pointer rests on
-tells the spread over seeds and the seconds.
+Few methods are columns; many are rows, the best first. One HTML file without scripts that needs no
+network. A cell is colored by its difference to the best published figure of its set, or to the best
+method where there is none; what the pointer rests on tells the spread over seeds and the seconds.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PAGE = "suite.html"
 FULL = 0.05  # the difference at which a color is full
 MARK = "†"  # of a published figure with a note
+FEW = 8  # methods that are columns of the map
 
 
 def write_suite(summary: Mapping[str, Any], out: Path | str) -> Path:
@@ -78,12 +79,44 @@ def headline(summary: Mapping[str, Any]) -> str:
     sets, labels = summary["sets"], dict(zip(summary["candidates"], summary["labels"], strict=True))
     text = f"{plural(len(labels), 'method')} on {plural(len(sets), 'set')}."
     known = [one for one in sets if one["best_published"] and one["figures"]]
-    for key, label in labels.items():
+    for key in ordered(summary)[:FEW]:
         own = [one for one in known if key in one["figures"]]
         ahead = sum(is_ahead(summary, one, key) for one in own)
         if own:
-            text += f" {label} is ahead of the best published figure on {ahead} of {len(own)}."
+            text += (
+                f" {labels[key]} is ahead of the best published figure on {ahead} of {len(own)}."
+            )
     return text
+
+
+def ordered(summary: Mapping[str, Any]) -> list[str]:
+    """Return the methods: as they were named, or where they are many, the best mean rank first."""
+    keys: list[str] = list(summary["candidates"])
+    if len(keys) <= FEW:
+        return keys
+    found = ranks_by_method(summary)
+    gains = {key: mean_difference(summary, key) for key in keys}
+    lowest = min((one for one in gains.values() if one is not None), default=0.0)
+
+    def place(key: str) -> tuple[bool, float, float]:
+        gain = gains[key]
+        rank = found.get(key)
+        return rank is None, rank or 0.0, -(lowest - 1 if gain is None else gain)
+
+    return sorted(keys, key=place)
+
+
+def ranks_by_method(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Return the mean ranks of the methods that have one."""
+    found = summary["ranks"]
+    return dict(zip(found["candidates"], found["mean_ranks"], strict=True)) if found else {}
+
+
+def mean_difference(summary: Mapping[str, Any], key: str) -> float | None:
+    """Return the mean difference of a method to the reference of each set; None without any."""
+    gains = [difference(summary, one, key) for one in summary["sets"]]
+    known = [gain for gain in gains if gain is not None]
+    return sum(known) / len(known) if known else None
 
 
 def sentence(text: str) -> str:
@@ -126,7 +159,9 @@ def difference(summary: Mapping[str, Any], one: Mapping[str, Any], key: str) -> 
 
 
 def heat_map(summary: Mapping[str, Any]) -> str:
-    """Return the table: one row per set, one column per method, and the best in print."""
+    """Return the table of methods, sets, and the best in print."""
+    if len(summary["candidates"]) > FEW:
+        return map_of_many(summary)
     heads = ["set", *map(safe, summary["labels"])]
     if has_published(summary):
         heads += ["best in print", "method and source"]
@@ -140,11 +175,27 @@ def heat_map(summary: Mapping[str, Any]) -> str:
     return table(heads, rows, kind="heat")
 
 
+def map_of_many(summary: Mapping[str, Any]) -> str:
+    """Return the table with one row per method, the best first, and one column per set."""
+    labels = dict(zip(summary["candidates"], summary["labels"], strict=True))
+    links = [f'<a href="{safe(one["report"])}">{safe(one["name"])}</a>' for one in summary["sets"]]
+    rows = [
+        [safe(labels[key]), *(cell(summary, one, key) for one in summary["sets"])]
+        for key in ordered(summary)
+    ]
+    if has_published(summary):
+        printed = [printed_cells(summary, one["best_published"]) for one in summary["sets"]]
+        rows.append(["best in print", *(value for value, _ in printed)])
+        rows.append(["its method and source", *(source for _, source in printed)])
+    return table(["method", *links], rows, kind="heat")
+
+
 def cell(summary: Mapping[str, Any], one: Mapping[str, Any], key: str) -> str:
     """Return the cell of a method on a set, colored by its difference to the reference."""
     figure, gain = one["figures"].get(key), difference(summary, one, key)
     if figure is None or figure["mean"] is None or gain is None:
-        return '<td class="number" title="not finished, or not defined here">–</td>'
+        why = one.get("left_out", {}).get(key, "not finished, or not defined here")
+        return f'<td class="number" title="{safe(why)}">–</td>'
     shown = find_metric(summary["metric"]).format
     about = shown(figure["mean"])
     if figure["deviation"] is not None:
@@ -201,7 +252,12 @@ def ranks(summary: Mapping[str, Any]) -> str:
     if found is None:
         return f"<p>No ranks: {safe(summary['no_ranks'])}.</p>"
     text = " ".join([found["verdict"], *notes(found)])
-    return f"<p>{safe(text)}</p>{diagram(found)}"
+    shown = f"<p>{safe(text)}</p>{diagram(found)}"
+    whole = summary.get("ranks_of_all")
+    if whole:
+        where = f"On the {len(whole['datasets'])} sets on which all methods can be trained:"
+        shown += f"<p>{safe(where)} {safe(whole['verdict'])}</p>{diagram(whole)}"
+    return shown
 
 
 def diagram(found: Mapping[str, Any]) -> str:
@@ -222,44 +278,61 @@ def diagram(found: Mapping[str, Any]) -> str:
 
 
 def methods(summary: Mapping[str, Any]) -> str:
-    """Return one row per method: mean rank, mean difference to the reference, and seconds."""
-    found = summary["ranks"]
-    mean_ranks = dict(zip(found["candidates"], found["mean_ranks"], strict=True)) if found else {}
+    """Return one row per method: mean rank, mean difference to the reference, time and size."""
+    mean_ranks = ranks_by_method(summary)
+    labels = dict(zip(summary["candidates"], summary["labels"], strict=True))
     heads = [
-        "method",
-        "mean rank ↓",
-        "mean difference",
-        "seconds per run, mean over sets",
-        "longest",
+        *("method", "mean rank ↓", "mean difference", "sets"),
+        *("seconds per run", "of the processor", "longest"),
+        *("parameters", "other numbers stored"),
     ]
     rows = []
-    for key, label in zip(summary["candidates"], summary["labels"], strict=True):
-        gains = [difference(summary, one, key) for one in summary["sets"]]
-        known = [gain for gain in gains if gain is not None]
-        seconds = [
-            (one["figures"][key]["seconds"], one["name"])
-            for one in summary["sets"]
-            if key in one["figures"]
+    for key in ordered(summary):
+        own = [
+            (one["figures"][key], one["name"]) for one in summary["sets"] if key in one["figures"]
         ]
-        longest = max(seconds, default=None)
+        gain = mean_difference(summary, key)
+        longest = max(((one["seconds"], name) for one, name in own), default=None)
         rows.append(
             [
-                safe(label),
+                safe(labels[key]),
                 f"{mean_ranks[key]:.2f}" if key in mean_ranks else "–",
-                f"{sum(known) / len(known):+.4f}" if known else "–",
-                f"{sum(one for one, _ in seconds) / len(seconds):.1f}" if seconds else "–",
+                f"{gain:+.4f}" if gain is not None else "–",
+                str(len(own)),
+                mean_text([one["seconds"] for one, _ in own], ".1f"),
+                mean_text([one.get("cpu_seconds") for one, _ in own], ".1f"),
                 f"{longest[0]:.1f} on {safe(longest[1])}" if longest else "–",
+                mean_text([one.get("parameters") for one, _ in own], ",.0f"),
+                mean_text([one.get("stored") for one, _ in own], ",.0f"),
             ]
         )
     return table(heads, rows, kind="tests")
 
 
+def mean_text(values: Sequence[float | None], form: str) -> str:
+    """Return the mean of figures over sets as text; a dash where one is missing."""
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return "–"
+    return format(sum(known) / len(known), form)
+
+
 def absent(summary: Mapping[str, Any]) -> str:
-    """Return which sets were left out, and why."""
-    if not summary["absent"]:
-        return "<p>No set was left out.</p>"
-    lines = by_reason(summary["absent"]).items()
-    return "".join(f"<p>{safe(', '.join(names))}: {safe(why)}.</p>" for why, names in lines)
+    """Return which sets were left out, which methods of a set, and why."""
+    lines = [
+        f"<p>{safe(', '.join(names))}: {safe(why)}.</p>"
+        for why, names in by_reason(summary["absent"]).items()
+    ]
+    lines = lines or ["<p>No set was left out.</p>"]
+    refused: dict[tuple[str, str], list[str]] = {}  # sets by method and reason
+    for one in summary["sets"]:
+        for key, why in one.get("left_out", {}).items():
+            refused.setdefault((key, why), []).append(one["name"])
+    lines += [
+        f"<p>{safe(key)} on {safe(', '.join(names))}: {safe(why)}.</p>"
+        for (key, why), names in refused.items()
+    ]
+    return "".join(lines)
 
 
 def published(summary: Mapping[str, Any]) -> str:

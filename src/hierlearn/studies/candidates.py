@@ -2,6 +2,7 @@
 
 hcl, max, neighbors   a recipe: what ``hierlearn train --recipe`` trains
 hcl:floor=0.5         a recipe with other options of its loss
+flat:schedule=1cycle  a recipe, or a loss, with a setting of its own
 auto, best            what ``hierlearn train`` trains with no recipe named, and with effort best
 bce, hxe:alpha=0.3    a loss
 loss:hcl:floor=0.5    a loss whose name is a recipe's too
@@ -15,14 +16,23 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
 from hierlearn.options import parse_pairs
+from hierlearn.training.fields import settings_of
 from hierlearn.training.recipes import RECIPES
+from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+# What "all" compares beside every loss and every recipe: the baseline trained otherwise.
+VARIANTS = (
+    *("flat:schedule=cyclic", "flat:schedule=1cycle"),
+    *("flat:head_init=patterns", "flat:head_init=frequent-patterns"),
+)
 # Names that train whole pipelines, as ``hierlearn train`` does: what each changes in a Plan.
 PIPELINES: dict[str, dict[str, Any]] = {"auto": {}, "best": {"effort": "best"}}
+OF_THE_STUDY = ("seed", "ensemble_size", "device")  # settings that no candidate has of its own
+FIRST = "flat"  # of "all": what the others are tested against
 LOSS = "loss:"  # before the name of a loss that is also a recipe's
 
 
@@ -36,6 +46,7 @@ class Candidate:
         options: of the loss.
         recipe: a name of RECIPES or PIPELINES; None for a loss.
         label: how tables call it.
+        settings: what it trains with, in place of what the study or the recipe says.
     """
 
     key: str
@@ -43,6 +54,7 @@ class Candidate:
     options: Mapping[str, Any] = field(default_factory=dict)
     recipe: str | None = None
     label: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -62,9 +74,7 @@ class Candidate:
     @property
     def loss_name(self) -> str | None:
         """The name of its loss; of a recipe, the recipe's; None where the rows decide."""
-        if self.loss is not None or self.is_pipeline:
-            return self.loss
-        return RECIPES[self.recipe or ""].loss
+        return self.loss if self.loss is not None else loss_of(self.recipe or "")
 
     @property
     def loss_options(self) -> dict[str, Any]:
@@ -114,14 +124,36 @@ def parse_candidate(text: str) -> Candidate:
             f"a recipe or a loss, such as hcl:floor=0.3"
         )
     kind = "recipe" if name in recipes else "loss"
-    options = parse_pairs(filter(str.strip, rest.split("+")), f"{kind} {name}")
-    shown = ", ".join(f"{key} {value}" for key, value in options.items())
+    given = parse_pairs(filter(str.strip, rest.split("+")), f"{kind} {name}")
+    shown = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in given.items())
+    options, settings = apart(given, name if kind == "loss" else loss_of(name))
     if kind == "recipe":
         label = f"{name} ({shown})" if shown else name
-        return Candidate(written, None, options, recipe=name, label=label)
+        return Candidate(written, None, options, name, label, settings)
     unique = loss_key(name)
     label = f"{unique} ({shown})" if shown else unique
-    return Candidate(f"{unique}{colon}{rest}", name, options, label=label)
+    return Candidate(f"{unique}{colon}{rest}", name, options, None, label, settings)
+
+
+def loss_of(recipe: str) -> str | None:
+    """Return the name of the loss of a recipe; None where the rows decide."""
+    return None if recipe in PIPELINES else RECIPES[recipe].loss
+
+
+def apart(given: Mapping[str, Any], loss: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return which options are those of a loss, and which are settings of the training.
+
+    Args:
+        given: options as they are written.
+        loss: a name of LOSSES, whose own options come first.
+    """
+    known = [] if loss is None else LOSSES[loss].option_names()
+    settings = {
+        name: value
+        for name, value in given.items()
+        if name not in known and name in settings_of(Settings) and name not in OF_THE_STUDY
+    }
+    return {name: value for name, value in given.items() if name not in settings}, settings
 
 
 def loss_key(name: str) -> str:
@@ -133,11 +165,16 @@ def parse_candidates(given: str | Sequence[str | Candidate]) -> list[Candidate]:
     """Return the candidates of a study, each once.
 
     Args:
-        given: candidates, or how they are written; "all" is every loss and every recipe.
+        given: candidates, or how they are written; "all" is every recipe, every loss and VARIANTS.
     """
     given = [given] if isinstance(given, str) else list(given)
     if given == ["all"]:
-        given = [*map(loss_key, LOSSES), *RECIPES]
+        given = [
+            FIRST,
+            *(one for one in RECIPES if one != FIRST),
+            *map(loss_key, LOSSES),
+            *VARIANTS,
+        ]
     candidates = [one if isinstance(one, Candidate) else parse_candidate(one) for one in given]
     keys = [candidate.key for candidate in candidates]
     for key in keys:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from hierlearn.studies.runner import Result
 
 
+class StudyWarning(UserWarning):
+    """A candidate was left out of a study."""
+
+
 def compare(
     dataset: Dataset,
     candidates: Sequence[str | Candidate],
@@ -60,7 +64,8 @@ def compare(
     Args:
         dataset: with a split "test".
         candidates: what to compare, as on the command line ("bce", "hxe:alpha=0.3", "loss:hcl",
-            "hcl", "auto") or Candidates; the first is what the others are tested against.
+            "hcl", "auto") or Candidates; the first is what the others are tested against. Of
+            ["all"], those that cannot be trained on these rows are left out with a warning.
         out: the study's folder.
         protocol: how to train and evaluate them; the defaults of Protocol if None.
         force: replace another study in the folder.
@@ -75,6 +80,8 @@ def compare(
     with engine_of(executor, gpu=uses_gpu(protocol, executor)) as engine:
         begun = begin(dataset, candidates, out, protocol, force=force, metadata=metadata)
         run_studies([begun], engine, on_step)
+    for key, why in begun.left_out.items():
+        warnings.warn(f"{key} is left out: {why}", StudyWarning, stacklevel=2)
     return begun.study
 
 
@@ -90,6 +97,9 @@ class Comparison:
         new: whether there was no such study before.
         first: what the numbers of candidates begin with, among several studies.
         failed: whether a candidate raised an error.
+        leaves_out: whether a candidate that cannot be trained on these rows is left out, as where
+            "all" were asked for; else its error is raised.
+        left_out: why, by key.
     """
 
     study: Study
@@ -99,6 +109,8 @@ class Comparison:
     new: bool
     first: int = 0
     failed: bool = False
+    leaves_out: bool = False
+    left_out: dict[str, str] = field(default_factory=dict)
 
     def add(self, number: int, result: Result) -> None:
         """Store the result of a candidate."""
@@ -148,7 +160,7 @@ def begin(
         for number, one in enumerate(parsed)
         if not study.is_done(one, runs)
     }
-    return Comparison(study, parsed, dataset, tasks, new)
+    return Comparison(study, parsed, dataset, tasks, new, leaves_out=list(candidates) == ["all"])
 
 
 def run_studies(
@@ -190,6 +202,9 @@ def run_studies(
             try:
                 study.add(number, outcome.result())
             except HierlearnError as error:
+                if study.leaves_out and not isinstance(error, WriteError):
+                    study.left_out[study.candidates[number].key] = str(error)
+                    continue
                 raised = study.failure(error)
                 if on_error is None:
                     raise raised from error.__cause__
@@ -227,7 +242,7 @@ def make_config(
 ) -> dict[str, Any]:
     """Return the content of study.json."""
     return {
-        "candidates": [asdict(candidate) for candidate in candidates],
+        "candidates": [as_json(candidate) for candidate in candidates],
         "uses_hierarchy": {one.key: one.uses_hierarchy for one in candidates},
         "seeds": [protocol.seed + number for number in range(protocol.seeds)],
         "metrics": list(dict.fromkeys(protocol.metrics)),
@@ -239,6 +254,12 @@ def make_config(
         "dataset": {**describe(dataset), "digest": dataset.digest()[:16]},
         "metadata": {"versions": versions(), **(metadata or {})},
     }
+
+
+def as_json(candidate: Candidate) -> dict[str, Any]:
+    """Return a candidate as study.json holds it; settings of its own only where there are any."""
+    found = asdict(candidate)
+    return found if found["settings"] else {k: v for k, v in found.items() if k != "settings"}
 
 
 def store_test_rows(study: Study, dataset: Dataset) -> None:

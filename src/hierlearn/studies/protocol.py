@@ -90,7 +90,7 @@ class Protocol:
         parts = [self.by_candidate.get(candidate.key, {}), changes or {}]
         options = {name: v for part in parts for name, v in part.get("loss_options", {}).items()}
         changed = {name: v for part in parts for name, v in part.items() if name != "loss_options"}
-        settings = {**self.training_of(candidate), **changed}
+        settings = {**self.training_of(candidate), **candidate.settings, **changed}
         return Plan(
             **candidate.plan(options),
             network=self.network.get("name"),

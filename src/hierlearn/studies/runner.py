@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from hierlearn.decoding.mass import terminal_scores
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.losses import CollapseWarning
+from hierlearn.memory.store import Memory
 from hierlearn.metrics import find_metric
 from hierlearn.metrics.choices import best_classes
 from hierlearn.metrics.measure import check_supported, measure, measure_rows
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
-    from torch import Tensor
+    from torch import nn
 
     from hierlearn.datasets import Dataset
     from hierlearn.studies.candidates import Candidate
@@ -99,7 +101,7 @@ def run_task(
     """
     if task.candidate.is_pipeline:
         return run_pipelines(task, dataset, on_step)
-    begun = time.perf_counter()
+    clock = Stopwatch()
     prepared = prepare(dataset, task.plan, find_device(task.device))
     check_metrics(task, prepared.label_space)
     log: list[dict[str, Any]] = []
@@ -107,8 +109,9 @@ def run_task(
     test = ready_rows(prepared, dataset.split("test"))
     runs, rows = evaluate(task, prepared, trainer, test)
     evidence = find_evidence(prepared.network, prepared.answer, test)
+    about = {**clock.seconds(len(runs)), **network_size(prepared.network, len(runs))}
     for one in runs:
-        one["seconds"] = round((time.perf_counter() - begun) / len(runs), 3)
+        one.update(about)
     selected = None
     if trainer.selections:
         percentages = torch.stack(trainer.selections).mul(100).round()
@@ -129,7 +132,7 @@ def run_pipelines(
     logs: list[list[dict[str, Any]]] = []
     runs, parts = [], []
     for number, seed in enumerate(task.seeds):
-        begun = time.perf_counter()
+        clock = Stopwatch()
         settings = {**task.plan.settings, "seed": seed, "device": task.device}
         logs.append([])
         reporting = Reporting(
@@ -157,10 +160,36 @@ def run_pipelines(
                     if name in (*EARLY, *task.plan.settings)
                 },
                 "loss_options": {},
-                "seconds": round(time.perf_counter() - begun, 3),
+                **clock.seconds(),
+                **network_size(pipeline.network),
             }
         )
     return Result(runs, stacked(parts), logs[0])
+
+
+class Stopwatch:
+    """Measures from when it is made: seconds, and those that the processor worked."""
+
+    def __init__(self) -> None:
+        self.begun, self.worked = time.perf_counter(), time.process_time()
+
+    def seconds(self, runs: int = 1) -> dict[str, float]:
+        """Return the seconds of each of some runs that were made together, as a run tells them."""
+        passed, worked = time.perf_counter() - self.begun, time.process_time() - self.worked
+        return {"seconds": round(passed / runs, 3), "cpu_seconds": round(worked / runs, 3)}
+
+
+def network_size(network: nn.Module, members: int = 1) -> dict[str, int]:
+    """Return how many numbers are learned, and how many others are stored, in each member.
+
+    The others are what no gradient trains: remembered rows, trees, statistics.
+    """
+    learned = sum(one.numel() for one in network.parameters())
+    whole = sum(one.numel() for one in network.state_dict().values() if isinstance(one, Tensor))
+    memories = (one for one in network.modules() if isinstance(one, Memory))
+    remembered = sum(one.embeddings.numel() for one in memories if one.embeddings is not None)
+    others = max(whole - learned, 0) + remembered
+    return {"parameters": learned // members, "stored": others // members}
 
 
 def first(values: Sequence[Any] | None) -> Any:

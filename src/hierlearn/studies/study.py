@@ -16,22 +16,23 @@ A run is in runs.jsonl only when it is complete: an interrupted study continues 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hierlearn.errors import DataError, HierlearnError, shown
 from hierlearn.files.json_lines import json_line, read_log, read_records
 from hierlearn.files.reading import LARGE, guarded, read_json
-from hierlearn.files.schema import Extra, Range, check
+from hierlearn.files.schema import check
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.files.writing import atomic_write, flush, is_empty, remove, remove_strays
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.studies.candidates import Candidate
 from hierlearn.studies.decisions import Truth
 from hierlearn.studies.evidence import StoredEvidence
+from hierlearn.studies.schema import RunJson, StudyJson
 from hierlearn.studies.trial_files import only_trials
 
 if TYPE_CHECKING:
@@ -44,67 +45,6 @@ if TYPE_CHECKING:
     from hierlearn.studies.runner import Result
 
 FORMAT, VERSION = "hierlearn.study", 2
-
-
-@dataclass
-class CandidateJson:
-    """A candidate in study.json."""
-
-    key: Annotated[str, Range(1, 200)]
-    loss: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    recipe: str | None = None
-    label: str = ""
-
-
-@dataclass
-class TaxonomyJson(Extra):
-    """What study.json says of the hierarchy."""
-
-    classes: int
-    leaves: int
-    levels: int
-    kind: str
-
-
-@dataclass
-class DatasetJson(Extra):
-    """What study.json says of the rows."""
-
-    name: str | None
-    hierarchy: TaxonomyJson
-    rows: int
-    splits: dict[str, int]
-
-
-@dataclass
-class StudyJson(Extra):
-    """study.json."""
-
-    format: Literal["hierlearn.study"]
-    version: int
-    candidates: Annotated[list[CandidateJson], Range(1, 10_000)]
-    uses_hierarchy: dict[str, bool]
-    seeds: Annotated[list[int], Range(1, 100_000)]
-    metrics: list[str]
-    settings: dict[str, Any]
-    dataset: DatasetJson
-    metadata: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class RunJson(Extra):
-    """A line of runs.jsonl."""
-
-    candidate: str
-    seed: int
-    test: dict[str, float | list[float | None] | None]
-    seconds: float
-    best_epoch: int | None
-    still_improving: bool
-    settings: dict[str, Any]
-    loss_options: dict[str, Any] = field(default_factory=dict)
-    recipe: str | None = None
 
 
 class StudyError(HierlearnError):
@@ -143,7 +83,8 @@ class Study:
 
         Args:
             folder: where; empty, absent, or holding the same study.
-            config: what is compared and how; all but ``metadata`` must agree to resume.
+            config: what is compared and how; all but ``metadata`` must agree to resume. Only
+                candidates may be added, and the finished ones are kept.
             force: replace another study.
         """
         folder, path = Path(folder), Path(folder) / "study.json"
@@ -157,6 +98,11 @@ class Study:
             ]
             if not differing:
                 return cls(folder, before)
+            if set(differing) <= {"candidates", "uses_hierarchy"} and has_grown(before, wanted):
+                check_version(path, before)
+                with atomic_write(path) as file:
+                    file.write(as_text({**wanted, "metadata": before.get("metadata", {})}))
+                return cls(folder, wanted)
             if not force:
                 check_version(path, before)
                 raise StudyError(
@@ -165,7 +111,7 @@ class Study:
                 )
         check_folder(folder)
         with atomic_write(path) as file:
-            file.write(json.dumps(wanted, indent=2, ensure_ascii=False) + "\n")
+            file.write(as_text(wanted))
             flush(file)  # on a full disk, the runs of the old study are still there
             remove(folder / "runs.jsonl")
         return cls(folder, wanted)
@@ -361,6 +307,19 @@ class Study:
         remove_strays(self.folder)
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
+
+
+def as_text(config: Mapping[str, Any]) -> str:
+    """Return the text of study.json."""
+    return json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+
+
+def has_grown(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether all candidates of a study are still there, the first one in its place."""
+    held, wanted = before.get("candidates"), now["candidates"]
+    if not isinstance(held, list) or held[:1] != wanted[:1]:
+        return False
+    return all(one in wanted for one in held)
 
 
 def check_folder(folder: Path) -> None:

@@ -3,8 +3,9 @@
     OUT/<set>/       the study of a dataset
     OUT/suite.json   every figure, rank and published figure
 
-A set whose files are not there is listed, not fatal; neither is one that raises an error. What is
-finished is not trained again, so a suite goes on for days with the same command.
+A set whose files are not there is listed, not fatal; neither is one that raises an error, nor a
+method that cannot be trained on a set. What is finished is not trained again, so a suite goes on
+for days with the same command, and takes further methods.
 """
 
 from __future__ import annotations
@@ -126,6 +127,7 @@ class SuiteRun:
         force: replace other studies in the folder.
         executor: where candidates are trained, as ``compare`` takes it; those of all sets at once.
         absent: why a set was left out, by name; filled by ``run``.
+        left_out: why a method was left out of a set, by set and key; filled by ``run``.
     """
 
     suite: Suite | str
@@ -136,6 +138,7 @@ class SuiteRun:
     force: bool = False
     executor: Executor | int = 1
     absent: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.suite = find_suite(self.suite) if isinstance(self.suite, str) else self.suite
@@ -189,9 +192,18 @@ class SuiteRun:
 
         with engine_of(self.executor, gpu=uses_gpu(self.protocol, self.executor)) as engine:
             run_studies(studies(), engine, on_step, on_error)
-        finished = {name: one.study for name, one in begun.items() if not one.failed}
-        for study in finished.values():
-            publish(study)
+        finished: dict[str, Study] = {}
+        for name, one in begun.items():
+            if one.left_out:
+                self.left_out[name] = one.left_out
+            if one.failed:
+                continue
+            if not one.study.finished:
+                reasons = by_reason(one.left_out).items()
+                self.absent[name] = "; ".join(f"{', '.join(k)}: {why}" for why, k in reasons)
+                continue
+            finished[name] = one.study
+            publish(one.study)
         return finished
 
     def _begin(self, name: str, dataset: Dataset) -> Comparison | None:
@@ -203,7 +215,7 @@ class SuiteRun:
         except HierlearnError as error:
             self.absent[name] = str(error)
             return None
-        one.first = self._first(name)
+        one.first, one.leaves_out = self._first(name), True
         return one
 
     def _first(self, name: str) -> int:
@@ -221,7 +233,7 @@ class SuiteRun:
         if not studies:
             reasons = "; ".join(f"{quoted(n)}: {w}" for w, n in by_reason(self.absent).items())
             raise HierlearnError(f"no set of the suite {self.suite.name} could be run: {reasons}")
-        summary = summarize_suite(self.suite, self.candidates, studies, self.absent)
+        summary = summarize_suite(self.suite, self.candidates, studies, self.absent, self.left_out)
         write_texts(Path(self.out), {"suite.json": as_json(summary)})
         return summary
 
@@ -290,6 +302,7 @@ def summarize_suite(
     candidates: Sequence[Candidate],
     studies: Mapping[str, Study],
     absent: Mapping[str, str],
+    left_out: Mapping[str, Mapping[str, str]],
 ) -> dict[str, Any]:
     """Return every figure of a suite, ready for JSON."""
     printed = read_published(suite)
@@ -303,17 +316,24 @@ def summarize_suite(
         "candidates": [one.key for one in candidates],
         "labels": [one.title for one in candidates],
         "sets": [
-            set_figures(name, study, candidates, suite.metric, printed.get(name, []))
+            {
+                **set_figures(name, study, candidates, suite.metric, printed.get(name, [])),
+                "left_out": dict(left_out.get(name, {})),
+            }
             for name, study in studies.items()
         ],
         "absent": dict(absent),
         "ranks": None,
         "no_ranks": None,
+        "ranks_of_all": None,
     }
     try:
         found["ranks"] = rank_studies([one.folder for one in studies.values()], suite.metric)
     except HierlearnError as error:  # one set, or one method
         found["no_ranks"] = str(error)
+    whole = [one.folder for name, one in studies.items() if not left_out.get(name)]
+    if len(whole) > 1 and left_out:  # where no method was left out
+        found["ranks_of_all"] = rank_studies(whole, suite.metric)
     return found
 
 
@@ -337,7 +357,10 @@ def set_figures(
             "mean": plain(about.mean),
             "deviation": None if about.deviation is None else plain(about.deviation),
             "seeds": len(values),
-            "seconds": sum(run["seconds"] for run in own) / len(own),
+            "seconds": mean_of(own, "seconds"),
+            "cpu_seconds": mean_of(own, "cpu_seconds"),
+            "parameters": own[0].get("parameters"),
+            "stored": own[0].get("stored"),
             "recipe": own[0].get("recipe"),
         }
     dataset = study.config["dataset"]
@@ -349,6 +372,13 @@ def set_figures(
         "published": printed,
         "best_published": best_published(printed),
     }
+
+
+def mean_of(runs: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """Return the mean of a figure over runs; None where an older version did not note it."""
+    values = [run.get(name) for run in runs]
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
 
 
 def read_published(suite: Suite) -> dict[str, list[dict[str, Any]]]:

@@ -8,6 +8,7 @@ paper      the paper's HCL as printed: independent sigmoids, floor 0, the best o
 softmax    cross entropy over the terminal classes, summed upward: for images, and backbones
 hcl        HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
 max        half cross entropy, half MCLoss, read by the maximum over descendants
+awx        cross entropy on the link awx: units for the terminal classes only
 hmcn-f     a layer per level with local and global outputs; hmcn-r: one cell for all levels
 devise     the nearest of label vectors that the taxonomy, or a file, gives
 tsle       encodings of rows and of label sets, matched and decoded
@@ -138,6 +139,12 @@ RECIPES: dict[str, Recipe] = {
         "mixed",
         "half cross entropy, half MCLoss, read by the maximum over descendants: for many labels",
         link="max",
+        rule=plain,
+    ),
+    "awx": Recipe(
+        "bce",
+        "cross entropy on AWX: units for the terminal classes, a p-norm above (Masera 2018)",
+        loss_options={"link": "awx"},
         rule=plain,
     ),
     "hmcn-f": Recipe(
