@@ -141,7 +141,8 @@ def test_a_configuration_that_is_wrong_names_the_key(rows, call, content, messag
         (f"{BASE} --out m --network-option width=9", "--network-option gives width twice"),
         (
             f"{BASE} --out m --network resnet",
-            "unknown network 'resnet'; known: cnn, embeddings, hmcn-f, hmcn-r, linear, mlp, pack",
+            "unknown network 'resnet'; known: cnn, early-heads, embeddings, hmc-lmlp, "
+            "hmcn-f, hmcn-r, linear, mlp, pack",
         ),
         (f"{BASE} --out m --decoder leaf --decoder-option x=1", "decoder leaf takes no options"),
         (

@@ -110,6 +110,19 @@ def test_coherent_links_never_let_a_child_pass_its_parent(name, seed):
     assert LINKS["sigmoid"].coherent is False
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_min_drops_classes_whose_parents_are_not_predicted_at_every_threshold(seed):
+    batch = draw(seed, "min")
+    alone = LINKS["sigmoid"](batch.hierarchy).probabilities(batch.logits)
+    together = LINKS["min"](batch.hierarchy).probabilities(batch.logits)
+    for threshold in alone.flatten().unique().tolist():
+        for row, found in zip(alone.tolist(), together.tolist(), strict=True):
+            predicted = {c for c, p in enumerate(row) if p >= threshold}
+            while lost := {c for c in predicted if not {*batch.parents[c]} <= predicted}:
+                predicted -= lost
+            assert predicted == {c for c, p in enumerate(found) if p >= threshold}
+
+
 def test_softmax_mass_of_the_children_is_the_parents():
     torch.manual_seed(0)
     logits = torch.randn(4, len(TREE), dtype=torch.float64)

@@ -19,6 +19,9 @@ FLAT = Hierarchy.from_paths(["a", "b", "c"])
 DAG = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c", "e")])
 TREES_ONLY = {"hxe", "soft-labels", "cond-softmax", "hinge", "lca-cost"}
 ROW_LOSSES = {*TREES_ONLY, "leaf-ce", "devise", "tsle"}
+# What cannot be rebuilt: the scores and choices of a training.
+TEACHER = {"seeds", "epoch", "selected", "rewards", "scores", "epoch_losses", "epoch_counts"}
+STATE = {"teacher": TEACHER}
 each_loss = pytest.mark.parametrize("name", LOSSES)
 
 
@@ -141,7 +144,7 @@ def test_copies_compute_the_same(name):
 
 @each_loss
 def test_nothing_that_the_hierarchy_can_rebuild_is_saved(name):
-    assert LOSSES[name](TREE).state_dict() == {}
+    assert LOSSES[name](TREE).state_dict().keys() == STATE.get(name, set())
 
 
 @each_loss

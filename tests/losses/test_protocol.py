@@ -8,7 +8,16 @@ import torch
 from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.links import LINKS, HeadOutput
-from hierlearn.losses import LOSSES, BCELoss, DeViSELoss, ElementwiseLoss, HCLLoss, Loss, MixedLoss
+from hierlearn.losses import (
+    LOSSES,
+    BCELoss,
+    DeViSELoss,
+    ElementwiseLoss,
+    HCLLoss,
+    Loss,
+    MixedLoss,
+    TeacherLoss,
+)
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 DAG = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c", "e")])
@@ -21,6 +30,10 @@ MAKERS = {
     "hcl epoch": lambda space, **o: HCLLoss(space, link="conditional", curriculum="epoch", **o),
     "hcl focal": lambda space, **o: HCLLoss(space, base="focal", floor=0.0, **o),
     "hcl mean": lambda space, **o: HCLLoss(space, normalize="mean", **o),
+    "teacher subtrees": lambda space, **o: TeacherLoss(space, tasks="subtrees", floor=0.0, **o),
+    "teacher accuracy": lambda space, **o: TeacherLoss(
+        space, score="accuracy", link="softmax", **o
+    ),
     "mixed hcl": lambda space, **o: MixedLoss(space, parts={"bce": 1.0, "hcl": 2.0}, **o),
 }
 each_maker = pytest.mark.parametrize("name", MAKERS)

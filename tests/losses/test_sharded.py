@@ -204,6 +204,8 @@ def test_what_cannot_be_sharded():
         ShardedLoss(HCLLoss(FLAT, reduction="none"), part)
     with pytest.raises(HierlearnError, match="SampleCurriculumLoss cannot be computed in shards"):
         ShardedLoss(LOSSES["sample-curriculum"](FLAT), part)
+    with pytest.raises(HierlearnError, match="TeacherLoss cannot be computed in shards"):
+        ShardedLoss(LOSSES["teacher"](FLAT), part)
 
 
 def test_a_sum_is_not_divided():

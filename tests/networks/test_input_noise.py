@@ -21,7 +21,15 @@ from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.processes import Processes
 from training.datasets import assert_identical, problem, state, texts, trainer_of
 
-WITHOUT = ("cnn", "embeddings", "hmcn-f", "hmcn-r", "tsle")  # noise of inputs
+WITHOUT = (
+    "cnn",
+    "embeddings",
+    "hmcn-f",
+    "hmcn-r",
+    "hmc-lmlp",
+    "early-heads",
+    "tsle",
+)  # noise of inputs
 HIDDEN = [name for name in NETWORKS if name not in WITHOUT]
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 SEEDS = [3, 11, 5]

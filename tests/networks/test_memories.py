@@ -34,7 +34,8 @@ from hierlearn.networks.memories import (
 )
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
-WITHOUT = ("cnn", "embeddings", "hmcn-f", "hmcn-r", "tsle")  # options, or one encoding for any head
+# options, or one encoding for any head
+WITHOUT = ("cnn", "embeddings", "hmcn-f", "hmcn-r", "hmc-lmlp", "early-heads", "tsle")
 HIDDEN = [name for name in NETWORKS if name not in WITHOUT]
 SPACE = LabelSpace(TREE)
 HEADS_BOTH = {
@@ -187,7 +188,7 @@ def test_only_a_distance_that_sees_it_has_a_bias():
 
 def test_options_of_heads():
     assert head_options("linear") == ["link", "reading_link"]
-    assert head_options("neighbors")[:2] == ["size", "distance"]
+    assert head_options("neighbors")[:3] == ["size", "metric", "distance"]
     assert set(HEADS) == {"linear", "neighbors", "devise"}
     with pytest.raises(HierlearnError, match="unknown head 'neighbours'; did you mean 'neighbors'"):
         head_options("neighbours")

@@ -113,6 +113,15 @@ def test_the_graph_is_the_model(tmp_path, link, kind):
         assert torch.equal(value, before[name])
 
 
+@pytest.mark.parametrize(("name", "link"), [("hmc-lmlp", "min"), ("early-heads", "max")])
+def test_the_graph_of_levels_and_of_early_heads_is_the_model(tmp_path, name, link):
+    model = model_of(link, TREE, name, members=2, width=8)
+    session = onnxruntime.InferenceSession(export(model, tmp_path / "m.onnx")[0])
+    (found,) = session.run(None, {"inputs": numbers(9, seed=2)})
+    wanted = model.probabilities(numbers(9, seed=2)).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=WITHIN)
+
+
 def check_beside(beside, model):
     """What stands beside the graph is enough to make its inputs."""
     if not isinstance(model.preprocessor, TextPreprocessor):

@@ -7,6 +7,7 @@
     conditional  p(c) = product of sigmoid(x_a) over c and its ancestors a, each once
                  q(c) = sum_i (prod_{j<i} s_j) (1 - s_i): the first step that fails is step i
     max          p(c) = sigmoid(max of x_b over c and its descendants b)
+    min          p(c) = sigmoid(min of x_a over c and its ancestors a)
     siblings     p(c) = product over c and its ancestors a of softmax(x over a's siblings)_a
                  q(c) = the first step that fails, as for conditional; trees
     awx          p(c) = min(1 - eps, (sum of sigmoid(x_t)^l over the terminals t below)^(1/l)),
@@ -134,6 +135,20 @@ def max_log_row(row, parents, terminals=None):
     return [log_sigmoid(x) for x in best], [log_sigmoid(-x) for x in best]
 
 
+def lowest_above(row, parents, c):
+    return min(row[a] for a in ancestors_or_self(parents, c))
+
+
+def min_row(row, parents, terminals=None):
+    least = [lowest_above(row, parents, c) for c in range(len(parents))]
+    return [sigmoid(x) for x in least], [sigmoid(-x) for x in least]
+
+
+def min_log_row(row, parents, terminals=None):
+    least = [lowest_above(row, parents, c) for c in range(len(parents))]
+    return [log_sigmoid(x) for x in least], [log_sigmoid(-x) for x in least]
+
+
 def steps(row, parents, c):
     """Return (x_a, the logits of a's siblings) for every a on the path down to c."""
     return [
@@ -194,6 +209,7 @@ LINKS = {
     "softmax": (softmax_row, softmax_log_row),
     "conditional": (conditional_row, conditional_log_row),
     "max": (max_row, max_log_row),
+    "min": (min_row, min_log_row),
     "siblings": (siblings_row, siblings_log_row),
 }
 

@@ -157,6 +157,7 @@ CASES = {
     "epoch": plan("hcl", epochs=6, options=EPOCH, dropout=0.3),
     "threshold": plan("hcl", epochs=6, options={"threshold": rising}),
     "stopping": plan("bce", epochs=12, patience=1, learning_rate=0.3, ensemble_size=3),
+    "levels": plan("bce", network="hmc-lmlp", epochs=14, dropout=0.3, weight_decay=0.1),
     "mixed": plan("mixed", epochs=6, dropout=0.5),
 }
 

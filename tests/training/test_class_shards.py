@@ -98,6 +98,7 @@ def test_in_one_process_nothing_is_shared_out():
         (plan("bce", ensemble_size=2), "parallel classes trains one network, not 2"),
         (plan("bce", accumulate=2), "parallel classes computes a batch at once, not in 2 parts"),
         (neighbor_plan("bce"), "parallel classes needs a Network with one LinearHead"),
+        (plan("bce", network="hmc-lmlp"), "parallel classes needs a Network with one LinearHead"),
         (plan("bce", network="linear", optimizer="lbfgs"), "is for optimizer adamw, not lbfgs"),
         (plan("soft-labels"), "SoftLabelsLoss cannot be computed in shards of classes; use bce"),
         (plan("cond-softmax"), "CondSoftmaxLoss cannot be computed in shards of classes"),

@@ -68,6 +68,8 @@ def test_curricula_select_and_members_stop(two):
             assert (
                 records[0]["selected_by_level"][-1] < 1 or records[-1]["selected_by_level"][-1] < 1
             )
+        if chosen.loss == "teacher":
+            assert len({tuple(record["selected_by_level"]) for record in records}) > 1
         if "stopping" in case:
             assert len(records) < 8
 

@@ -60,6 +60,31 @@ CASES = {
             "epochs": 2,
         },
     ),
+    "levels one after another, stacked, stopping early": (
+        partial_problem,
+        {
+            "loss": "bce",
+            "network": "hmc-lmlp",
+            "dropout": 0.3,
+            "ensemble_size": 2,
+            "checkpoint_every": 4,
+            "unlabeled_descendants": "ignore",
+            "weight_decay": 0.1,
+            "patience": 1,
+            "learning_rate": 0.05,
+            "epochs": 7,
+        },
+    ),
+    "a teacher, stacked, in the midst of epochs": (
+        partial_problem,
+        {
+            "loss": "teacher",
+            "unlabeled_descendants": "ignore",
+            "ensemble_size": 2,
+            "checkpoint_every": 3,
+            "epochs": 4,
+        },
+    ),
     "texts": (texts, {"loss": "leaf-ce", "dropout": 0.3, "network": "token-bag", "epochs": 2}),
 }
 

@@ -1,4 +1,4 @@
-"""The settings that the recipe "neighbors" takes from the training rows."""
+"""The settings that recipes take from the training rows."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.training.plan import Plan, decide
 from hierlearn.training.prepare import Extras, prepare
 from hierlearn.training.recipes import RECIPES
-from hierlearn.training.rules import Facts, linear, neighbors, quick
+from hierlearn.training.rules import Facts, early, levels, linear, neighbors, quick
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 DAG = Hierarchy.from_edges([("a", "c"), ("b", "c"), ("a", "d")])
@@ -175,6 +175,24 @@ def test_texts_with_several_labels_get_a_linear_model_of_every_class():
 def test_networks_with_logits_train_fewer_epochs_on_more_rows(name, rows, epochs):
     recipe = RECIPES[name].fitted_to(facts(rows))
     assert recipe.settings["epochs"] == epochs
+
+
+def test_every_level_gets_its_epochs():
+    two = levels(facts(500))["settings"]
+    assert two == {"epochs": 2 * 40, "learning_rate": 3e-3}  # four steps each
+    deep = Hierarchy.from_paths(["a/b/c/d"])
+    assert levels(facts(12_800, deep, ["d"]))["settings"]["epochs"] == 4 * 6  # 100 steps each
+    several = Labels([["a/b", "a/c"]] * 500, TREE)
+    assert levels(Facts(several, "numbers"))["settings"] == {"epochs": 2 * 20}
+    assert levels(facts(1_000_000))["settings"]["epochs"] == 2 * 4  # at least
+
+
+def test_early_heads_follow_the_labels():
+    one = early(facts(500))
+    assert (one["loss"], one["settings"]["epochs"]) == ("leaf-ce", 100)
+    several = early(Facts(Labels([["a/b", "a/c"]] * 500, TREE), "numbers"))
+    assert (several["loss"], several["link"]) == ("mixed", "max")
+    assert several["settings"]["epochs"] == 20
 
 
 def test_devise_drops_more_units_of_numbers_and_tsle_is_short_for_several_labels():

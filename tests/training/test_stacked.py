@@ -25,7 +25,14 @@ def run(dataset, chosen, weights=None):
 
 def assert_same_statistics(alone, stacked, member):
     """What an epoch curriculum has gathered is the same for a member as for a network alone."""
-    for name in ("selected", "epoch_losses", "epoch_errors", "epoch_rows", "ever_selected"):
+    for name in (
+        "selected",
+        "epoch_losses",
+        "epoch_errors",
+        "epoch_rows",
+        "ever_selected",
+        "rewards",
+    ):
         if hasattr(alone, name):
             mine, theirs = getattr(alone, name), getattr(stacked, name)[member]
             torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
@@ -50,7 +57,9 @@ def compare(dataset, weights=None, **options):
     return stacked, together
 
 
-@pytest.mark.parametrize("loss", ["bce", "leaf-ce", "hxe", "mcloss", "mixed", "soft-labels"])
+@pytest.mark.parametrize(
+    "loss", ["bce", "leaf-ce", "hxe", "mcloss", "mixed", "soft-labels", "teacher"]
+)
 def test_several_losses_with_dropout_and_clipping(loss):
     compare(problem(), loss=loss, dropout=0.3, max_grad_norm=0.02, weight_decay=0.1, warmup=0.2)
 

@@ -72,6 +72,18 @@ def test_a_window_that_covers_the_file_trains_as_in_memory_bit_for_bit(tmp_path,
     assert held.config["metrics"]["valid"]["au-prc"] > 0
 
 
+def test_levels_are_trained_one_after_another_by_streamed_rows(table):
+    plan = Plan(
+        recipe="hmc-lmlp",
+        network_options={"width": 5},
+        settings={"epochs": 4, "batch_size": 7, "ensemble_size": 2},
+    )
+    held = train(read_table(table, **options()), plan)
+    streamed = train(stream_table(table, **options()), plan)
+    for name, value in held.network.state_dict().items():
+        torch.testing.assert_close(streamed.network.state_dict()[name], value, rtol=0, atol=0)
+
+
 def test_bins_are_fitted_to_a_file_bit_for_bit(table):
     chosen = replace(small(), preprocessing="piecewise-linear")
     held = train(read_table(table, **options()), chosen)

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from hierlearn.training import timeline
+from hierlearn.training import early_stopping, timeline
 from hierlearn.training.timeline import PARTS, EnoughEpochs, EpochTimer, tensors_of
-from hierlearn.training.trainer import Trainer
 from training.datasets import (
     CPU,
     assert_identical,
@@ -101,8 +100,8 @@ def slow_trainer(now, chosen, monkeypatch):
         trainer.optimizer, "step", taking(now, COSTS["optimizer"], trainer.optimizer.step)
     )
     monkeypatch.setattr(
-        "hierlearn.training.trainer.compute",
-        taking(now, COSTS["metric"], Trainer._validate.__globals__["compute"]),
+        "hierlearn.training.early_stopping.compute",
+        taking(now, COSTS["metric"], early_stopping.compute),
     )
     return trainer, backward
 

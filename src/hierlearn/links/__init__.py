@@ -5,6 +5,7 @@ from hierlearn.links.conditional import ConditionalLink
 from hierlearn.links.head import Head
 from hierlearn.links.link import Link, link_name, make_link
 from hierlearn.links.max import MaxLink
+from hierlearn.links.min import MinLink
 from hierlearn.links.output import HeadOutput
 from hierlearn.links.scaled_softmax import ScaledSoftmaxLink
 from hierlearn.links.siblings import SiblingsLink
@@ -19,6 +20,7 @@ LINKS: dict[str, type[Link]] = {
     "max": MaxLink,
     "siblings": SiblingsLink,
     "awx": AWXLink,
+    "min": MinLink,
     "scaled-softmax": ScaledSoftmaxLink,
 }
 
@@ -30,6 +32,7 @@ __all__ = [
     "HeadOutput",
     "Link",
     "MaxLink",
+    "MinLink",
     "ScaledSoftmaxLink",
     "SiblingsLink",
     "SigmoidLink",

@@ -32,6 +32,7 @@ from hierlearn.losses.mcloss import MCLoss
 from hierlearn.losses.mixed import MixedLoss
 from hierlearn.losses.sample_curriculum import SampleCurriculumLoss
 from hierlearn.losses.soft_labels import SoftLabelsLoss
+from hierlearn.losses.teacher import TeacherLoss
 from hierlearn.losses.tsle import TSLELoss
 from hierlearn.losses.variant import Variant
 
@@ -53,6 +54,7 @@ LOSSES: dict[str, type[Loss] | Variant] = {
     "lca-cost": LCACostLoss,
     "hmcn": HMCNLoss,
     "mixed": MixedLoss,
+    "teacher": TeacherLoss,
     "devise": DeViSELoss,
     "tsle": TSLELoss,
 }
@@ -84,6 +86,7 @@ __all__ = [
     "SampleCurriculumLoss",
     "SoftLabelsLoss",
     "TSLELoss",
+    "TeacherLoss",
     "Variant",
     "constrain",
     "functional",

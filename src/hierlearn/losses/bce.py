@@ -34,6 +34,7 @@ class BCELoss(ComposedLoss):
 
     function: ClassVar[Any] = staticmethod(bce_loss)
     rows_independent = True
+    entries_independent = True
     convex: ClassVar[tuple[str, str] | None] = ("each", "logistic")
 
     def __init__(

@@ -29,6 +29,7 @@ class ComposedLoss(ElementwiseLoss):
 
     uses_hierarchy = False
     rows_independent = True
+    entries_independent = True
 
     def __init__(
         self, label_space: LabelSpace | Hierarchy, *, base: str | Base, **options: Any

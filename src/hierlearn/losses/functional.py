@@ -16,6 +16,7 @@ from hierlearn.losses.mcloss import mcloss
 from hierlearn.losses.mixed import mixed_loss
 from hierlearn.losses.sample_curriculum import select_rows
 from hierlearn.losses.soft_labels import soft_labels_loss, soft_weights
+from hierlearn.losses.teacher import task_probabilities
 from hierlearn.losses.tsle import match_loss, rank_loss
 
 __all__ = [
@@ -39,5 +40,6 @@ __all__ = [
     "select_rows",
     "soft_labels_loss",
     "soft_weights",
+    "task_probabilities",
     "zero_one",
 ]

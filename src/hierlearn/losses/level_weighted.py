@@ -45,6 +45,7 @@ class LevelWeightedLoss(BCELoss):
     function: ClassVar[Any] = staticmethod(level_weighted_loss)
     uses_hierarchy = True
     rows_independent = True
+    entries_independent = True
     class_weights: Tensor
 
     def __init__(

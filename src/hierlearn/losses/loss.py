@@ -25,7 +25,7 @@ from hierlearn.links import HeadOutput, Link, make_link
 from hierlearn.losses.checks import ENTRIES, can_check_values, check_targets, check_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 Reduction = Literal["mean", "sum", "none"]
 # What every loss takes and whoever trains with it decides, and what __init__ passes on.
@@ -54,6 +54,8 @@ class Loss(nn.Module, ABC):
         is_zero_elsewhere: whether the losses that do not count are 0 already.
         rows_independent: whether the loss of a row depends on that row alone, so that the members
             of an ensemble can be computed in one call; the class that defines ``losses`` says so.
+        entries_independent: whether the loss of an entry depends on the probability and the target
+            of that entry alone; the class that defines ``losses`` says so.
         convex: for a loss that is convex in the logits and can be solved for a linear network:
             which rows and classes belong together ("siblings", "terminal", "each"), and the
             function of their scores ("hinge", "softmax", "logistic"); it is not inherited.
@@ -67,6 +69,7 @@ class Loss(nn.Module, ABC):
     function: ClassVar[Any] = None
     is_zero_elsewhere: ClassVar[bool] = False
     rows_independent: ClassVar[bool] = False
+    entries_independent: ClassVar[bool] = False
     convex: ClassVar[tuple[str, str] | None] = None
     link: Link
 
@@ -192,6 +195,11 @@ class Loss(nn.Module, ABC):
         owners = (cls.owner_of(hook) for hook in ("losses", "row_losses"))
         return all(one is None or vars(one).get("rows_independent", False) for one in owners)
 
+    def declares_independent_entries(self) -> bool:
+        """Whether what defines the losses of entries declares ``entries_independent``."""
+        own = vars(self.owner_of("losses") or Loss)
+        return type(self).compute is Loss.compute and own.get("entries_independent", False)
+
     @classmethod
     def owner_of(cls, hook: str) -> type | None:
         """Return the class that defines a method of this one, if any does."""
@@ -299,6 +307,9 @@ class Loss(nn.Module, ABC):
 
     def set_members(self, count: int) -> None:
         """Make room for the state of ``count`` members of an ensemble."""
+
+    def set_seeds(self, seeds: Sequence[int]) -> None:
+        """Set the seed of each member, for a loss that draws random numbers."""
 
     def set_progress(self, progress: float) -> None:
         """Report how far the training is, from 0 to 1."""

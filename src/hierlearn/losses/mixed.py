@@ -43,10 +43,19 @@ class Parts(nn.Module):
         """The parts, as losses."""
         return list(self.parts)  # type: ignore[arg-type]
 
+    def declares_independent_entries(self) -> bool:
+        """Whether all parts do."""
+        return all(part.declares_independent_entries() for part in self.losses_of_parts)
+
     def set_members(self, count: int) -> None:
         """Make room for the state of ``count`` members in every part."""
         for part in self.losses_of_parts:
             part.set_members(count)
+
+    def set_seeds(self, seeds: Sequence[int]) -> None:
+        """Set the seed of each member in every part."""
+        for part in self.losses_of_parts:
+            part.set_seeds(seeds)
 
     def set_progress(self, progress: float) -> None:
         """Report the progress to every part."""

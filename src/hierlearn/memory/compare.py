@@ -11,7 +11,6 @@ from torch.nn.functional import normalize
 
 from hierlearn.hierarchy.propagate import log_zero
 from hierlearn.kernels import trial
-from hierlearn.memory.distance import find_distance
 from hierlearn.memory.sparse_mixture import is_sparse, sparse_mixture
 from hierlearn.memory.store import mixture
 
@@ -54,7 +53,7 @@ def compare(
         log_weight: (K,) or (M, K) their log weights.
         scale: what distances are divided by.
     """
-    logits = -find_distance(head.distance)(queries, others) / scale
+    logits = -head.distances(queries, others, candidates) / scale
     excluded = candidates.excluded
     if log_weight is not None:
         excluded = excluded | log_weight.isinf()[..., None, :]

@@ -17,7 +17,7 @@ minimum over the ancestors keeps p coherent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,8 @@ from hierlearn.memory.scale import Scale
 from hierlearn.memory.store import Memory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hierlearn.hierarchy import Hierarchy
 
 SCALES = {"squared": 16.0, "euclidean": 1.0, "cosine": 0.1}
@@ -55,8 +57,10 @@ class NeighborHead(Head):
 
     Attributes:
         memory: the remembered rows.
+        metric: "plain" where all rows have one distance, "node" where it depends on their labels.
     """
 
+    metric: ClassVar[str] = "plain"
     stackable = True
     has_memory = True
 
@@ -142,6 +146,31 @@ class NeighborHead(Head):
                 return HeadOutput(*compare_by_kernels(self, queries, others, candidates))
             return HeadOutput(*compare_plainly(self, queries, others, candidates))
 
+    def distances(
+        self, queries: Tensor, others: Tensor, candidates: Candidates | SetCandidates
+    ) -> Tensor:
+        """Return (..., n, K) the distances of a training step; arguments as in ``compare``."""
+        del candidates
+        return find_distance(self.distance)(queries, others)
+
+    def search(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Return (..., n, k) the distances to the nearest remembered rows, and their numbers."""
+        return self.memory.search(queries, count, self.distance)
+
+    def build_index(self, recall: float) -> float:
+        """Build an approximate index of the memory; return the recall that was measured."""
+        return self.memory.build_index(self.distance, k=self.neighbors, recall=recall)
+
+    def move_to(self, label_space: LabelSpace, destinations: Sequence[Sequence[int]]) -> None:
+        """Follow a change of the taxonomy.
+
+        Args:
+            label_space: what can be predicted now.
+            destinations: the new classes of each old one.
+        """
+        del destinations  # the labels of the memory have moved already
+        self.label_space = label_space
+
     def look_up(self, queries: Tensor) -> HeadOutput:
         """Return the answers from the memory to (n, D) or (M, n, D) embeddings."""
         weights, index = self.kneighbors(queries)
@@ -156,7 +185,7 @@ class NeighborHead(Head):
             queries: (n, D) or (M, n, D) embeddings.
             count: k; by default ``neighbors``.
         """
-        distances, index = self.memory.search(queries, count or self.neighbors, self.distance)
+        distances, index = self.search(queries, count or self.neighbors)
         least = log_zero(queries.dtype)
         # Finite before they are divided: infinite ones would make the gradient of a scale NaN.
         logits = -distances.to(queries.dtype).clamp_max(-least) / self.scale()

@@ -89,9 +89,7 @@ def nearest_others(head: NeighborHead, seed: int = 0) -> Others:
         rows = torch.randperm(total, generator=draw)[:MOST].sort().values
     rows = rows.to(embeddings.device)
     same = torch.from_numpy(keys).to(embeddings.device)
-    distances, index = head.memory.search(
-        embeddings[rows].float(), min(head.neighbors + most, total), head.distance
-    )
+    distances, index = head.search(embeddings[rows].float(), min(head.neighbors + most, total))
     own = same[index] == same[rows][:, None]
     beyond = (~own).cumsum(dim=1) > head.neighbors
     return Others(rows, distances.masked_fill(own | beyond, torch.inf), index)

@@ -51,17 +51,23 @@ def sparse_mixture(weights: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     if targets.dim() == 3:
         parts = [sparse_mixture(w, y) for w, y in zip(weights, targets, strict=True)]
         return torch.stack([p for p, _ in parts]), torch.stack([q for _, q in parts])
+    matrix, transposed = sparse_targets(targets, torch.float64)
+    double = weights.double()
+    p: Tensor = SparseMatmul.apply(matrix, transposed, double.mT.contiguous()).mT  # type: ignore[no-untyped-call]
+    q = (double.sum(-1, keepdim=True) - p).clamp_min(0.0)
+    return p.to(weights.dtype).contiguous(), q.to(weights.dtype).contiguous()
+
+
+def sparse_targets(targets: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return (K, C) targets as sparse matrices of ones: (C, K), and (K, C)."""
     count, classes = targets.shape
     places = targets.nonzero().T.contiguous()  # (2, nonzero), by candidate
     by_class = places[:, places[1].argsort(stable=True)].flip(0).contiguous()
-    ones = torch.ones(places.shape[1], dtype=torch.float64)
+    ones = torch.ones(places.shape[1], dtype=dtype)
     matrix = torch.sparse_coo_tensor(
         by_class, ones, (classes, count), is_coalesced=True, check_invariants=False
     )
     transposed = torch.sparse_coo_tensor(
         places, ones, (count, classes), is_coalesced=True, check_invariants=False
     )
-    double = weights.double()
-    p: Tensor = SparseMatmul.apply(matrix, transposed, double.mT.contiguous()).mT  # type: ignore[no-untyped-call]
-    q = (double.sum(-1, keepdim=True) - p).clamp_min(0.0)
-    return p.to(weights.dtype).contiguous(), q.to(weights.dtype).contiguous()
+    return matrix, transposed

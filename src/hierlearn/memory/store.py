@@ -24,7 +24,7 @@ from hierlearn.memory.search import dense_distances, nearest, nearest_operator
 from hierlearn.memory.sharded import ShardedSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
     from typing_extensions import Self
@@ -171,6 +171,24 @@ class Memory(nn.Module):
         small = len(sets) * len(rows.hierarchy) <= DENSE
         self._targets = sets.targets().to(device) if small else None
         self._mask = sets.mask().to(device) if small and rows.labels.is_partial else None
+
+    @property
+    def set_ids(self) -> Tensor:
+        """(N,) the number of the label set of each row."""
+        self._held()
+        assert self._set_ids is not None
+        return self._set_ids
+
+    def targets_of_sets(self, entries: int = BLOCK) -> Iterator[Tensor]:
+        """Yield the closed targets of all label sets, (S, C) at once or in blocks, as bool."""
+        _, rows = self._held()
+        if self._targets is not None:
+            yield self._targets
+            return
+        sets, step = rows.labels.sets, max(1, entries // len(rows.hierarchy))
+        for begin in range(0, len(sets), step):
+            numbers = np.arange(begin, min(begin + step, len(sets)))
+            yield sets.targets(numbers).to(self.set_ids.device)
 
     def clear(self) -> None:
         """Forget everything."""

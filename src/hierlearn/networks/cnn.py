@@ -77,13 +77,17 @@ class CNNEncoder(nn.Module):
 
     def encode(self, x: Tensor) -> Tensor:
         """Return the features of a batch."""
+        features: Tensor = self.blocks(self.pixels(x)).mean(dim=(-2, -1))
+        dropped: Tensor = self.dropout(features)
+        return dropped
+
+    def pixels(self, x: Tensor) -> Tensor:
+        """Return what the first block reads: changed at random, values from -1 to 1."""
         weight: Any = self.blocks[0].weight
         x = x.to(weight.dtype) / 255
         if self.augment is not None:
             x = self.augment(x)
-        features: Tensor = self.blocks(x * 2 - 1).mean(dim=(-2, -1))
-        dropped: Tensor = self.dropout(features)
-        return dropped
+        return x * 2 - 1
 
 
 def cnn(

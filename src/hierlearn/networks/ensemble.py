@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from hierlearn.links import HeadOutput
 from hierlearn.networks.blend import Blend
 from hierlearn.networks.layers import Dropout, Share
-from hierlearn.networks.network import Network
+from hierlearn.networks.network import Auxiliary, Network
 from hierlearn.networks.noise import StepSeeds
 
 if TYPE_CHECKING:
@@ -234,9 +234,17 @@ def networks_in(network: nn.Module) -> list[nn.Module]:
 
 
 def head_names(network: nn.Module) -> list[str]:
-    """Return the names of the heads of a network; empty where there are none."""
+    """Return the names of the heads that answer; empty where there are none."""
     first = networks_in(network)[0]
-    return list(first.heads) if isinstance(first, Network) else []
+    if not isinstance(first, Network):
+        return []
+    return [name for name in first.heads if name not in first.auxiliary]
+
+
+def auxiliary_heads(network: nn.Module) -> dict[str, Auxiliary]:
+    """Return what trains the heads that only help others to learn, by their names."""
+    first = networks_in(network)[0]
+    return first.auxiliary if isinstance(first, Network) else {}
 
 
 def drop_heads(network: nn.Module, names: Sequence[str]) -> None:

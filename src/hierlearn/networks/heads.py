@@ -17,7 +17,7 @@ from torch import nn
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.links import Head, HeadOutput, make_link
-from hierlearn.memory import NeighborHead
+from hierlearn.memory import NeighborHead, NodeMetricHead
 from hierlearn.networks.devise import DeViSEHead
 from hierlearn.networks.layers import Dense, check_size
 from hierlearn.networks.sparse import SparseRows
@@ -120,8 +120,16 @@ class Unprojected(nn.Module):
         return features.dense() if isinstance(features, SparseRows) else features
 
 
+METRICS = {"plain": NeighborHead, "node": NodeMetricHead}
+
+
 def neighbor_head(
-    features: int, label_space: LabelSpace | Hierarchy, *, size: int | None = 256, **options: Any
+    features: int,
+    label_space: LabelSpace | Hierarchy,
+    *,
+    size: int | None = 256,
+    metric: str = "plain",
+    **options: Any,
 ) -> NeighborHead:
     """Return a NeighborHead with a linear projection, or without any.
 
@@ -129,13 +137,17 @@ def neighbor_head(
         features: F, the width of the features.
         label_space: what can be predicted, or a Hierarchy.
         size: D, the width of an embedding; None compares the features themselves.
+        metric: "plain", one distance for all, or "node", with learned weights of every class.
         options: of NeighborHead.
     """
+    if metric not in METRICS:
+        raise HierlearnError(unknown_name("metric", metric, METRICS))
+    head = METRICS[metric]
     if size is None:
-        return NeighborHead(label_space, Unprojected(features), **options)
+        return head(label_space, Unprojected(features), **options)
     check_size(size=size)
     bias = options.get("distance") == "cosine"  # the others see differences of embeddings alone
-    return NeighborHead(label_space, Projection(features, size, bias=bias), **options)
+    return head(label_space, Projection(features, size, bias=bias), **options)
 
 
 HEADS: dict[str, Callable[..., Head]] = {

@@ -8,6 +8,7 @@ rows of x.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
@@ -29,23 +30,45 @@ MAIN = "main"  # the name of a head that is alone
 AVERAGE = "average"  # of the probabilities of all heads
 
 
+@dataclass(frozen=True)
+class Auxiliary:
+    """What trains a head that only helps the others to learn.
+
+    Attributes:
+        loss: a name of LOSSES.
+        options: its options.
+        weight: what it counts per row; 1 is the weight of the main head.
+    """
+
+    loss: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    weight: float = 1.0
+
+
 class Network(nn.Module):
     """An encoder and its heads.
 
     Args:
         encoder: from inputs to (N, F) features.
         heads: one head, or several by name.
+        auxiliary: the heads that are computed in training alone, with what trains them.
     """
 
     stackable: ClassVar[bool] = True
 
-    def __init__(self, encoder: nn.Module, heads: Head | Mapping[str, Head]) -> None:
+    def __init__(
+        self,
+        encoder: nn.Module,
+        heads: Head | Mapping[str, Head],
+        auxiliary: Mapping[str, Auxiliary] | None = None,
+    ) -> None:
         super().__init__()
         named = {MAIN: heads} if isinstance(heads, Head) else dict(heads)
         if not named:
             raise HierlearnError("a network needs at least one head")
         self.encoder = encoder
         self.heads = nn.ModuleDict(named)
+        self.auxiliary = dict(auxiliary or {})
 
     def forward(self, x: Any, candidates: Candidates | None = None) -> Outputs:
         """Return the output of the head, or the outputs of several by name.
@@ -60,6 +83,7 @@ class Network(nn.Module):
         outputs: dict[str, HeadOutput] = {
             name: head(features, others, candidates) if head.has_memory else head(features)
             for name, head in self.heads.items()
+            if self.training or name not in self.auxiliary
         }
         return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 

@@ -121,7 +121,7 @@ def set_label_space(pipeline: Pipeline, labels: Labels, plan: Remap) -> None:
     pipeline.label_space = LabelSpace.from_labels(labels, also)
     for several in memory_heads(pipeline.network).values():
         for head in several:
-            head.label_space = pipeline.label_space
+            head.move_to(pipeline.label_space, plan.destinations)
     device = pipeline.device
     if is_blend(pipeline.network):  # its links are of the old classes
         pipeline.network = pipeline.network.moved_to(pipeline.label_space).to(device)

@@ -192,6 +192,11 @@ def kneighbors(
     shares = answering_memories(pipeline.network, pipeline.answer)
     name = max(shares, key=lambda one: shares[one]) if shares else next(iter(heads))
     distance = heads[name][0].distance
+    if heads[name][0].metric != "plain":
+        raise HierlearnError(
+            "kneighbors needs one distance for all rows, but the metric of this memory depends on "
+            "their labels; explain shows the rows that answers are taken from"
+        )
     held = side_by_side(embeddings_of(pipeline.network)[name], distance)
     if inputs is None:
         return without_itself(*nearest(held.float(), held, count + 1, distance))

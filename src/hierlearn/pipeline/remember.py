@@ -293,7 +293,7 @@ def build_index(pipeline: Pipeline, recall: float = 0.99) -> float:
     """
     rows_of(pipeline)
     return min(
-        head.memory.build_index(head.distance, k=head.neighbors, recall=recall)
+        head.build_index(recall)
         for heads in memory_heads(pipeline.network).values()
         for head in heads
     )

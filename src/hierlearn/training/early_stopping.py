@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from hierlearn.metrics import METRICS
+from hierlearn.metrics.measure import compute
 from hierlearn.networks.ensemble import member_state
 from hierlearn.training.checkpoint import check_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import torch
     from torch import Tensor, nn
+
+    from hierlearn.hierarchy import LabelSpace
+    from hierlearn.training.rows import Rows
 
 STATE = ("value", "epoch", "peak", "stopped", "improved_last")
 
@@ -37,6 +42,7 @@ class EarlyStopping:
         stopped: which members have stopped.
         improved_last: which members were at their peak when last evaluated.
         weights: the best weights of each member by name.
+        begin: the epochs before the first one that competes.
     """
 
     def __init__(self, network: nn.Module, members: int, metric: str, patience: int | None) -> None:
@@ -49,6 +55,7 @@ class EarlyStopping:
         self.stopped = [False] * members
         self.improved_last = [False] * members
         self.weights: dict[int, dict[str, Tensor]] = {}
+        self.begin = 0
 
     def update(self, values: Sequence[float], epoch: int) -> None:
         """Update each member after an epoch: store the best weights, stop without improvement.
@@ -72,7 +79,7 @@ class EarlyStopping:
         if better:
             self.value[member], self.epoch[member] = value, epoch
             self._remember(member)
-        elif epoch - self.epoch[member] >= self.patience:
+        elif epoch - max(self.epoch[member], self.begin) >= self.patience:
             self.stopped[member] = True
             if not self.epoch[member]:  # it keeps the weights with which it stopped
                 self._remember(member)
@@ -123,3 +130,30 @@ class EarlyStopping:
         for number, weights in self.weights.items():
             own = {name: tuple(value.shape) for name, value in self.state_of(number).items()}
             check_shapes(f"best/{number}/", weights, own)
+
+
+def measure_members(
+    name: str, found: Sequence[Tensor], rows: Rows, stopped: Sequence[bool], space: LabelSpace
+) -> Tensor:
+    """Return (M + 1,) the metric of each member, 0 where it has stopped.
+
+    The last value is 1 + the first member whose probabilities are not finite, or 0.
+
+    Args:
+        name: of METRICS.
+        found: (N, C) probabilities of each member.
+        rows: the validation rows.
+        stopped: which members have stopped.
+        space: what can be predicted.
+    """
+    values = torch.zeros(len(found) + 1, dtype=torch.float64, device=rows.device)
+    targets = rows.targets(torch.arange(len(rows), device=rows.device))
+    finite = torch.stack([p.isfinite().all() for p in found]).tolist()
+    for member, p in enumerate(found):
+        if stopped[member]:
+            continue
+        if finite[member]:
+            values[member] = compute(name, p, targets, space).to(values.device)
+        else:
+            values[-1] = values[-1] or member + 1
+    return values

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from hierlearn.hierarchy import LabelSpace
     from hierlearn.training.processes import Processes
 
 
@@ -83,6 +84,12 @@ class RunningEpoch:
             self.losses = list(state["losses"].to(device))
         if "selected" in state:
             self.selected = state["selected"].to(device)
+
+
+def means_by_level(values: Tensor, label_space: LabelSpace) -> list[float]:
+    """Return the means of the (C,) values of the classes of each level, ready for JSON."""
+    levels = torch.split(values, list(label_space.hierarchy.level_sizes))
+    return [round(float(level.mean()), 6) for level in levels]
 
 
 def running_selection(selection: Tensor | None, stopped: list[bool] | None) -> Tensor | None:

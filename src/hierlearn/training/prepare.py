@@ -20,7 +20,7 @@ from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, to_save
-from hierlearn.networks.ensemble import head_names
+from hierlearn.networks.ensemble import auxiliary_heads, head_names
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.training.backbones import (
     chained,
@@ -330,8 +330,12 @@ def for_heads(
         joint: the losses of further heads by name.
         weights: what each of these counts, per row: 1 is the weight of the main head.
     """
+    joint, weights = dict(joint or {}), dict(weights or {})
+    for name, one in auxiliary_heads(network).items():
+        joint[name] = build_loss(one.loss, loss.label_space, **one.options)
+        weights[name] = one.weight
     if joint:
-        return JointLoss.per_row({MAIN: loss, **joint}, {MAIN: 1.0, **(weights or {})})
+        return JointLoss.per_row({MAIN: loss, **joint}, {MAIN: 1.0, **weights})
     names = head_names(network)
     return JointLoss.same_for_all(loss, names) if len(names) > 1 else loss
 

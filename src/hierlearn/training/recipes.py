@@ -10,6 +10,10 @@ hcl        HCL on a coherent link: softmax over the terminal classes, ancestors,
 max        half cross entropy, half MCLoss, read by the maximum over descendants
 awx        cross entropy on the link awx: units for the terminal classes only
 hmcn-f     a layer per level with local and global outputs; hmcn-r: one cell for all levels
+hmc-lmlp   a network per level, trained one after another
+early-heads  a deeper network whose early layers learn coarse levels, too
+teacher-student  cross entropy of one level per epoch, chosen by a bandit
+verma      the memory of quick with a metric per class
 devise     the nearest of label vectors that the taxonomy, or a file, gives
 tsle       encodings of rows and of label sets, matched and decoded
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
@@ -24,7 +28,18 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
-from hierlearn.training.rules import devise, linear, nearest, neighbors, plain, quick, tsle
+from hierlearn.training.rules import (
+    devise,
+    early,
+    levels,
+    linear,
+    nearest,
+    neighbors,
+    plain,
+    quick,
+    tsle,
+    verma,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -156,6 +171,31 @@ RECIPES: dict[str, Recipe] = {
         "hmcn",
         "HMCN-R: one recurrent cell for all levels, local and global outputs (Wehrmann 2018)",
         network="hmcn-r",
+    ),
+    "hmc-lmlp": Recipe(
+        "bce",
+        "HMC-LMLP: a network per level, trained one after another (Cerri 2014, 2016)",
+        network="hmc-lmlp",
+        link="min",
+        rule=levels,
+    ),
+    "early-heads": Recipe(
+        "mixed",
+        "a deeper network whose early layers learn coarse levels, too (Alsallakh 2018)",
+        network="early-heads",
+        rule=early,
+    ),
+    "teacher-student": Recipe(
+        "teacher",
+        "cross entropy of one level per epoch, which a bandit chooses (Matiisen 2017)",
+        link="max",
+        rule=plain,
+    ),
+    "verma": Recipe(
+        "bce",
+        "a memory with a metric per class, averaged along paths (Verma 2012)",
+        head="neighbors",
+        rule=verma,
     ),
     "devise": Recipe(
         "devise",

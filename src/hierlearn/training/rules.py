@@ -23,6 +23,9 @@ EPOCHS = 40
 FEWEST_EPOCHS = 4  # however many rows there are
 PLAIN_STEPS = 8000  # of a network with logits, unless that takes more than PLAIN_EPOCHS
 PLAIN_EPOCHS = 100
+LEVEL_STEPS = 600  # of each level that is trained alone, for rows with one path
+LEVEL_EPOCHS = 40  # at most
+SEVERAL_EPOCHS = 20  # of networks of several layers, and of levels, for rows with several labels
 LINEAR_EPOCHS = 10
 LINEAR_STEPS = 240  # fewest of a linear model
 QUICK_STEPS = 800  # of a memory that is trained in seconds, for rows with one path
@@ -127,6 +130,12 @@ def quick(facts: Facts) -> Mapping[str, Any]:
     }
 
 
+def verma(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of ``quick`` with a metric per class."""
+    found = quick(facts)
+    return {**found, "head_options": {**found["head_options"], "metric": "node"}}
+
+
 def nearest(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a memory of vectors as they are, in which nothing is trained."""
     return {
@@ -172,6 +181,31 @@ def plain(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a network with logits: the more rows, the fewer epochs."""
     epochs = min(round(PLAIN_STEPS / facts.steps_per_epoch), PLAIN_EPOCHS)
     return {"settings": {"epochs": max(epochs, FEWEST_EPOCHS)}}
+
+
+def early(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a network with early heads.
+
+    One path per row: a softmax. Several labels, or none: the loss of ``max``; such labels are
+    noisy, so training is short.
+    """
+    found: dict[str, Any] = {"settings": dict(plain(facts)["settings"])}
+    if facts.labels.single_path:
+        return {**found, "loss": "leaf-ce"}
+    found["settings"]["epochs"] = min(found["settings"]["epochs"], SEVERAL_EPOCHS)
+    return {**found, "loss": "mixed", "link": "max"}
+
+
+def levels(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a network per level, each of which gets a share of the epochs.
+
+    One path per row: a higher rate, and more steps.
+    """
+    one_path = facts.labels.single_path
+    most = LEVEL_EPOCHS if one_path else SEVERAL_EPOCHS
+    epochs = max(min(round(LEVEL_STEPS / facts.steps_per_epoch), most), FEWEST_EPOCHS)
+    rate = {"learning_rate": 3e-3} if one_path else {}
+    return {"settings": {"epochs": epochs * facts.labels.hierarchy.depth, **rate}}
 
 
 def devise(facts: Facts) -> Mapping[str, Any]:

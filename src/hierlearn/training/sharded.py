@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from hierlearn.errors import HierlearnError
 from hierlearn.links import HeadOutput
 from hierlearn.networks.memories import memory_heads
+from hierlearn.networks.staged import staged_networks
 from hierlearn.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ def check_sharding(network: nn.Module, settings: Settings) -> None:
         raise HierlearnError(
             f"parallel fsdp trains one network, not {settings.ensemble_size}; use ensemble_size 1 "
             f"or parallel ddp"
+        )
+    if staged_networks(network):
+        raise HierlearnError(
+            "parallel fsdp cannot train a network part by part, which changes what is trained; use "
+            "parallel ddp"
         )
     if memory_heads(network):
         raise HierlearnError(

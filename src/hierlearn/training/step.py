@@ -46,9 +46,13 @@ class Taken(NamedTuple):
 
 def set_step(trainer: Trainer, step: int) -> None:
     """Set what the steps of a training differ in, beside rows and noise."""
-    rate = learning_rate(trainer.settings, step, trainer.steps)
-    set_learning_rate(trainer.optimizer, rate)
+    set_learning_rate(trainer.optimizer, rate_at(trainer, step))
     trainer.loss.set_progress(step / trainer.steps)
+
+
+def rate_at(trainer: Trainer, step: int) -> float:
+    """Return the learning rate of a step, by its place in its stage of the training."""
+    return learning_rate(trainer.settings, *trainer.stages.place(step, trainer.steps))
 
 
 def update(trainer: Trainer, index: Tensor) -> Taken:
@@ -119,7 +123,8 @@ def summed_counts(trainer: Trainer, parts: list[Tensor]) -> Tensor:
     found = []
     for part in parts:
         where = part.to(device)
-        targets, mask = trainer.rows.targets(where), trainer.rows.mask(where)
+        targets = trainer.rows.targets(where)
+        mask = trainer.stages.mask(targets, trainer.rows.mask(where))
         weight = None if trainer.rows.weights is None else trainer.rows.weights[where]
         counts = [
             torch.as_tensor(count, dtype=torch.float64).to(device).expand(shape)
@@ -151,6 +156,7 @@ def part_loss(
         x, targets, mask, extra["candidates"] = trainer.sampler.batch(
             index, trainer.step, epoch, begin
         )
+    mask = trainer.stages.mask(targets, mask)
     weight = None if rows.weights is None else rows.weights[index.to(rows.device)]
     trainer.timeline.enter("network")
     half = settings.precision == "bf16"

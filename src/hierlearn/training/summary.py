@@ -10,6 +10,7 @@ from hierlearn.features.chain import ChainPreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.links import link_name
 from hierlearn.networks.memories import memory_heads
+from hierlearn.networks.staged import staged_networks
 from hierlearn.printable import printable
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ def summary(prepared: Prepared) -> str:
     size, length = settings.ensemble_size, plural(settings.epochs, "epoch")
     if settings.optimizer == "lbfgs":
         length = f"solved by L-BFGS with penalty {settings.l2_penalty:.3g}"
+    for staged in staged_networks(prepared.network)[:1]:
+        length = f"{length} shared by {len(staged.parts)} parts, trained one after another"
     links = ""
     if prepared.rereads or prepared.network_spec is None:
         trained, read = link_name(loss.link), link_name(prepared.link)

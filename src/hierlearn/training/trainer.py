@@ -19,7 +19,6 @@ from torch.nn.parallel import DistributedDataParallel
 from hierlearn.errors import HierlearnError
 from hierlearn.files.reading import guarded
 from hierlearn.files.tensors import CheckpointError
-from hierlearn.metrics.measure import compute
 from hierlearn.networks.ensemble import Noise, finite_members, members_of
 from hierlearn.networks.memories import candidates_of
 from hierlearn.networks.network import read_output
@@ -27,14 +26,14 @@ from hierlearn.training.candidates import CandidateSampler
 from hierlearn.training.captured import CapturedSteps, captured_steps
 from hierlearn.training.checkpoint import Checkpoint, optimizer_tensors, restore_optimizer
 from hierlearn.training.divergence import Moment, diverged
-from hierlearn.training.early_stopping import EarlyStopping
-from hierlearn.training.epoch import RunningEpoch, running_selection
+from hierlearn.training.early_stopping import EarlyStopping, measure_members
+from hierlearn.training.epoch import RunningEpoch, means_by_level, running_selection
 from hierlearn.training.memorize import memorize
 from hierlearn.training.optimizer import adamw, hold_rate_on
 from hierlearn.training.probabilities import member_probabilities, non_finite_member
 from hierlearn.training.processes import Processes, is_loss, lost
-from hierlearn.training.settings import learning_rate
-from hierlearn.training.step import Taken, apply_gradients, compute_gradients, set_step
+from hierlearn.training.stages import Stages
+from hierlearn.training.step import Taken, apply_gradients, compute_gradients, rate_at, set_step
 from hierlearn.training.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -108,6 +107,7 @@ class Trainer:
         link = loss.link
         self.read = read or (lambda found: read_output(found, link))
         self.seeds = [settings.seed + number for number in range(members or 1)]
+        self.loss.set_seeds(self.seeds)
         self.steps_per_epoch = -(-len(rows) // settings.batch_size)
         self.steps = settings.epochs * self.steps_per_epoch
         self.step = 0  # steps done
@@ -123,6 +123,9 @@ class Trainer:
         rows.share_among(self.processes.world if count is None else 1)  # all read all candidates
         self.noise = Noise(self.network, rows.device)
         self.forward: nn.Module = self.network
+        self.stages = Stages(self.network, self.loss, settings.epochs, rows.device)
+        self.stopping.begin = self.stages.last
+        self.stages.enter(0)
         self.distribute()
         self.stopped_on_device = torch.zeros(len(self.seeds), dtype=torch.bool, device=rows.device)
         self.captured: CapturedSteps | None = None
@@ -188,6 +191,7 @@ class Trainer:
                 raise
             raise lost(self.processes.rank, error, f" in epoch {self.epoch + 1}") from error
         self.forward = self.network  # drop the reference to the process group
+        self.stages.leave()
         if self.captured is not None:
             self.captured.reset()
         self.stopping.restore()
@@ -204,6 +208,7 @@ class Trainer:
         self.timeline.begin_epoch()
         number = self.epoch
         batches = self.batches.pop(number, None) or self.batches_of(number)
+        self.enter_stage(number)
         self.network.train()
         self.stopped_on_device.copy_(torch.tensor(self.stopped))
         if self.captured is not None:
@@ -226,14 +231,21 @@ class Trainer:
         self.loss.end_epoch()
         record = self._record(number, time.perf_counter() - started)
         self.running = RunningEpoch()
-        if self.valid is not None and (
-            (number + 1) % self.settings.validate_every == 0 or self.step == self.steps
-        ):
+        last = (number + 1) % self.settings.validate_every == 0 or self.step == self.steps
+        if self.valid is not None and last and self.stages.competes(number):
             record["valid"] = self._validate(number)
         if self.on_epoch is not None and self.processes.writes:
             self.on_epoch(record)
         self._checkpoint()
         self.timeline.end_epoch()
+
+    def enter_stage(self, number: int) -> None:
+        """Train the parts of a staged network that an epoch is for."""
+        if self.stages.enter(number):
+            self.forward = self.network
+            self.distribute()  # other gradients
+            if self.captured is not None:
+                self.captured.reset()
 
     def batches_of(self, number: int) -> Batches:
         """Return the batches of an epoch."""
@@ -272,7 +284,7 @@ class Trainer:
         record: dict[str, Any] = {
             "epoch": number + 1,
             "step": self.step,
-            "learning_rate": learning_rate(self.settings, self.step - 1, self.steps),
+            "learning_rate": rate_at(self, self.step - 1),
             "loss": self.stopping.of_running(losses.tolist()),
             "seconds": round(seconds, 4),
         }
@@ -280,9 +292,7 @@ class Trainer:
         if selected is None:
             return record
         self.selections.append(selected)
-        levels = torch.split(selected, list(self.loss.label_space.hierarchy.level_sizes))
-        by_level = [round(float(level.mean()), 6) for level in levels]
-        return {**record, "selected_by_level": by_level}
+        return {**record, "selected_by_level": means_by_level(selected, self.loss.label_space)}
 
     def _check_finite(self, epoch: int) -> None:
         """Read back the losses of this epoch so far, and raise if one is not finite."""
@@ -297,7 +307,7 @@ class Trainer:
         size, here = self.settings.batch_size, self.processes
         rows = self.rows.batches([self.seeds[member]], epoch, size, here, load=False).whole(place)
         batch, loss = f"{place + 1} of {self.steps_per_epoch}", type(self.loss).__name__
-        rate = learning_rate(self.settings, epoch * self.steps_per_epoch + place, self.steps)
+        rate = rate_at(self, epoch * self.steps_per_epoch + place)
         moment = Moment(epoch + 1, batch, loss, rate, self.seeds[member], self.saved)
         raise diverged(what, float(total[member]), moment, rows[0].tolist())
 
@@ -325,21 +335,12 @@ class Trainer:
         """Return the metric of each member on the validation rows, and remember the best."""
         self.timeline.enter("metrics")
         name = self.settings.metric
-        # The last value: 1 + the first member whose probabilities are not finite, or 0.
-        values = torch.zeros(len(self.seeds) + 1, dtype=torch.float64, device=self.rows.device)
         found = self.valid_probabilities() if self.processes.writes or self.sharded else []
         if found:
             assert self.valid is not None
-            targets = self.valid.targets(torch.arange(len(self.valid), device=self.rows.device))
-            finite = torch.stack([p.isfinite().all() for p in found]).tolist()
-            for member, p in enumerate(found):
-                if self.stopped[member]:
-                    continue
-                if not finite[member]:
-                    values[-1] = values[-1] or member + 1
-                else:
-                    value = compute(name, p, targets, self.loss.label_space)
-                    values[member] = value.to(values.device)
+            values = measure_members(name, found, self.valid, self.stopped, self.loss.label_space)
+        else:  # another process tells
+            values = torch.zeros(len(self.seeds) + 1, dtype=torch.float64, device=self.rows.device)
         if self.processes.world > 1:
             torch.distributed.broadcast(values, 0)
         *found_values, wrong = values.tolist()
