@@ -18,10 +18,10 @@ ONE = Hierarchy.from_paths(["only"])
 FLAT = Hierarchy.from_paths(["a", "b", "c"])
 DAG = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c", "e")])
 TREES_ONLY = {"hxe", "soft-labels", "cond-softmax", "hinge", "lca-cost"}
-ROW_LOSSES = {*TREES_ONLY, "leaf-ce", "devise", "tsle"}
 # What cannot be rebuilt: the scores and choices of a training.
 TEACHER = {"seeds", "epoch", "selected", "rewards", "scores", "epoch_losses", "epoch_counts"}
 STATE = {"teacher": TEACHER}
+ROW_LOSSES = {*TREES_ONLY, "leaf-ce", "clems", "devise", "tsle"}
 each_loss = pytest.mark.parametrize("name", LOSSES)
 
 

@@ -10,6 +10,9 @@
     min          p(c) = sigmoid(min of x_a over c and its ancestors a)
     siblings     p(c) = product over c and its ancestors a of softmax(x over a's siblings)_a
                  q(c) = the first step that fails, as for conditional; trees
+    random-walk  p(c) = max over c and its descendants of the mean of sigmoid(x) where a walk stops
+                 that before each of 12 steps to a parent or child stops with probability 0.8,
+                 q(c) = the minimum of the mean of 1 - sigmoid(x)
     awx          p(c) = min(1 - eps, (sum of sigmoid(x_t)^l over the terminals t below)^(1/l)),
                  q(c) = 1 - p(c); l = 5, eps = 1e-6, and a class counts as below itself
 
@@ -194,6 +197,47 @@ def awx_row(row, parents, terminals=None, order=5, eps=1e-6):
     return p, [1 - one for one in p]
 
 
+def walk_neighbors(parents):
+    """The parents and children of every class; the class itself where there are none."""
+    count = range(len(parents))
+    found = [{*parents[c], *(d for d in count if c in parents[d])} for c in count]
+    return [sorted(one) or [c] for c, one in enumerate(found)]
+
+
+def random_walk_row(row, parents, terminals=None, restart=0.8, steps=12):
+    found = []
+    for begin, best in (([sigmoid(x) for x in row], max), ([sigmoid(-x) for x in row], min)):
+        now = begin
+        for _ in range(steps):
+            means = [
+                math.fsum(now[n] for n in near) / len(near) for near in walk_neighbors(parents)
+            ]
+            now = [restart * a + (1 - restart) * b for a, b in zip(begin, means, strict=True)]
+        found.append(
+            [best(now[b] for b in descendants_or_self(parents, c)) for c in range(len(parents))]
+        )
+    return tuple(found)
+
+
+def random_walk_log_row(row, parents, terminals=None, restart=0.8, steps=12):
+    found = []
+    for begin, best in ((list(map(log_sigmoid, row)), max), ([log_sigmoid(-x) for x in row], min)):
+        now = begin
+        for _ in range(steps):
+            means = [
+                logsumexp([now[n] for n in near]) - math.log(len(near))
+                for near in walk_neighbors(parents)
+            ]
+            now = [
+                min(logsumexp([math.log(restart) + a, math.log(1 - restart) + b]), 0.0)
+                for a, b in zip(begin, means, strict=True)
+            ]
+        found.append(
+            [best(now[b] for b in descendants_or_self(parents, c)) for c in range(len(parents))]
+        )
+    return tuple(found)
+
+
 def scaled_softmax_row(row, parents, terminals=None):
     return softmax_row([x / 0.05 for x in row], parents, terminals)
 
@@ -203,6 +247,7 @@ def scaled_softmax_log_row(row, parents, terminals=None):
 
 
 LINKS = {
+    "random-walk": (random_walk_row, random_walk_log_row),
     "scaled-softmax": (scaled_softmax_row, scaled_softmax_log_row),
     "awx": (awx_row, awx_log_row),
     "sigmoid": (sigmoid_row, sigmoid_log_row),

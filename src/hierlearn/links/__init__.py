@@ -7,6 +7,7 @@ from hierlearn.links.link import Link, link_name, make_link
 from hierlearn.links.max import MaxLink
 from hierlearn.links.min import MinLink
 from hierlearn.links.output import HeadOutput
+from hierlearn.links.random_walk import RandomWalkLink
 from hierlearn.links.scaled_softmax import ScaledSoftmaxLink
 from hierlearn.links.siblings import SiblingsLink
 from hierlearn.links.sigmoid import SigmoidLink
@@ -21,6 +22,7 @@ LINKS: dict[str, type[Link]] = {
     "siblings": SiblingsLink,
     "awx": AWXLink,
     "min": MinLink,
+    "random-walk": RandomWalkLink,
     "scaled-softmax": ScaledSoftmaxLink,
 }
 
@@ -33,6 +35,7 @@ __all__ = [
     "Link",
     "MaxLink",
     "MinLink",
+    "RandomWalkLink",
     "ScaledSoftmaxLink",
     "SiblingsLink",
     "SigmoidLink",

@@ -46,7 +46,7 @@ class Link(nn.Module, ABC):
         self.hierarchy = self.label_space.hierarchy
 
     @property
-    def options(self) -> dict[str, float]:
+    def options(self) -> dict[str, Any]:
         """The options that it was made with."""
         return {}
 
@@ -146,9 +146,12 @@ def parse_link(text: str) -> tuple[str, dict[str, Any]]:
     return name, options
 
 
-def as_json(value: float) -> str:
-    """Return a number as it is written, integers without a point."""
-    return json.dumps(int(value) if float(value).is_integer() else value)
+def as_json(value: Any) -> str:
+    """Return an option as it is written: integers without a point, names without quotes."""
+    if isinstance(value, str):
+        return value
+    whole = isinstance(value, float) and value.is_integer()
+    return json.dumps(int(value) if whole else value)
 
 
 def link_name(link: Link) -> str:

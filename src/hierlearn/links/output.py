@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 HALF_PRECISION = (torch.float16, torch.bfloat16)
 
 
+def safe_log(p: Tensor) -> Tensor:
+    """Return log p, and the finite log of 0 without a NaN in its gradient."""
+    positive = p > 0
+    return torch.where(positive, torch.where(positive, p, 1.0).log(), log_zero(p.dtype))
+
+
 class HeadOutput:
     """Node log-probabilities, with the logits behind them where there are any.
 
@@ -94,6 +100,17 @@ class HeadOutput:
         return self.log_p if self.logits is None else self.logits
 
     @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What the output is made of: its logits, or the pair."""
+        return self.pair if self.logits is None else (self.logits,)
+
+    def rebuilt(self, tensors: Sequence[Tensor]) -> HeadOutput:
+        """Return the output of other tensors in the place of ``tensors``."""
+        if self.logits is not None and self.link is not None:
+            return HeadOutput.from_logits(tensors[0], self.link)
+        return HeadOutput(*tensors)
+
+    @property
     def float_logits(self) -> Tensor:
         """The logits; half precision is converted to float32."""
         if self.logits is None:
@@ -123,10 +140,7 @@ class HeadOutput:
 
     def map(self, function: Any) -> HeadOutput:
         """Return the output of logits, or of a pair, to which a function was applied."""
-        if self.logits is not None and self.link is not None:
-            return HeadOutput.from_logits(function(self.logits), self.link)
-        log_p, log_not_p = self.pair
-        return HeadOutput(function(log_p), function(log_not_p))
+        return self.rebuilt([function(one) for one in self.tensors])
 
     def flat(self) -> HeadOutput:
         """Return the rows of all members one after another, (M N, C)."""
@@ -140,10 +154,7 @@ class HeadOutput:
 
     def unbind(self) -> list[HeadOutput]:
         """Return the (N, C) outputs of all members; their gradients are joined at once."""
-        if self.logits is not None and self.link is not None:
-            link = self.link
-            return [HeadOutput.from_logits(one, link) for one in self.logits.unbind()]
-        return [HeadOutput(*pair) for pair in zip(*(x.unbind() for x in self.pair), strict=True)]
+        return [self.rebuilt(one) for one in zip(*(x.unbind() for x in self.tensors), strict=True)]
 
     def mean(self) -> HeadOutput:
         """Return the (N, C) average of the members' probabilities, in log space."""
@@ -156,12 +167,10 @@ class HeadOutput:
     def stack(cls, outputs: Sequence[HeadOutput]) -> HeadOutput:
         """Return the outputs of M members as one, with their axis first."""
         first = outputs[0]
-        if first.link is not None and all(one.logits is not None for one in outputs):
-            logits = [one.logits for one in outputs if one.logits is not None]
-            return cls.from_logits(torch.stack(logits), first.link)
-        return cls(
-            *(torch.stack(list(part)) for part in zip(*(o.pair for o in outputs), strict=True))
-        )
+        alike = all((one.logits is None) == (first.logits is None) for one in outputs)
+        parts = [one.tensors if alike else one.pair for one in outputs]
+        stacked = [torch.stack(list(part)) for part in zip(*parts, strict=True)]
+        return first.rebuilt(stacked) if alike else cls(*stacked)
 
     @classmethod
     def average(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from hierlearn.losses import functional
 from hierlearn.losses.bases import BASES, BCE, Focal, zero_one
 from hierlearn.losses.bce import BCELoss
+from hierlearn.losses.clems import CLEMSLoss
 from hierlearn.losses.composed import ComposedLoss
 from hierlearn.losses.cond_softmax import CondSoftmaxLoss
 from hierlearn.losses.devise import DeViSELoss
@@ -55,6 +56,7 @@ LOSSES: dict[str, type[Loss] | Variant] = {
     "hmcn": HMCNLoss,
     "mixed": MixedLoss,
     "teacher": TeacherLoss,
+    "clems": CLEMSLoss,
     "devise": DeViSELoss,
     "tsle": TSLELoss,
 }
@@ -64,6 +66,7 @@ __all__ = [
     "BCE",
     "LOSSES",
     "BCELoss",
+    "CLEMSLoss",
     "CollapseWarning",
     "ComposedLoss",
     "CondSoftmaxLoss",

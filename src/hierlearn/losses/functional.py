@@ -1,6 +1,7 @@
 """The losses as pure functions on tensors, unreduced; the modules own buffers and call them."""
 
 from hierlearn.losses.bases import bce_loss, focal_loss, zero_one
+from hierlearn.losses.clems import clems_loss
 from hierlearn.losses.cond_softmax import cond_softmax_loss
 from hierlearn.losses.devise import devise_loss
 from hierlearn.losses.hcl.constraint import constrain
@@ -21,6 +22,7 @@ from hierlearn.losses.tsle import match_loss, rank_loss
 
 __all__ = [
     "bce_loss",
+    "clems_loss",
     "cond_softmax_loss",
     "constrain",
     "devise_loss",

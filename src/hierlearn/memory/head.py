@@ -27,6 +27,7 @@ from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.propagate import log_zero
 from hierlearn.kernels.neighbor_head import can_use
 from hierlearn.links import Head, HeadOutput
+from hierlearn.links.output import safe_log
 from hierlearn.memory.candidates import Candidates, SetCandidates
 from hierlearn.memory.compare import compare_by_kernels, compare_plainly, kernels_work
 from hierlearn.memory.distance import find_distance
@@ -224,9 +225,3 @@ class NeighborHead(Head):
     def extra_repr(self) -> str:
         """Show the distance when the module is printed."""
         return f"{self.distance}, {self.neighbors} neighbors, {self.candidates} candidates"
-
-
-def safe_log(p: Tensor) -> Tensor:
-    """Return log p, and the finite log of 0 without a NaN in its gradient."""
-    positive = p > 0
-    return torch.where(positive, torch.where(positive, p, 1.0).log(), log_zero(p.dtype))

@@ -2,6 +2,7 @@
 
     LinearHead     logits = features W + b, read by a link
     NeighborHead   the labels of similar training rows, see memory/
+    CLEMSHead      the nearest of the training rows' label sets, as points
     DeViSEHead     similarities to label vectors, see devise.py
 
 ``HEADS`` maps a name to a factory ``(features, label_space, **options) -> Head``.
@@ -18,16 +19,18 @@ from torch import nn
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.links import Head, HeadOutput, make_link
 from hierlearn.memory import NeighborHead, NodeMetricHead
+from hierlearn.networks.clems import CLEMSHead
 from hierlearn.networks.devise import DeViSEHead
 from hierlearn.networks.layers import Dense, check_size
 from hierlearn.networks.sparse import SparseRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from torch import Tensor
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.hierarchy.labels import Labels
     from hierlearn.links import Link
 
 
@@ -153,6 +156,7 @@ def neighbor_head(
 HEADS: dict[str, Callable[..., Head]] = {
     "linear": LinearHead,
     "neighbors": neighbor_head,
+    "clems": CLEMSHead,
     "devise": DeViSEHead,
 }
 
@@ -165,6 +169,12 @@ def head_options(kind: str) -> list[str]:
     if "options" in taken:  # of NeighborHead, after label_space and projection
         taken = [*taken[:-1], *[*signature(NeighborHead).parameters][2:]]
     return taken
+
+
+def options_from_labels(kind: str, options: Mapping[str, Any], labels: Labels) -> Mapping[str, Any]:
+    """Return the options of a head with those that the training labels determine."""
+    determined: Any = getattr(HEADS.get(kind), "options_from_labels", None)
+    return options if determined is None else {**options, **determined(labels, options)}
 
 
 def make_head(kind: str, features: int, label_space: LabelSpace, **options: Any) -> Head:

@@ -19,6 +19,7 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.memory.label_sets import LabelSets
 from hierlearn.networks.ensemble import networks_in, set_prior
+from hierlearn.training.clems import fit_label_points
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,6 +42,7 @@ def initialize(
         weights: (N,) how much each row counts; None for all alike.
         settings: ``prior_bias`` and ``head_init``.
     """
+    fit_label_points(network, labels, weights)
     if settings.prior_bias:
         set_prior(network, *class_counts(labels, weights))
     if settings.head_init == "random":

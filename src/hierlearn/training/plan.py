@@ -65,8 +65,8 @@ class Plan:
     )
     head: str | None = setting(
         None,
-        "Head: linear gives logits, neighbors looks answers up among the training rows, devise "
-        "compares with label vectors.",
+        "Head: linear gives logits, neighbors looks answers up among the training rows, clems "
+        "answers the nearest label set, devise compares with label vectors.",
         registry="hierlearn.networks:HEADS",
         study=False,
     )
@@ -229,6 +229,7 @@ def decide(
         kind: what their inputs are.
         logits: whether the head must give logits, where the plan itself does not tell.
     """
+    from hierlearn.networks.heads import options_from_labels
     from hierlearn.training.recipes import Recipe, choose_recipe, find_recipe
     from hierlearn.training.rules import Facts
 
@@ -255,6 +256,8 @@ def decide(
         recipe = replace(recipe, head=plan.head, head_options=plan.head_options)
     elif plan.head_options:
         recipe = replace(recipe, head_options={**recipe.head_options, **plan.head_options})
+    determined = options_from_labels(recipe.head, recipe.head_options, labels)
+    recipe = replace(recipe, head_options=determined)
     joint = {name: weight for name, weight in {**recipe.joint, **plan.joint}.items() if weight}
     recipe = replace(recipe, joint=joint)
     for choice in ("link", "decoder", "answer"):

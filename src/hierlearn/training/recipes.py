@@ -14,6 +14,8 @@ hmc-lmlp   a network per level, trained one after another
 early-heads  a deeper network whose early layers learn coarse levels, too
 teacher-student  cross entropy of one level per epoch, chosen by a bandit
 verma      the memory of quick with a metric per class
+clems      label sets as points whose distances are the cost of mistakes; the nearest answers
+cnn-hl-li  a loss weighted by level; a random walk on the taxonomy smooths the probabilities
 devise     the nearest of label vectors that the taxonomy, or a file, gives
 tsle       encodings of rows and of label sets, matched and decoded
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
@@ -29,6 +31,8 @@ import numpy as np
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
 from hierlearn.training.rules import (
+    clems,
+    cnn_hl_li,
     devise,
     early,
     levels,
@@ -196,6 +200,17 @@ RECIPES: dict[str, Recipe] = {
         "a memory with a metric per class, averaged along paths (Verma 2012)",
         head="neighbors",
         rule=verma,
+    ),
+    "clems": Recipe(
+        "clems",
+        "CLEMS: label sets as points by the cost of mistakes, the nearest answers (Huang 2017)",
+        head="clems",
+        rule=clems,
+    ),
+    "cnn-hl-li": Recipe(
+        "level-weighted",
+        "CNN-HL-LI: a loss weighted by level, scores smoothed by a random walk (Wu 2016)",
+        rule=cnn_hl_li,
     ),
     "devise": Recipe(
         "devise",

@@ -26,6 +26,8 @@ PLAIN_EPOCHS = 100
 LEVEL_STEPS = 600  # of each level that is trained alone, for rows with one path
 LEVEL_EPOCHS = 40  # at most
 SEVERAL_EPOCHS = 20  # of networks of several layers, and of levels, for rows with several labels
+CLEMS_EPOCHS = 30  # of a regression to label points, for rows with several labels
+WALK_RESTART = 0.95  # of the random walk of CNN-HL-LI
 LINEAR_EPOCHS = 10
 LINEAR_STEPS = 240  # fewest of a linear model
 QUICK_STEPS = 800  # of a memory that is trained in seconds, for rows with one path
@@ -206,6 +208,25 @@ def levels(facts: Facts) -> Mapping[str, Any]:
     epochs = max(min(round(LEVEL_STEPS / facts.steps_per_epoch), most), FEWEST_EPOCHS)
     rate = {"learning_rate": 3e-3} if one_path else {}
     return {"settings": {"epochs": epochs * facts.labels.hierarchy.depth, **rate}}
+
+
+def clems(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a regression to label points.
+
+    One path per row: the sets are few and can have many dimensions. Several labels: labels are
+    noisy, so training is short.
+    """
+    found = plain(facts)
+    if facts.labels.single_path:
+        return {**found, "head_options": {"size": 256, "temperature": 0.03}}
+    return {"settings": {"epochs": min(found["settings"]["epochs"], CLEMS_EPOCHS)}}
+
+
+def cnn_hl_li(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of CNN-HL-LI: a softmax for one path per row, else sigmoids."""
+    base = "softmax" if facts.labels.single_path else "sigmoid"
+    walk = f"random-walk:restart={WALK_RESTART},siblings=true,base={base}"
+    return {**plain(facts), "loss_options": {"link": base}, "link": walk}
 
 
 def devise(facts: Facts) -> Mapping[str, Any]:

@@ -160,10 +160,7 @@ def taken_apart(found: Any) -> tuple[Any, Callable[[Any], Any]]:
         )
     if not isinstance(found, HeadOutput):
         return found, lambda given: given
-    link = found.link
-    if found.logits is not None and link is not None:
-        return found.logits, lambda given: HeadOutput.from_logits(given, link)
-    return found.pair, lambda given: HeadOutput(*given)
+    return found.tensors, found.rebuilt
 
 
 def shard(network: nn.Module, world: int) -> Rebuilt:

@@ -155,11 +155,11 @@ class EpochTimer(Timeline):
 
 
 def tensors_of(output: Any) -> Iterator[Tensor]:
-    """Yield the tensors of what a network returned: logits, or log-probabilities without them."""
+    """Yield the tensors that what a network returned is made of."""
     if isinstance(output, Tensor):
         yield output
     elif isinstance(output, HeadOutput):
-        yield from output.pair if output.logits is None else (output.logits,)
+        yield from output.tensors
     elif isinstance(output, dict):
         for one in output.values():
             yield from tensors_of(one)
