@@ -36,7 +36,7 @@ def test_both_logarithms_equal_the_naive_sums(name, seed):
     scale = [0.1, 1.0, 30.0, 1e4][seed % 4]
     batch = draw(seed, name, scale=scale)
     inner, terminals = [], None
-    if name in ("softmax", "awx"):
+    if name in ("softmax", "awx", "scaled-softmax"):
         rng = random.Random(seed)
         inner = [c for c in range(len(batch.hierarchy)) if rng.random() < 0.3]
         terminals = sorted({*inner, *batch.hierarchy.leaves.tolist()})
@@ -44,7 +44,7 @@ def test_both_logarithms_equal_the_naive_sums(name, seed):
     log_p, log_q = link(batch.logits)
     wanted_p, wanted_q = expected(batch, name, terminals)
     torch.testing.assert_close(log_p, wanted_p, rtol=1e-12, atol=1e-12)
-    if name == "softmax" and not batch.hierarchy.is_tree:
+    if name in ("softmax", "scaled-softmax") and not batch.hierarchy.is_tree:
         # In a DAG 1 - p is subtracted in double precision: compare as probabilities.
         torch.testing.assert_close(log_q.exp(), wanted_q.exp(), rtol=0, atol=1e-14)
     else:
@@ -85,11 +85,11 @@ def test_huge_logits_and_low_precision(name, dtype):
 @each_link
 @pytest.mark.parametrize("seed", range(10))
 def test_gradients(name, seed):
-    batch = draw(seed, name, scale=2.0)
+    batch = draw(seed, name, scale=0.1 if name == "scaled-softmax" else 2.0)
     link = LINKS[name](batch.hierarchy)
     logits = batch.logits.requires_grad_()
     assert torch.autograd.gradcheck(lambda x: link(x)[0], (logits,))
-    adds_up = name in ("softmax", "siblings")
+    adds_up = name in ("softmax", "scaled-softmax", "siblings")
     certain = adds_up and (link(logits)[1] < -30).any()  # nothing lies outside a class
     if not certain:
         assert torch.autograd.gradcheck(lambda x: link(x)[1], (logits,))
@@ -317,3 +317,21 @@ def test_a_link_that_is_not_registered_says_so():
     assert link_name(LINKS["max"](TREE)) == "max"
     with pytest.raises(HierlearnError, match="the link is of LabelSpace"):
         make_link(LabelSpace(TREE, ["a"]), link)
+
+
+def test_a_temperature_scales_the_logits_of_the_softmax():
+    logits = torch.randn(4, len(TREE), dtype=torch.float64)
+    link = make_link(TREE, "scaled-softmax:temperature=0.5")
+    softmax = SoftmaxLink(TREE)
+    for found, wanted in zip(link(logits), softmax(logits / 0.5), strict=True):
+        assert torch.equal(found, wanted)
+    torch.testing.assert_close(link.log_masses(logits), softmax.log_masses(2 * logits))
+    counts = torch.arange(1, len(TREE) + 1).double()
+    prior = link.prior_logits(counts, counts, 40)
+    torch.testing.assert_close(
+        link.probabilities(prior[None]),
+        softmax.probabilities(softmax.prior_logits(counts, counts, 40)[None]),
+    )
+    assert link_name(link) == "scaled-softmax:temperature=0.5"
+    with pytest.raises(HierlearnError, match="temperature must be a number above 0, not 0"):
+        make_link(TREE, "scaled-softmax:temperature=0")

@@ -21,7 +21,7 @@ TREES_ONLY = {"hxe", "soft-labels", "cond-softmax", "hinge", "lca-cost"}
 # What cannot be rebuilt: the scores and choices of a training.
 TEACHER = {"seeds", "epoch", "selected", "rewards", "scores", "epoch_losses", "epoch_counts"}
 STATE = {"teacher": TEACHER}
-ROW_LOSSES = {*TREES_ONLY, "leaf-ce", "clems"}
+ROW_LOSSES = {*TREES_ONLY, "leaf-ce", "clems", "devise", "tsle"}
 each_loss = pytest.mark.parametrize("name", LOSSES)
 
 

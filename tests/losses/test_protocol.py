@@ -11,6 +11,7 @@ from hierlearn.links import LINKS, HeadOutput
 from hierlearn.losses import (
     LOSSES,
     BCELoss,
+    DeViSELoss,
     ElementwiseLoss,
     HCLLoss,
     Loss,
@@ -23,6 +24,8 @@ DAG = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c"
 each_loss = pytest.mark.parametrize("name", LOSSES)
 MAKERS = {
     **LOSSES,
+    # A mass that is read from p is at least 1e-7 of it, which a low temperature goes below.
+    "devise": lambda space, **o: DeViSELoss(space, link="scaled-softmax:temperature=1", **o),
     "hcl softmax": lambda space, **o: HCLLoss(space, link="softmax", scope="ancestors", **o),
     "hcl epoch": lambda space, **o: HCLLoss(space, link="conditional", curriculum="epoch", **o),
     "hcl focal": lambda space, **o: HCLLoss(space, base="focal", floor=0.0, **o),

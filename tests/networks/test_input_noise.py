@@ -21,8 +21,17 @@ from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.processes import Processes
 from training.datasets import assert_identical, problem, state, texts, trainer_of
 
-# noise of inputs
-WITHOUT = ("cnn", "embeddings", "hmcn-f", "hmcn-r", "hmc-lmlp", "early-heads", "trees", "tabm")
+WITHOUT = (
+    "cnn",
+    "embeddings",
+    "hmcn-f",
+    "hmcn-r",
+    "hmc-lmlp",
+    "early-heads",
+    "tsle",
+    "trees",
+    "tabm",
+)  # noise of inputs
 HIDDEN = [name for name in NETWORKS if name not in WITHOUT]
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 SEEDS = [3, 11, 5]

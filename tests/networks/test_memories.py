@@ -35,7 +35,17 @@ from hierlearn.networks.memories import (
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 # options, or one encoding for any head
-WITHOUT = ("cnn", "embeddings", "hmcn-f", "hmcn-r", "hmc-lmlp", "early-heads", "trees", "tabm")
+WITHOUT = (
+    "cnn",
+    "embeddings",
+    "hmcn-f",
+    "hmcn-r",
+    "hmc-lmlp",
+    "early-heads",
+    "tsle",
+    "trees",
+    "tabm",
+)
 HIDDEN = [name for name in NETWORKS if name not in WITHOUT]
 SPACE = LabelSpace(TREE)
 HEADS_BOTH = {
@@ -189,7 +199,7 @@ def test_only_a_distance_that_sees_it_has_a_bias():
 def test_options_of_heads():
     assert head_options("linear") == ["link", "reading_link"]
     assert head_options("neighbors")[:3] == ["size", "metric", "distance"]
-    assert set(HEADS) == {"linear", "neighbors", "clems"}
+    assert set(HEADS) == {"linear", "neighbors", "clems", "devise"}
     with pytest.raises(HierlearnError, match="unknown head 'neighbours'; did you mean 'neighbors'"):
         head_options("neighbours")
     with pytest.raises(HierlearnError, match="unknown option of head neighbors 'k'"):

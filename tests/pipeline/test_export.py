@@ -13,6 +13,7 @@ from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.features import NumericPreprocessor, PiecewiseLinearPreprocessor, TextPreprocessor
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.kernels import rows as row_kernels
 from hierlearn.links import LINKS, make_link
 from hierlearn.memory import LabelSets, Remembered
 from hierlearn.memory.store import as_stored
@@ -152,6 +153,13 @@ def test_the_file_is_whole_valid_and_tells_nothing_of_the_machine(exported):
     graph = onnx.load(exported).graph
     assert [one.name for one in graph.input] == ["inputs"]
     assert [one.name for one in graph.output] == ["probabilities"]
+
+
+def test_a_model_whose_link_has_run_by_kernels_alone_is_exported(tmp_path, monkeypatch):
+    """Members are averaged by pairs of a kernel, which leaves no index tensors for the graph."""
+    fresh = Hierarchy.from_paths(["kernels/alone/x", "kernels/alone/y", "kernels/z"])
+    monkeypatch.setattr(row_kernels, "FEWEST", 2 * len(fresh) + 1)  # one row goes without
+    assert export(model_of("softmax", fresh, "mlp", width=3, members=2), tmp_path / "m.onnx")
 
 
 def test_a_graph_that_is_not_the_model_is_not_written(exported, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
     sigmoid      p(c) = 1 / (1 + exp(-x_c))
     softmax      p(c) = sum of softmax(x)_t over the terminals t at or below c, each once
                  q(c) = the same sum over all other terminals
+    scaled-softmax  softmax of x / 0.05
     conditional  p(c) = product of sigmoid(x_a) over c and its ancestors a, each once
                  q(c) = sum_i (prod_{j<i} s_j) (1 - s_i): the first step that fails is step i
     max          p(c) = sigmoid(max of x_b over c and its descendants b)
@@ -237,8 +238,17 @@ def random_walk_log_row(row, parents, terminals=None, restart=0.8, steps=12):
     return tuple(found)
 
 
+def scaled_softmax_row(row, parents, terminals=None):
+    return softmax_row([x / 0.05 for x in row], parents, terminals)
+
+
+def scaled_softmax_log_row(row, parents, terminals=None):
+    return softmax_log_row([x / 0.05 for x in row], parents, terminals)
+
+
 LINKS = {
     "random-walk": (random_walk_row, random_walk_log_row),
+    "scaled-softmax": (scaled_softmax_row, scaled_softmax_log_row),
     "awx": (awx_row, awx_log_row),
     "sigmoid": (sigmoid_row, sigmoid_log_row),
     "softmax": (softmax_row, softmax_log_row),

@@ -101,7 +101,7 @@ def test_a_weight_of_zero_leaves_a_head_out():
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"link": "sigmoid"}, "link reads logits, and the head 'neighbors' has none"),
+        ({"link": "sigmoid"}, "link is for a linear head, and 'neighbors' has its own reading"),
         ({"answer": "hxe"}, "unknown head that answers 'hxe'"),
     ],
 )
@@ -193,3 +193,12 @@ def test_early_heads_follow_the_labels():
     several = early(Facts(Labels([["a/b", "a/c"]] * 500, TREE), "numbers"))
     assert (several["loss"], several["link"]) == ("mixed", "max")
     assert several["settings"]["epochs"] == 20
+
+
+def test_devise_drops_more_units_of_numbers_and_tsle_is_short_for_several_labels():
+    for kind, options in (("numbers", {"dropout": 0.5}), ("images", {}), ("texts", {})):
+        recipe = RECIPES["devise"].fitted_to(facts(100, kind=kind))
+        assert (recipe.network_options, recipe.settings["epochs"]) == (options, 100)
+    several = facts(100, labels=("a/b", "d"))
+    assert RECIPES["tsle"].fitted_to(several).settings["epochs"] == 20
+    assert RECIPES["tsle"].fitted_to(facts(100)).settings["epochs"] == 100

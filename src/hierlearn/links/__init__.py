@@ -8,6 +8,7 @@ from hierlearn.links.max import MaxLink
 from hierlearn.links.min import MinLink
 from hierlearn.links.output import HeadOutput
 from hierlearn.links.random_walk import RandomWalkLink
+from hierlearn.links.scaled_softmax import ScaledSoftmaxLink
 from hierlearn.links.siblings import SiblingsLink
 from hierlearn.links.sigmoid import SigmoidLink
 from hierlearn.links.similarities import fit_temperature, from_similarities
@@ -22,6 +23,7 @@ LINKS: dict[str, type[Link]] = {
     "awx": AWXLink,
     "min": MinLink,
     "random-walk": RandomWalkLink,
+    "scaled-softmax": ScaledSoftmaxLink,
 }
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "MaxLink",
     "MinLink",
     "RandomWalkLink",
+    "ScaledSoftmaxLink",
     "SiblingsLink",
     "SigmoidLink",
     "SoftmaxLink",

@@ -6,7 +6,7 @@ A head needs no logits: whatever returns (log p, log(1 - p)) of every node is on
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import nn
 
@@ -27,6 +27,14 @@ class Head(nn.Module, ABC):
 
     stackable: ClassVar[bool] = False
     has_memory: ClassVar[bool] = False
+
+    @property
+    def saved_options(self) -> dict[str, Any]:
+        """The options that change where a saved head is built again, to be filled with its tensors.
+
+        What an option named a file for is then among the tensors, and the file is not opened.
+        """
+        return {}
 
     @abstractmethod
     def forward(self, features: Tensor) -> HeadOutput:

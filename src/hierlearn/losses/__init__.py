@@ -11,6 +11,7 @@ from hierlearn.losses.bce import BCELoss
 from hierlearn.losses.clems import CLEMSLoss
 from hierlearn.losses.composed import ComposedLoss
 from hierlearn.losses.cond_softmax import CondSoftmaxLoss
+from hierlearn.losses.devise import DeViSELoss
 from hierlearn.losses.focal import FocalLoss
 from hierlearn.losses.hcl import (
     CollapseWarning,
@@ -33,6 +34,7 @@ from hierlearn.losses.mixed import MixedLoss
 from hierlearn.losses.sample_curriculum import SampleCurriculumLoss
 from hierlearn.losses.soft_labels import SoftLabelsLoss
 from hierlearn.losses.teacher import TeacherLoss
+from hierlearn.losses.tsle import TSLELoss
 from hierlearn.losses.variant import Variant
 
 LOSSES: dict[str, type[Loss] | Variant] = {
@@ -55,6 +57,8 @@ LOSSES: dict[str, type[Loss] | Variant] = {
     "mixed": MixedLoss,
     "teacher": TeacherLoss,
     "clems": CLEMSLoss,
+    "devise": DeViSELoss,
+    "tsle": TSLELoss,
 }
 
 __all__ = [
@@ -66,6 +70,7 @@ __all__ = [
     "CollapseWarning",
     "ComposedLoss",
     "CondSoftmaxLoss",
+    "DeViSELoss",
     "ElementwiseLoss",
     "Focal",
     "FocalLoss",
@@ -83,6 +88,7 @@ __all__ = [
     "RowLoss",
     "SampleCurriculumLoss",
     "SoftLabelsLoss",
+    "TSLELoss",
     "TeacherLoss",
     "Variant",
     "constrain",

@@ -23,6 +23,7 @@ from hierlearn.networks.sparse import SparseRows
 from hierlearn.networks.tabm import tabm
 from hierlearn.networks.token_bag import TokenBagEncoder, token_bag
 from hierlearn.networks.trees import trees
+from hierlearn.networks.tsle import tsle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "hmcn-r": hmcn_r,
     "hmc-lmlp": hmc_lmlp,
     "early-heads": early_heads,
+    "tsle": tsle,
     "trees": trees,
     "tabm": tabm,
 }

@@ -7,7 +7,7 @@ the label space and the InputSpec, and returns any ``nn.Module``.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from inspect import Parameter, signature
@@ -19,7 +19,7 @@ from hierlearn.backbones import names_backbone
 from hierlearn.errors import HierlearnError, plural, unknown_name
 from hierlearn.networks.backbone import backbone
 from hierlearn.networks.blend import PartSpec, build_blend
-from hierlearn.networks.ensemble import ensemble_of
+from hierlearn.networks.ensemble import ensemble_of, networks_in
 from hierlearn.networks.heads import make_head
 from hierlearn.networks.inputs import InputSpec
 from hierlearn.networks.layers import check_memory
@@ -188,6 +188,21 @@ def _build_one(spec: NetworkSpec, label_space: LabelSpace) -> nn.Module:
             f"nn.Module"
         )
     return with_heads(network, spec.heads, label_space) if spec.heads else network
+
+
+def to_save(spec: NetworkSpec, network: nn.Module) -> NetworkSpec:
+    """Return how to build a network again whose tensors are then loaded.
+
+    Args:
+        spec: how it was built.
+        network: what was built, a network or an ensemble.
+    """
+    first: Any = networks_in(network)[0]
+    heads = {
+        name: replace(head, options={**head.options, **first.heads[name].saved_options})
+        for name, head in spec.heads.items()
+    }
+    return replace(spec, heads=heads)
 
 
 def with_heads(

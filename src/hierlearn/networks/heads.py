@@ -3,6 +3,7 @@
     LinearHead     logits = features W + b, read by a link
     NeighborHead   the labels of similar training rows, see memory/
     CLEMSHead      the nearest of the training rows' label sets, as points
+    DeViSEHead     similarities to label vectors, see devise.py
 
 ``HEADS`` maps a name to a factory ``(features, label_space, **options) -> Head``.
 """
@@ -19,6 +20,7 @@ from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.links import Head, HeadOutput, make_link
 from hierlearn.memory import NeighborHead, NodeMetricHead
 from hierlearn.networks.clems import CLEMSHead
+from hierlearn.networks.devise import DeViSEHead
 from hierlearn.networks.layers import Dense, check_size
 from hierlearn.networks.sparse import SparseRows
 
@@ -155,6 +157,7 @@ HEADS: dict[str, Callable[..., Head]] = {
     "linear": LinearHead,
     "neighbors": neighbor_head,
     "clems": CLEMSHead,
+    "devise": DeViSEHead,
 }
 
 

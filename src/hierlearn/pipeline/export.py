@@ -30,6 +30,7 @@ from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.features.images import ImagePreprocessor
 from hierlearn.features.tokens import TokenPreprocessor
 from hierlearn.files.writing import atomic_write
+from hierlearn.hierarchy.propagate import routes_on
 from hierlearn.links import link_name, make_link
 from hierlearn.networks.memories import memory_heads
 
@@ -204,7 +205,10 @@ def to_onnx(graph: Graph, example: Tensor, path: Path) -> bytes:
     if example.dtype == torch.int64:
         free[1] = torch.export.Dim("tokens", min=2)
     with torch.no_grad(), quiet():
-        graph(example)  # caches the index tensors of the hierarchy, so that they are constants
+        # Caches the index tensors of the hierarchy, so that they are constants; kernels, which the
+        # exported graph does without, need none of them.
+        graph(example)
+        routes_on(graph.link.hierarchy, example.device)
         program: Any = torch.onnx.export(
             graph,
             (example,),

@@ -66,7 +66,7 @@ class Plan:
     head: str | None = setting(
         None,
         "Head: linear gives logits, neighbors looks answers up among the training rows, clems "
-        "answers the nearest label set.",
+        "answers the nearest label set, devise compares with label vectors.",
         registry="hierlearn.networks:HEADS",
         study=False,
     )

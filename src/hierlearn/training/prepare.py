@@ -19,7 +19,7 @@ from hierlearn.hierarchy.shared_labels import labels_of_rows
 from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import InputSpec, read_output
-from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
+from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, to_save
 from hierlearn.networks.ensemble import auxiliary_heads, head_names
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.training.backbones import chained, embedded, fitted_embedder, load_weights, resolve
@@ -155,6 +155,7 @@ def prepare(
         spec = network_spec(decision, input_spec(train_set, preprocessor), own, joint)
         seeds = [settings.seed + number for number in range(settings.ensemble_size)]
         network = build_network(spec, label_space, [derive(seed, "weights") for seed in seeds])
+        spec = to_save(spec, network)
         load_weights(network, plan)
         initialize(network, labels, weights, settings)
     loss = for_heads(own, network, joint, recipe.joint)
@@ -371,7 +372,7 @@ def check_heads(recipe: Recipe, plan: Plan, module: nn.Module | None) -> None:
             "hierlearn.networks.Network, and name a loss instead of the recipe or the head"
         )
     if plan.link is not None and recipe.head != "linear":
-        raise HierlearnError(f"link reads logits, and the head {recipe.head!r} has none")
+        raise HierlearnError(f"link is for a linear head, and {recipe.head!r} has its own reading")
     known = [MAIN, AVERAGE, *recipe.joint]
     if recipe.answer not in known:
         raise HierlearnError(unknown_name("head that answers", recipe.answer, known))

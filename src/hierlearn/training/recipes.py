@@ -16,6 +16,8 @@ teacher-student  cross entropy of one level per epoch, chosen by a bandit
 verma      the memory of quick with a metric per class
 clems      label sets as points whose distances are the cost of mistakes; the nearest answers
 cnn-hl-li  a loss weighted by level; a random walk on the taxonomy smooths the probabilities
+devise     the nearest of label vectors that the taxonomy, or a file, gives
+tsle       encodings of rows and of label sets, matched and decoded
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
 """
 
@@ -31,6 +33,7 @@ from hierlearn.losses import LOSSES
 from hierlearn.training.rules import (
     clems,
     cnn_hl_li,
+    devise,
     early,
     levels,
     linear,
@@ -40,6 +43,7 @@ from hierlearn.training.rules import (
     quick,
     tabm,
     trees,
+    tsle,
     verma,
 )
 
@@ -209,6 +213,18 @@ RECIPES: dict[str, Recipe] = {
         "level-weighted",
         "CNN-HL-LI: a loss weighted by level, scores smoothed by a random walk (Wu 2016)",
         rule=cnn_hl_li,
+    ),
+    "devise": Recipe(
+        "devise",
+        "DeViSE: the nearest of label vectors from the taxonomy or a file (Frome 2013)",
+        head="devise",
+        rule=devise,
+    ),
+    "tsle": Recipe(
+        "tsle",
+        "TSLE: rows and label sets encoded in one space, by factorization machines (Chen 2019)",
+        network="tsle",
+        rule=tsle,
     ),
     "trees": Recipe(
         "bce",

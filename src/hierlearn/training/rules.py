@@ -41,6 +41,7 @@ LONG_IMAGES = 1600
 IMAGE_EPOCHS = 60  # at most, of the fewer steps
 SHORT_EPOCHS = 6  # for rows with several labels
 SHORT_STEPS = 60  # fewest for these
+TSLE_EPOCHS = 20  # at most, for rows with several labels, where more fit their noise
 TREES = 200
 TABM_STEPS = 1200  # of a TabM
 TABM_SHORT = 500  # for rows with several labels
@@ -230,6 +231,20 @@ def cnn_hl_li(facts: Facts) -> Mapping[str, Any]:
     base = "softmax" if facts.labels.single_path else "sigmoid"
     walk = f"random-walk:restart={WALK_RESTART},siblings=true,base={base}"
     return {**plain(facts), "loss_options": {"link": base}, "link": walk}
+
+
+def devise(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of DeViSE: as ``plain``, with more dropout for numbers."""
+    options = {"dropout": 0.5} if facts.kind == "numbers" else {}
+    return {**plain(facts), "network_options": options}
+
+
+def tsle(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of TSLE: as ``plain``, with fewer epochs for rows of several labels."""
+    found = plain(facts)
+    if facts.labels.single_path:
+        return found
+    return {"settings": {"epochs": min(found["settings"]["epochs"], TSLE_EPOCHS)}}
 
 
 def linear(facts: Facts) -> Mapping[str, Any]:
