@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 def hier_dist_costs(truth: Labels, answers: Labels) -> Costs:
     """Return (S, K) the heights of lowest common ancestors, averaged over both directions."""
-    found = mean_heights(truth, answers) + mean_heights(answers, truth).T
-    return (found / 2).astype(np.float32)
+    found: Costs = mean_heights(truth, answers) + mean_heights(answers, truth).T
+    found /= 2
+    return found
 
 
 def mean_heights(sets: Labels, others: Labels) -> Costs:
