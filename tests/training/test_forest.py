@@ -146,3 +146,27 @@ def test_numbers_are_blended_with_trees():
         labels = Labels(problem(several=several).labels, TREE)
         assert "trees" in ingredients(Facts(labels, "numbers"))
         assert "trees" not in ingredients(Facts(labels, "sparse"))
+
+
+def test_a_blend_of_streamed_rows_does_without_trees(tmp_path, monkeypatch):
+    pq = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    from hierlearn.datasets import stream_table
+
+    data = problem(40)
+    columns = {f"x{number}": data.inputs[:, number] for number in range(4)}
+    table = pa.table({**columns, "class": [one for (one,) in data.labels]})
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=10)
+    asked = []
+
+    def some(facts):
+        asked.extend(ingredients(facts))
+        return {"plain": Ingredient("flat", {"network_options": {"width": 8}})}
+
+    monkeypatch.setattr(best, "ingredients", some)
+    rows = stream_table(tmp_path / "rows.parquet", label="class", hierarchy=TREE)
+    settings = {"epochs": 1, "ensemble_size": 1}
+    train(rows, Plan(effort="best", settings=settings), reporting=Reporting(bar=False))
+    assert "neighbors" in asked
+    assert "trees" not in asked

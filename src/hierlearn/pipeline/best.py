@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from hierlearn.datasets.row_groups import RowGroups
 from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.hierarchy import LabelSpace
@@ -90,7 +91,8 @@ class BlendTraining(Job):
         self.kept = np.concatenate(self.held)  # in the order of the predictions
         self.encoder = fitted_embedder(taken, self.plan, self.here.device)  # shared by all parts
         kind = prepared_kind(taken, self.plan) if self.encoder is None else "numbers"
-        self.facts = Facts(self.labels, kind, self.settings.batch_size)
+        streamed = isinstance(taken.inputs, RowGroups)
+        self.facts = Facts(self.labels, kind, self.settings.batch_size, streamed)
         self.is_table = taken.kind == "table"
         self.label_space = LabelSpace.from_labels(self.labels)
         self.clock = Clock(self.plan.time_limit)

@@ -78,7 +78,6 @@ class Ingredient:
         )
 
 
-FOREST = {TREES: Ingredient(TREES, one_solution=True)}  # cheap, and it errs elsewhere
 SPARSE = {
     "linear": Ingredient("linear", one_solution=True),
     "neighbors": Ingredient("neighbors"),
@@ -123,7 +122,7 @@ def numbers_one_path(facts: Facts) -> dict[str, Ingredient]:
             "neighbors-squared": Ingredient("neighbors", {"head_options": SQUARED}),
             "neighbors-deep": Ingredient("neighbors", {"network_options": {"depth": 2}}),
         }
-    return found | FOREST
+    return found | forest(facts)
 
 
 def images(facts: Facts) -> dict[str, Ingredient]:
@@ -150,8 +149,13 @@ def numbers_several(facts: Facts) -> dict[str, Ingredient]:
         "max": Ingredient("max", mlp, {"epochs": 3 * epochs}),
         "max-ple": Ingredient("max", {**mlp, **ple}, {"epochs": 2 * epochs}),
         "linear-ple": Ingredient("max", {"network": "linear", **ple}, {"epochs": 3 * epochs}),
-        **FOREST,
+        **forest(facts),
     }
+
+
+def forest(facts: Facts) -> dict[str, Ingredient]:
+    """Trees, which are cheap and err elsewhere; none of rows that stay in their file."""
+    return {} if facts.streamed else {TREES: Ingredient(TREES, one_solution=True)}
 
 
 def part_of(epochs: int, share: float) -> int:

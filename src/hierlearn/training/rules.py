@@ -56,11 +56,13 @@ class Facts:
         labels: the labels of the training rows.
         kind: what the inputs are.
         batch_size: rows per step.
+        streamed: whether the rows stay in their file.
     """
 
     labels: Labels
     kind: Kind | Produced
     batch_size: int = 128
+    streamed: bool = False
 
     @property
     def rows(self) -> int:
