@@ -204,11 +204,15 @@ def test_a_state_of_any_size_is_loaded_and_answers_alike():
         ("feature", lambda one: one.fill_(4)),
         ("threshold", lambda one: one.fill_(float("nan"))),
         ("roots", lambda one: one.add_(1)),
+        ("roots", lambda one: one.add_(1_000_000)),
         ("offsets", lambda one: one.neg_()),
         ("sets", lambda one: one.fill_(-1)),
         ("sets", lambda one: one.fill_(10_000)),
         ("shares", lambda one: one.neg_()),
+        ("shares", lambda one: one.fill_(float("inf"))),
         ("set_offsets", lambda one: one.mul_(2)),
+        ("set_offsets", lambda one: one.resize_(0)),
+        ("threshold", lambda one: one.unsqueeze_(1)),
     ],
 )
 def test_arrays_that_are_no_trees_are_refused(name, change):
@@ -216,6 +220,20 @@ def test_arrays_that_are_no_trees_are_refused(name, change):
     change(state[name])
     with pytest.raises(HierlearnError, match=f"{name} does not describe the trees"):
         ForestHead(4, TREE).load_state_dict(state)
+
+
+def test_nodes_with_several_parents_are_refused_at_once():
+    """Else there would be 2^100 ways through these 200 nodes."""
+    head, nodes = ForestHead(4, TREE), 201
+    right = np.minimum(np.arange(nodes) + 2, nodes - 1)
+    right[-2:] = nodes - 2, nodes - 1
+    arrays = {
+        **{name: np.zeros(nodes) for name in ("feature", "threshold")},
+        **{"roots": [0], "right": right, "offsets": np.zeros(nodes + 1)},
+        **{"sets": [], "shares": [], "set_offsets": [0], "set_classes": []},
+    }
+    with pytest.raises(HierlearnError, match="right does not describe the trees"):
+        head.set(arrays, partial=False)
 
 
 @pytest.mark.parametrize(

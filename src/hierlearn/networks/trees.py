@@ -129,7 +129,7 @@ class ForestHead(Head):
         self._dense: tuple[Tensor, Tensor | None] | None = None  # targets and mask of all sets
         self.depth = self.largest = 0  # levels, and label sets of a leaf, at most
         self.labels: Labels | None = None
-        if self.roots.is_meta or not len(self.roots):
+        if self.roots.is_meta or not self.roots.numel():
             return
         held = {name: getattr(self, name).cpu().numpy() for name in self.sized_by_data}
         self.depth = checked_depth(held, self.width)
@@ -219,22 +219,24 @@ def checked_depth(held: Mapping[str, Any], features: int) -> int:
         held: arrays by name, see ForestHead.
         features: D, how many numbers a row has.
     """
-    nodes = len(held["feature"])
-    for name in ("threshold", "right"):
-        if len(held[name]) != nodes:
+    nodes = held["feature"].size
+    for name, values in held.items():
+        if values.ndim != 1 or (name in ("threshold", "right") and len(values) != nodes):
             raise HierlearnError(f"{name} does not describe the trees of a forest")
     right, roots = held["right"].astype(np.int64), held["roots"].astype(np.int64)
     inner = right != np.arange(nodes)
     starts = np.concatenate([roots, [nodes]])
     tree_of = np.searchsorted(starts, np.arange(nodes), side="right") - 1
     ends = starts[1:][tree_of] if len(roots) else right
+    rooted = starts[0] == 0 and bool(np.all(np.diff(starts) > 0))
+    after = (right > np.arange(nodes) + inner) & (right < ends) | ~inner
     checks = {
-        "roots": starts[0] == 0 and bool(np.all(np.diff(starts) > 0)),
+        "roots": rooted,
         "threshold": bool(np.isfinite(held["threshold"]).all()),
-        "right": bool(np.all((right > np.arange(nodes) + inner) & (right < ends) | ~inner)),
+        "right": rooted and bool(np.all(after)) and have_one_parent(right, inner, roots),
         "feature": nodes == 0 or 0 <= held["feature"].min() <= held["feature"].max() < features,
         "offsets": is_csr(held["offsets"], nodes, len(held["sets"])),
-        "shares": len(held["shares"]) == len(held["sets"]) and bool((held["shares"] >= 0).all()),
+        "shares": len(held["shares"]) == len(held["sets"]) and are_weights(held["shares"]),
         "set_offsets": is_csr(
             held["set_offsets"], len(held["set_offsets"]) - 1, len(held["set_classes"])
         ),
@@ -250,9 +252,22 @@ def checked_depth(held: Mapping[str, Any], features: int) -> int:
     return depth
 
 
+def have_one_parent(right: Any, inner: Any, roots: Any) -> bool:
+    """Whether every node is the child of one other, and roots of none."""
+    children = np.concatenate([np.flatnonzero(inner) + 1, right[inner]])
+    parents = np.bincount(children, minlength=len(right))
+    parents[roots] += 1
+    return bool(np.all(parents == 1))
+
+
+def are_weights(values: Any) -> bool:
+    """Whether all values are finite and at least 0."""
+    return bool(np.all(np.isfinite(values) & (values >= 0)))
+
+
 def is_csr(offsets: Any, rows: int, entries: int) -> bool:
     """Whether offsets divide entries into rows."""
-    if len(offsets) != rows + 1 or offsets[0] != 0 or offsets[-1] != entries:
+    if not len(offsets) or len(offsets) != rows + 1 or offsets[0] != 0 or offsets[-1] != entries:
         return False
     return bool(np.all(np.diff(offsets) >= 0))
 
