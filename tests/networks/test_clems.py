@@ -203,6 +203,28 @@ def test_rare_sets_train_towards_the_point_that_costs_least():
     assert CLEMSHead.options_from_labels(labels, {}) == {"sets": 5}
 
 
+@pytest.mark.parametrize("members", [1, 2])
+def test_rare_sets_train_on_after_a_training_resumes(members):
+    labels = Labels([["a/b/c"]] * 5 + [["f/g"]] * 4 + [["a/b/d"], ["i"]], TREE)
+    networks = [Network(nn.Identity(), CLEMSHead(4, TREE, size=3, sets=2)) for _ in range(members)]
+    network = networks[0] if members == 1 else ensemble_of(networks)
+    fit_label_points(network, labels, None)
+    points = next(one for one in network.modules() if isinstance(one, LabelPoints))
+    before = points.truth_of(labels.targets())
+    network.load_state_dict(copy.deepcopy(network.state_dict()))
+    assert before[1].all()
+    for found, expected in zip(points.truth_of(labels.targets()), before, strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_keys_of_many_rows_are_computed_in_parts(monkeypatch):
+    points, targets = made_points(), DAG.encode(SETS)
+    expected = points.keys_of(targets)
+    monkeypatch.setattr("hierlearn.links.label_points.KEYED", 2 * len(DAG))
+    assert torch.equal(points.keys_of(targets), expected)
+    assert points.keys_of(targets[:0]).shape == (0,)
+
+
 def test_rows_count_by_their_weights():
     rows = [["a/b/c"], ["f/g"], ["i"]]
     weights = np.array([1.0, 3.0, 0.0])
@@ -247,8 +269,14 @@ def test_what_is_refused():
     data, _ = toy(TREE, [["a"], ["i"]], rows=20)
     with pytest.raises(HierlearnError, match="head clems compares whole label sets, but unlabeled"):
         train(data, Plan(recipe="clems", unlabeled_descendants="ignore"))
-    with pytest.raises(HierlearnError, match="temperature must be above 0, not 0"):
+    with pytest.raises(HierlearnError, match="temperature must be a number above 0, not 0"):
         CLEMSHead(3, TREE, temperature=0)
+    with pytest.raises(HierlearnError, match="at most 4,096 label sets can have points, not 5,000"):
+        CLEMSHead(3, TREE, sets=5000)
+    with pytest.raises(HierlearnError, match="nearest must be true or false, not 'no'"):
+        CLEMSHead(3, TREE, nearest="no")
+    with pytest.raises(HierlearnError, match="sets must be an integer of at least 1, not 'x'"):
+        train(data, Plan(recipe="clems", head_options={"sets": "x"}))
     with pytest.raises(HierlearnError, match="sets must be an integer of at least 1, not 0"):
         CLEMSHead(3, TREE, sets=0)
     with pytest.raises(HierlearnError, match="unknown cost 'height'"):

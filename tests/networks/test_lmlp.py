@@ -135,6 +135,8 @@ def test_sparse_rows_priors_and_what_it_does_not_take():
     torch.testing.assert_close(network(torch.randn(2, 4)).probabilities, wanted)
     with pytest.raises(HierlearnError, match=r"on the link sigmoid, not SoftmaxLink; use a loss"):
         make(link="softmax")
+    with pytest.raises(HierlearnError, match="use_inputs must be true or false, not 'no'"):
+        make(use_inputs="no")
     spec = NetworkSpec("hmc-lmlp", InputSpec.numbers(4), heads={"main": HeadSpec("neighbors")})
     with pytest.raises(HierlearnError, match="other heads need a Network with a LinearHead"):
         build_network(spec, LabelSpace.of(TREE))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
 BITS = 8  # classes per byte of ``codes``
+KEYED = 1 << 24  # targets whose keys are computed at once
 
 
 class LabelPoints(nn.Module):
@@ -158,11 +159,15 @@ class LabelPoints(nn.Module):
         A sum of random 62-bit numbers, one per class, in integers that wrap around: exact in any
         order. Two of a million sets coincide with a probability of 1e-7.
         """
-        return ((targets > 0) * self.factors).sum(dim=-1)
+        parts = targets.split(max(1, KEYED // len(self.factors)), dim=-2)
+        return torch.cat([((part > 0) * self.factors).sum(dim=-1) for part in parts], dim=-1)
 
     def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
+        before = self.codes.clone()
         super()._load_from_state_dict(*args, **options)
-        self._unpack()
+        same = before.shape == self.codes.shape and not before.is_meta
+        if not same or not torch.equal(before, self.codes):  # else stand-ins stay, to train on
+            self._unpack()
 
     # ------------------------------------------------------------------ the points in use
 

@@ -9,13 +9,15 @@ recipe ``clems`` does all of it.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
+from hierlearn.hierarchy import LabelSpace
 from hierlearn.links import Head
 from hierlearn.links.label_points import EmbeddedOutput, LabelPoints
 from hierlearn.memory.label_sets import LabelSets
-from hierlearn.networks.layers import Dense, check_size
+from hierlearn.networks.layers import Dense, check_flag, check_size
 from hierlearn.networks.set_costs import find_cost
 from hierlearn.networks.sparse import SparseRows
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.labels import Labels
 
 MOST_SETS = 4096  # label sets with points of their own
@@ -63,9 +65,13 @@ class CLEMSHead(Head):
     ) -> None:
         super().__init__()
         check_size(size=size, **({} if sets is None else {"sets": sets}))
+        check_flag(nearest=nearest)
         find_cost(cost)
-        if not temperature > 0:
-            raise HierlearnError(f"temperature must be above 0, not {temperature!r}")
+        if not 0 < temperature < math.inf:
+            raise HierlearnError(f"temperature must be a number above 0, not {temperature!r}")
+        most = most_sets(len(LabelSpace.of(label_space)))
+        if sets is not None and sets > most:
+            raise HierlearnError(f"at most {most:,} label sets can have points, not {sets:,}")
         self.linear = Dense(features, size)
         self.points = LabelPoints(label_space, size, sets or 1, nearest=nearest)
         self.cost = cost
@@ -90,6 +96,13 @@ class CLEMSHead(Head):
                 "the head clems compares whole label sets, but unlabeled_descendants 'ignore' "
                 "leaves classes unknown; use 'negative', or another head"
             )
-        most = min(MOST_SETS, max(1, MOST_ENTRIES // len(labels.hierarchy)))
-        asked = options.get("sets") or most
-        return {"sets": min(asked, most, max(1, len(LabelSets.from_labels(labels).sets)))}
+        most, asked = most_sets(len(labels.hierarchy)), options.get("sets")
+        if asked is not None:
+            check_size(sets=asked)
+            most = min(most, asked)
+        return {"sets": min(most, max(1, len(LabelSets.from_labels(labels).sets)))}
+
+
+def most_sets(classes: int) -> int:
+    """Return how many label sets can have points, for so many classes."""
+    return min(MOST_SETS, max(1, MOST_ENTRIES // classes))

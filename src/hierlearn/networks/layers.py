@@ -310,3 +310,10 @@ def check_size(**sizes: int) -> None:
     for name, value in sizes.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise HierlearnError(f"{name} must be an integer of at least 1, not {value!r}")
+
+
+def check_flag(**flags: bool) -> None:
+    """Raise on options, by name, that are neither true nor false."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise HierlearnError(f"{name} must be true or false, not {value!r}")

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
 from hierlearn.links import HeadOutput, SigmoidLink, make_link
-from hierlearn.networks.layers import Dense, Dropout, check_size
+from hierlearn.networks.layers import Dense, Dropout, check_flag, check_size
 from hierlearn.networks.sparse import SparseRows
 from hierlearn.networks.staged import StagedNetwork
 
@@ -58,6 +58,7 @@ class LocalMLPs(StagedNetwork):
     ) -> None:
         super().__init__()
         check_size(width=width)
+        check_flag(use_inputs=use_inputs)
         self.link = make_link(label_space, "sigmoid")
         self.sizes = list(self.link.hierarchy.level_sizes)
         self.use_inputs = use_inputs
