@@ -153,3 +153,16 @@ def test_a_training_that_was_interrupted_resumes_to_the_same_weights(recipe, tmp
         train(data, plan, tmp_path / "model", reporting=Reporting(on_step=stop, bar=False))
     again = train(data, plan, tmp_path / "model", resume=True)
     assert torch.equal(again.probabilities(inputs), whole)
+
+
+@pytest.mark.parametrize("recipe", ["tsle", "hmcn-f"])
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_training_in_bf16_keeps_moments_in_float32(recipe, members):
+    inputs, _, labels = problem()
+    settings = {"epochs": 1, "batch_size": 60, "precision": "bf16", "ensemble_size": members}
+    plan = Plan(recipe=recipe, network_options={"width": 8}, settings=settings)
+    trained = train(Dataset(inputs, labels, TREE), plan)
+    assert trained.probabilities(inputs).isfinite().all()
+    moments = {k: v for k, v in trained.network.state_dict().items() if k.endswith("variance")}
+    assert moments
+    assert all(one.dtype == torch.float32 for one in moments.values())

@@ -49,7 +49,7 @@ class BatchNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x normalized; by the running moments when predicting."""
-        rows = x.shape[-2]
+        x, rows = x.to(self.mean.dtype), x.shape[-2]  # moments of autocast's bf16 are in float32
         if self.training and rows > 1:
             variance, mean = torch.var_mean(x, dim=-2, correction=0)
             with torch.no_grad():
