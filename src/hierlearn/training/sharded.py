@@ -18,6 +18,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.links import HeadOutput
 from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.staged import staged_networks
+from hierlearn.networks.tsle import TSLEHead
 from hierlearn.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ def check_sharding(network: nn.Module, settings: Settings) -> None:
         raise HierlearnError(
             "parallel fsdp cannot train a network part by part, which changes what is trained; use "
             "parallel ddp"
+        )
+    if any(isinstance(one, TSLEHead) for one in network.modules()):
+        raise HierlearnError(
+            "parallel fsdp cannot train the network tsle, whose loss encodes labels outside of the "
+            "network; use parallel ddp"
         )
     if memory_heads(network):
         raise HierlearnError(
