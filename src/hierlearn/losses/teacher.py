@@ -124,8 +124,10 @@ class TeacherLoss(BCELoss):
         ):
             if value not in get_args(known):
                 raise HierlearnError(unknown_name(name, str(value), get_args(known)))
-        if window < 2:
-            raise HierlearnError(f"window must be at least 2 epochs, not {window}")
+        if not isinstance(window, int) or window < 2:
+            raise HierlearnError(f"window must be an integer of at least 2 epochs, not {window!r}")
+        if not isinstance(relative, bool):
+            raise HierlearnError(f"relative must be true or false, not {relative!r}")
         if not temperature > 0:
             raise HierlearnError(f"temperature must be above 0, not {temperature}")
         if not 0 <= floor < 1:
