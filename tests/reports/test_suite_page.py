@@ -158,6 +158,8 @@ def test_ranks_of_the_sets_that_take_all_methods_are_shown_too(monkeypatch):
     text = page(many(ranks_of_all=whole))
     assert "On the 1 sets on which all methods can be trained: W." in text
     assert text.index("[V.]") < text.index("[W.]")
+    text = page({**many(ranks_of_all=whole), "ranks": None, "no_ranks": "too few"})
+    assert text.index("No ranks: too few.") < text.index("[W.]")
 
 
 @pytest.mark.parametrize("where", ["name", "label", "absent", "source"])

@@ -144,6 +144,25 @@ def test_a_set_that_no_method_can_be_trained_on_is_absent(tmp_path, data, monkey
     found = run(tmp_path / "out", data, ["flat", "hcl"])
     assert found["absent"]["diatoms"] == "flat, hcl: not this set"
     assert [one["name"] for one in found["sets"]] == ["imclef07d", "cellcycle_fun"]
+    assert found["ranks"]["datasets"] == ["imclef07d", "cellcycle_fun"]
+    assert found["ranks_of_all"] is None  # they are the same
+    alone = run(tmp_path / "alone", data, ["flat"])
+    assert "only 'flat' is finished in every study" in alone["no_ranks"]
+
+
+def test_the_first_method_can_be_left_out_of_a_set(tmp_path, data, monkeypatch):
+    whole = runner.prepare
+
+    def refuse(dataset, plan, *words, **options):
+        if dataset.name == "diatoms" and plan.recipe == "flat":
+            raise HierlearnError("not this set")
+        return whole(dataset, plan, *words, **options)
+
+    monkeypatch.setattr(runner, "prepare", refuse)
+    found = run(tmp_path / "out", data, ["flat", "hcl"])
+    assert set(found["sets"][0]["figures"]) == {"hcl"}
+    assert "only 'hcl' is finished" in found["no_ranks"]
+    assert found["ranks_of_all"]["datasets"] == ["imclef07d", "cellcycle_fun"]
 
 
 def test_methods_are_added_to_a_suite(tmp_path, data, monkeypatch):

@@ -250,9 +250,10 @@ def ranks(summary: Mapping[str, Any]) -> str:
     """Return the verdict on ranks with its diagram, or why there are none."""
     found = summary["ranks"]
     if found is None:
-        return f"<p>No ranks: {safe(summary['no_ranks'])}.</p>"
-    text = " ".join([found["verdict"], *notes(found)])
-    shown = f"<p>{safe(text)}</p>{diagram(found)}"
+        shown = f"<p>No ranks: {safe(summary['no_ranks'])}.</p>"
+    else:
+        text = " ".join([found["verdict"], *notes(found)])
+        shown = f"<p>{safe(text)}</p>{diagram(found)}"
     whole = summary.get("ranks_of_all")
     if whole:
         where = f"On the {len(whole['datasets'])} sets on which all methods can be trained:"

@@ -327,14 +327,20 @@ def summarize_suite(
         "no_ranks": None,
         "ranks_of_all": None,
     }
-    try:
-        found["ranks"] = rank_studies([one.folder for one in studies.values()], suite.metric)
-    except HierlearnError as error:  # one set, or one method
-        found["no_ranks"] = str(error)
+    every = [one.folder for one in studies.values()]
+    found["ranks"], found["no_ranks"] = ranks_of(every, suite.metric)
     whole = [one.folder for name, one in studies.items() if not left_out.get(name)]
-    if len(whole) > 1 and left_out:  # where no method was left out
-        found["ranks_of_all"] = rank_studies(whole, suite.metric)
+    if 1 < len(whole) < len(every):  # where no method was left out
+        found["ranks_of_all"], _ = ranks_of(whole, suite.metric)
     return found
+
+
+def ranks_of(folders: Sequence[Path], metric: str) -> tuple[dict[str, Any] | None, str | None]:
+    """Return the ranks over some studies, or None and why there are none."""
+    try:
+        return rank_studies(folders, metric), None
+    except HierlearnError as error:  # one set, or one method
+        return None, str(error)
 
 
 def set_figures(
