@@ -1,5 +1,7 @@
 """The head of DeViSE against loops, where its vectors come from, and a training from end to end."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -7,11 +9,13 @@ from scipy import sparse
 
 from hierlearn import Dataset, Hierarchy, LabelSpace, Plan, load, train
 from hierlearn.errors import HierlearnError
+from hierlearn.files.tensors import CheckpointError
 from hierlearn.hierarchy.embedding import taxonomy_vectors
 from hierlearn.networks import InputSpec, Network, SparseRows
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, to_save
 from hierlearn.networks.devise import DeViSEHead
 from hierlearn.networks.ensemble import StackedEnsemble, ensemble_of
+from hierlearn.pipeline.config_file import write_config
 from reference.devise import devise, similarities
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
@@ -145,6 +149,18 @@ def test_the_recipe_learns_and_its_model_answers_again(given, tmp_path):
     hits = [one == CLASSES[number] for one, number in zip(found, numbers, strict=True)]
     assert np.mean(hits) > 0.95
     assert torch.equal(load(tmp_path / "model").probabilities(inputs), p)
+
+
+def test_a_model_folder_names_no_file_of_label_vectors(tmp_path):
+    data = Dataset(np.eye(5, 4), [[one] for one in CLASSES], TREE)
+    plan = Plan(recipe="devise", network_options={"width": 4}, settings={"epochs": 1})
+    train(data, plan, out=tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text())
+    config["network"]["heads"]["main"]["options"] = {"vectors": str(tmp_path / "secret.csv")}
+    write_config(path, config)
+    with pytest.raises(CheckpointError, match="of a saved head devise are 'saved', not '/"):
+        load(tmp_path / "model")
 
 
 def test_labels_whose_classes_below_are_unknown_train_it(tmp_path):

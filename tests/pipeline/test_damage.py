@@ -173,6 +173,7 @@ def test_the_layers_of_all_parts_are_counted_together(model, depth):
         ({"width": 10**9}, "with width 1,000,000,000 is not the one that was saved"),
         ({"width": 60_000}, "is not the one that was saved (encoder.hidden.0.weight is"),
         ({"width": "wide"}, "width"),
+        ({"members": 60_000}, "with members 60,000 is not the one that was saved"),
         ({"breadth": 3}, "unknown option of network mlp 'breadth'"),
     ],
 )

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hierlearn.backbones.size import check_numbers
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, shown
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.build import build_network
+from hierlearn.networks.devise import SAVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.networks.build import NetworkSpec
 
-LOOPS = ("depth", "layers")  # options that count layers, each with a tensor of its own
+LOOPS = ("depth", "layers", "members")  # options that count parts with tensors of their own
 FREE = 1 << 16  # numbers up to this one need no weights
 MOST_PARTS = 100  # of a blend
 
@@ -60,6 +61,7 @@ def check_network(
             )
     try:
         check_descriptions(spec, stored)
+        check_label_vectors(spec)
         with torch.device("meta"):
             network = build_network(spec, label_space)
         built = network.state_dict()
@@ -96,10 +98,22 @@ def check_descriptions(spec: NetworkSpec, stored: Mapping[str, tuple[int, ...]])
         check_descriptions(part.network, stored)
 
 
+def check_label_vectors(spec: NetworkSpec) -> None:
+    """Raise where a head would read its label vectors from elsewhere than the saved tensors."""
+    for head in spec.heads.values():
+        if head.kind == "devise" and head.options.get("vectors") != SAVED:
+            raise HierlearnError(
+                f"the label vectors of a saved head devise are {SAVED!r}, not "
+                f"{shown(head.options.get('vectors'))}; train it again"
+            )
+    for part in spec.parts:
+        check_label_vectors(part.network)
+
+
 def numbers_of(spec: NetworkSpec) -> Iterator[tuple[str, int]]:
     """Yield the integers by which a network is sized, with what they are called."""
     if spec.members is not None:
-        yield "members", spec.members
+        yield "ensemble_size", spec.members
     yield from integers(spec.options, "")
     for name, head in spec.heads.items():
         yield from integers(head.options, f"{name}.")
