@@ -95,7 +95,7 @@ def test_files_of_vectors(tmp_path):
         ("class,x\na,1\n", "has no vector of the terminal class 'h'; write one row for each"),
         ("class,x\na,1\na,2\n", "line 3: a second vector of 'a'; keep one"),
         ("class,x\na,one\n", "line 2: the vector of 'a' holds something else than 1 number"),
-        ("class,x\nz,1\n", "'z'"),
+        ("class,x\nz,1\n", "v.csv, line 2: unknown label 'z' (of 8 classes); remove the row"),
         ("class\na\n", "has 1 column, but label vectors are the name of a class and one column"),
         ("class,x\na,0\nh,1\na/e,1\nf/g,1\na/b/c,1\na/b/d,1\n", "no direction for the class 'a'"),
     ],

@@ -157,6 +157,8 @@ def test_sparse_rows_priors_and_what_it_does_not_take():
         torch.testing.assert_close(output.probabilities[:, :size], wanted[:, :size])
     with pytest.raises(HierlearnError, match=r"weight must be at least 0, not -1\.0"):
         make(weight=-1.0)
+    with pytest.raises(HierlearnError, match="augment 'light' is for images, not for numbers"):
+        make(augment="light")
     spec = NetworkSpec("early-heads", InputSpec.numbers(4), heads={"main": HeadSpec("neighbors")})
     with pytest.raises(HierlearnError, match="other heads need a Network with a LinearHead"):
         build_network(spec, LabelSpace.of(TREE))

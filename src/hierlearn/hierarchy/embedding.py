@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.errors import DataError, HierlearnError, plural
+from hierlearn.errors import DataError, HierlearnError, LabelError, plural
 from hierlearn.files.arrays import ENDINGS, read_matrix
 from hierlearn.files.rows import read_rows
 from hierlearn.hierarchy.label_space import LabelSpace
@@ -167,7 +167,10 @@ def table_vectors(path: Path, space: LabelSpace) -> Floats:
         )
     found = np.full((len(space), len(header) - 1), np.nan)
     for line, (name, *cells) in rows:
-        number = space.hierarchy.index(name)
+        try:
+            number = space.hierarchy.index(name)
+        except LabelError as error:
+            raise DataError(f"{path}, line {line}: {error}; remove the row") from None
         if not np.isnan(found[number, 0]):
             raise DataError(f"{path}, line {line}: a second vector of {name!r}; keep one")
         try:

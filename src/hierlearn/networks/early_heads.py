@@ -145,6 +145,8 @@ def early_heads(
     if not weight >= 0:
         raise HierlearnError(f"weight must be at least 0, not {weight!r}")
     space, images = LabelSpace.of(label_space), inputs.kind == "images"
+    if augment != "none" and not images:
+        raise HierlearnError(f"augment {augment!r} is for images, not for {inputs.kind}")
     depth = (4 if images else 2) if depth is None else depth
     encoder: MLPLayers | CNNLayers
     if images:
