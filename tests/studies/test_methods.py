@@ -58,8 +58,19 @@ def test_of_all_what_cannot_be_trained_is_left_out(tmp_path, monkeypatch):
     with pytest.warns(StudyWarning, match="hinge is left out: HingeLoss needs a tree"):
         found = compare(dag(), ["all"], tmp_path / "s", protocol())
     assert [one.key for one in found.finished] == ["flat", "bce", "focal"]
+    parsed = candidates.parse_candidates(["all"])  # as the command line does
+    with pytest.warns(StudyWarning, match="hinge is left out: HingeLoss needs a tree"):
+        compare(dag(), parsed, tmp_path / "parsed", protocol())
     with pytest.raises(HierlearnError, match="HingeLoss needs a tree"):
         compare(dag(), ["bce", "hinge"], tmp_path / "named", protocol())
+
+    def refuse(*words, **options):
+        raise HierlearnError("not these rows")
+
+    monkeypatch.setattr(module, "prepare", refuse)
+    with pytest.raises(HierlearnError, match="no method can be trained on these rows: not these"):
+        compare(dag(), ["all"], tmp_path / "none", protocol())
+    assert not (tmp_path / "none").exists()
 
 
 def test_runs_tell_their_size_and_how_long_the_processor_worked(study):

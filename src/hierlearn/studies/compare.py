@@ -79,7 +79,11 @@ def compare(
     protocol = protocol or Protocol()
     with engine_of(executor, gpu=uses_gpu(protocol, executor)) as engine:
         begun = begin(dataset, candidates, out, protocol, force=force, metadata=metadata)
+        begun.leaves_out = begun.candidates == parse_candidates("all")
         run_studies([begun], engine, on_step)
+    if begun.left_out and not begun.study.finished:
+        why = next(iter(begun.left_out.values()))
+        raise begun.failure(HierlearnError(f"no method can be trained on these rows: {why}"))
     for key, why in begun.left_out.items():
         warnings.warn(f"{key} is left out: {why}", StudyWarning, stacklevel=2)
     return begun.study
@@ -160,7 +164,7 @@ def begin(
         for number, one in enumerate(parsed)
         if not study.is_done(one, runs)
     }
-    return Comparison(study, parsed, dataset, tasks, new, leaves_out=list(candidates) == ["all"])
+    return Comparison(study, parsed, dataset, tasks, new)
 
 
 def run_studies(
