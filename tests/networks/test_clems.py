@@ -13,6 +13,7 @@ from hierlearn.decoding import make_decoder
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.links.label_points import EmbeddedOutput, LabelPoints
+from hierlearn.losses import CLEMSLoss
 from hierlearn.networks import Network
 from hierlearn.networks.clems import CLEMSHead
 from hierlearn.networks.ensemble import StackedEnsemble, ensemble_of, member_state
@@ -282,3 +283,6 @@ def test_what_is_refused():
     with pytest.raises(HierlearnError, match="unknown cost 'height'"):
         CLEMSHead(3, TREE, cost="height")
     assert LabelSpace.of(TREE) == LabelSpace(TREE)
+    head = CLEMSHead(3, TREE)
+    with pytest.raises(HierlearnError, match="have no points yet, so nothing would be learned"):
+        CLEMSLoss(TREE)(head(torch.randn(2, 3)), TREE.encode([["i"], ["a"]]))

@@ -47,6 +47,7 @@ class LabelPoints(nn.Module):
         answers: (K, D) the points u.
         codes: (K, C / 8) the classes of each set, 8 per byte.
         temperature: (1,).
+        is_set: whether the points were set, or loaded.
     """
 
     truth: Tensor
@@ -71,6 +72,7 @@ class LabelPoints(nn.Module):
         self.size = size
         self.nearest = nearest
         self.members: int | None = None
+        self.is_set = False
         classes = len(self.hierarchy)
         width = -(-classes // BITS)
         self.register_buffer("truth", torch.zeros(sets, size))
@@ -87,7 +89,7 @@ class LabelPoints(nn.Module):
         """Return the points of all members; they are the same."""
         first = several[0]
         new = cls(first.hierarchy, first.size, len(first.truth), nearest=first.nearest)
-        new.members = len(several)
+        new.members, new.is_set = len(several), first.is_set
         for name in ("truth", "answers", "codes", "temperature"):
             setattr(new, name, torch.stack([getattr(one, name) for one in several]))
         new._unpack()
@@ -123,6 +125,7 @@ class LabelPoints(nn.Module):
             if self.members is not None:
                 value = value.expand(self.members, *value.shape).clone()
             setattr(self, name, value)
+        self.is_set = True
         self._unpack()
         if known is not None:
             self._set_keys(
@@ -165,6 +168,7 @@ class LabelPoints(nn.Module):
     def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
         before = self.codes.clone()
         super()._load_from_state_dict(*args, **options)
+        self.is_set = True
         same = before.shape == self.codes.shape and not before.is_meta
         if not same or not torch.equal(before, self.codes):  # else stand-ins stay, to train on
             self._unpack()

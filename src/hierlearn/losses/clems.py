@@ -55,6 +55,11 @@ class CLEMSLoss(Loss):
                 "the points of the head clems are those of whole label sets, but a mask leaves "
                 "classes unknown; use unlabeled_descendants 'negative', or another head"
             )
+        if not output.points.is_set:
+            raise HierlearnError(
+                "the label sets of this head clems have no points yet, so nothing would be "
+                "learned; name the head clems, which gives them points, or call fit_label_points"
+            )
         points, known = output.points.truth_of(targets)
         values = clems_loss(output.embeddings, points.to(output.embeddings.dtype))
         return torch.where(known, values, 0.0)

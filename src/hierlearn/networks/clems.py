@@ -43,8 +43,8 @@ class CLEMSHead(Head):
         cost: a name of COSTS: what answering one set costs where another is true.
         temperature: of the weights of the sets, relative to the mean cost of two training rows.
         nearest: answer the nearest set, as the paper does; else the mixture of all of them.
-        sets: how many label sets have points, at most; the most frequent ones are kept. None for
-            all, up to 4,096.
+        sets: how many label sets have points, at most; the most frequent ones are kept. Where the
+            head is trained by its name, None is all, up to 4,096; else 1.
 
     Attributes:
         points: the label sets, which training sets.
