@@ -162,7 +162,7 @@ class LabelPoints(nn.Module):
         A sum of random 62-bit numbers, one per class, in integers that wrap around: exact in any
         order. Two of a million sets coincide with a probability of 1e-7.
         """
-        parts = targets.split(max(1, KEYED // len(self.factors)), dim=-2)
+        parts = torch.split(targets, max(1, KEYED // len(self.factors)), dim=-2)
         return torch.cat([((part > 0) * self.factors).sum(dim=-1) for part in parts], dim=-1)
 
     def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
