@@ -96,7 +96,7 @@ def test_blocks_are_the_layers_of_a_list():
         ({"settings": {"ensemble_size": 2}}, "trains one network, not 2"),
         ({"recipe": "quick", "loss": None}, "cannot train a memory"),
         ({"recipe": "hmc-lmlp", "loss": None}, "cannot train a network part by part"),
-        ({"recipe": "tsle", "loss": None}, "cannot train the network tsle"),
+        ({"recipe": "tsle", "loss": None}, "cannot train weights that the loss computes with"),
         ({"recipe": "nearest", "loss": None}, "is for optimizer adamw, not none"),
         ({"recipe": "linear", "loss": None}, "is for optimizer adamw, not lbfgs"),
     ],

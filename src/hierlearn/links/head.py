@@ -23,10 +23,12 @@ class Head(nn.Module, ABC):
         stackable: whether several of it can be computed as one, with stacked weights.
         has_memory: whether it compares rows with others that it remembers; ``forward`` then takes
             the features of candidates too, see NeighborHead.
+        used_by_loss: whether a loss computes with its weights, outside of ``forward``.
     """
 
     stackable: ClassVar[bool] = False
     has_memory: ClassVar[bool] = False
+    used_by_loss: ClassVar[bool] = False
 
     @property
     def saved_options(self) -> dict[str, Any]:

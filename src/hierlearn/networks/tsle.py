@@ -108,6 +108,7 @@ class TSLEHead(Head):
     """
 
     stackable = True
+    used_by_loss = True
 
     def __init__(
         self,

@@ -18,7 +18,6 @@ from hierlearn.errors import HierlearnError
 from hierlearn.links import HeadOutput
 from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.staged import staged_networks
-from hierlearn.networks.tsle import TSLEHead
 from hierlearn.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -44,10 +43,10 @@ def check_sharding(network: nn.Module, settings: Settings) -> None:
             "parallel fsdp cannot train a network part by part, which changes what is trained; use "
             "parallel ddp"
         )
-    if any(isinstance(one, TSLEHead) for one in network.modules()):
+    if any(getattr(one, "used_by_loss", False) for one in network.modules()):
         raise HierlearnError(
-            "parallel fsdp cannot train the network tsle, whose loss encodes labels outside of the "
-            "network; use parallel ddp"
+            "parallel fsdp cannot train weights that the loss computes with, as those of the "
+            "network tsle; use parallel ddp"
         )
     if memory_heads(network):
         raise HierlearnError(
