@@ -39,7 +39,8 @@ class RandomWalkLink(Link):
     Args:
         label_space: what can be predicted; a Hierarchy means that its leaves are terminal.
         restart: r, above 0 and at most 1; 1 takes no step.
-        steps: the number of steps after which every walk stops; by default as many as matter.
+        steps: the number of steps after which every walk stops; by default as many as matter, at
+            most 10,000.
         siblings: whether the walk also steps to the children of its parents, itself among them,
             and between top classes.
         base: the name of the link to smooth.
