@@ -93,3 +93,12 @@ def test_a_model_without_its_recipe_cannot_continue():
     model.config.pop("recipe")
     with pytest.raises(HierlearnError, match="does not say which loss trained it; call fit"):
         IncrementalState.from_pipeline(model)
+
+
+def test_trees_are_not_grown_further():
+    X, group = blobs()
+    trees = {"recipe": "trees", "network_options": {"trees": 2}}
+    with pytest.raises(HierlearnError, match="trees are grown of all rows at once; call fit, not"):
+        classifier(**trees).partial_fit(X, LEAVES[group])
+    with pytest.raises(HierlearnError, match="trees are grown of all rows at once; call fit, not"):
+        classifier(**trees).fit(X, LEAVES[group]).partial_fit(X, LEAVES[group])

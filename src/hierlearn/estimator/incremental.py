@@ -14,6 +14,7 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.memories import embeddings_of, remembered, set_memory
+from hierlearn.networks.trees import forest_heads
 from hierlearn.training.checkpoint import optimizer_tensors, restore_optimizer
 from hierlearn.training.prepare import for_heads
 from hierlearn.training.recipes import build_loss
@@ -87,6 +88,8 @@ class IncrementalState:
             labels: of the rows.
             weights: (N,) how much each row counts; None for all alike.
         """
+        if forest_heads(pipeline.network):
+            raise HierlearnError("trees are grown of all rows at once; call fit, not partial_fit")
         ready = inputs if pipeline.preprocessor is None else pipeline.preprocessor.transform(inputs)
         rows = Rows(ready, labels, pipeline.device, weights)
         settings = self.settings.with_changes(
