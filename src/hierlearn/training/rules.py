@@ -196,11 +196,13 @@ def plain(facts: Facts) -> Mapping[str, Any]:
 def early(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a network with early heads.
 
-    One path per row: a softmax. Several labels, or none: the loss of ``max``.
+    One path per row: a softmax. Several labels, or none: the loss of ``max``, and since a deeper
+    network fits noise sooner, at most so many epochs.
     """
     if facts.labels.single_path:
         return {**plain(facts), "loss": "leaf-ce"}
-    return {**plain(facts), "loss": "mixed", "link": "max"}
+    epochs = min(plain(facts)["settings"]["epochs"], SEVERAL_EPOCHS)
+    return {"settings": {"epochs": epochs}, "loss": "mixed", "link": "max"}
 
 
 def levels(facts: Facts) -> Mapping[str, Any]:
