@@ -57,7 +57,8 @@ KILLED = -signal.SIGKILL
 QUIET = Reporting(bar=False)
 OLD = plan("bce", epochs=1)
 NEW = plan("hcl", epochs=3, dropout=0.2, checkpoint_every=4)
-TIMES = {"seconds", "metadata", "versions"}  # keys of JSON files that differ between equal runs
+# Keys of JSON files that differ between equal runs.
+TIMES = {"seconds", "cpu_seconds", "metadata", "versions"}
 
 
 @dataclass(frozen=True)

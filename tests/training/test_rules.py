@@ -177,6 +177,18 @@ def test_networks_with_logits_train_fewer_epochs_on_more_rows(name, rows, epochs
     assert recipe.settings["epochs"] == epochs
 
 
+@pytest.mark.parametrize("name", ["max", "flat", "awx", "tsle", "clems", "devise"])
+@pytest.mark.parametrize(
+    ("rows", "epochs"), [(100, 100), (500, 75), (2_500, 20), (20_000, 20), (100_000, 10)]
+)
+def test_several_labels_per_row_of_numbers_are_trained_for_fewer_epochs(name, rows, epochs):
+    several = ("a/b", "d")
+    recipe = RECIPES[name].fitted_to(facts(rows, labels=several))
+    assert recipe.settings["epochs"] == epochs
+    images = RECIPES[name].fitted_to(facts(2_500, labels=several, kind="images"))
+    assert images.settings["epochs"] == 100
+
+
 def test_every_level_gets_its_epochs():
     two = levels(facts(500))["settings"]
     assert two == {"epochs": 2 * 40, "learning_rate": 3e-3}  # four steps each
@@ -195,10 +207,7 @@ def test_early_heads_follow_the_labels():
     assert several["settings"]["epochs"] == 20
 
 
-def test_devise_drops_more_units_of_numbers_and_tsle_is_short_for_several_labels():
+def test_devise_drops_more_units_of_numbers():
     for kind, options in (("numbers", {"dropout": 0.5}), ("images", {}), ("texts", {})):
         recipe = RECIPES["devise"].fitted_to(facts(100, kind=kind))
         assert (recipe.network_options, recipe.settings["epochs"]) == (options, 100)
-    several = facts(100, labels=("a/b", "d"))
-    assert RECIPES["tsle"].fitted_to(several).settings["epochs"] == 20
-    assert RECIPES["tsle"].fitted_to(facts(100)).settings["epochs"] == 100

@@ -131,6 +131,13 @@ def logits_of(outputs: Any) -> Tensor:
     return found
 
 
+def counts_unlabeled(loss: Loss) -> bool:
+    """Whether a row that has no label counts in the mean of a loss."""
+    nothing = torch.zeros(1, len(loss.hierarchy), dtype=torch.bool)
+    counted = loss.counted(nothing, torch.ones_like(nothing))
+    return counted is None or bool(counted.any())
+
+
 class LabelCollator:
     """Batch rows whose labels are paths or names of classes, as ``data_collator=`` of the Trainer.
 
@@ -164,6 +171,7 @@ class LabelCollator:
         Labels((), self.hierarchy, unlabeled_descendants=unlabeled_descendants)  # check the value
         # The loss itself may live on a GPU, and a collator goes to the workers of a loader.
         self.counts_rows = loss.size(torch.empty(1, len(self.hierarchy))) == 1
+        self.counts_unlabeled = counts_unlabeled(loss)
         self.collate = collate
         self.column = column
         self.unknown = unknown
@@ -193,7 +201,9 @@ class LabelCollator:
             rows = [row if ok else None for row, ok in zip(rows, known.tolist(), strict=True)]
         found = Labels(rows, self.hierarchy, unlabeled_descendants=self.unlabeled_descendants)
         targets, mask = found.targets(), found.mask() & known[:, None]
-        counted = (targets & mask).any(dim=1, keepdim=True) if self.counts_rows else mask
+        counted = mask
+        if self.counts_rows:  # by what is known, or by what is known to apply
+            counted = (mask if self.counts_unlabeled else targets & mask).any(dim=1, keepdim=True)
         labels = targets.to(torch.int8).masked_fill_(~mask, UNKNOWN)
         return labels.masked_fill_(~counted, IGNORED)
 

@@ -43,7 +43,6 @@ from hierlearn.training.rules import (
     quick,
     tabm,
     trees,
-    tsle,
     verma,
 )
 
@@ -224,7 +223,7 @@ RECIPES: dict[str, Recipe] = {
         "tsle",
         "TSLE: rows and label sets encoded in one space, by factorization machines (Chen 2019)",
         network="tsle",
-        rule=tsle,
+        rule=plain,
     ),
     "trees": Recipe(
         "bce",

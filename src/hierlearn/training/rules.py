@@ -25,8 +25,8 @@ PLAIN_STEPS = 8000  # of a network with logits, unless that takes more than PLAI
 PLAIN_EPOCHS = 100
 LEVEL_STEPS = 600  # of each level that is trained alone, for rows with one path
 LEVEL_EPOCHS = 40  # at most
-SEVERAL_EPOCHS = 20  # of networks of several layers, and of levels, for rows with several labels
-CLEMS_EPOCHS = 30  # of a regression to label points, for rows with several labels
+SEVERAL_EPOCHS = 20  # of the same, and of levels, for numbers with several labels per row,
+SEVERAL_STEPS = 300  # unless these are fewer steps
 WALK_RESTART = 0.95  # of the random walk of CNN-HL-LI
 LINEAR_EPOCHS = 10
 LINEAR_STEPS = 240  # fewest of a linear model
@@ -41,7 +41,6 @@ LONG_IMAGES = 1600
 IMAGE_EPOCHS = 60  # at most, of the fewer steps
 SHORT_EPOCHS = 6  # for rows with several labels
 SHORT_STEPS = 60  # fewest for these
-TSLE_EPOCHS = 20  # at most, for rows with several labels, where more fit their noise
 TREES = 200
 TABM_STEPS = 1200  # of a TabM
 TABM_SHORT = 500  # for rows with several labels
@@ -186,22 +185,26 @@ def image_settings(facts: Facts, steps: int) -> Mapping[str, Any]:
 
 
 def plain(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of a network with logits: the more rows, the fewer epochs."""
+    """Return the settings of a network with logits: the more rows, the fewer epochs.
+
+    Several labels, or none, per row of numbers: such labels are noisy, so training is short.
+    """
     epochs = min(round(PLAIN_STEPS / facts.steps_per_epoch), PLAIN_EPOCHS)
+    if facts.kind == "numbers" and not facts.labels.single_path:
+        epochs = min(epochs, max(SEVERAL_EPOCHS, round(SEVERAL_STEPS / facts.steps_per_epoch)))
     return {"settings": {"epochs": max(epochs, FEWEST_EPOCHS)}}
 
 
 def early(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a network with early heads.
 
-    One path per row: a softmax. Several labels, or none: the loss of ``max``; such labels are
-    noisy, so training is short.
+    One path per row: a softmax. Several labels, or none: the loss of ``max``, and since a deeper
+    network fits noise sooner, at most so many epochs.
     """
-    found: dict[str, Any] = {"settings": dict(plain(facts)["settings"])}
     if facts.labels.single_path:
-        return {**found, "loss": "leaf-ce"}
-    found["settings"]["epochs"] = min(found["settings"]["epochs"], SEVERAL_EPOCHS)
-    return {**found, "loss": "mixed", "link": "max"}
+        return {**plain(facts), "loss": "leaf-ce"}
+    epochs = min(plain(facts)["settings"]["epochs"], SEVERAL_EPOCHS)
+    return {"settings": {"epochs": epochs}, "loss": "mixed", "link": "max"}
 
 
 def levels(facts: Facts) -> Mapping[str, Any]:
@@ -219,13 +222,11 @@ def levels(facts: Facts) -> Mapping[str, Any]:
 def clems(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a regression to label points.
 
-    One path per row: the sets are few and can have many dimensions. Several labels: labels are
-    noisy, so training is short.
+    One path per row: the sets are few and can have many dimensions.
     """
-    found = plain(facts)
-    if facts.labels.single_path:
-        return {**found, "head_options": {"size": 256, "temperature": 0.03}}
-    return {"settings": {"epochs": min(found["settings"]["epochs"], CLEMS_EPOCHS)}}
+    if not facts.labels.single_path:
+        return plain(facts)
+    return {**plain(facts), "head_options": {"size": 256, "temperature": 0.03}}
 
 
 def cnn_hl_li(facts: Facts) -> Mapping[str, Any]:
@@ -239,14 +240,6 @@ def devise(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of DeViSE: as ``plain``, with more dropout for numbers."""
     options = {"dropout": 0.5} if facts.kind == "numbers" else {}
     return {**plain(facts), "network_options": options}
-
-
-def tsle(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of TSLE: as ``plain``, with fewer epochs for rows of several labels."""
-    found = plain(facts)
-    if facts.labels.single_path:
-        return found
-    return {"settings": {"epochs": min(found["settings"]["epochs"], TSLE_EPOCHS)}}
 
 
 def linear(facts: Facts) -> Mapping[str, Any]:
