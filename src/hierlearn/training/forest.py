@@ -23,7 +23,7 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.networks.sparse import SparseRows
 from hierlearn.networks.trees import forest_heads
-from hierlearn.training.one_step import OneStepTrainer
+from hierlearn.training.one_step import GradientFreeTrainer
 from hierlearn.training.seeding import derive
 from hierlearn.training.stream import ParquetRows
 
@@ -199,7 +199,7 @@ def by_trees(decision: Decision, plan: Plan, network: nn.Module) -> Decision:
     return replace(decision, settings=decision.settings.with_changes(optimizer="trees"))
 
 
-class ForestTrainer(OneStepTrainer):
+class ForestTrainer(GradientFreeTrainer):
     """Grow the trees of a network, or of every member; a tree is a step."""
 
     def __init__(self, network: nn.Module, *args: Any, **options: Any) -> None:
@@ -211,19 +211,6 @@ class ForestTrainer(OneStepTrainer):
             )
         super().__init__(network, *args, **options)
         self.steps_per_epoch = self.steps = sum(head.trees for head in heads)
-
-    def make_optimizer(self) -> torch.optim.Optimizer:
-        """Return an optimizer of nothing, which no step is taken with."""
-        return torch.optim.SGD([torch.zeros(1)], lr=0.0)
-
-    def distribute(self) -> None:
-        """Leave the network as it is: every process grows the same trees."""
-
-    def train(self) -> None:
-        """Grow the trees, unless a checkpoint has them."""
-        if not self.finished:
-            self.train_epoch()
-        self.stopping.restore()
 
     def train_epoch(self) -> None:
         """Grow the trees of all members, and report them as one epoch."""

@@ -354,12 +354,6 @@ class LinearSolver(OneStepTrainer):
         if reason is not None:
             raise HierlearnError(f"lbfgs cannot train this: {reason}; use optimizer='adamw'")
 
-    def train(self) -> None:
-        """Solve, unless a checkpoint has the solution."""
-        if not self.finished:
-            self.train_epoch()
-        self.stopping.restore()
-
     def train_epoch(self) -> None:
         """Find the optimum, and report it as one epoch."""
         self.timeline.begin_epoch()

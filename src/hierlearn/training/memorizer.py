@@ -16,7 +16,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.memory.leave_one_out import best_scale
 from hierlearn.networks.memories import memory_heads
 from hierlearn.training.memorize import memorize
-from hierlearn.training.one_step import OneStepTrainer
+from hierlearn.training.one_step import GradientFreeTrainer
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,7 +39,7 @@ def untrained(network: nn.Module, members: int) -> str | None:
     return None
 
 
-class Memorizer(OneStepTrainer):
+class Memorizer(GradientFreeTrainer):
     """Fill a memory, and choose its scale."""
 
     def __init__(self, network: nn.Module, *args: Any, **options: Any) -> None:
@@ -49,18 +49,9 @@ class Memorizer(OneStepTrainer):
             raise HierlearnError(f"optimizer none trains nothing, but {reason}")
         super().__init__(network, *args, **options)
 
-    def make_optimizer(self) -> torch.optim.Optimizer:
-        """Return an optimizer of nothing, which no step is taken with."""
-        return torch.optim.SGD([torch.zeros(1)], lr=0.0)
-
-    def distribute(self) -> None:
-        """Leave the network as it is: every process does the same."""
-
     def train(self) -> None:
         """Fill the memory, and choose the scale unless a checkpoint has it."""
-        if not self.finished:
-            self.train_epoch()
-        self.stopping.restore()
+        super().train()
         memorize(self.network, self.rows)
 
     def train_epoch(self) -> None:
