@@ -21,6 +21,13 @@ EARLY = ("--methods bce,hlc", "--metrics", "--epochs")  # refused before the dat
 LINE = f"compare rows.csv --label class --split part --methods bce,leaf-ce --out s {FAST}"
 
 
+def test_a_verdict_on_many_methods_is_a_list(call, rows):
+    said = call(LINE.replace("bce,leaf-ce", "bce,leaf-ce,focal,mixed,hxe"))
+    assert "\n- leaf-ce " in said
+    assert "\n- hxe " in said
+    assert "\\n" not in said
+
+
 def test_a_table_files_and_an_answer(call, rows):
     said = call(LINE)
     assert "rows: 100 rows, 8 classes; 2 methods, 2 seeds each" in said

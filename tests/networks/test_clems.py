@@ -14,7 +14,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.links.label_points import EmbeddedOutput, LabelPoints
 from hierlearn.losses import CLEMSLoss
-from hierlearn.networks import Network
+from hierlearn.networks import LinearHead, Network
 from hierlearn.networks.clems import CLEMSHead
 from hierlearn.networks.ensemble import StackedEnsemble, ensemble_of, member_state
 from hierlearn.networks.set_costs import COSTS
@@ -286,3 +286,14 @@ def test_what_is_refused():
     head = CLEMSHead(3, TREE)
     with pytest.raises(HierlearnError, match="have no points yet, so nothing would be learned"):
         CLEMSLoss(TREE)(head(torch.randn(2, 3)), TREE.encode([["i"], ["a"]]))
+
+
+def test_other_heads_may_have_points_too():
+    class Pointed(LinearHead):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            self.points = nn.Parameter(torch.zeros(3))
+
+    network = Network(nn.Identity(), Pointed(4, TREE))
+    fit_label_points(network, Labels([["a/e"]], TREE), None)
+    assert network.heads["main"].points.shape == (3,)

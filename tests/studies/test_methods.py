@@ -9,6 +9,7 @@ from hierlearn.hierarchy import Hierarchy
 from hierlearn.studies import candidates
 from hierlearn.studies import runner as module
 from hierlearn.studies.compare import StudyWarning, compare
+from hierlearn.studies.protocol import Protocol
 from hierlearn.studies.study import Study, StudyError
 from studies.small_studies import WORDS, dataset, protocol, run, without_seconds
 
@@ -87,3 +88,23 @@ def test_remembered_rows_are_stored_not_learned(tmp_path):
     for one in found.runs():
         assert one["stored"] % rows == 0
         assert one["stored"] > 0
+
+
+def test_what_trains_nothing_is_made_once_for_all_seeds(tmp_path):
+    plainly = Protocol(seeds=2, settings={"device": "cpu"})
+    found = compare(dataset(), ["nearest", "linear"], tmp_path / "s", plainly)
+    assert [one.key for one in found.finished] == ["nearest", "linear"]
+    first, second = found.runs_of(found.candidates[0])
+    assert {**first, "seed": 1} == second
+    rows = found.rows(found.candidates[0])
+    assert (rows["argmax"][0] == rows["argmax"][1]).all()
+    evidence = found.evidence(found.candidates[0])
+    assert evidence.rows.shape[:2] == (2, len(found.truth()))
+    assert (evidence.weights[0] == evidence.weights[1]).all()
+
+
+def test_a_scale_that_is_learned_is_one_of_every_seed(tmp_path):
+    found = run(tmp_path / "s", ["nearest"], network={})  # with epochs, and so with gradients
+    first, second = found.runs_of(found.candidates[0])
+    assert (first["seed"], second["seed"]) == (0, 1)
+    assert first["test"] != second["test"]

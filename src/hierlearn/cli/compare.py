@@ -259,7 +259,7 @@ def finish(console: Console, study: Study) -> None:
     summary, paths = publish(study)
     page = write_report(study.folder, summary=summary)
     print_study(console, leaf_first(study, summary))  # in the order of the page
-    print_plain(console, summary["verdict"])
+    print_plain(console, *summary["verdict"].splitlines())
     names = ", ".join(path.name for path in [*paths, page])
     print_plain(console, f"wrote {names} to {study.folder}")
 

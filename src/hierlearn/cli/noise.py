@@ -116,7 +116,7 @@ def noise(
         )
     written = publish_noise(summary, options["out"]) + noise_curves(summary, options["out"])
     print_noise(console, summary)
-    print_plain(console, summary["verdict"])
+    print_plain(console, *summary["verdict"].splitlines())
     names = ", ".join(path.name for path in written)
     print_plain(console, f"wrote {names} to {options['out']}")
 

@@ -194,7 +194,8 @@ class NeighborHead(Head):
         log_weights = self.memory.log_weights(index)
         if log_weights is not None:
             logits = logits + log_weights
-        return logits.softmax(-1), index
+        # Members that differ in their scales alone find the same rows.
+        return logits.softmax(-1), index.expand(logits.shape)
 
     def normalized(
         self, p: Tensor, q: Tensor, *, partial: bool, least: float = 0.0

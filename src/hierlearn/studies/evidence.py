@@ -15,7 +15,7 @@ row.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,6 +73,14 @@ class StoredEvidence:
     classes: NDArray[np.int64]
     ids: Sequence[str]
     texts: Sequence[str] | None = None
+
+    def repeated(self, seeds: int) -> Self:
+        """Return the evidence of one network as that of some seeds, which are all equal."""
+        return replace(
+            self,
+            rows=np.repeat(self.rows, seeds, axis=0),
+            weights=np.repeat(self.weights, seeds, axis=0),
+        )
 
     def write(self, folder: Path, name: str) -> None:
         """Write the files of a candidate."""

@@ -24,6 +24,7 @@ from hierlearn.memory.store import Memory
 from hierlearn.metrics import find_metric
 from hierlearn.metrics.choices import best_classes
 from hierlearn.metrics.measure import check_supported, measure, measure_rows
+from hierlearn.networks.ensemble import members_of
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import run, train
 from hierlearn.studies.decisions import HEIGHT
@@ -102,14 +103,17 @@ def run_task(
     if task.candidate.is_pipeline:
         return run_pipelines(task, dataset, on_step)
     clock = Stopwatch()
-    prepared = prepare(dataset, task.plan, find_device(task.device))
+    prepared = prepare_task(task, dataset)
     check_metrics(task, prepared.label_space)
     log: list[dict[str, Any]] = []
     trainer, collapse = fit_catching_collapse(prepared, log, on_step)
     test = ready_rows(prepared, dataset.split("test"))
     runs, rows = evaluate(task, prepared, trainer, test)
+    members = members_of(prepared.network) or 1
     evidence = find_evidence(prepared.network, prepared.answer, test)
-    about = {**clock.seconds(len(runs)), **network_size(prepared.network, len(runs))}
+    if evidence is not None and members < len(runs):
+        evidence = evidence.repeated(len(runs))
+    about = {**clock.seconds(len(runs)), **network_size(prepared.network, members)}
     for one in runs:
         one.update(about)
     selected = None
@@ -117,6 +121,16 @@ def run_task(
         percentages = torch.stack(trainer.selections).mul(100).round()
         selected = percentages.to(torch.uint8).numpy()
     return Result(runs, rows, log, selected, collapse, evidence)
+
+
+def prepare_task(task: Task, dataset: Dataset) -> Prepared:
+    """Return what trains all seeds at once; one network where nothing is trained: all are equal."""
+    device = find_device(task.device)
+    prepared = prepare(dataset, task.plan, device)
+    if prepared.decision.settings.optimizer != "none" or len(task.seeds) == 1:
+        return prepared
+    one = {**task.plan.settings, "ensemble_size": 1}
+    return prepare(dataset, replace(task.plan, settings=one), device)
 
 
 def run_pipelines(
@@ -265,7 +279,6 @@ def evaluate(
         runs.append(
             {
                 "candidate": task.candidate.key,
-                "seed": task.seeds[member],
                 "test": measure_all(p, targets, space, task.metrics),
                 "valid": trainer.stopping.value[member],
                 "best_epoch": trainer.stopping.epoch[member],
@@ -277,6 +290,10 @@ def evaluate(
                 "loss_options": dict(task.plan.loss_options),
             }
         )
+    if len(runs) == 1:  # one network for all seeds
+        runs, parts = [dict(runs[0]) for _ in task.seeds], parts * len(task.seeds)
+    for seed, one in zip(task.seeds, runs, strict=True):
+        one["seed"] = seed
     return runs, stacked(parts)
 
 

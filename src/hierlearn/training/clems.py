@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.links.label_points import LabelPoints
 from hierlearn.memory.label_sets import LabelSets, labels_of, take_rows
 from hierlearn.networks.ensemble import networks_in
 from hierlearn.networks.set_costs import find_cost
@@ -69,7 +70,7 @@ def fit_label_points(network: nn.Module, labels: Labels, weights: Floats | None)
     one: Any
     for one in networks_in(network):
         for head in getattr(one, "heads", {}).values():
-            if not hasattr(head, "points"):
+            if not isinstance(getattr(head, "points", None), LabelPoints):
                 continue
             key = (head.cost, head.points.size, head.points.truth.shape[-2])
             if key not in fitted:
