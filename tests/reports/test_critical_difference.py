@@ -19,14 +19,15 @@ def found(count, critical=1.5, seed=0):
     return from_ranks(ranks, critical, labels=[LONG, *(f"loss {n}" for n in range(1, count))])
 
 
-@pytest.mark.parametrize("count", [2, 3, 4, 13])
+@pytest.mark.parametrize("count", [2, 3, 4, 13, 47])
 @pytest.mark.parametrize("critical", [0.4, 3.0, 50.0])
 def test_no_two_texts_overlap_and_all_are_inside(count, critical):
     figure = draw(found(count, critical))
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     boxes = [text.get_window_extent() for text in figure.axes[0].texts]
-    assert len(boxes) == 2 * count + 1  # numbers, names, the ruler
+    numbers = count if count <= 20 else 1 + count // 5
+    assert len(boxes) == numbers + count + 1  # with the names and the ruler
     whole = figure.bbox
     for place, box in enumerate(boxes):
         assert whole.x0 <= box.x0 < box.x1 <= whole.x1

@@ -35,6 +35,16 @@ def test_demsars_example():
     assert at_10["groups"] == [["C4.5+m+cf", "C4.5+m", "C4.5+cf"], ["C4.5+cf", "C4.5"]]
 
 
+def test_of_many_methods_only_the_pairs_of_the_best_are_told():
+    ranks = [float(number) for number in range(1, 13)]
+    words = rank_verdict(from_ranks(ranks, 4.5))
+    assert "28 pairs of mean ranks differ by more than the critical difference 4.50" in words
+    assert "; m0 is before m5, m6, m7, m8, m9, m10, m11." in words
+    assert "Not significantly behind it: m1, m2, m3, m4." in words
+    assert "m1 before" not in words
+    assert "m1 before" in rank_verdict(from_ranks(ranks[:8], 4.5))
+
+
 def test_ranks_tests_and_verdict_of_a_clear_case(tmp_path):
     found = rank_studies(studies(tmp_path, CLEAR, LOSSES))
     assert found["mean_ranks"] == [3.0, 2.0, 1.0]

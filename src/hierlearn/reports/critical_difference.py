@@ -21,6 +21,7 @@ AXIS = 4.0  # inches between rank 1 and the last
 ROW, BAR = 0.24, 0.13  # inches per name, per bar
 ABOVE = 0.75  # inches for the ruler and the numbers
 SIZE = 9  # of the text, in points
+TICKS = 20  # numbers along the axis, at most
 MARGIN = 0.12
 LINE = "#4a5565"
 
@@ -81,9 +82,10 @@ def draw(summary: Mapping[str, Any]) -> Figure:
 
 
 def scale(axes: Axes, count: int, step: float) -> None:
-    """Draw the axis of ranks, the best to the right."""
+    """Draw the axis of ranks, the best to the right; of many ranks, only some are numbered."""
     axes.plot([0, AXIS], [0, 0], color="black", linewidth=1)
-    for rank in range(1, count + 1):
+    apart = next(one for one in (1, 5, 10, 50, count) if count <= TICKS * one)
+    for rank in dict.fromkeys([1, *range(apart, count + 1, apart)]):
         x = (count - rank) * step
         axes.plot([x, x], [0, 0.07], color="black", linewidth=1)
         axes.text(x, 0.11, str(rank), ha="center", va="bottom", fontsize=SIZE - 1)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "hierlearn.ranks", 2
 FEW = 5  # datasets; below, the tests have little power
+FEW_PAIRS = 20  # that differ; of more, only those of the best are told
 
 
 def rank_studies(folders: Sequence[Path | str], metric: str = "au-prc") -> dict[str, Any]:
@@ -198,9 +199,17 @@ def rank_verdict(summary: Mapping[str, Any]) -> str:
     pairs: dict[str, list[str]] = {}
     for better, worse in summary["differing"]:
         pairs.setdefault(label[better], []).append(label[worse])
-    if pairs:
-        order = "; ".join(f"{better} before {', '.join(worse)}" for better, worse in pairs.items())
-        parts.append(f"Mean ranks differ by more than {critical}: {order}.")
+    if len(summary["differing"]) > FEW_PAIRS:
+        order = [one for one in label.values() if one in pairs.get(best[1], [])]
+        rest = [one for one in label.values() if one not in (best[1], *order)]
+        parts.append(
+            f"{len(summary['differing'])} pairs of mean ranks differ by more than {critical}; "
+            f"{best[1]} is before {', '.join(order) or 'none'}."
+        )
+        parts.append(f"Not significantly behind it: {', '.join(rest)}." if rest else "")
+    elif pairs:
+        text = "; ".join(f"{better} before {', '.join(worse)}" for better, worse in pairs.items())
+        parts.append(f"Mean ranks differ by more than {critical}: {text}.")
         joined = [" and ".join([", ".join(names[:-1]), names[-1]]) for names in named(summary)]
         parts.append(f"Not significantly different: {'; '.join(joined)}." if joined else "")
     elif is_any_different(summary):
