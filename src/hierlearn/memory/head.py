@@ -194,8 +194,9 @@ class NeighborHead(Head):
         log_weights = self.memory.log_weights(index)
         if log_weights is not None:
             logits = logits + log_weights
-        # Members that differ in their scales alone find the same rows.
-        return logits.softmax(-1), index.expand(logits.shape)
+        if index.dim() < logits.dim():  # members that differ in their scales alone
+            index = index.expand(logits.shape)
+        return logits.softmax(-1), index
 
     def normalized(
         self, p: Tensor, q: Tensor, *, partial: bool, least: float = 0.0
