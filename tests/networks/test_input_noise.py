@@ -19,20 +19,9 @@ from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training import Plan
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.processes import Processes
+from networks.hidden import HIDDEN
 from training.datasets import assert_identical, problem, state, texts, trainer_of
 
-WITHOUT = (
-    "cnn",
-    "embeddings",
-    "hmcn-f",
-    "hmcn-r",
-    "hmc-lmlp",
-    "early-heads",
-    "tsle",
-    "trees",
-    "tabm",
-)  # noise of inputs
-HIDDEN = [name for name in NETWORKS if name not in WITHOUT]
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 SEEDS = [3, 11, 5]
 CPU = torch.device("cpu")

@@ -32,21 +32,9 @@ from hierlearn.networks.memories import (
     remembered,
     set_memory,
 )
+from networks.hidden import HIDDEN
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
-# options, or one encoding for any head
-WITHOUT = (
-    "cnn",
-    "embeddings",
-    "hmcn-f",
-    "hmcn-r",
-    "hmc-lmlp",
-    "early-heads",
-    "tsle",
-    "trees",
-    "tabm",
-)
-HIDDEN = [name for name in NETWORKS if name not in WITHOUT]
 SPACE = LabelSpace(TREE)
 HEADS_BOTH = {
     "main": HeadSpec("neighbors", {"size": 4, "candidates": 7, "learn_scale": True}),
