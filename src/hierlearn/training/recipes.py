@@ -35,6 +35,8 @@ from hierlearn.training.rules import (
     cnn_hl_li,
     devise,
     early,
+    hmcn_f,
+    hmcn_r,
     levels,
     linear,
     nearest,
@@ -171,11 +173,13 @@ RECIPES: dict[str, Recipe] = {
         "hmcn",
         "HMCN-F: a layer per level, local and global outputs (Wehrmann 2018)",
         network="hmcn-f",
+        rule=hmcn_f,
     ),
     "hmcn-r": Recipe(
         "hmcn",
         "HMCN-R: one recurrent cell for all levels, local and global outputs (Wehrmann 2018)",
         network="hmcn-r",
+        rule=hmcn_r,
     ),
     "hmc-lmlp": Recipe(
         "bce",

@@ -27,6 +27,8 @@ LEVEL_STEPS = 600  # of each level that is trained alone, for rows with one path
 LEVEL_EPOCHS = 40  # at most
 SEVERAL_EPOCHS = 20  # of the same, and of levels, for numbers with several labels per row,
 SEVERAL_STEPS = 300  # unless these are fewer steps
+HMCN_STEPS = 650  # of HMCN-F instead
+RECURRENT_EPOCHS = 12  # of HMCN-R instead
 WALK_RESTART = 0.95  # of the random walk of CNN-HL-LI
 LINEAR_EPOCHS = 10
 LINEAR_STEPS = 240  # fewest of a linear model
@@ -184,15 +186,27 @@ def image_settings(facts: Facts, steps: int) -> Mapping[str, Any]:
     return {"epochs": max(epochs, FEWEST_EPOCHS), "learning_rate": 3e-3}
 
 
-def plain(facts: Facts) -> Mapping[str, Any]:
+def plain(facts: Facts, several_steps: int = SEVERAL_STEPS) -> Mapping[str, Any]:
     """Return the settings of a network with logits: the more rows, the fewer epochs.
 
     Several labels, or none, per row of numbers: such labels are noisy, so training is short.
     """
     epochs = min(round(PLAIN_STEPS / facts.steps_per_epoch), PLAIN_EPOCHS)
     if facts.kind == "numbers" and not facts.labels.single_path:
-        epochs = min(epochs, max(SEVERAL_EPOCHS, round(SEVERAL_STEPS / facts.steps_per_epoch)))
+        epochs = min(epochs, max(SEVERAL_EPOCHS, round(several_steps / facts.steps_per_epoch)))
     return {"settings": {"epochs": max(epochs, FEWEST_EPOCHS)}}
+
+
+def hmcn_f(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of HMCN-F: as ``plain``, but longer where labels are several."""
+    return plain(facts, HMCN_STEPS)
+
+
+def hmcn_r(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of HMCN-R: as ``plain``, but still shorter where labels are several."""
+    if facts.kind != "numbers" or facts.labels.single_path:
+        return plain(facts)
+    return {"settings": {"epochs": RECURRENT_EPOCHS}}
 
 
 def early(facts: Facts) -> Mapping[str, Any]:
