@@ -228,7 +228,8 @@ def test_the_linear_layer_takes_the_plain_path(monkeypatch):
 @pytest.fixture
 def link_kernels(monkeypatch):
     """Let the link use its kernels on the device of these tests."""
-    monkeypatch.setattr(tree_link, "is_on_gpu", lambda _: True)
+    device = torch.device(DEVICE).type
+    monkeypatch.setattr(tree_link, "is_on_gpu", lambda tensor: tensor.device.type == device)
 
 
 def pair_and_gradient(function, logits, weights):

@@ -60,13 +60,13 @@ def distances(total, a_norms, b_norms, units, row, col, KIND: tl.constexpr):
     inner = total * tl.load(units)
     if (KIND == SQUARED) | (KIND == EUCLIDEAN):
         lengths = tl.load(a_norms + row)[:, None] + tl.load(b_norms + col)[None, :]
-        square = tl.maximum(lengths - 2.0 * inner, 0.0)
+        square = tl.maximum(lengths - 2.0 * inner, 0.0, propagate_nan=tl.PropagateNan.ALL)
         distance = square
         if KIND == EUCLIDEAN:
-            distance = tl.sqrt(tl.maximum(square, TINY))
+            distance = tl.sqrt(tl.maximum(square, TINY, propagate_nan=tl.PropagateNan.ALL))
     else:
         square = 1.0 - inner
-        distance = tl.maximum(square, 0.0)
+        distance = tl.maximum(square, 0.0, propagate_nan=tl.PropagateNan.ALL)
     return distance, square
 
 
