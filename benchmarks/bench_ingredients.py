@@ -47,14 +47,15 @@ NEW = {
     "verma": Ingredient("verma"),
     "early-heads": Ingredient("early-heads"),
     "hmcn-f": Ingredient("hmcn-f"),
+    "hmcn-r": Ingredient("hmcn-r"),
     "hmc-lmlp": Ingredient("hmc-lmlp"),
 }
-CPU = torch.device("cpu")
 
 
 def run_set(name: str, given: argparse.Namespace) -> dict[str, Any]:
     """Train all ingredients on one set, and compare blends with and without the new ones."""
     folder, new, seeds, cache = given.data, given.new, given.seeds, given.cache
+    device = torch.device(given.device)
     whole = load(name, folder)
     dataset = whole.split("train")
     order = np.random.default_rng(0).permutation(len(dataset))
@@ -77,8 +78,9 @@ def run_set(name: str, given: argparse.Namespace) -> dict[str, Any]:
         path = cache / f"{name}-{key}-{seeds}.pt"
         if not path.is_file():
             begun = time.perf_counter()
-            prepared = shared.prepare(ingredient.plan(Plan(), seeds), np.arange(len(fitted)), CPU)
-            run(prepared, Processes(0, 1, CPU), reporting=Reporting(bar=False))
+            plan = ingredient.plan(Plan(settings={"device": given.device}), seeds)
+            prepared = shared.prepare(plan, np.arange(len(fitted)), device)
+            run(prepared, Processes(0, 1, device), reporting=Reporting(bar=False))
             rows = dataset.take(np.concatenate([left_out, held]))
             recipe = prepared.decision.recipe
             given_by = answers_of(recipe) if recipe.network != "tabm" else [AVERAGE]
@@ -86,7 +88,7 @@ def run_set(name: str, given: argparse.Namespace) -> dict[str, Any]:
             torch.save({"answers": answers, "seconds": time.perf_counter() - begun}, path)
         stored = torch.load(path)
         seconds[key] = stored["seconds"]
-        predictions |= {f"{key}/{one}": p.float() for one, p in stored["answers"].items()}
+        predictions |= {f"{key}/{one}": p.float().cpu() for one, p in stored["answers"].items()}
         print(name, key, f"{seconds[key]:.1f} s", flush=True)
     targets = labels.targets(np.concatenate([left_out, held]))
     return {
@@ -141,6 +143,7 @@ def main() -> None:
     parser.add_argument("--new", nargs="+", default=list(NEW))
     parser.add_argument("--only", nargs="+", help="ingredients; by default all")
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--cache", type=Path, default=Path("ingredients-cache"))
     parser.add_argument("--name", default="ingredients")
     parser.add_argument("--merge", nargs="+", default=None)

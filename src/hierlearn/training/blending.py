@@ -149,6 +149,7 @@ def numbers_several(facts: Facts) -> dict[str, Ingredient]:
         "max": Ingredient("max", mlp, {"epochs": 3 * epochs}),
         "max-ple": Ingredient("max", {**mlp, **ple}, {"epochs": 2 * epochs}),
         "linear-ple": Ingredient("max", {"network": "linear", **ple}, {"epochs": 3 * epochs}),
+        "hmcn-f": Ingredient("hmcn-f"),
         **forest(facts),
     }
 
