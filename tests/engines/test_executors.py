@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from multiprocessing import get_context
@@ -212,6 +212,32 @@ def test_any_executor_runs_jobs(kind):
         jobs = [Job(answer, np.arange(2), (number,)) for number in range(3)]
         found = results(engine, jobs)
     assert [(data.tolist(), value) for data, value in found] == [([0, 1], n) for n in range(3)]
+
+
+class FirstComesLast(Executor):
+    """Runs jobs at once, but the first when the third is submitted."""
+
+    _max_workers = 1
+
+    def __init__(self):
+        self.calls = []
+
+    def submit(self, fn, /, *args, **kwargs):
+        self.calls.append((Future(), lambda: fn(*args, **kwargs)))
+        run = {1: [], 3: [0, 2]}.get(len(self.calls), [-1])
+        for future, call in [self.calls[number] for number in run]:
+            future.set_result(call())
+        return self.calls[-1][0]
+
+
+def test_data_is_released_while_a_job_of_other_data_runs():
+    # Arrays of other shapes cannot be compared, so data must be told apart by identity.
+    shapes = [(2,), (2, 3), (5,)]
+    jobs = [Job(answer, np.zeros(shape), (number,)) for number, shape in enumerate(shapes)]
+    found = results(as_engine(FirstComesLast()), jobs)
+    assert [(data.shape, number) for data, number in found] == list(
+        zip(shapes, range(3), strict=True)
+    )
 
 
 def test_a_broken_executor_is_named(tmp_path):

@@ -59,7 +59,7 @@ class Outcome:
         return self.value
 
 
-@dataclass
+@dataclass(eq=False)
 class SharedData:
     """What jobs in flight share.
 
