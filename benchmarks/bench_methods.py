@@ -1,60 +1,95 @@
-"""Every method on the sets of Clus: ranks, time and size, as JSON, a table and a diagram.
+r"""Every method on the sets of Clus: ranks, time and size, as JSON, a table and diagrams.
 
-The trainings are those of a suite, which takes hours and continues where it was interrupted:
+The trainings are those of two suites, which continue where they were interrupted: the figures on
+whichever device, and the seconds with one seed on one core of a CPU, for some of the sets:
 
-    hierlearn compare --suite clus --data-dir FOLDER --methods all --device cpu --out OUT
+    hierlearn compare --suite clus --data-dir FOLDER --methods all --seeds 5 --out OUT
+    OMP_NUM_THREADS=1 hierlearn compare --suite clus --data-dir SOME --methods all --seeds 1 \
+        --device cpu --jobs 1 --out TIMES
 
-Then ``python benchmarks/bench_methods.py OUT`` writes results/methods.json and the
-critical-difference diagrams docs/assets/methods.svg and methods-trees.svg, and prints the table of
-docs/methods.md.
+Then ``python benchmarks/bench_methods.py OUT TIMES [--machine FILE]`` writes results/methods.json
+and the critical-difference diagrams docs/assets/methods*.svg, and prints the table of
+docs/methods.md. FILE is any JSON of results/ from the machine of OUT, if that was another one.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from machine import write
+import numpy as np
+
+from hierlearn.studies.ranks import differing, groups, rank_verdict
+from hierlearn.studies.statistics import rank_methods
+from hierlearn.training.recipes import RECIPES
+from machine import machine, write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 ASSETS = Path(__file__).parent.parent / "docs" / "assets"
-COMMAND = "hierlearn compare --suite clus --data-dir FOLDER --methods all --device cpu --out OUT"
+COMMAND = "python benchmarks/bench_methods.py OUT TIMES"
 BASELINE = "flat"
 
 
-def ranks(summary: Mapping[str, Any], name: str) -> dict[str, float]:
+def among(ranking: Mapping[str, Any], kept: Collection[str]) -> dict[str, Any]:
+    """Return a ranking of some of the methods of another."""
+    places = [n for n, key in enumerate(ranking["candidates"]) if key in kept]
+    values = np.array(ranking["values"])[:, places]
+    found = rank_methods(values, larger_is_better=True)
+    summary = {
+        **ranking,
+        **{name: [ranking[name][n] for n in places] for name in ("candidates", "labels")},
+        "values": values.tolist(),
+        "mean_ranks": found.average.tolist(),
+        "friedman_p": found.p,
+        "critical_difference": found.critical_difference,
+    }
+    summary["differing"] = differing(summary)
+    summary["groups"] = groups(summary)
+    summary["verdict"] = rank_verdict(summary)
+    return summary
+
+
+def ranks(ranking: Mapping[str, Any] | None) -> dict[str, float]:
     """Return the mean ranks of a ranking by method."""
-    found = summary.get(name)
-    return dict(zip(found["candidates"], found["mean_ranks"], strict=True)) if found else {}
+    return dict(zip(ranking["candidates"], ranking["mean_ranks"], strict=True)) if ranking else {}
 
 
-def row(summary: Mapping[str, Any], key: str) -> dict[str, Any]:
+def by_set(summary: Mapping[str, Any], key: str, name: str) -> dict[str, Any]:
+    """Return a figure of a method on every set that it was trained on."""
+    sets = summary["sets"]
+    return {one["name"]: one["figures"][key][name] for one in sets if key in one["figures"]}
+
+
+def row(summary: Mapping[str, Any], times: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Return the figures of a method: by set, and over the sets that it was trained on."""
-    sets = {one["name"]: one["figures"] for one in summary["sets"] if key in one["figures"]}
-    gains = [own[key]["mean"] - own[BASELINE]["mean"] for own in sets.values()]
-    slower = [own[key]["cpu_seconds"] / own[BASELINE]["cpu_seconds"] for own in sets.values()]
+    own, base = by_set(summary, key, "mean"), by_set(summary, BASELINE, "mean")
+    gains = [value - base[name] for name, value in own.items()]
+    seconds, usual = (by_set(times, one, "cpu_seconds") for one in (key, BASELINE))
+    slower = [value / usual[name] for name, value in seconds.items()]
     return {
-        "mean rank": ranks(summary, "ranks").get(key),
-        "mean rank, trees": ranks(summary, "ranks_of_all").get(key),
+        "mean rank": ranks(summary["ranks"]).get(key),
+        "mean rank, trees": ranks(summary["ranks_of_all"]).get(key),
+        f"sets above {BASELINE}": sum(gain > 0 for gain in gains),
+        "sets": len(gains),
         f"mean difference to {BASELINE}": statistics.mean(gains) if gains else None,
         f"processor seconds, ratio to {BASELINE}": statistics.median(slower) if slower else None,
-        "parameters": {name: own[key]["parameters"] for name, own in sets.items()},
-        "stored": {name: own[key]["stored"] for name, own in sets.items()},
-        "processor seconds": {name: own[key]["cpu_seconds"] for name, own in sets.items()},
-        "au-prc": {name: own[key]["mean"] for name, own in sets.items()},
-        "deviation": {name: own[key]["deviation"] for name, own in sets.items()},
-        "seeds": {name: own[key]["seeds"] for name, own in sets.items()},
+        "processor seconds": seconds,
+        "parameters": by_set(summary, key, "parameters"),
+        "stored": by_set(summary, key, "stored"),
+        "au-prc": own,
+        "deviation": by_set(summary, key, "deviation"),
+        "seeds": by_set(summary, key, "seeds"),
     }
 
 
 def as_markdown(rows: Mapping[str, Mapping[str, Any]], sets: list[str]) -> str:
     """Return the table, the best mean rank first."""
-    heads = ["mean rank", "trees", f"to {BASELINE}", "seconds", "parameters", *sets]
+    heads = ["mean rank", f"above {BASELINE}", "by", "seconds", "parameters", *sets]
     lines = ["| | " + " | ".join(heads) + " |", "|---" + "|---:" * len(heads) + "|"]
 
     def place(item: tuple[str, Mapping[str, Any]]) -> tuple[bool, float]:
@@ -65,7 +100,7 @@ def as_markdown(rows: Mapping[str, Mapping[str, Any]], sets: list[str]) -> str:
         sizes = list(one["parameters"].values())
         cells = [
             number(one["mean rank"], ".1f"),
-            number(one["mean rank, trees"], ".1f"),
+            "–" if key == BASELINE else f"{one[f'sets above {BASELINE}']} of {one['sets']}",
             number(one[f"mean difference to {BASELINE}"], "+.3f"),
             number(one[f"processor seconds, ratio to {BASELINE}"], ".1f"),
             number(statistics.mean(sizes) / 1e6 if sizes else None, ".2f"),
@@ -81,24 +116,37 @@ def number(value: float | None, form: str) -> str:
 
 
 def main() -> None:
-    """Read a suite, write the figures and the diagrams, print the table."""
+    """Read the suites, write the figures and the diagrams, print the table."""
     from hierlearn.reports.critical_difference import draw
 
-    summary = json.loads((Path(sys.argv[1]) / "suite.json").read_text())
-    rows = {key: row(summary, key) for key in summary["candidates"]}
-    sets = [one["name"] for one in summary["sets"]]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("times", type=Path)
+    parser.add_argument("--machine", type=Path)
+    given = parser.parse_args()
+    summary, times = (
+        json.loads((folder / "suite.json").read_text()) for folder in (given.out, given.times)
+    )
+    trained_on = json.loads(given.machine.read_text())["machine"] if given.machine else machine()
+    rows = {key: row(summary, times, key) for key in summary["candidates"]}
+    drawn = {
+        "methods": summary["ranks"],
+        "methods-recipes": among(summary["ranks"], RECIPES),
+        "methods-trees": summary["ranks_of_all"],
+    }
     figures = {
         "metric": summary["metric"],
+        "trained on": trained_on,
         "methods": rows,
+        "mean ranks among the recipes": ranks(drawn["methods-recipes"]),
         "left out": {one["name"]: one["left_out"] for one in summary["sets"]},
-        "verdict": (summary["ranks"] or {}).get("verdict"),
-        "verdict, trees": (summary["ranks_of_all"] or {}).get("verdict"),
+        "verdicts": {name: one["verdict"] for name, one in drawn.items() if one},
     }
     write("methods", figures, COMMAND)
-    for name, file in (("ranks", "methods.svg"), ("ranks_of_all", "methods-trees.svg")):
-        if summary[name]:
-            draw(summary[name]).savefig(ASSETS / file, metadata={"Date": None})
-    print(as_markdown(rows, sets))
+    for name, one in drawn.items():
+        if one:
+            draw(one).savefig(ASSETS / f"{name}.svg", metadata={"Date": None})
+    print(as_markdown(rows, [one["name"] for one in summary["sets"]]))
 
 
 if __name__ == "__main__":
