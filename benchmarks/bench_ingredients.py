@@ -23,7 +23,6 @@ from bench_neighbors import load
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics.measure import compute
-from hierlearn.networks.network import AVERAGE
 from hierlearn.pipeline.blend_jobs import BlendRows
 from hierlearn.pipeline.parts import predict_answers
 from hierlearn.pipeline.reporting import Reporting
@@ -82,8 +81,7 @@ def run_set(name: str, given: argparse.Namespace) -> dict[str, Any]:
             prepared = shared.prepare(plan, np.arange(len(fitted)), device)
             run(prepared, Processes(0, 1, device), reporting=Reporting(bar=False))
             rows = dataset.take(np.concatenate([left_out, held]))
-            recipe = prepared.decision.recipe
-            given_by = answers_of(recipe) if recipe.network != "tabm" else [AVERAGE]
+            given_by = answers_of(prepared.decision.recipe, prepared.network)
             answers = predict_answers(prepared, rows, given_by)
             torch.save({"answers": answers, "seconds": time.perf_counter() - begun}, path)
         stored = torch.load(path)

@@ -361,6 +361,29 @@ def test_every_ingredient_is_a_valid_plan(make):
         assert prepared.decision.settings.epochs == 1
 
 
+@pytest.mark.parametrize("make", [problem, partial_problem])
+def test_a_blend_of_every_ingredient_is_one_model(make, monkeypatch, tmp_path):
+    def alike(predictions, score, **options):
+        del score, options
+        return best.Selection(dict.fromkeys(predictions, 1 / len(predictions)), 0.5, {"a": 0.1})
+
+    monkeypatch.setattr(best, "select", alike)
+    dataset, folder = make(), tmp_path / "model"
+    short = {"epochs": 1, "batch_size": 64, "ensemble_size": 2, "device": "cpu"}
+    pipeline = train(dataset, Plan(effort="best", settings=short), folder, reporting=QUIET)
+    asked = ingredients(job(dataset).facts)
+    assert {part.name for part in pipeline.network_spec.parts} == set(asked)
+    p = pipeline.probabilities(dataset.inputs[:6])
+    again = load(folder)
+    assert torch.equal(again.probabilities(dataset.inputs[:6]), p)
+    with torch.no_grad():
+        FLOAT32.assert_close(Graph(again).eval()(torch.from_numpy(dataset.inputs[:6])), p)
+    assert all(explain(again, dataset.inputs[:3], count=3))
+    top = dataset.hierarchy.names[0]
+    remember(again, dataset.inputs[:5] + 40, [[f"{top}/new"]] * 5, ids=list("abcde"))
+    assert f"{top}/new" in again.hierarchy.names
+
+
 def test_the_bar_ends_where_it_should(few, monkeypatch):
     seen, totals = [], []
 

@@ -189,6 +189,21 @@ def test_several_labels_per_row_of_numbers_are_trained_for_fewer_epochs(name, ro
     assert images.settings["epochs"] == 100
 
 
+@pytest.mark.parametrize(
+    ("name", "rows", "epochs"),
+    [
+        *[("hmcn-f", 500, 100), ("hmcn-f", 2_500, 32), ("hmcn-f", 20_000, 20)],
+        *[("hmcn-f", 100_000, 10), ("hmcn-r", 500, 12), ("hmcn-r", 10**6, 4)],
+    ],
+)
+def test_hmcn_has_lengths_of_its_own_for_several_labels(name, rows, epochs):
+    several = facts(rows, labels=("a/b", "d"))
+    assert RECIPES[name].fitted_to(several).settings["epochs"] == epochs
+    one_path = facts(rows)
+    usual = RECIPES["flat"].fitted_to(one_path).settings
+    assert RECIPES[name].fitted_to(one_path).settings == usual
+
+
 def test_every_level_gets_its_epochs():
     two = levels(facts(500))["settings"]
     assert two == {"epochs": 2 * 40, "learning_rate": 3e-3}  # four steps each

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
+from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.training.folds import FEW_ROWS
 from hierlearn.training.rules import Facts, neighbors
@@ -17,6 +18,8 @@ from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from torch import nn
 
     from hierlearn.training.plan import Plan
     from hierlearn.training.recipes import Recipe
@@ -149,8 +152,8 @@ def numbers_several(facts: Facts) -> dict[str, Ingredient]:
         "max": Ingredient("max", mlp, {"epochs": 3 * epochs}),
         "max-ple": Ingredient("max", {**mlp, **ple}, {"epochs": 2 * epochs}),
         "linear-ple": Ingredient("max", {"network": "linear", **ple}, {"epochs": 3 * epochs}),
-        "hmcn-f": Ingredient("hmcn-f"),
         **forest(facts),
+        "hmcn-f": Ingredient("hmcn-f"),
     }
 
 
@@ -164,9 +167,15 @@ def part_of(epochs: int, share: float) -> int:
     return max(1, round(share * epochs))
 
 
-def answers_of(recipe: Recipe) -> list[str]:
-    """Return the answers that a trained recipe can give."""
-    return [MAIN, *recipe.joint, AVERAGE] if recipe.joint else [MAIN]
+def answers_of(recipe: Recipe, network: nn.Module) -> list[str]:
+    """Return the answers that a trained recipe can give.
+
+    The heads of joint losses answer alone or together; those that a network brings itself, as
+    HMCN's, only together, since it is built with all of them again.
+    """
+    if recipe.joint:
+        return [MAIN, *recipe.joint, AVERAGE]
+    return [AVERAGE] if len(head_names(network)) > 1 else [MAIN]
 
 
 def seeds_of(plan: Plan) -> int:

@@ -204,9 +204,10 @@ def hmcn_f(facts: Facts) -> Mapping[str, Any]:
 
 def hmcn_r(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of HMCN-R: as ``plain``, but still shorter where labels are several."""
-    if facts.kind != "numbers" or facts.labels.single_path:
-        return plain(facts)
-    return {"settings": {"epochs": RECURRENT_EPOCHS}}
+    epochs = plain(facts)["settings"]["epochs"]
+    if facts.kind == "numbers" and not facts.labels.single_path:
+        epochs = min(epochs, RECURRENT_EPOCHS)
+    return {"settings": {"epochs": epochs}}
 
 
 def early(facts: Facts) -> Mapping[str, Any]:
