@@ -69,16 +69,13 @@ def row(summary: Mapping[str, Any], times: Mapping[str, Any], key: str) -> dict[
     """Return the figures of a method: by set, and over the sets that it was trained on."""
     own, base = by_set(summary, key, "mean"), by_set(summary, BASELINE, "mean")
     gains = [value - base[name] for name, value in own.items()]
-    seconds, usual = (by_set(times, one, "cpu_seconds") for one in (key, BASELINE))
-    slower = [value / usual[name] for name, value in seconds.items()]
     return {
         "mean rank": ranks(summary["ranks"]).get(key),
         "mean rank, trees": ranks(summary["ranks_of_all"]).get(key),
         f"sets above {BASELINE}": sum(gain > 0 for gain in gains),
         "sets": len(gains),
         f"mean difference to {BASELINE}": statistics.mean(gains) if gains else None,
-        f"processor seconds, ratio to {BASELINE}": statistics.median(slower) if slower else None,
-        "processor seconds": seconds,
+        "processor seconds": by_set(times, key, "cpu_seconds"),
         "parameters": by_set(summary, key, "parameters"),
         "stored": by_set(summary, key, "stored"),
         "au-prc": own,
@@ -89,7 +86,9 @@ def row(summary: Mapping[str, Any], times: Mapping[str, Any], key: str) -> dict[
 
 def as_markdown(rows: Mapping[str, Mapping[str, Any]], sets: list[str]) -> str:
     """Return the table, the best mean rank first."""
-    heads = ["mean rank", f"above {BASELINE}", "by", "seconds", "parameters", *sets]
+    timed = list(rows[BASELINE]["processor seconds"])
+    seconds = [f"seconds, {name}" for name in timed]
+    heads = ["mean rank", f"above {BASELINE}", "by", *seconds, "parameters", "stored", *sets]
     lines = ["| | " + " | ".join(heads) + " |", "|---" + "|---:" * len(heads) + "|"]
 
     def place(item: tuple[str, Mapping[str, Any]]) -> tuple[bool, float]:
@@ -97,13 +96,13 @@ def as_markdown(rows: Mapping[str, Mapping[str, Any]], sets: list[str]) -> str:
         return rank is None, rank or item[1]["mean rank, trees"] or 0.0
 
     for key, one in sorted(rows.items(), key=place):
-        sizes = list(one["parameters"].values())
+        sizes = [list(one[name].values()) for name in ("parameters", "stored")]
         cells = [
             number(one["mean rank"], ".1f"),
             "–" if key == BASELINE else f"{one[f'sets above {BASELINE}']} of {one['sets']}",
             number(one[f"mean difference to {BASELINE}"], "+.3f"),
-            number(one[f"processor seconds, ratio to {BASELINE}"], ".1f"),
-            number(statistics.mean(sizes) / 1e6 if sizes else None, ".2f"),
+            *(number(one["processor seconds"].get(name), ".1f") for name in timed),
+            *(number(statistics.mean(size) / 1e6, ".2f") for size in sizes),
             *(number(one["au-prc"].get(name), ".3f") for name in sets),
         ]
         lines.append(f"| `{key}` | " + " | ".join(cells) + " |")
