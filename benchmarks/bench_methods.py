@@ -116,8 +116,11 @@ def number(value: float | None, form: str) -> str:
 
 def main() -> None:
     """Read the suites, write the figures and the diagrams, print the table."""
+    import matplotlib as mpl
+
     from hierlearn.reports.critical_difference import draw
 
+    mpl.rcParams["svg.hashsalt"] = "hierlearn"  # the same file every time
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("times", type=Path)
