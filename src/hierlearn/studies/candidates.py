@@ -146,12 +146,21 @@ def apart(given: Mapping[str, Any], loss: str | None) -> tuple[dict[str, Any], d
     Args:
         given: options as they are written.
         loss: a name of LOSSES, whose own options come first.
+
+    Raises:
+        HierlearnError: where a setting is one of the whole study.
     """
     known = [] if loss is None else LOSSES[loss].option_names()
+    for name in given:
+        if name in OF_THE_STUDY and name not in known:
+            raise HierlearnError(
+                f"{name} is a setting of the whole study, so no method has one of its own; set it "
+                f"for all"
+            )
     settings = {
         name: value
         for name, value in given.items()
-        if name not in known and name in settings_of(Settings) and name not in OF_THE_STUDY
+        if name not in known and name in settings_of(Settings)
     }
     return {name: value for name, value in given.items() if name not in settings}, settings
 
