@@ -81,7 +81,7 @@ def run_set(name: str, given: argparse.Namespace) -> dict[str, Any]:
             prepared = shared.prepare(plan, np.arange(len(fitted)), device)
             run(prepared, Processes(0, 1, device), reporting=Reporting(bar=False))
             rows = dataset.take(np.concatenate([left_out, held]))
-            given_by = answers_of(prepared.decision.recipe, prepared.network)
+            given_by = answers_of(prepared)
             answers = predict_answers(prepared, rows, given_by)
             torch.save({"answers": answers, "seconds": time.perf_counter() - begun}, path)
         stored = torch.load(path)

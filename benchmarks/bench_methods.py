@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.studies.ranks import differing, groups, rank_verdict
-from hierlearn.studies.statistics import rank_methods
+from hierlearn.studies.ranks import rank_values
 from hierlearn.training.recipes import RECIPES
 from machine import machine, write
 
@@ -38,20 +37,9 @@ BASELINE = "flat"
 def among(ranking: Mapping[str, Any], kept: Collection[str]) -> dict[str, Any]:
     """Return a ranking of some of the methods of another."""
     places = [n for n, key in enumerate(ranking["candidates"]) if key in kept]
+    named = {name: [ranking[name][n] for n in places] for name in ("candidates", "labels")}
     values = np.array(ranking["values"])[:, places]
-    found = rank_methods(values, larger_is_better=True)
-    summary = {
-        **ranking,
-        **{name: [ranking[name][n] for n in places] for name in ("candidates", "labels")},
-        "values": values.tolist(),
-        "mean_ranks": found.average.tolist(),
-        "friedman_p": found.p,
-        "critical_difference": found.critical_difference,
-    }
-    summary["differing"] = differing(summary)
-    summary["groups"] = groups(summary)
-    summary["verdict"] = rank_verdict(summary)
-    return summary
+    return rank_values(values, {**ranking, **named}, larger_is_better=True)
 
 
 def ranks(ranking: Mapping[str, Any] | None) -> dict[str, float]:

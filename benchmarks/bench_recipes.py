@@ -56,6 +56,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "clems, cost hier-f1": {"recipe": "clems", "head_options": {"cost": "hier-f1"}},
     "tsle, weight 0": {"recipe": "tsle", "loss": "tsle", "loss_options": {"weight": 0.0}},
     "cnn-hl-li, no walk": {"recipe": "cnn-hl-li", "link": "from-loss"},
+    "hmcn-f, 20 epochs": {"recipe": "hmcn-f", "settings": {"epochs": 20}},
+    "hmcn-f, 100 epochs": {"recipe": "hmcn-f", "settings": {"epochs": 100}},
+    "hmcn-r, 100 epochs": {"recipe": "hmcn-r", "settings": {"epochs": 100}},
 }
 
 
@@ -89,7 +92,8 @@ def run_set(name: str, folder: str) -> None:
         by_seed: list[dict[str, Any]] = []
         begun = time.process_time()
         for seed in range(SEEDS):
-            plan = Plan(**changes, settings={"seed": seed, "device": "cpu"})
+            settings = {**changes.get("settings", {}), "seed": seed, "device": "cpu"}
+            plan = Plan(**{**changes, "settings": settings})
             model = train(training, plan, reporting=Reporting(bar=False))
             p = model.probabilities(valid.inputs)
             by_seed.append(measure(p, targets, model.label_space, METRICS))
@@ -101,7 +105,7 @@ def run_set(name: str, folder: str) -> None:
         before = stored()  # another set may be measured at the same time
         figures = {**before, name: {**before.get(name, {}), label: found}}
         write("recipes", figures, "python benchmarks/bench_recipes.py FOLDER")
-        mean = statistics.mean(found["au-prc"])
+        mean = statistics.mean(one["au-prc"] for one in by_seed)
         print(f"{name}: {label} {mean:.4f}, {found['cpu_seconds']} s", flush=True)
 
 

@@ -209,9 +209,7 @@ class BlendTraining(Job):
         plan = ingredient.plan(self.plan, FOLD_SEEDS, table=self.is_table)
         prepared = self._train(plan, left, self.time_for_folds / max(len(self.held) - number, 1))
         rows = self.dataset.take(self.rows[self.held[number]])
-        found = predict_answers(
-            prepared, rows, answers_of(prepared.decision.recipe, prepared.network)
-        )
+        found = predict_answers(prepared, rows, answers_of(prepared))
         if self.results is not None:
             self.results.put(f"{name}-{number}", found, "fold")
         return found

@@ -108,7 +108,7 @@ def train_fold(
     if prepared is None:
         return None
     rows = shared.dataset.take(shared.rows[held])
-    found = predict_answers(prepared, rows, answers_of(prepared.decision.recipe, prepared.network))
+    found = predict_answers(prepared, rows, answers_of(prepared))
     return save(found), time.monotonic() - begun
 
 

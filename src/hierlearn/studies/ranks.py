@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from hierlearn.studies.candidates import Candidate
 
 FORMAT, VERSION = "hierlearn.ranks", 2
@@ -48,8 +50,7 @@ def rank_studies(folders: Sequence[Path | str], metric: str = "au-prc") -> dict[
     values = np.array(
         [[mean_of(study, candidate, metric) for candidate in candidates] for study in studies]
     )
-    found = rank_methods(values, larger_is_better=larger_is_better)
-    summary: dict[str, Any] = {
+    facts = {
         "format": FORMAT,
         "version": VERSION,
         "metric": metric,
@@ -60,6 +61,23 @@ def rank_studies(folders: Sequence[Path | str], metric: str = "au-prc") -> dict[
         "candidates": [candidate.key for candidate in candidates],
         "labels": [candidate.title for candidate in candidates],
         "left_out": left_out,
+    }
+    return rank_values(values, facts, larger_is_better=larger_is_better)
+
+
+def rank_values(
+    values: NDArray[np.float64], facts: Mapping[str, Any], *, larger_is_better: bool
+) -> dict[str, Any]:
+    """Add ranks, tests and verdict to what is told about a ranking.
+
+    Args:
+        values: (datasets, candidates) what is ranked.
+        facts: metric, datasets, candidates, labels and what else the summary holds.
+        larger_is_better: the direction of the metric.
+    """
+    found = rank_methods(values, larger_is_better=larger_is_better)
+    summary = {
+        **facts,
         "values": values.tolist(),  # one row per dataset
         "mean_ranks": found.average.tolist(),
         "friedman_p": plain(found.p),

@@ -19,10 +19,8 @@ from hierlearn.training.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torch import nn
-
     from hierlearn.training.plan import Plan
-    from hierlearn.training.recipes import Recipe
+    from hierlearn.training.prepare import Prepared
 
 FOLD_SEEDS = 2  # networks per fold
 SEEDS = 8  # networks of a part in the end, unless ensemble_size says otherwise
@@ -167,15 +165,16 @@ def part_of(epochs: int, share: float) -> int:
     return max(1, round(share * epochs))
 
 
-def answers_of(recipe: Recipe, network: nn.Module) -> list[str]:
+def answers_of(prepared: Prepared) -> list[str]:
     """Return the answers that a trained recipe can give.
 
     The heads of joint losses answer alone or together; those that a network brings itself, as
     HMCN's, only together, since it is built with all of them again.
     """
-    if recipe.joint:
-        return [MAIN, *recipe.joint, AVERAGE]
-    return [AVERAGE] if len(head_names(network)) > 1 else [MAIN]
+    joint = prepared.decision.recipe.joint
+    if joint:
+        return [MAIN, *joint, AVERAGE]
+    return [AVERAGE] if len(head_names(prepared.network)) > 1 else [MAIN]
 
 
 def seeds_of(plan: Plan) -> int:
