@@ -54,7 +54,7 @@ def test_losses_that_need_a_tree_are_left_out_of_a_dag(call, tmp_path):
 def test_where_time_goes_in_the_training_that_train_would_choose(call, rows):
     said = call(f"{DATA} --rounds 1 --json times.json")
     assert re.search(r"^rows: 100 rows of 3 numbers \(train 70, valid 10, test 20\)", said, re.M)
-    assert "recipe quick (inputs are numbers, and every training row has one path)" in said
+    assert "because inputs are numbers, and every training row has one path" in said
     assert "an epoch, mean of 3 after a warm-up" in said
     table = cells(said, 4)
     assert [row[0] for row in table] == [*PARTS, "total"]
@@ -80,7 +80,7 @@ def test_where_time_goes_in_the_training_that_train_would_choose(call, rows):
 
 def test_options_are_those_of_train(call, rows):
     said = call(f"{DATA} {QUICK} --recipe hcl --batch-size 16 --epochs 9 --ensemble-size 2")
-    assert "recipe hcl (it was named)" in said
+    assert "because the recipe was named" in said
     assert "2 networks on cpu" in said
     assert "5 steps of up to 16 rows" in said
     assert re.search("^9 epochs take about ", said, re.M)

@@ -289,6 +289,6 @@ def test_verbose_says_what_was_chosen(paths, capsys):
     classifier(epochs=1).fit(X, y)
     assert capsys.readouterr().out == ""
     classifier(epochs=1, verbose=True).fit(X, y)
-    assert "recipe quick (inputs are numbers, and every training row has one path): a memory" in (
+    assert "because inputs are numbers, and every training row has one path" in (
         capsys.readouterr().out
     )

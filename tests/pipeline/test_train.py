@@ -91,9 +91,10 @@ def test_without_a_plan_the_labels_decide():
         reporting=Reporting(bar=False, on_message=said.append),
     )
     assert said == [
-        "recipe quick (inputs are numbers, and every training row has one path): a memory "
-        "(euclidean distance / 1, 256 neighbors, 128 candidates per step), trained by bce, decoder "
-        "leaf; 30 training rows, 0 for validation, 1 epoch, 1 network on cpu"
+        "model: a memory of the training rows, trained in seconds, because inputs are "
+        "numbers, and every training row has one path; 30 training rows, 0 for validation\n"
+        "details: recipe quick, a memory (euclidean distance / 1, 256 neighbors, 128 candidates "
+        "per step), trained by bce, decoder leaf, 1 epoch, 1 network on cpu"
     ]
     assert model.config["recipe"]["name"] == "quick"
     assert model.config["metrics"] == {}

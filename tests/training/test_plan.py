@@ -36,7 +36,7 @@ def test_options_of_the_usual_network_keep_the_memory():
 
 def test_a_named_recipe_is_taken():
     decision = decide(Plan("paper"), SEVERAL)
-    assert (decision.name, decision.why) == ("paper", "it was named")
+    assert (decision.name, decision.why) == ("paper", "the recipe was named")
     assert not decision.settings.prior_bias
     assert decision.settings.schedule == "constant"
 

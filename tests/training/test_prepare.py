@@ -217,11 +217,12 @@ def test_labels_unknown_to_the_hierarchy_and_no_rows_are_refused():
         prepare(empty, plan(), CPU)
 
 
-def test_a_summary_in_a_sentence():
+def test_a_summary_in_words_and_in_details():
     said = summary(prepare(problem(), plan("hcl", ensemble_size=2, epochs=7), CPU))
     assert said == (
-        "recipe custom (the loss was named): HCLLoss on the softmax link, read by the softmax "
-        "link, decoder leaf; 36 training rows, 12 for validation, 7 epochs, 2 networks on cpu"
+        "model: a network trained by hcl, because the loss was named; 36 training rows, 12 for "
+        "validation\ndetails: recipe custom, HCLLoss on the softmax link, read by the softmax "
+        "link, decoder leaf, 7 epochs, 2 networks on cpu"
     )
 
 

@@ -226,3 +226,16 @@ def test_devise_drops_more_units_of_numbers():
     for kind, options in (("numbers", {"dropout": 0.5}), ("images", {}), ("texts", {})):
         recipe = RECIPES["devise"].fitted_to(facts(100, kind=kind))
         assert (recipe.network_options, recipe.settings["epochs"]) == (options, 100)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([["a/x"], ["a/y"], ["b"]], "a linear SVM per parent"),
+        ([["a/x", "b"], ["a/y"], ["b"]], "a logistic regression per class"),
+    ],
+)
+def test_a_linear_model_is_described_in_words(labels, words):
+    tree = Hierarchy.from_paths(["a/x", "a/y", "b"])
+    recipe = RECIPES["linear"].fitted_to(Facts(Labels(labels, tree), "texts"))
+    assert recipe.description == words

@@ -234,9 +234,10 @@ def decide(
     from hierlearn.training.rules import Facts
 
     if plan.loss is not None and plan.recipe == "auto":
-        name, why, recipe = "custom", "the loss was named", Recipe(plan.loss, "a loss by name")
+        name, why = "custom", "the loss was named"
+        recipe = Recipe(plan.loss, f"a network trained by {plan.loss}")
     else:
-        name, why = plan.recipe, "it was named"
+        name, why = plan.recipe, "the recipe was named"
         if plan.recipe == "auto" and plan.network == "embeddings":
             name = "nearest" if plan.head == "neighbors" else "linear"
             why = "inputs are embeddings"

@@ -116,7 +116,7 @@ RECIPES: dict[str, Recipe] = {
     ),
     "quick": Recipe(
         "bce",
-        "a smaller memory of the training rows, trained in seconds: for numbers",
+        "a memory of the training rows, trained in seconds: for numbers",
         head="neighbors",
         rule=quick,
     ),

@@ -273,12 +273,15 @@ def linear(facts: Facts) -> Mapping[str, Any]:
         found["preprocessing_options"] = {"ngrams": 2, "char_ngrams": 5, **rare}
     if not facts.labels.single_path:
         settings["l2_penalty"] = LOGISTIC_PENALTY
-        return {**found, "loss": "bce", "settings": settings}
+        words = "a logistic regression per class"
+        return {**found, "loss": "bce", "description": words, "settings": settings}
     if not facts.labels.hierarchy.is_tree:
         settings["l2_penalty"] = SOFTMAX_PENALTY
-        return {**found, "loss": "leaf-ce", "settings": settings}
+        words = "a softmax regression over the terminal classes"
+        return {**found, "loss": "leaf-ce", "description": words, "settings": settings}
     settings["l2_penalty"] = HINGE_PENALTY
-    return {**found, "loss": "hinge", "decoder": "cost", "settings": settings}
+    words = "a linear SVM per parent"
+    return {**found, "loss": "hinge", "decoder": "cost", "description": words, "settings": settings}
 
 
 def trees(facts: Facts) -> Mapping[str, Any]:

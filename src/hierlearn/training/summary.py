@@ -1,4 +1,4 @@
-"""Summary: one sentence on what will be trained, for the terminal and the model folder."""
+"""Summary: what will be trained, and why, for the terminal and the model folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def summary(prepared: Prepared) -> str:
-    """Return one sentence on what will be trained, below those on its backbone and its columns."""
+    """Return what will be trained: backbone, columns, a plain sentence, the details."""
     decision, loss = prepared.decision, prepared.loss
     settings = decision.settings
     size, length = settings.ensemble_size, plural(settings.epochs, "epoch")
@@ -54,12 +54,13 @@ def summary(prepared: Prepared) -> str:
             f"{plural(forests[0].min_samples_leaf, 'row')} per leaf)"
         )
     columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
+    what, _, _ = decision.recipe.description.partition(": ")
     return (
         f"{backbone_line(prepared)}"
         f"{columns and f'columns: {printable(columns)}{chr(10)}'}"
-        f"recipe {decision.name} ({decision.why}): {trained_by}, decoder "
-        f"{prepared.decoder}; {plural(len(prepared.rows), 'training row')}, "
-        f"{len(prepared.valid or ()):,} for validation, {length}, "
+        f"model: {what}, because {decision.why}; {plural(len(prepared.rows), 'training row')}, "
+        f"{len(prepared.valid or ()):,} for validation\n"
+        f"details: recipe {decision.name}, {trained_by}, decoder {prepared.decoder}, {length}, "
         f"{plural(size, 'network')} on {prepared.rows.device}"
     )
 
