@@ -3,8 +3,8 @@
     python benchmarks/bench_house.py
 
 Code lines leave out docstrings, comments, blank lines and imports. A small module has fewer than
-120 lines and exactly one importer. Files and functions are those of the package that the main thread
-calls on a table of twelve rows, imports left out.
+120 lines and exactly one importer. Files and functions are those of the package that the main
+thread calls on a table of twelve rows, imports left out.
 """
 
 from __future__ import annotations
@@ -172,9 +172,7 @@ def house() -> dict[str, Any]:
     small = [
         path
         for path, text in texts.items()
-        if path.name != "__init__.py"
-        and text.count("\n") < 120
-        and used[module_name(path)] == 1
+        if path.name != "__init__.py" and text.count("\n") < 120 and used[module_name(path)] == 1
     ]
     return {
         "code_lines": sum(lines.values()),

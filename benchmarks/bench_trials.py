@@ -1,0 +1,200 @@
+"""The default beside what a user would pick instead, on tables that nothing was tuned on.
+
+    pip install hiclass lightgbm
+    python benchmarks/bench_trials.py --data ../shared/data/open --packages FOLDER
+
+Exact answers, hierarchical F1 (of the closures of answer and label), the mean probability of the
+answers beside the share that is right, seconds to fit and to predict, in one run on one machine.
+Every model sees the same training rows; test rows are read once, for the figures. `--only` and
+`--methods` select; figures of other tables and methods in the file stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+
+from hierlearn import HierarchicalClassifier
+from machine import RESULTS, write
+from trial_tables import OPEN, OTHER, Table, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MANY = 2000  # distinct values from which on a column of words is a text
+SEED = 0
+
+
+def words() -> Any:
+    """Return weighted words and pairs of words."""
+    return TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2))
+
+
+def ngrams() -> Any:
+    """Return weighted words, pairs of words and characters."""
+    characters = TfidfVectorizer(
+        sublinear_tf=True, analyzer="char_wb", ngram_range=(3, 5), min_df=2
+    )
+    return make_union(words(), characters)
+
+
+def columns(table: Table) -> Any:
+    """Return numbers scaled, few values one-hot and many as words, as a user would write it."""
+    if table.numbers:
+        return StandardScaler()
+    kinds = table.rows.dtypes
+    numbers = [name for name in table.rows if pd.api.types.is_numeric_dtype(kinds[name])]
+    others = [name for name in table.rows if name not in numbers]
+    rare = [name for name in others if table.rows[name].nunique() > MANY]
+    steps: list[Any] = [(make_pipeline(SimpleImputer(), StandardScaler()), numbers)]
+    steps.append((OneHotEncoder(handle_unknown="ignore"), [n for n in others if n not in rare]))
+    return make_column_transformer(*steps, *((words(), name) for name in rare))
+
+
+def flat(features: Callable[[], Any], model: Callable[[], Any]) -> Callable[[Table], Any]:
+    """Return what builds a model over whole paths."""
+    return lambda table: make_pipeline(features() if table.texts else columns(table), model())
+
+
+def per_parent(features: Callable[[], Any]) -> Callable[[Table], Any]:
+    """Return what builds hiclass with a LinearSVC per parent."""
+
+    def build(table: Table) -> Any:
+        from hiclass import LocalClassifierPerParentNode
+
+        local = LocalClassifierPerParentNode(local_classifier=LinearSVC())
+        return make_pipeline(features() if table.texts else columns(table), local)
+
+    return build
+
+
+def boosted() -> Any:
+    """Return LightGBM with its defaults."""
+    from lightgbm import LGBMClassifier
+
+    return LGBMClassifier(verbose=-1, random_state=SEED, n_jobs=2)
+
+
+DEFAULT = "hierlearn"
+METHODS: dict[str, Callable[[Table], Any]] = {
+    DEFAULT: lambda _: HierarchicalClassifier(),
+    "LinearSVC, words": flat(words, LinearSVC),
+    "LinearSVC, n-grams": flat(ngrams, LinearSVC),
+    "hiclass, words": per_parent(words),
+    "hiclass, n-grams": per_parent(ngrams),
+    "RBF SVC": flat(words, lambda: SVC(C=10, random_state=SEED)),
+    "extra trees": flat(words, lambda: ExtraTreesClassifier(300, random_state=SEED, n_jobs=2)),
+    "forest": flat(words, lambda: RandomForestClassifier(300, random_state=SEED, n_jobs=2)),
+    "LightGBM": flat(words, boosted),
+}
+FOR_TEXTS = {DEFAULT, *(name for name in METHODS if "SVC," in name or "hiclass" in name)}
+FOR_TABLES = {name for name in METHODS if "n-grams" not in name and name != "LinearSVC, words"}
+
+
+def closure(path: str) -> set[str]:
+    """Return a path and everything above it."""
+    parts = path.split("/")
+    return {"/".join(parts[: n + 1]) for n in range(len(parts))}
+
+
+def scores(answers: list[str], truth: list[str]) -> dict[str, float]:
+    """Return exact answers and hierarchical F1, over all rows together."""
+    pairs = [(closure(a), closure(b)) for a, b in zip(answers, truth, strict=True)]
+    shared = sum(len(a & b) for a, b in pairs)
+    total = sum(len(a) + len(b) for a, b in pairs)
+    exact = np.mean([a == b for a, b in zip(answers, truth, strict=True)])
+    return {"exact": float(exact), "hier-f1": 2 * shared / total}
+
+
+def paths_of(found: Any) -> list[str]:
+    """Return answers as paths; hiclass answers a row per level."""
+    found = np.asarray(found, dtype=object)
+    if found.ndim == 1:
+        return [str(one) for one in found]
+    return ["/".join(str(part) for part in row if part != "") for row in found]
+
+
+def targets(name: str, paths: Any) -> Any:
+    """Return what a method learns: paths, or levels for hiclass."""
+    if not name.startswith("hiclass"):
+        return paths
+    split = [path.split("/") for path in paths]
+    depth = max(map(len, split))
+    return np.array([row + [""] * (depth - len(row)) for row in split], dtype=object)
+
+
+def confidence(model: Any, inputs: Any, answers: list[str], truth: list[str]) -> dict[str, float]:
+    """Return the mean probability of the answers, and the calibration error in ten bins."""
+    names = list(model.hierarchy_.names)
+    place = {name: number for number, name in enumerate(names)}
+    p = np.asarray(model.predict_node_proba(inputs))
+    sure = np.array([p[row, place[answer]] for row, answer in enumerate(answers)])
+    right = np.array(answers) == np.array(truth)
+    bins = np.minimum((sure * 10).astype(int), 9)
+    gaps = [
+        (bins == one).mean() * abs(sure[bins == one].mean() - right[bins == one].mean())
+        for one in set(bins.tolist())
+    ]
+    return {"confidence": float(sure.mean()), "calibration-error": float(sum(gaps))}
+
+
+def measure(name: str, table: Table) -> dict[str, float]:
+    """Fit, predict and evaluate one method on one table."""
+    train, test = table.rows[~table.test], table.rows[table.test]
+    one_text = table.texts
+    take = (lambda rows: rows["text"].tolist()) if one_text else (lambda rows: rows)
+    truth = [str(path) for path in table.paths[table.test]]
+    model = METHODS[name](table)
+    begun = time.perf_counter()
+    model.fit(take(train), targets(name, table.paths[~table.test]))
+    fitted = time.perf_counter()
+    answers = paths_of(model.predict(take(test)))
+    seconds = {"fit": fitted - begun, "predict": time.perf_counter() - fitted}
+    found = {**scores(answers, truth), **seconds}
+    if name == DEFAULT:
+        found |= confidence(model, take(test), answers, truth)
+    return found
+
+
+def main() -> None:
+    """Measure what was asked for, and write the file after every table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/open"))
+    parser.add_argument("--packages", type=Path)
+    parser.add_argument("--only", default=",".join([*OPEN, *OTHER]))
+    parser.add_argument("--methods", default=",".join(METHODS).replace(", ", "; "))
+    parser.add_argument("--out", default="trials")
+    asked = parser.parse_args()
+    path = RESULTS / f"{asked.out}.json"
+    kept = json.loads(path.read_text(encoding="utf-8"))["figures"] if path.exists() else {}
+    methods = [name.replace("; ", ", ") for name in asked.methods.split(",")]
+    for name in asked.only.split(","):
+        table = read(name, asked.data, asked.packages, SEED)
+        if not table.test.any():
+            continue
+        fitting = FOR_TEXTS if table.texts else FOR_TABLES
+        figures = kept.setdefault(name, {})
+        figures["rows"] = [int((~table.test).sum()), int(table.test.sum())]
+        figures["classes"] = len(set(table.paths))
+        for method in methods:
+            if method in fitting:
+                figures[method] = measure(method, table)
+                print(name, method, json.dumps(figures[method]), flush=True)
+        write(asked.out, kept, "python benchmarks/bench_trials.py --packages FOLDER")
+
+
+if __name__ == "__main__":
+    main()
