@@ -1,5 +1,7 @@
 """Identities across losses: limits in which one becomes another that is known."""
 
+import math
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -29,10 +31,12 @@ def test_on_one_level_the_softmax_losses_are_cross_entropy_of_torch():
     for loss in (
         LeafCELoss(FLAT),
         CondSoftmaxLoss(FLAT),
-        HXELoss(FLAT, alpha=0.7),
+        HXELoss(FLAT, alpha=0.7, weighting="height"),
         SoftLabelsLoss(FLAT, beta=800.0),
     ):
         torch.testing.assert_close(loss(logits, targets), expected)
+    found = HXELoss(FLAT, alpha=0.7)(logits, targets)  # every class is one step from the root
+    torch.testing.assert_close(found, math.exp(-0.7) * expected)
 
 
 def test_hxe_at_alpha_0_is_leaf_cross_entropy_on_ragged_trees():

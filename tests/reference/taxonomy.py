@@ -29,6 +29,14 @@ def levels(parents):
     return level
 
 
+def edges_to_root(parents, c):
+    """Return the number of edges from a class of a tree up to the implicit root."""
+    edges = 1
+    while parents[c]:
+        edges, c = edges + 1, parents[c][0]
+    return edges
+
+
 def heights(parents):
     """Longest path down to a leaf: 0 for a leaf."""
     height = [0 for _ in parents]

@@ -88,8 +88,9 @@ def test_flat_hierarchies_reduce_to_known_losses():
             assert out["loss"] == [FLOAT64.approx(row) for row in bce]
     assert mcloss(x, y, FLAT) == [FLOAT64.approx(row) for row in bce]
     assert level_weighted(x, y, FLAT, [1.0]) == [FLOAT64.approx(row) for row in bce]
-    for alpha in (0.0, 0.7):  # every class is a leaf: no discount
-        assert hxe(x, y, FLAT, alpha) == FLOAT64.approx(ce)
+    assert hxe(x, y, FLAT, 0.7, weighting="height") == FLOAT64.approx(ce)
+    for alpha in (0.0, 0.7):  # every class is one step from the root
+        assert hxe(x, y, FLAT, alpha) == FLOAT64.approx([math.exp(-alpha) * one for one in ce])
     assert leaf_ce(x, y, FLAT) == FLOAT64.approx(ce)
     assert cond_softmax(x, y, FLAT) == FLOAT64.approx(ce)
     # every other class is at distance 1

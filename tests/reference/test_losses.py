@@ -7,7 +7,7 @@ import pytest
 
 from reference import sample_curriculum
 from reference.cond_softmax import cond_softmax
-from reference.hxe import hxe
+from reference.hxe import hxe, step_weights
 from reference.lca_cost import lca_cost
 from reference.leaf_ce import leaf_ce
 from reference.level_weighted import level_weighted
@@ -20,14 +20,24 @@ from tolerances import FLOAT64
 
 
 def test_hxe_by_hand():
-    # pug: P(animal) = 7/12, P(dog | animal) = 5/7, P(pug | dog) = 1/5; heights 2, 1, 0
-    path = -math.exp(-0.2) * log(7 / 12) - math.exp(-0.1) * log(5 / 7) - log(1 / 5)
-    plant = -log(5 / 12)
-    dog = -math.exp(-0.2) * log(7 / 12) - math.exp(-0.1) * log(5 / 7)
+    # pug: P(animal) = 7/12, P(dog | animal) = 5/7, P(pug | dog) = 1/5; depths 1, 2, 3
+    steps = [-log(7 / 12), -log(5 / 7), -log(1 / 5)]
+    path = math.exp(-0.1) * steps[0] + math.exp(-0.2) * steps[1] + math.exp(-0.3) * steps[2]
+    plant = -math.exp(-0.1) * log(5 / 12)
+    dog = math.exp(-0.1) * steps[0] + math.exp(-0.2) * steps[1]
     both = [1, 1, 0, 0, 1, 1]
     targets = [one_hot(TREE, 0), one_hot(TREE, 5), one_hot(TREE, 4), both, [0] * 6]
     out = hxe([X] * 5, targets, TREE, alpha=0.1)
     assert out == FLOAT64.approx([path, plant, dog, (path + plant) / 2, 0.0])
+    # heights of animal, dog and pug: 2, 1, 0; of plant: 0
+    out = hxe([X] * 2, targets[:2], TREE, alpha=0.1, weighting="height")
+    by_height = math.exp(-0.2) * steps[0] + math.exp(-0.1) * steps[1] + steps[2]
+    assert out == FLOAT64.approx([by_height, -log(5 / 12)])
+    # all seven nodes: the root weighs 1, animal and plant e^-1, dog and cat e^-2, two leaves e^-3
+    total = 1 + 2 * math.exp(-1) + 2 * math.exp(-2) + 2 * math.exp(-3)
+    weights = step_weights(TREE, 1.0, normalize=True)
+    depths = [3, 1, 2, 3, 2, 1]
+    assert weights == FLOAT64.approx([math.exp(-depth) / total for depth in depths])
 
 
 def test_soft_labels_by_hand():

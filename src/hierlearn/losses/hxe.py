@@ -1,10 +1,13 @@
 """Hierarchical cross entropy, HXE, of Bertinetto et al. (2020) (the paper's Hier-CE row).
 
-    l(i) = - sum over the path to the label of exp(-alpha * height(c)) * log p(c | parent(c))
+    l(i) = - sum over the path to the label of exp(-alpha * depth(c)) * log p(c | parent(c))
 
 with p(c | parent) = P(c) / P(parent), P summed from a softmax over the terminal classes, and
-P(root) = 1. Mistakes near the leaves weigh most; with alpha 0 the sum telescopes to -log P(label),
-the leaf cross entropy. The path of a leaf directly under the root has one step: log P(leaf).
+P(root) = 1. The depth is the distance from the root, 1 for a top class, as in the authors' code:
+a larger alpha cares more for the coarse classes. Their script divides all weights by their sum over
+the tree, which only rescales the loss; here alpha 0 is -log P(label), the leaf cross entropy. Read
+literally, the paper has the height of c in place of its depth, which weighs the leaves most:
+``weighting="height"``. The path of a leaf directly under the root has one step: log P(leaf).
 
 - An inner terminal label: the path ends there.
 - Several terminal labels: the mean of their losses. No label: 0, and the row does not count.
@@ -12,11 +15,11 @@ the leaf cross entropy. The path of a leaf directly under the root has one step:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.kernels import rows
 from hierlearn.losses.softmax_rows import SoftmaxRowLoss
 
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
+
+Weighting = Literal["depth", "height"]
 
 
 def hxe_loss(
@@ -37,7 +42,7 @@ def hxe_loss(
         log_masses: (N, C) the log mass of each terminal class, LOG_ZERO for the others.
         labels: (N, C) the weight of each terminal label; a row sums to 1 or 0.
         hierarchy: the taxonomy, a tree.
-        step_weights: (C,) exp(-alpha * height) of each class.
+        step_weights: (C,) the weight of the step into each class.
     """
     structure = hierarchy.structure
     child = torch.tensor(structure.edge_children, device=log_masses.device)
@@ -64,7 +69,9 @@ class HXELoss(SoftmaxRowLoss):
 
     Args:
         label_space: what can be predicted, or a Hierarchy; a tree.
-        alpha: how fast the weights fall with the height; 0 is leaf cross entropy.
+        alpha: how fast the weights fall; 0 is leaf cross entropy.
+        weighting: what they fall with: "depth", the distance from the root, as in the authors'
+            code, or "height", the longest way down to a leaf.
         options: ``link``, ``reduction`` and ``validate``; see Loss.
     """
 
@@ -75,14 +82,24 @@ class HXELoss(SoftmaxRowLoss):
     step_weights: Tensor
 
     def __init__(
-        self, label_space: LabelSpace | Hierarchy, *, alpha: float = 0.1, **options: Any
+        self,
+        label_space: LabelSpace | Hierarchy,
+        *,
+        alpha: float = 0.1,
+        weighting: Weighting = "depth",
+        **options: Any,
     ) -> None:
         super().__init__(label_space, **options)
         if alpha < 0:
             raise HierlearnError(f"alpha must not be negative, but is {alpha}")
+        if weighting not in get_args(Weighting):
+            raise HierlearnError(unknown_name("weighting", str(weighting), get_args(Weighting)))
         self.alpha = alpha
-        heights = torch.tensor(self.hierarchy.heights, dtype=torch.float64)
-        self.register_buffer("step_weights", (-alpha * heights).exp(), persistent=False)
+        self.weighting = weighting
+        by_depth = weighting == "depth"
+        far = self.hierarchy.levels if by_depth else self.hierarchy.heights
+        weights = (-alpha * torch.tensor(far, dtype=torch.float64)).exp()
+        self.register_buffer("step_weights", weights, persistent=False)
 
     def row_losses(self, log_masses: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:
         """Return the weighted steps down the path."""
