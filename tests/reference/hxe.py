@@ -5,7 +5,9 @@
 depth(c) is the number of edges between c and the root, as in the code of the authors: they count
 the indices that lead from the root of an nltk tree to the node. Their training script also divides
 by the sum of the weights of all nodes, the root's included (``normalize``). With ``weighting``
-"height" the longest way down to a leaf stands for the depth, as the paper reads literally. The path leads from a top class down to the row's terminal label, that label included;
+"height" the longest way down to a leaf stands for the depth, as the paper reads literally.
+
+The path leads from a top class down to the row's terminal label, that label included;
 p(c | parent) = P(c) / P(parent) with P the softmax link over the terminals and P(root) = 1. At
 alpha = 0 the sum telescopes to -log P(label), the mass of the label and of all below it. Several
 terminal labels: the mean over them. No label: 0. Trees and forests only: in a DAG

@@ -1,7 +1,7 @@
 """Soft labels (Bertinetto et al. 2020).
 
     q(A | c) = exp(-beta d(A, c)) / sum_B exp(-beta d(B, c))     A, B over the terminals
-    d(A, c)  = height of the LCA of A and c / height of the root,  d(A, A) = 0
+    d(A, c)  = height of the LCA of A and c / the largest height of a pair,  d(A, A) = 0
     loss     = - sum_A q(A) log p(A)                             p the softmax over the terminals
 
 Several labels in a row: the mean of their q. A label that is no terminal (an inner class while
@@ -15,15 +15,15 @@ from reference.taxonomy import (
     descendants_or_self,
     lca_height,
     leaves,
-    root_height,
     terminal_labels,
 )
 
 
-def distance(parents, a, c):
-    if a == c:
-        return 0.0
-    return lca_height(parents, a, c) / root_height(parents)
+def distances(parents, terminals):
+    """Return the distance of every pair of terminals, as the authors do: over the largest."""
+    found = {(a, c): lca_height(parents, a, c) * (a != c) for a in terminals for c in terminals}
+    largest = max(max(found.values()), 1)
+    return {pair: height / largest for pair, height in found.items()}
 
 
 def soft_label(parents, c, beta, terminals):
@@ -31,7 +31,8 @@ def soft_label(parents, c, beta, terminals):
     if c not in terminals:
         below = [t for t in terminals if t in descendants_or_self(parents, c)]
         return mean_label([soft_label(parents, t, beta, terminals) for t in below])
-    mass = [math.exp(-beta * distance(parents, a, c)) for a in terminals]
+    d = distances(parents, terminals)
+    mass = [math.exp(-beta * d[a, c]) for a in terminals]
     return [m / sum(mass) for m in mass]
 
 

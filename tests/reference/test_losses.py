@@ -14,7 +14,7 @@ from reference.level_weighted import level_weighted
 from reference.loss_examples import FLAT, LN2, TREE, X, log, one_hot, random_logits
 from reference.mcloss import mcloss
 from reference.mixed import mixed
-from reference.soft_labels import distance, soft_label, soft_labels
+from reference.soft_labels import distances, soft_label, soft_labels
 from reference.taxonomy import leaves
 from tolerances import FLOAT64
 
@@ -43,7 +43,11 @@ def test_hxe_by_hand():
 def test_soft_labels_by_hand():
     # from pug: pug 0, cat 2/3, bulldog 1/3, plant 3/3
     terminals = leaves(TREE)
-    assert [distance(TREE, a, 0) for a in terminals] == FLOAT64.approx([0, 2 / 3, 1 / 3, 1])
+    d = distances(TREE, terminals)
+    assert [d[a, 0] for a in terminals] == FLOAT64.approx([0, 2 / 3, 1 / 3, 1])
+    # below one top class, animal: its own height is the largest
+    animals = distances([[4], [], [1], [4], [1]], [0, 2, 3])
+    assert [animals[a, 0] for a in (0, 2, 3)] == FLOAT64.approx([0, 1, 1 / 2])
     # beta = 3 ln 2: weights 1, 1/4, 1/2, 1/8, sum 15/8: q = 8/15, 2/15, 4/15, 1/15
     beta = 3 * LN2
     assert soft_label(TREE, 0, beta, terminals) == FLOAT64.approx([8 / 15, 2 / 15, 4 / 15, 1 / 15])

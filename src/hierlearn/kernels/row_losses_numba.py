@@ -31,15 +31,19 @@ class Labels(NamedTuple):
     """Scratch memory for the labels of one row."""
 
     positives: Any  # (C,) int32, the positive classes, ascending
-    chosen: Any  # (C,) int32, those without a positive child
-    is_above: Any  # (S,) uint8, 0 outside of find_labels
+    chosen: Any  # (C,) int32, those that are more positive than their children together
+    share: Any  # (C,) float32, by how much
+    below: Any  # (S,) float32, the sums of children; 0 outside of find_labels
 
 
 @part()
 def new_labels(classes: int, slots: int) -> Any:
     """Return scratch memory."""
     return Labels(
-        np.empty(classes, np.int32), np.empty(classes, np.int32), np.zeros(slots, np.uint8)
+        np.empty(classes, np.int32),
+        np.empty(classes, np.int32),
+        np.empty(classes, F),
+        np.zeros(slots, F),
     )
 
 
@@ -69,24 +73,27 @@ def is_zero(values: Any, begin: int) -> bool:
 
 @part()
 def find_labels(y: Any, known: Any, tree: Any, labels: Any) -> Any:
-    """Write down the most specific positive classes of a row.
+    """Write down the most specific positive classes of a row, and their shares.
 
     Returns:
-        Their number, and their summed weight, at least 1.
+        Their number, and their summed shares, at least 1.
     """
     found = find_positives(y, known, labels.positives)
     for place in range(found):
-        labels.is_above[tree.parent[labels.positives[place]]] = 1
+        c = labels.positives[place]
+        labels.below[tree.parent[c]] += F(y[c])
     count, weight = 0, F(0.0)
     for place in range(found):
         c = labels.positives[place]
         s = tree.slot[c]
-        if s < 0 or not labels.is_above[s]:
+        share = F(y[c]) - (labels.below[s] if s >= 0 else F(0.0))
+        if share > F(0.0):
             labels.chosen[count] = c
+            labels.share[count] = share
             count += 1
-            weight += F(y[c])
+            weight += share
     for place in range(found):
-        labels.is_above[tree.parent[labels.positives[place]]] = 0
+        labels.below[tree.parent[labels.positives[place]]] = F(0.0)
     return count, max(weight, F(1.0))
 
 
@@ -129,7 +136,7 @@ def leaf_ce(
         loss, summed, deep = F(0.0), F(0.0), False
         for place in range(count):
             c = labels.chosen[place]
-            w = F(y[i, c]) / weight
+            w = labels.share[place] / weight
             summed += w
             if fits_alone(c, known, tree):
                 loss += w * (log_total - row.x[c])
@@ -184,7 +191,7 @@ def hxe(
         loss, share = F(0.0), F(0.0)
         for place in range(count):
             c = labels.chosen[place]
-            w = F(y[i, c]) / weight
+            w = labels.share[place] / weight
             while c >= 0:
                 above = tree.owner[tree.parent[c]]
                 step = w * step_weights[c]
@@ -232,7 +239,7 @@ def soft_labels(
         # How much each terminal class is the label, over the sum of its weights.
         for place in range(count):
             c = labels.chosen[place]
-            w = F(y[i, c]) / weight
+            w = labels.share[place] / weight
             if tree.terminal[c]:
                 near[c] += w / norm[c]
             else:

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.links import HeadOutput
+    from hierlearn.losses.loss import Loss, RowLoss
 
 ENTRIES = 1 << 22  # of the first batch whose values are checked
+ROUNDING = 1e-2  # of the summed parts of a mixture, also in half precision
 
 
 def check_targets(
@@ -72,11 +74,7 @@ def check_values(
         mask: of the same shape, which targets are known.
         entries: look at the first rows only, about this many entries.
     """
-    targets = targets.detach().flatten(0, -2)
-    mask = None if mask is None else mask.flatten(0, -2)
-    if entries is not None:
-        rows = max(1, entries // max(targets.shape[1], 1))
-        targets, mask = targets[:rows], None if mask is None else mask[:rows]
+    targets, mask = first_rows(targets, mask, entries)
     values = targets if targets.dtype == torch.bool else targets.to(torch.float32)
     known = torch.ones_like(values, dtype=torch.bool) if mask is None else mask
     if targets.dtype != torch.bool:
@@ -98,3 +96,71 @@ def check_values(
             f"is not; make targets with Hierarchy.encode, or close these with "
             f"hierarchy.max_up(targets)"
         )
+
+
+def first_rows(
+    targets: Tensor, mask: Tensor | None, entries: int | None
+) -> tuple[Tensor, Tensor | None]:
+    """Return the rows of all members, or the first of them that have about so many entries."""
+    targets = targets.detach().flatten(0, -2)
+    mask = None if mask is None else mask.flatten(0, -2)
+    if entries is None:
+        return targets, mask
+    rows = max(1, entries // max(targets.shape[1], 1))
+    return targets[:rows], None if mask is None else mask[:rows]
+
+
+def find_fractions(targets: Tensor, mask: Tensor | None) -> Tensor | None:
+    """Return (N, C) which known targets are neither 0 nor 1; None where there is none."""
+    if not targets.is_floating_point():
+        return None
+    found = (targets != 0) & (targets != 1)
+    found = found if mask is None else found & mask
+    return found if bool(found.any()) else None
+
+
+def check_no_fractions(
+    loss: Loss, targets: Tensor, mask: Tensor | None, entries: int | None
+) -> None:
+    """Raise on known targets between 0 and 1."""
+    targets, mask = first_rows(targets, mask, entries)
+    found = find_fractions(targets, mask)
+    if found is None:
+        return
+    from hierlearn.losses.loss import losses_of_fractions
+
+    row, number = (int(i) for i in found.nonzero()[0])
+    raise HierlearnError(
+        f"row {row}: the target of {loss.hierarchy.names[number]!r} is {targets[row, number].item():g}"
+        f", but {type(loss).__name__} takes 0 or 1, since it is not linear in the targets; pass every "
+        f"part of a mixture as a row with its weight, as hierlearn.integrations.timm.TimmLoss does, or use "
+        f"{', '.join(losses_of_fractions())}"
+    )
+
+
+def check_mixtures(
+    loss: RowLoss, targets: Tensor, mask: Tensor | None, entries: int | None
+) -> None:
+    """Raise on a row with fractions that is no mixture of rows with one label each.
+
+    Several labels share the weight of a row, and from a mixture of such rows it does not follow
+    which shares were mixed. In a DAG a mixture of an inner class and one below it by two ways does
+    not tell its parts, either.
+    """
+    targets, mask = first_rows(targets, mask, entries)
+    found = find_fractions(targets, mask)
+    if found is None:
+        return
+    known = targets.to(torch.float32)
+    if mask is not None:
+        known = torch.where(mask, known, 0.0)
+    shares = (known - loss.sum_of_children(known)).clamp_min(0.0).sum(dim=1)
+    wrong = found.any(dim=1) & ((shares - 1).abs() > ROUNDING)
+    if not bool(wrong.any()):
+        return
+    row = int(wrong.nonzero()[0])
+    raise HierlearnError(
+        f"row {row}: the targets are fractions, but no mixture of rows with one label each: the parts "
+        f"that end at its classes sum to {float(shares[row]):.3g}, not 1, so {type(loss).__name__} cannot "
+        f"tell what was mixed; pass every part of the mixture as a row with its weight, or use bce"
+    )

@@ -8,7 +8,7 @@ import torch
 
 from hierlearn.kernels import rows
 from hierlearn.links import SigmoidLink
-from hierlearn.losses.bases import BCE, Base, Focal, make_base
+from hierlearn.losses.bases import BCE, Base, Focal, make_base, zero_one
 from hierlearn.losses.loss import ElementwiseLoss
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class ComposedLoss(ElementwiseLoss):
     """
 
     uses_hierarchy = False
+    takes_fractions = True
     rows_independent = True
     entries_independent = True
 
@@ -36,6 +37,7 @@ class ComposedLoss(ElementwiseLoss):
     ) -> None:
         super().__init__(label_space, **options)
         self.base = make_base(base)
+        self.takes_fractions = self.base is not zero_one
 
     @classmethod
     def option_names(cls) -> list[str]:

@@ -57,6 +57,8 @@ class CondSoftmaxLoss(RowLoss):
 
     function: ClassVar[Any] = staticmethod(cond_softmax_loss)
     default_link = "siblings"
+    reads = "scores"
+    takes_fractions = True
     rows_independent = True
     is_zero_elsewhere = True  # a row without a label has no group to weigh
     needs_tree = True
@@ -69,7 +71,8 @@ class CondSoftmaxLoss(RowLoss):
 
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return the cross entropy of the groups of each row."""
-        scores = output.log_p if output.logits is None else output.float_logits
+        read = output.logits is not None and self.reads_as_scores(output.link)
+        scores = output.float_logits if read else output.log_p
         if rows.can_use(scores, targets) and self.label_space.layout is not None:
             from hierlearn.kernels.row_losses_numba import cond_softmax
 

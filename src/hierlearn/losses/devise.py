@@ -97,6 +97,7 @@ class DeViSELoss(RowLoss):
 
     function: ClassVar[Any] = staticmethod(devise_loss)
     default_link = "scaled-softmax"
+    reads = "scores"
     uses_hierarchy = False
     rows_independent = True
     is_zero_elsewhere = True  # a row without a label has no pair
@@ -115,7 +116,7 @@ class DeViSELoss(RowLoss):
 
     def scores(self, output: HeadOutput) -> Tensor:
         """Return (N, C) the logits, or what they are up to a constant of the row."""
-        if output.logits is not None:
+        if output.logits is not None and self.reads_as_scores(output.link):
             return output.float_logits
         scale = self.link.temperature if isinstance(self.link, ScaledSoftmaxLink) else 1.0
         return scale * log_terminal_masses(output.log_p, self.label_space)

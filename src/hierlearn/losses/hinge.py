@@ -64,6 +64,7 @@ class HingeLoss(RowLoss):
 
     function: ClassVar[Any] = staticmethod(hinge_loss)
     reading_link = "siblings"
+    reads = "scores"
     rows_independent = True
     is_zero_elsewhere = True  # a row without a label has no group that counts
     needs_tree = True
@@ -83,6 +84,6 @@ class HingeLoss(RowLoss):
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return the squared hinge of the groups of each row."""
         # Whatever a group has in common counts here, which a softmax among siblings would lose.
-        bare = output.logits is None
-        scores = output.log_p - output.log_not_p if bare else output.float_logits
+        read = output.logits is not None and self.reads_as_scores(output.link)
+        scores = output.float_logits if read else output.log_p - output.log_not_p
         return hinge_loss(scores, targets, self.groups, mask, self.margin)

@@ -21,8 +21,15 @@ from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.hierarchy import Hierarchy, LabelSpace
-from hierlearn.links import HeadOutput, Link, make_link
-from hierlearn.losses.checks import ENTRIES, can_check_values, check_targets, check_values
+from hierlearn.links import LINKS, HeadOutput, Link, make_link
+from hierlearn.losses.checks import (
+    ENTRIES,
+    can_check_values,
+    check_mixtures,
+    check_no_fractions,
+    check_targets,
+    check_values,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,6 +56,11 @@ class Loss(nn.Module, ABC):
             None for the link that it was trained with.
         uses_hierarchy: whether the loss looks at the hierarchy; studies report it.
         needs_tree: whether a DAG raises.
+        reads: what plain logits must become for this loss: "probabilities" of the nodes, by any
+            link; "masses" of the terminal classes that sum to 1, by a normalized one; or "scores",
+            which only ``default_link`` reads as the loss means them.
+        takes_fractions: whether targets may be fractions, since the loss is linear in them: that of
+            a mixture of targets is the mixture of the losses. Others raise.
         search_space: values worth trying of the options that matter most.
         function: the pure function on tensors that the loss is made of.
         is_zero_elsewhere: whether the losses that do not count are 0 already.
@@ -65,6 +77,8 @@ class Loss(nn.Module, ABC):
     reading_link: ClassVar[str | None] = None
     uses_hierarchy: ClassVar[bool] = True
     needs_tree: ClassVar[bool] = False
+    reads: ClassVar[Literal["probabilities", "masses", "scores"]] = "probabilities"
+    takes_fractions: bool = False
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     function: ClassVar[Any] = None
     is_zero_elsewhere: ClassVar[bool] = False
@@ -92,9 +106,29 @@ class Loss(nn.Module, ABC):
                 f"use {', '.join(losses_of_dags())}"
             )
         self.link = make_link(self.label_space, self.default_link if link is None else link)
+        self._check_link()
         self.reduction = reduction
         self.validate = validate
         self._checked_values = False
+
+    def _check_link(self) -> None:
+        """Raise on a link by which the logits would not be what the loss reads."""
+        if self.reads == "masses" and not self.link.normalized:
+            able = [name for name, kind in LINKS.items() if kind.normalized]
+            raise HierlearnError(
+                f"{type(self).__name__} reads masses of terminal classes that sum to 1, but those of "
+                f"{type(self.link).__name__} do not; use {', '.join(able)}"
+            )
+        if self.reads == "scores" and not isinstance(self.link, LINKS[self.default_link]):
+            raise HierlearnError(
+                f"{type(self).__name__} reads logits by the link {self.default_link!r} alone, not by "
+                f"{type(self.link).__name__}; leave link out, or use a loss of probabilities such as bce"
+            )
+
+    @classmethod
+    def reads_as_scores(cls, link: Link | None) -> bool:
+        """Whether a link reads logits as a loss of scores means them."""
+        return isinstance(link, LINKS[cls.default_link])
 
     @classmethod
     def option_names(cls) -> list[str]:
@@ -132,12 +166,17 @@ class Loss(nn.Module, ABC):
         return self.compute(read, targets, mask, weight)
 
     def check_values(self, targets: Tensor, mask: Tensor | None) -> None:
-        """Raise on targets that are not closed, as often as ``validate`` says."""
+        """Raise on targets that are not closed, or fractions, as often as ``validate`` says."""
         if self.validate:
-            check_values(self.hierarchy, targets, mask)
+            self._check_values(targets, mask, None)
         elif self.validate is None and can_check_values(targets) and not self._checked_values:
-            check_values(self.hierarchy, targets, mask, entries=ENTRIES)
+            self._check_values(targets, mask, ENTRIES)
             self._checked_values = True
+
+    def _check_values(self, targets: Tensor, mask: Tensor | None, entries: int | None) -> None:
+        check_values(self.hierarchy, targets, mask, entries)
+        if not self.takes_fractions:
+            check_no_fractions(self, targets, mask, entries)
 
     def read(self, output: HeadOutput | Tensor) -> HeadOutput:
         """Return the output of a head as it is, or plain logits under the loss's own link."""
@@ -373,6 +412,11 @@ class RowLoss(Loss):
             return targets.any(dim=-1)
         return targets.amax(dim=-1) > 0  # one pass, where a comparison of entries is two
 
+    def _check_values(self, targets: Tensor, mask: Tensor | None, entries: int | None) -> None:
+        super()._check_values(targets, mask, entries)
+        if self.takes_fractions:
+            check_mixtures(self, targets, mask, entries)
+
     def size(self, targets: Tensor) -> int:
         """Return the number of rows."""
         return targets.shape[-2]
@@ -388,6 +432,13 @@ def losses_of_dags() -> list[str]:
     from hierlearn.losses import LOSSES  # the registry imports this module
 
     return [name for name, entry in LOSSES.items() if not entry.needs_tree]
+
+
+def losses_of_fractions() -> list[str]:
+    """Return the names of the losses that take targets which are fractions."""
+    from hierlearn.losses import LOSSES
+
+    return [name for name, entry in LOSSES.items() if entry.takes_fractions]
 
 
 def flat_rows(targets: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -19,6 +19,7 @@ from torch.nn.functional import softplus
 
 from hierlearn.kernels import mcloss as kernels
 from hierlearn.kernels import rows, trial
+from hierlearn.links import MaxLink, SigmoidLink
 from hierlearn.losses.checks import check_targets
 from hierlearn.losses.loss import ElementwiseLoss
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
-    from hierlearn.links import HeadOutput
+    from hierlearn.links import HeadOutput, Link
 
 
 def mcloss(
@@ -75,6 +76,7 @@ class MCLoss(ElementwiseLoss):
 
     function: ClassVar[Any] = staticmethod(mcloss)
     reading_link = "max"
+    reads = "scores"
     rows_independent = True
 
     def forward(
@@ -86,7 +88,7 @@ class MCLoss(ElementwiseLoss):
     ) -> Tensor:
         """Return the loss of a batch; by kernels for logits on a GPU, a tree and known targets."""
         read = self.read(output)
-        logits = read.logits
+        logits = read.logits if self.reads_as_scores(read.link) else None
         layout = None
         if (
             logits is not None
@@ -103,13 +105,18 @@ class MCLoss(ElementwiseLoss):
         self.check_values(targets, mask)
         return kernels.mcloss(logits, targets, layout, self.reduction == "mean", self.plain_loss)
 
+    @classmethod
+    def reads_as_scores(cls, link: Link | None) -> bool:
+        """Also by the max link, which takes the maxima of the same sigmoids when predicting."""
+        return isinstance(link, (SigmoidLink, MaxLink))
+
     def plain_loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the same by operations that can be differentiated repeatedly."""
         return self.reduce(mcloss(logits, targets, self.hierarchy), targets, None, None)
 
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return the loss of every class."""
-        if output.logits is None:
+        if output.logits is None or not self.reads_as_scores(output.link):
             return mcloss_of_pair(output, targets, self.hierarchy, mask)
         return mcloss(output.float_logits, targets, self.hierarchy, mask)
 
@@ -117,7 +124,7 @@ class MCLoss(ElementwiseLoss):
         self, output: HeadOutput, targets: Tensor, mask: Tensor | None
     ) -> Tensor | None:
         """Return the sums by a CPU kernel: on trees, where everything is known."""
-        if output.logits is None or mask is not None:
+        if mask is not None or output.logits is None or not self.reads_as_scores(output.link):
             return None
 
         def plain(x: Tensor) -> Tensor:

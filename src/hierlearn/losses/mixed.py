@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.links import SigmoidLink
 from hierlearn.losses.bce import BCELoss
-from hierlearn.losses.loss import ElementwiseLoss, Loss, RowLoss
+from hierlearn.losses.loss import ElementwiseLoss, Loss
 from hierlearn.losses.mcloss import MCLoss, sums_by_kernel
 
 if TYPE_CHECKING:
@@ -129,13 +129,22 @@ class MixedLoss(Parts, ElementwiseLoss):
                 raise HierlearnError(unknown_name("part of a mixed loss", name, known))
             if not weight > 0:
                 raise HierlearnError(f"the weight of {name!r} must be above 0, not {weight}")
-            part = LOSSES[name](self.label_space, reduction=self.reduction)
-            if isinstance(part, RowLoss):
+            part = LOSSES[name](self.label_space, link=self.link, reduction=self.reduction)
+            if not isinstance(part, ElementwiseLoss):
                 raise HierlearnError(
                     f"{name!r} is a loss of whole rows and does not mix with losses of entries"
                 )
             made.append(part)
         self.parts = nn.ModuleList(made)
+        self.takes_fractions = all(part.takes_fractions for part in made)
+
+    def read(self, output: HeadOutput | Tensor) -> HeadOutput:
+        """Return what all parts read alike, as the scores that one of them may need."""
+        read = super().read(output)
+        of_scores = [part for part in self.losses_of_parts if part.reads == "scores"]
+        if any(part.reads_as_scores(read.link) for part in of_scores):
+            return read.read_by(self.link)
+        return read
 
     def compute(
         self, output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None

@@ -53,6 +53,7 @@ class SampleCurriculumLoss(BCELoss):
     """
 
     function: ClassVar[Any] = staticmethod(select_rows)
+    takes_fractions = False
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"floor": (0.0, 0.1, 0.3)}
 
     def __init__(

@@ -3,8 +3,8 @@
     q(A | C) = exp(-beta d(A, C)) / sum over B of exp(-beta d(B, C)),    A, B terminal classes
     l(i)     = - sum over A of q(A | C) log p(A),                        p = softmax over them
 
-d is the height of the lowest common ancestor over that of the root, and d(A, A) = 0. A large beta
-is the leaf cross entropy, beta 0 the uniform distribution.
+d is the height of the lowest common ancestor over the largest of these between two terminal classes,
+which in a tree with one top class is not that of the root, and d(A, A) = 0. A large beta is the leaf cross entropy, beta 0 the uniform distribution.
 
 The sum goes over ancestors, not over pairs: terminal classes that share their lowest ancestor a
 with C have one weight w(a), so with S(a) the sum of log p below a, and a running up from C,
@@ -52,11 +52,27 @@ class SoftWeights(NamedTuple):
     root: Tensor
 
 
+def largest_height(label_space: LabelSpace) -> int:
+    """Return the largest height of a lowest common ancestor of two terminal classes; trees.
+
+    It is that of the lowest class, or the root, that has all terminal classes at or below it.
+    """
+    hierarchy = label_space.hierarchy
+    height, below = hierarchy.root_height, [int(c) for c in (hierarchy.levels == 1).nonzero()[0]]
+    while len(below) == 1:
+        height = int(hierarchy.heights[below[0]])
+        if label_space.is_terminal[below[0]]:
+            break
+        below = list(hierarchy.children(below[0]))
+    return height
+
+
 def soft_weights(label_space: LabelSpace, beta: float) -> SoftWeights:
     """Return the weights exp(-beta d) along the hierarchy, in float64."""
     hierarchy = label_space.hierarchy
-    root = torch.tensor(-beta, dtype=torch.float64).exp()
-    distances = torch.tensor(hierarchy.heights, dtype=torch.float64) / hierarchy.root_height
+    largest = max(largest_height(label_space), 1)  # 0 of one terminal class, which has no pair
+    root = torch.tensor(-beta * hierarchy.root_height / largest, dtype=torch.float64).exp()
+    distances = torch.tensor(hierarchy.heights, dtype=torch.float64) / largest
     near = (-beta * distances).exp()  # w(a)
     rise = near - root
     child = torch.tensor(hierarchy.structure.edge_children)

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from hierlearn.links import HeadOutput, Link
 
 
+def own_shares(targets: Tensor, of_children: Tensor) -> Tensor:
+    """Return (N, C) what of each target is no child's: 1 for the most specific labels.
+
+    Of a mixture of rows with one label each, the share of the rows that have that label.
+    """
+    return (targets - of_children).clamp_min(0.0)
+
+
 class SoftmaxRowLoss(RowLoss):
     """A loss of rows on the masses of the terminal classes.
 
@@ -33,6 +41,8 @@ class SoftmaxRowLoss(RowLoss):
     """
 
     default_link = "softmax"
+    reads = "masses"
+    takes_fractions = True
     rows_independent = True
     is_zero_elsewhere = True  # a row without a label has no label to weigh
     is_terminal: Tensor
@@ -66,9 +76,9 @@ class SoftmaxRowLoss(RowLoss):
         positive = targets.to(log_masses.dtype)
         if mask is not None:
             positive = torch.where(mask, positive, 0.0)
-        terminal = positive * (self.sum_of_children(positive) == 0)
-        counts = terminal.sum(dim=1, keepdim=True)
-        return self.row_losses(log_masses, terminal / counts.clamp_min(1), mask)
+        labels = own_shares(positive, self.sum_of_children(positive))
+        counts = labels.sum(dim=1, keepdim=True)
+        return self.row_losses(log_masses, labels / counts.clamp_min(1), mask)
 
     def by_kernel(self, logits: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor | None:
         """Return (N,) losses by a CPU kernel, if one computes the same as ``row_losses``."""

@@ -37,6 +37,7 @@ class Variant:
         own = loss.uses_hierarchy
         self.uses_hierarchy = own if uses_hierarchy is None else uses_hierarchy
         self.needs_tree = loss.needs_tree
+        self.takes_fractions = loss.takes_fractions
         self.function = loss.function
         self.__name__ = loss.__name__
         self.__doc__ = loss.__doc__

@@ -32,6 +32,7 @@ from hierlearn.losses.level_weighted import LevelWeightedLoss
 from hierlearn.losses.mcloss import MCLoss
 from hierlearn.losses.mixed import MixedLoss
 from hierlearn.losses.sharded.levels import by_levels
+from hierlearn.losses.softmax_rows import own_shares
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy.sharded import ShardedHierarchy
@@ -132,9 +133,9 @@ class RowPart(EntryPart):
         log_masses = self.local.log_masses(self.output(logits))
         with torch.no_grad():
             positive = self.only_counted(targets.to(log_masses.dtype), mask)
-            terminal = positive * (self.hierarchy.sum_of_children(positive) == 0)
-            counts = self.hierarchy.exchange.total(terminal.sum(dim=1, keepdim=True))
-            labels = terminal / counts.clamp_min(1)
+            shares = own_shares(positive, self.hierarchy.sum_of_children(positive))
+            counts = self.hierarchy.exchange.total(shares.sum(dim=1, keepdim=True))
+            labels = shares / counts.clamp_min(1)
         return self.local.row_losses(log_masses, labels, mask), None
 
     def count(self, targets: Tensor, mask: Tensor | None, weight: Tensor | None) -> Tensor:
