@@ -144,8 +144,8 @@ def check_mixtures(
     """Raise on a row with fractions that is no mixture of rows with one label each.
 
     Several labels share the weight of a row, and from a mixture of such rows it does not follow
-    which shares were mixed. In a DAG a mixture of an inner class and one below it by two ways does
-    not tell its parts, either.
+    what was mixed. The parts of one label each must give the targets again, which in a DAG they do
+    not for an inner class mixed with one that lies below it by two ways.
     """
     targets, mask = first_rows(targets, mask, entries)
     found = find_fractions(targets, mask)
@@ -154,13 +154,14 @@ def check_mixtures(
     known = targets.to(torch.float32)
     if mask is not None:
         known = torch.where(mask, known, 0.0)
-    shares = (known - loss.sum_of_children(known)).clamp_min(0.0).sum(dim=1)
-    wrong = found.any(dim=1) & ((shares - 1).abs() > ROUNDING)
+    shares = (known - loss.sum_of_children(known)).clamp_min(0.0)
+    misses = (loss.hierarchy.sum_up(shares) - known).abs() > ROUNDING
+    misses = (misses if mask is None else misses & mask).any(dim=1)
+    wrong = found.any(dim=1) & (misses | ((shares.sum(dim=1) - 1).abs() > ROUNDING))
     if not bool(wrong.any()):
         return
-    row = int(wrong.nonzero()[0])
     raise HierlearnError(
-        f"row {row}: the targets are fractions, but no mixture of rows with one label each: the parts "
-        f"that end at its classes sum to {float(shares[row]):.3g}, not 1, so {type(loss).__name__} cannot "
-        f"tell what was mixed; pass every part of the mixture as a row with its weight, or use bce"
+        f"row {int(wrong.nonzero()[0])}: the targets are fractions, but no mixture of rows with one "
+        f"label each, so {type(loss).__name__} cannot tell what was mixed; pass every part of the "
+        f"mixture as a row with its weight, or use bce"
     )

@@ -37,7 +37,8 @@ class ComposedLoss(ElementwiseLoss):
     ) -> None:
         super().__init__(label_space, **options)
         self.base = make_base(base)
-        self.takes_fractions = self.base is not zero_one
+        if self.base is zero_one:
+            self.takes_fractions = False
 
     @classmethod
     def option_names(cls) -> list[str]:
