@@ -434,7 +434,7 @@ class Named(ElementwiseLoss):
 
 def test_the_options_of_a_loss_are_its_own():
     assert Named.option_names() == ["power", "link"]
-    assert BCELoss.option_names() == ["log_base", "link"]
+    assert BCELoss.option_names() == ["log_base", "pos_weight", "link", "class_weight"]
     assert "base" in HCLLoss.option_names()
     with pytest.raises(HierlearnError, match="a loss takes a HeadOutput or logits, not dict"):
         BCELoss(TREE)({"main": torch.zeros(1, 8)}, torch.zeros(1, 8))

@@ -25,8 +25,13 @@ def test_the_reference_at_beta_0(seed):
     assert_row_losses(SoftLabelsLoss(batch.hierarchy, beta=0.0), batch, expected)
 
 
-WORDNET = "entity/animal/dog/pug entity/animal/dog/lab entity/animal/cat entity/plant/oak".split()
-CHAIN = "entity/thing/animal/dog entity/thing/animal/cat/manx entity/thing/plant".split()
+WORDNET = [
+    "entity/animal/dog/pug",
+    "entity/animal/dog/lab",
+    "entity/animal/cat",
+    "entity/plant/oak",
+]
+CHAIN = ["entity/thing/animal/dog", "entity/thing/animal/cat/manx", "entity/thing/plant"]
 
 
 @pytest.mark.parametrize("paths", [WORDNET, CHAIN, ["a/b/c"], ["a/b", "a/c"]])

@@ -18,6 +18,7 @@ from hierlearn.decoding.probabilities import as_tensor, checked_rows, slack_of
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.chunks import row_chunks, row_width
+from hierlearn.options import CheckedArguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,7 @@ Answers = Literal["class", "set", "candidates"]
 ROOT = -1  # the class number of the implicit root
 
 
-class Decoder(ABC):
+class Decoder(CheckedArguments, ABC):
     """Base of the decoders: ``decoder(probabilities)`` gives one decision per row.
 
     Decoders take node probabilities, or the ``HeadOutput`` of a network, on any device, in float64,

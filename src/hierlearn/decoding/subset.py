@@ -40,6 +40,7 @@ class Subset(Decoder):
     """
 
     needs_distribution = True
+    takes_anything = True  # whatever the other decoder does
 
     def __init__(
         self,

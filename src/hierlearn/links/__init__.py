@@ -1,5 +1,7 @@
 """Stage 4: links turn logits into node log-probabilities."""
 
+from typing import Any
+
 from hierlearn.links.awx import AWXLink
 from hierlearn.links.conditional import ConditionalLink
 from hierlearn.links.head import Head
@@ -14,7 +16,8 @@ from hierlearn.links.sigmoid import SigmoidLink
 from hierlearn.links.similarities import fit_temperature, from_similarities
 from hierlearn.links.softmax import SoftmaxLink
 
-LINKS: dict[str, type[Link]] = {
+# Classes of links, each of which says what it takes beside the label space.
+LINKS: dict[str, type[Any]] = {
     "sigmoid": SigmoidLink,
     "softmax": SoftmaxLink,
     "conditional": ConditionalLink,

@@ -14,7 +14,7 @@ from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.links.masses import log_terminal_masses
 from hierlearn.links.output import HALF_PRECISION, HeadOutput
-from hierlearn.options import parse_pairs
+from hierlearn.options import CheckedArguments, parse_pairs
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HALF = 0.5  # of a row, added to either side of a prior
 
 
-class Link(nn.Module, ABC):
+class Link(CheckedArguments, nn.Module, ABC):
     """Base of the links: ``forward(logits) -> (log p, log(1 - p))``, of the shape of the logits.
 
     Both logarithms are computed on their own, never one from the other, so that they stay
@@ -119,7 +119,8 @@ def make_link(label_space: LabelSpace | Hierarchy, link: str | Link) -> Link:
     space = LabelSpace.of(label_space)
     if isinstance(link, str):
         name, options = parse_link(link)
-        return LINKS[name](space, **options)
+        made: Link = LINKS[name](space, **options)
+        return made
     if not isinstance(link, Link):
         raise HierlearnError(f"a link is a name or a Link, not {link!r}")
     if link.label_space != space:

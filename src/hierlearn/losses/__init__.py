@@ -35,9 +35,9 @@ from hierlearn.losses.sample_curriculum import SampleCurriculumLoss
 from hierlearn.losses.soft_labels import SoftLabelsLoss
 from hierlearn.losses.teacher import TeacherLoss
 from hierlearn.losses.tsle import TSLELoss
-from hierlearn.losses.variant import Variant
+from hierlearn.losses.variant import LossEntry, Variant
 
-LOSSES: dict[str, type[Loss] | Variant] = {
+LOSSES: dict[str, LossEntry] = {
     "bce": BCELoss,
     "focal": FocalLoss,
     "hxe": HXELoss,
@@ -83,6 +83,7 @@ __all__ = [
     "LevelWeightedLoss",
     "LinearHCLLoss",
     "Loss",
+    "LossEntry",
     "MCLoss",
     "MixedLoss",
     "RowLoss",

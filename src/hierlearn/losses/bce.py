@@ -12,15 +12,22 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from hierlearn.links import SigmoidLink
 from hierlearn.losses.bases import BCE, bce_loss
-from hierlearn.losses.composed import ComposedLoss
+from hierlearn.losses.composed import ComposedLoss, ComposedOptions
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from typing_extensions import Unpack
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput
 
 LARGE = 1 << 18  # logits from which on a kernel is faster than torch's own function
+
+
+class BCEOptions(ComposedOptions, total=False):
+    """What a loss on binary cross entropy takes by name; see BCELoss."""
+
+    log_base: float
 
 
 class BCELoss(ComposedLoss):
@@ -33,12 +40,17 @@ class BCELoss(ComposedLoss):
     """
 
     function: ClassVar[Any] = staticmethod(bce_loss)
+    fixes = ("base",)
     rows_independent = True
     entries_independent = True
     convex: ClassVar[tuple[str, str] | None] = ("each", "logistic")
 
     def __init__(
-        self, label_space: LabelSpace | Hierarchy, *, log_base: float = math.e, **options: Any
+        self,
+        label_space: LabelSpace | Hierarchy,
+        *,
+        log_base: float = math.e,
+        **options: Unpack[ComposedOptions],
     ) -> None:
         super().__init__(label_space, base=BCE(log_base), **options)
 
@@ -47,8 +59,9 @@ class BCELoss(ComposedLoss):
         if not isinstance(output.link, SigmoidLink) or not isinstance(self.base, BCE):
             return super().losses(output, targets, mask)
         logits = output.float_logits
+        weight = None if self.pos_weight is None else self.pos_weight.to(logits.dtype)
         losses = binary_cross_entropy_with_logits(
-            logits, targets.to(logits.dtype), reduction="none"
+            logits, targets.to(logits.dtype), reduction="none", pos_weight=weight
         )
         return losses if self.base.scale == 1 else losses * self.base.scale
 

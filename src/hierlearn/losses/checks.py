@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from hierlearn.errors import HierlearnError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.links import HeadOutput
     from hierlearn.losses.loss import Loss, RowLoss
 
+PerClass = Mapping[str, float] | Sequence[float] | Tensor  # a number for every class
 ENTRIES = 1 << 22  # of the first batch whose values are checked
 ROUNDING = 1e-2  # of the summed parts of a mixture, also in half precision
 
@@ -131,10 +132,10 @@ def check_no_fractions(
 
     row, number = (int(i) for i in found.nonzero()[0])
     raise HierlearnError(
-        f"row {row}: the target of {loss.hierarchy.names[number]!r} is {targets[row, number].item():g}"
-        f", but {type(loss).__name__} takes 0 or 1, since it is not linear in the targets; pass every "
-        f"part of a mixture as a row with its weight, as hierlearn.integrations.timm.TimmLoss does, or use "
-        f"{', '.join(losses_of_fractions())}"
+        f"row {row}: the target of {loss.hierarchy.names[number]!r} is "
+        f"{targets[row, number].item():g}, but {type(loss).__name__} takes 0 or 1, since it is not "
+        f"linear in the targets; pass every part of a mixture as a row with its weight, as "
+        f"TimmLoss does, or use {', '.join(losses_of_fractions())}"
     )
 
 
@@ -161,7 +162,37 @@ def check_mixtures(
     if not bool(wrong.any()):
         return
     raise HierlearnError(
-        f"row {int(wrong.nonzero()[0])}: the targets are fractions, but no mixture of rows with one "
-        f"label each, so {type(loss).__name__} cannot tell what was mixed; pass every part of the "
-        f"mixture as a row with its weight, or use bce"
+        f"row {int(wrong.nonzero()[0])}: the targets are fractions, but no mixture of rows with "
+        f"one label each, so {type(loss).__name__} cannot tell what was mixed; pass every part of "
+        f"the mixture as a row with its weight, or use bce"
     )
+
+
+def per_class(what: str, value: PerClass | None, hierarchy: Hierarchy) -> Tensor | None:
+    """Return (C,) numbers from those of all classes, or from some by name, where the others are 1.
+
+    Args:
+        what: the argument, for errors.
+        value: the numbers.
+        hierarchy: the taxonomy.
+    """
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        found = torch.ones(len(hierarchy), dtype=torch.float64)
+        for name, number in value.items():
+            found[hierarchy.index(name)] = float(number)
+    else:
+        found = torch.as_tensor(value, dtype=torch.float64).detach().clone()
+    if found.shape != (len(hierarchy),):
+        raise HierlearnError(
+            f"{what} {tuple(found.shape)} must have one number for each of the {len(hierarchy)} "
+            f"classes, in the hierarchy's order, or be numbers by name"
+        )
+    if not bool(((found >= 0) & found.isfinite()).all()):
+        wrong = int((~((found >= 0) & found.isfinite())).nonzero()[0])
+        raise HierlearnError(
+            f"{what} of {hierarchy.names[wrong]!r} must be a number of at least 0, not "
+            f"{float(found[wrong])}"
+        )
+    return found

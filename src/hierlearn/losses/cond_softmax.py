@@ -22,9 +22,11 @@ from hierlearn.losses.loss import RowLoss
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from typing_extensions import Unpack
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput
+    from hierlearn.losses.loss import WeightedOptions
 
 
 def cond_softmax_loss(
@@ -65,7 +67,11 @@ class CondSoftmaxLoss(RowLoss):
     convex = ("siblings", "softmax")
     groups: Tensor
 
-    def __init__(self, label_space: LabelSpace | Hierarchy, **options: Any) -> None:
+    def __init__(
+        self,
+        label_space: LabelSpace | Hierarchy,
+        **options: Unpack[WeightedOptions],
+    ) -> None:
         super().__init__(label_space, **options)
         self.register_buffer("groups", sibling_groups(self.hierarchy), persistent=False)
 

@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
+    from typing_extensions import Unpack
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput
+    from hierlearn.losses.loss import WeightedOptions
 
 MARGIN = 0.1  # of the paper
 
@@ -105,7 +107,11 @@ class DeViSELoss(RowLoss):
     is_terminal: Tensor
 
     def __init__(
-        self, label_space: LabelSpace | Hierarchy, *, margin: float = MARGIN, **options: Any
+        self,
+        label_space: LabelSpace | Hierarchy,
+        *,
+        margin: float = MARGIN,
+        **options: Unpack[WeightedOptions],
     ) -> None:
         super().__init__(label_space, **options)
         if not 0 < margin < math.inf:

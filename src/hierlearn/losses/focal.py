@@ -13,7 +13,10 @@ from hierlearn.losses.composed import ComposedLoss
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from typing_extensions import Unpack
+
     from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.losses.composed import ComposedOptions
 
 
 class FocalLoss(ComposedLoss):
@@ -27,6 +30,7 @@ class FocalLoss(ComposedLoss):
     """
 
     function: ClassVar[Any] = staticmethod(focal_loss)
+    fixes = ("base",)
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"gamma": (0.5, 1.0, 2.0)}
 
     def __init__(
@@ -35,6 +39,6 @@ class FocalLoss(ComposedLoss):
         *,
         alpha: float | None = 0.25,
         gamma: float = 2.0,
-        **options: Any,
+        **options: Unpack[ComposedOptions],
     ) -> None:
         super().__init__(label_space, base=Focal(alpha, gamma), **options)

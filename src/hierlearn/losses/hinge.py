@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
+    from typing_extensions import Unpack
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput
+    from hierlearn.losses.loss import WeightedOptions
 
 
 def hinge_loss(
@@ -73,7 +75,11 @@ class HingeLoss(RowLoss):
     groups: Tensor
 
     def __init__(
-        self, label_space: LabelSpace | Hierarchy, *, margin: float = 4.0, **options: Any
+        self,
+        label_space: LabelSpace | Hierarchy,
+        *,
+        margin: float = 4.0,
+        **options: Unpack[WeightedOptions],
     ) -> None:
         super().__init__(label_space, **options)
         if not 0 < margin < float("inf"):

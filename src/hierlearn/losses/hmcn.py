@@ -22,8 +22,11 @@ from hierlearn.losses.bce import BCELoss
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from typing_extensions import Unpack
+
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput
+    from hierlearn.losses.bce import BCEOptions
 
 
 def violations(p: Tensor, children: Tensor, parents: Tensor) -> Tensor:
@@ -67,7 +70,11 @@ class HMCNLoss(BCELoss):
     parent_ids: Tensor
 
     def __init__(
-        self, label_space: LabelSpace | Hierarchy, *, penalty: float = 0.1, **options: Any
+        self,
+        label_space: LabelSpace | Hierarchy,
+        *,
+        penalty: float = 0.1,
+        **options: Unpack[BCEOptions],
     ) -> None:
         super().__init__(label_space, **options)
         if not penalty >= 0:

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
+    from typing_extensions import Unpack
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.losses.loss import WeightedOptions
 
 Weighting = Literal["depth", "height"]
 
@@ -87,7 +89,7 @@ class HXELoss(SoftmaxRowLoss):
         *,
         alpha: float = 0.1,
         weighting: Weighting = "depth",
-        **options: Any,
+        **options: Unpack[WeightedOptions],
     ) -> None:
         super().__init__(label_space, **options)
         if alpha < 0:

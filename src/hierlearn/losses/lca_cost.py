@@ -25,8 +25,10 @@ from hierlearn.losses.softmax_rows import SoftmaxRowLoss
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from typing_extensions import Unpack
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.losses.loss import WeightedOptions
 
 
 def lca_cost_loss(
@@ -61,7 +63,11 @@ class LCACostLoss(SoftmaxRowLoss):
     rise: Tensor
     itself: Tensor
 
-    def __init__(self, label_space: LabelSpace | Hierarchy, **options: Any) -> None:
+    def __init__(
+        self,
+        label_space: LabelSpace | Hierarchy,
+        **options: Unpack[WeightedOptions],
+    ) -> None:
         super().__init__(label_space, **options)
         heights = torch.tensor(self.hierarchy.heights, dtype=torch.float64)
         heights = heights / self.hierarchy.root_height

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
+    from typing_extensions import Unpack
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput
+    from hierlearn.losses.bce import BCEOptions
 
 
 def level_weighted_loss(
@@ -54,7 +56,7 @@ class LevelWeightedLoss(BCELoss):
         *,
         weights: Sequence[float] | None = None,
         decay: float = 0.5,
-        **options: Any,
+        **options: Unpack[BCEOptions],
     ) -> None:
         super().__init__(label_space, **options)
         hierarchy = self.hierarchy

@@ -13,8 +13,7 @@ a reduced loss is then (M,) instead of a scalar.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from inspect import signature
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, get_args
 
 import torch
 from torch import Tensor, nn
@@ -24,23 +23,47 @@ from hierlearn.hierarchy import Hierarchy, LabelSpace
 from hierlearn.links import LINKS, HeadOutput, Link, make_link
 from hierlearn.losses.checks import (
     ENTRIES,
+    PerClass,
     can_check_values,
     check_mixtures,
     check_no_fractions,
     check_targets,
     check_values,
+    per_class,
 )
+from hierlearn.options import CheckedArguments, argument_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from typing_extensions import Unpack
+
 Reduction = Literal["mean", "sum", "none"]
-# What every loss takes and whoever trains with it decides, and what __init__ passes on.
-NOT_OPTIONS = ("reduction", "validate", "options", "args", "kwargs")
+# What every loss takes, and whoever trains with it decides.
+NOT_OPTIONS = ("label_space", "reduction", "validate")
 SMALLEST = 1e-12  # of the summed weights that a mean divides by
 
 
-class Loss(nn.Module, ABC):
+class CommonOptions(TypedDict, total=False):
+    """What every loss takes by name, beside the link; see Loss."""
+
+    reduction: Reduction
+    validate: bool | None
+
+
+class LossOptions(CommonOptions, total=False):
+    """What every loss takes by name; see Loss."""
+
+    link: str | Link | None
+
+
+class WeightedOptions(LossOptions, total=False):
+    """What a loss takes whose classes can have weights; see Loss."""
+
+    class_weight: PerClass | None
+
+
+class Loss(CheckedArguments, nn.Module, ABC):
     """Base of the losses.
 
     Args:
@@ -49,6 +72,10 @@ class Loss(nn.Module, ABC):
         reduction: "mean" over the known entries (or labeled rows), "sum" or "none".
         validate: check the values of targets, which must be closed under ancestors: at the first
             call (None), at every call (True, which synchronizes with the device), or never (False).
+        class_weight: how much each class counts, C numbers in the hierarchy's order, or by name,
+            where the others count 1. In a loss of entries it multiplies the losses of the class, as
+            ``weight`` of torch's binary_cross_entropy_with_logits does; in a loss of rows it is the
+            weight of the rows with that label, also in the mean, as in torch's cross_entropy.
 
     Attributes:
         default_link: the link of plain logits where none is given.
@@ -59,6 +86,7 @@ class Loss(nn.Module, ABC):
         reads: what plain logits must become for this loss: "probabilities" of the nodes, by any
             link; "masses" of the terminal classes that sum to 1, by a normalized one; or "scores",
             which only ``default_link`` reads as the loss means them.
+        weighs_classes: whether classes can have weights; those of others are refused.
         takes_fractions: whether targets may be fractions, since the loss is linear in them: that of
             a mixture of targets is the mixture of the losses. Others raise.
         search_space: values worth trying of the options that matter most.
@@ -78,7 +106,8 @@ class Loss(nn.Module, ABC):
     uses_hierarchy: ClassVar[bool] = True
     needs_tree: ClassVar[bool] = False
     reads: ClassVar[Literal["probabilities", "masses", "scores"]] = "probabilities"
-    takes_fractions: bool = False
+    takes_fractions: ClassVar[bool] = False
+    weighs_classes: ClassVar[bool] = False
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     function: ClassVar[Any] = None
     is_zero_elsewhere: ClassVar[bool] = False
@@ -86,6 +115,7 @@ class Loss(nn.Module, ABC):
     entries_independent: ClassVar[bool] = False
     convex: ClassVar[tuple[str, str] | None] = None
     link: Link
+    class_weight: Tensor | None
 
     def __init__(
         self,
@@ -94,6 +124,7 @@ class Loss(nn.Module, ABC):
         link: str | Link | None = None,
         reduction: Reduction = "mean",
         validate: bool | None = None,
+        class_weight: PerClass | None = None,
     ) -> None:
         super().__init__()
         if reduction not in get_args(Reduction):
@@ -107,7 +138,11 @@ class Loss(nn.Module, ABC):
             )
         self.link = make_link(self.label_space, self.default_link if link is None else link)
         self._check_link()
-        self.reduction = reduction
+        if class_weight is not None and not self.weighs_classes:
+            raise HierlearnError(f"{type(self).__name__} takes no class_weight")
+        weights = per_class("class_weight", class_weight, self.hierarchy)
+        self.register_buffer("class_weight", weights, persistent=False)
+        self.reduction: Reduction = reduction
         self.validate = validate
         self._checked_values = False
 
@@ -116,13 +151,14 @@ class Loss(nn.Module, ABC):
         if self.reads == "masses" and not self.link.normalized:
             able = [name for name, kind in LINKS.items() if kind.normalized]
             raise HierlearnError(
-                f"{type(self).__name__} reads masses of terminal classes that sum to 1, but those of "
-                f"{type(self.link).__name__} do not; use {', '.join(able)}"
+                f"{type(self).__name__} reads masses of terminal classes that sum to 1, but those "
+                f"of {type(self.link).__name__} do not; use {', '.join(able)}"
             )
         if self.reads == "scores" and not isinstance(self.link, LINKS[self.default_link]):
             raise HierlearnError(
-                f"{type(self).__name__} reads logits by the link {self.default_link!r} alone, not by "
-                f"{type(self.link).__name__}; leave link out, or use a loss of probabilities such as bce"
+                f"{type(self).__name__} reads logits by the link {self.default_link!r} alone, not "
+                f"by {type(self.link).__name__}; leave link out, or use a loss of probabilities "
+                f"such as bce"
             )
 
     @classmethod
@@ -133,11 +169,9 @@ class Loss(nn.Module, ABC):
     @classmethod
     def option_names(cls) -> list[str]:
         """Return the options that a recipe or a study may set, the loss's own first."""
-        found: dict[str, None] = {}
-        for one in cls.__mro__:
-            if "__init__" in vars(one):  # whose first two are self and the label space
-                found |= dict.fromkeys([*signature(vars(one)["__init__"]).parameters][2:])
-        return [name for name in found if name not in NOT_OPTIONS]
+        left_out = NOT_OPTIONS if cls.weighs_classes else (*NOT_OPTIONS, "class_weight")
+        after_label_space = argument_names(cls)[1:]
+        return [name for name in after_label_space if name not in left_out]
 
     # ------------------------------------------------------------------ the loss
 
@@ -175,8 +209,12 @@ class Loss(nn.Module, ABC):
 
     def _check_values(self, targets: Tensor, mask: Tensor | None, entries: int | None) -> None:
         check_values(self.hierarchy, targets, mask, entries)
-        if not self.takes_fractions:
+        if not self.is_linear():
             check_no_fractions(self, targets, mask, entries)
+
+    def is_linear(self) -> bool:
+        """Whether the loss of a mixture of targets is the mixture of the losses."""
+        return self.takes_fractions
 
     def read(self, output: HeadOutput | Tensor) -> HeadOutput:
         """Return the output of a head as it is, or plain logits under the loss's own link."""
@@ -254,6 +292,8 @@ class Loss(nn.Module, ABC):
         """
         if self.reduction == "none" or torch.compiler.is_compiling():
             return None
+        if self.class_weight is not None:
+            return None
         if self.owner_of("losses") is not self.owner_of("kernel_sums"):
             return None
         return self.kernel_sums(output, targets, mask)
@@ -286,6 +326,7 @@ class Loss(nn.Module, ABC):
             mask: as the loss was given it.
             weight: as the loss was given it.
         """
+        values, weight = self.weigh_classes(values, targets, mask, weight)
         if weight is not None:
             values = values * spread_weight(weight, values)
         counted = self.counted(targets, mask)
@@ -311,7 +352,24 @@ class Loss(nn.Module, ABC):
         self, targets: Tensor, mask: Tensor | None = None, weight: Tensor | None = None
     ) -> int | Tensor:
         """Return what the mean of a batch divides by: the summed weight of what counts."""
+        weight = self.row_weights(targets, mask, weight)
         return self._count(self.counted(targets, mask), targets, weight)
+
+    def weigh_classes(
+        self, values: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return losses and weights of rows as ``class_weight`` changes them: here the losses."""
+        del targets, mask
+        if self.class_weight is not None:
+            values = values * self.class_weight.to(values.dtype)
+        return values, weight
+
+    def row_weights(
+        self, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+    ) -> Tensor | None:
+        """Return what rows count in a mean; for a loss of rows with ``class_weight``."""
+        del targets, mask
+        return weight
 
     def counts(
         self, targets: Tensor, mask: Tensor | None, weight: Tensor | None
@@ -392,10 +450,15 @@ class ElementwiseLoss(Loss):
 class RowLoss(Loss):
     """A loss of every row: subclasses give (N,); the mean is over the rows with a label."""
 
+    weighs_classes = True
     child_ids: Tensor
     parent_ids: Tensor
 
-    def __init__(self, label_space: LabelSpace | Hierarchy, **options: Any) -> None:
+    def __init__(
+        self,
+        label_space: LabelSpace | Hierarchy,
+        **options: Unpack[WeightedOptions],
+    ) -> None:
         super().__init__(label_space, **options)
         structure = self.hierarchy.structure
         for name, numbers in (
@@ -414,8 +477,33 @@ class RowLoss(Loss):
 
     def _check_values(self, targets: Tensor, mask: Tensor | None, entries: int | None) -> None:
         super()._check_values(targets, mask, entries)
-        if self.takes_fractions:
+        if self.is_linear():
             check_mixtures(self, targets, mask, entries)
+
+    def is_linear(self) -> bool:
+        """With ``class_weight`` it is not: two functions of the targets are multiplied."""
+        return self.takes_fractions and self.class_weight is None
+
+    def weigh_classes(
+        self, values: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the losses as they are, and the weights of rows times those of their labels."""
+        return values, self.row_weights(targets, mask, weight)
+
+    def row_weights(
+        self, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+    ) -> Tensor | None:
+        """Return the weights of rows times the mean weight of their most specific labels."""
+        if self.class_weight is None:
+            return weight
+        own = self.class_weight.to(torch.promote_types(self.class_weight.dtype, torch.float32))
+        known = targets.to(own.dtype)
+        if mask is not None:
+            known = torch.where(mask, known, 0.0)
+        flat = known.flatten(0, -2)
+        shares = own_shares(flat, self.sum_of_children(flat)).view(known.shape)
+        by_row = (shares @ own) / shares.sum(dim=-1).clamp_min(1)
+        return by_row if weight is None else weight * by_row
 
     def size(self, targets: Tensor) -> int:
         """Return the number of rows."""
@@ -425,6 +513,14 @@ class RowLoss(Loss):
         """Return (N, C) the sum over the children of each class."""
         below = values.index_select(1, self.child_ids)
         return torch.zeros_like(values).index_add(1, self.parent_ids, below)
+
+
+def own_shares(targets: Tensor, of_children: Tensor) -> Tensor:
+    """Return (N, C) what of each target is no child's: 1 for the most specific labels.
+
+    Of a mixture of rows with one label each, the share of the rows that have that label.
+    """
+    return (targets - of_children).clamp_min(0.0)
 
 
 def losses_of_dags() -> list[str]:

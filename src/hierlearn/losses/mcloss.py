@@ -77,6 +77,7 @@ class MCLoss(ElementwiseLoss):
     function: ClassVar[Any] = staticmethod(mcloss)
     reading_link = "max"
     reads = "scores"
+    weighs_classes = True
     rows_independent = True
 
     def forward(
@@ -94,6 +95,7 @@ class MCLoss(ElementwiseLoss):
             logits is not None
             and mask is None
             and weight is None
+            and self.class_weight is None
             and self.reduction != "none"
             and kernels.can_use(logits)
             and trial.passes("MCLoss", logits.device, try_kernels)

@@ -21,8 +21,11 @@ from hierlearn.losses.mcloss import MCLoss, sums_by_kernel
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from typing_extensions import Unpack
+
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput
+    from hierlearn.losses.loss import WeightedOptions
 
 
 def mixed_loss(values: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
@@ -110,13 +113,14 @@ class MixedLoss(Parts, ElementwiseLoss):
 
     function: ClassVar[Any] = staticmethod(mixed_loss)
     reading_link = "max"
+    weighs_classes = True
 
     def __init__(
         self,
         label_space: LabelSpace | Hierarchy,
         *,
         parts: Mapping[str, float] | None = None,
-        **options: Any,
+        **options: Unpack[WeightedOptions],
     ) -> None:
         super().__init__(label_space, **options)
         from hierlearn.losses import LOSSES
@@ -129,14 +133,20 @@ class MixedLoss(Parts, ElementwiseLoss):
                 raise HierlearnError(unknown_name("part of a mixed loss", name, known))
             if not weight > 0:
                 raise HierlearnError(f"the weight of {name!r} must be above 0, not {weight}")
-            part = LOSSES[name](self.label_space, link=self.link, reduction=self.reduction)
+            passed: dict[str, Any] = {"link": self.link, "reduction": self.reduction}
+            if self.class_weight is not None:
+                passed["class_weight"] = self.class_weight
+            part = LOSSES[name](self.label_space, **passed)
             if not isinstance(part, ElementwiseLoss):
                 raise HierlearnError(
                     f"{name!r} is a loss of whole rows and does not mix with losses of entries"
                 )
             made.append(part)
         self.parts = nn.ModuleList(made)
-        self.takes_fractions = all(part.takes_fractions for part in made)
+
+    def is_linear(self) -> bool:
+        """Whether all parts are."""
+        return all(part.is_linear() for part in self.losses_of_parts)
 
     def read(self, output: HeadOutput | Tensor) -> HeadOutput:
         """Return what all parts read alike, as the scores that one of them may need."""

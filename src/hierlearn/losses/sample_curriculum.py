@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
+    from typing_extensions import Unpack
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput
+    from hierlearn.losses.bce import BCEOptions
 
 
 @torch.no_grad()
@@ -57,7 +59,11 @@ class SampleCurriculumLoss(BCELoss):
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"floor": (0.0, 0.1, 0.3)}
 
     def __init__(
-        self, label_space: LabelSpace | Hierarchy, *, floor: float = 0.0, **options: Any
+        self,
+        label_space: LabelSpace | Hierarchy,
+        *,
+        floor: float = 0.0,
+        **options: Unpack[BCEOptions],
     ) -> None:
         super().__init__(label_space, **options)
         if not 0 <= floor < 1:

@@ -3,8 +3,9 @@
     q(A | C) = exp(-beta d(A, C)) / sum over B of exp(-beta d(B, C)),    A, B terminal classes
     l(i)     = - sum over A of q(A | C) log p(A),                        p = softmax over them
 
-d is the height of the lowest common ancestor over the largest of these between two terminal classes,
-which in a tree with one top class is not that of the root, and d(A, A) = 0. A large beta is the leaf cross entropy, beta 0 the uniform distribution.
+d is the height of the lowest common ancestor over the largest of these between two terminal
+classes, which below a single top class is not that of the root, and d(A, A) = 0. A large beta is
+the leaf cross entropy, beta 0 the uniform distribution.
 
 The sum goes over ancestors, not over pairs: terminal classes that share their lowest ancestor a
 with C have one weight w(a), so with S(a) the sum of log p below a, and a running up from C,
@@ -31,7 +32,10 @@ from hierlearn.losses.softmax_rows import SoftmaxRowLoss
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from typing_extensions import Unpack
+
     from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.losses.loss import WeightedOptions
 
 
 class SoftWeights(NamedTuple):
@@ -125,7 +129,11 @@ class SoftLabelsLoss(SoftmaxRowLoss):
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"beta": (5.0, 10.0, 20.0)}
 
     def __init__(
-        self, label_space: LabelSpace | Hierarchy, *, beta: float = 20.0, **options: Any
+        self,
+        label_space: LabelSpace | Hierarchy,
+        *,
+        beta: float = 20.0,
+        **options: Unpack[WeightedOptions],
     ) -> None:
         super().__init__(label_space, **options)
         if beta < 0:

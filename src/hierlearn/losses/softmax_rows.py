@@ -17,19 +17,14 @@ from torch import Tensor
 from hierlearn.kernels import rows
 from hierlearn.links import SoftmaxLink
 from hierlearn.links.masses import log_terminal_masses
-from hierlearn.losses.loss import RowLoss
+from hierlearn.losses.loss import RowLoss, own_shares
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput, Link
-
-
-def own_shares(targets: Tensor, of_children: Tensor) -> Tensor:
-    """Return (N, C) what of each target is no child's: 1 for the most specific labels.
-
-    Of a mixture of rows with one label each, the share of the rows that have that label.
-    """
-    return (targets - of_children).clamp_min(0.0)
+    from hierlearn.losses.loss import WeightedOptions
 
 
 class SoftmaxRowLoss(RowLoss):
@@ -47,7 +42,11 @@ class SoftmaxRowLoss(RowLoss):
     is_zero_elsewhere = True  # a row without a label has no label to weigh
     is_terminal: Tensor
 
-    def __init__(self, label_space: LabelSpace | Hierarchy, **options: Any) -> None:
+    def __init__(
+        self,
+        label_space: LabelSpace | Hierarchy,
+        **options: Unpack[WeightedOptions],
+    ) -> None:
         super().__init__(label_space, **options)
         flags = torch.from_numpy(self.label_space.is_terminal.copy())
         self.register_buffer("is_terminal", flags, persistent=False)

@@ -26,8 +26,11 @@ from hierlearn.losses.checks import in_transform
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from typing_extensions import Unpack
+
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput
+    from hierlearn.losses.bce import BCEOptions
 
 Tasks = Literal["levels", "subtrees"]
 Reward = Literal["window", "online"]
@@ -114,7 +117,7 @@ class TeacherLoss(BCELoss):
         temperature: float = 0.5,
         relative: bool = True,
         floor: float = 0.3,
-        **options: Any,
+        **options: Unpack[BCEOptions],
     ) -> None:
         super().__init__(label_space, **options)
         for name, value, known in (

@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
+    from typing_extensions import Unpack
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import Link
+    from hierlearn.losses.loss import WeightedOptions
 
 RANK_MARGIN = 1.0  # by which the score of a label should exceed others
 
@@ -135,7 +137,7 @@ class TSLELoss(RowLoss):
         margin: float = 0.2,
         weight: float = 1.0,
         calibration: float = 10.0,
-        **options: Any,
+        **options: Unpack[WeightedOptions],
     ) -> None:
         super().__init__(label_space, **options)
         if not 0 < margin < math.inf:

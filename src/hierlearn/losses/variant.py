@@ -2,13 +2,63 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.losses.loss import Loss
+
+
+class LossEntry(Protocol):
+    """An entry of LOSSES: a class of losses, or a Variant of one; called, it makes the loss.
+
+    What it takes beside the label space, ``option_names`` says; another argument raises.
+    """
+
+    @property
+    def default_link(self) -> str:
+        """The link of plain logits where none is given."""
+        ...
+
+    @property
+    def reading_link(self) -> str | None:
+        """The link by which a network trained with this loss is read."""
+        ...
+
+    @property
+    def uses_hierarchy(self) -> bool:
+        """Whether the loss looks at the hierarchy."""
+        ...
+
+    @property
+    def needs_tree(self) -> bool:
+        """Whether a DAG raises."""
+        ...
+
+    @property
+    def takes_fractions(self) -> bool:
+        """Whether targets may be fractions."""
+        ...
+
+    @property
+    def search_space(self) -> Mapping[str, tuple[Any, ...]]:
+        """Values worth trying of the options that matter most."""
+        ...
+
+    @property
+    def function(self) -> Any:
+        """The pure function on tensors that the loss is made of."""
+        ...
+
+    def option_names(self) -> list[str]:
+        """Return the options that a recipe or a study may set, the loss's own first."""
+        ...
+
+    def __call__(self, *args: Any, **options: Any) -> Loss:
+        """Make the loss."""
+        ...
 
 
 class Variant:

@@ -334,6 +334,9 @@ def unsupported_reason(network: nn.Module, loss: Any, rows: Rows) -> str | None:
         return f"the loss is {type(loss).__name__}; it takes {', '.join(able)}"
     if getattr(getattr(loss, "base", None), "scale", 1) != 1:
         return "bce has a log_base other than e"
+    for weights in ("class_weight", "pos_weight"):
+        if getattr(loss, weights, None) is not None:
+            return f"the loss has a {weights}"
     if loss.convex[0] == "terminal" and rows.labels.unlabeled_descendants == "ignore":
         return "leaf-ce of rows with unknown descendants is not convex"
     if link_name(loss.link) != loss.default_link:

@@ -29,10 +29,10 @@ from hierlearn.losses.hxe import HXELoss
 from hierlearn.losses.lca_cost import LCACostLoss
 from hierlearn.losses.leaf_ce import LeafCELoss
 from hierlearn.losses.level_weighted import LevelWeightedLoss
+from hierlearn.losses.loss import own_shares
 from hierlearn.losses.mcloss import MCLoss
 from hierlearn.losses.mixed import MixedLoss
 from hierlearn.losses.sharded.levels import by_levels
-from hierlearn.losses.softmax_rows import own_shares
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy.sharded import ShardedHierarchy
@@ -160,6 +160,12 @@ def check_loss(loss: Loss | JointLoss, link: Link | None = None) -> None:
                 f"{type(one).__name__} {what}cannot be computed in shards of classes; use {KNOWN}, "
                 f"or parallel ddp"
             )
+        for option in ("class_weight", "pos_weight"):
+            if getattr(one, option, None) is not None:
+                raise HierlearnError(
+                    f"{option} of {type(one).__name__} cannot be computed in shards of classes; "
+                    f"leave it out, or use parallel ddp"
+                )
     check_link(loss.link if link is None else link)
 
 
