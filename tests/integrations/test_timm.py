@@ -12,6 +12,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.integrations import timm as integration
 from hierlearn.integrations.timm import TimmLoss
 from hierlearn.losses import LOSSES, BCELoss, HCLLoss
+from hierlearn.losses.loss import losses_of_fractions
 from integrations.tiny import NAMES, TREE
 
 DRAW = torch.Generator().manual_seed(0)
@@ -49,6 +50,19 @@ def test_mixup_is_the_mixture_of_the_losses(name, count):
     torch.testing.assert_close(TimmLoss(loss, NAMES)(LOGITS, mixed.double()), expected / 8)
 
 
+@pytest.mark.parametrize("name", losses_of_fractions())
+def test_label_smoothing_is_the_mixture_of_the_losses_of_all_classes(name):
+    smooth = mixed_targets(len(NAMES), label_smoothing=0.1).double()
+    assert (smooth > 0).all()
+    loss = LOSSES[name](TREE)
+    expected = 0.0
+    for index, class_name in enumerate(NAMES):
+        by_row = LOSSES[name](TREE, reduction="none")(LOGITS, TREE.encode([class_name] * 8))
+        by_row = by_row if by_row.dim() == 1 else by_row.mean(dim=1)
+        expected += (smooth[:, index] * by_row).mean()
+    torch.testing.assert_close(TimmLoss(loss, NAMES)(LOGITS, smooth), expected)
+
+
 def test_rows_that_are_not_mixed_are_plain_rows():
     plain = torch.nn.functional.one_hot(INDEX, len(NAMES)).double()
     for name in LOSSES.keys() - {"sample-curriculum"}:  # which selects rows whatever they weigh
@@ -70,11 +84,15 @@ def test_gradients_and_half_precision():
 def test_what_cannot_be_is_said():
     criterion = TimmLoss(BCELoss(TREE), NAMES)
     message = (
-        "targets are smoothed over all classes alike, which contradicts the taxonomy; pass "
-        "label_smoothing=0 to Mixup (--smoothing 0), and SoftLabelsLoss to smooth along the tree"
+        "targets are smoothed over more classes than two, which HCLLoss cannot take, since it is "
+        "not linear in the targets; pass label_smoothing=0 to Mixup (--smoothing 0), or use bce, focal"
     )
     with pytest.raises(HierlearnError, match=re.escape(message)):
-        criterion(LOGITS, mixed_targets(len(NAMES), label_smoothing=0.1).double())
+        TimmLoss(HCLLoss(TREE), NAMES)(
+            LOGITS, mixed_targets(len(NAMES), label_smoothing=0.1).double()
+        )
+    with pytest.raises(HierlearnError, match="must sum to 1 in every row"):
+        criterion(LOGITS, torch.full((8, len(NAMES)), 0.5).double())
     message = (
         "targets (8, 3) of mixup must be (N, K) with K of at least 5, the number of class names; "
         "pass num_classes=5 to Mixup"

@@ -2,15 +2,16 @@
 
     mixup and cutmix    targets are (N, K) floats: row n is class i to the part w, class j to 1 - w
 
-The loss of such a row is w times the loss of class i plus 1 - w times that of class j. It is
-computed as two rows with these weights, which is right also for losses that are not linear in the
-targets, and for HCL, where a row counts by its weight. SampleCurriculumLoss, which selects rows
-whatever they weigh, selects among both rows of each.
+The loss of such a row is w times the loss of class i plus 1 - w times that of class j. A loss that
+is linear in the targets takes the mixture of both as they are, of any number of classes, and so
+label smoothing. For others it is computed as two rows with these weights, as for HCL, where a row
+counts by its weight. SampleCurriculumLoss, which selects rows whatever they weigh, selects among
+both rows of each.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from torch import Tensor, nn
 
@@ -18,6 +19,7 @@ from hierlearn.backbones.compiled import declare_operators
 from hierlearn.errors import HierlearnError
 from hierlearn.integrations.labels import LabelReader
 from hierlearn.losses.checks import can_check_values
+from hierlearn.losses.loss import RowLoss, losses_of_fractions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,8 +65,8 @@ class TimmLoss(nn.Module):
 
         Args:
             logits: (N, C) in the hierarchy's order.
-            targets: (N,) class indices; (N, K) floats of mixup or cutmix without label smoothing;
-                or (N, C) closed targets of dtype bool.
+            targets: (N,) class indices; (N, K) floats of mixup, cutmix or label smoothing, the last
+                for losses that are linear in the targets; or (N, C) closed targets of dtype bool.
         """
         value: Tensor
         if targets.is_floating_point():
@@ -74,12 +76,19 @@ class TimmLoss(nn.Module):
         return value
 
     def mixed(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of targets that are two classes each."""
+        """Return the loss of targets that are mixtures of classes."""
         if targets.dim() != 2 or targets.shape[1] < self.count:
             raise HierlearnError(
                 f"targets {tuple(targets.shape)} of mixup must be (N, K) with K of at least "
                 f"{self.count}, the number of class names; pass num_classes={self.count} to Mixup"
             )
+        table = self.reader.table
+        if self.takes_mixtures() and table is not None:
+            if not self._checked and can_check_values(targets):
+                self.check_mixtures(targets)
+                self._checked = True
+            mixed: Tensor = self.loss(logits, table.mixtures(targets[:, : self.count]))
+            return mixed
         weights, indices = targets.topk(min(2, targets.shape[1]), dim=1)  # (N, 2)
         if not self._checked and can_check_values(targets):
             self.check(weights, indices)
@@ -93,16 +102,31 @@ class TimmLoss(nn.Module):
         value: Tensor = self.loss(repeated, rows, weight=weights.T.flatten().to(logits.dtype))
         return value
 
+    def takes_mixtures(self) -> bool:
+        """Whether the loss of a mixture is that of its parts, for all that classes can give."""
+        of_rows = isinstance(self.loss, RowLoss)  # of which a DAG does not tell the parts
+        return self.loss.is_linear() and (self.loss.hierarchy.is_tree or not of_rows)
+
+    def check_mixtures(self, targets: Tensor) -> None:
+        """Raise on targets that do not sum to 1 over the classes; for the first batch only."""
+        if bool((targets[:, self.count :] > 0).any()):
+            self.refuse_index(int((targets > 0).nonzero()[:, 1].max()))
+        if bool(((targets.sum(dim=1) - 1).abs() > ROUNDING).any()):
+            raise HierlearnError("targets of mixup or label smoothing must sum to 1 in every row")
+
+    def refuse_index(self, index: int) -> NoReturn:
+        """Raise for a class index that has no class name."""
+        raise HierlearnError(
+            f"targets name class index {index}, but there are {self.count} class names"
+        )
+
     def check(self, weights: Tensor, indices: Tensor) -> None:
         """Raise on targets that are not two classes each; done for the first batch only."""
         if bool(((weights.sum(dim=1) - 1).abs() > ROUNDING).any()):
             raise HierlearnError(
-                "targets are smoothed over all classes alike, which contradicts the taxonomy; pass "
-                "label_smoothing=0 to Mixup (--smoothing 0), and SoftLabelsLoss to smooth along "
-                "the tree"
+                f"targets are smoothed over more classes than two, which "
+                f"{type(self.loss).__name__} cannot take, since it is not linear in the targets; "
+                f"pass label_smoothing=0 to Mixup (--smoothing 0), or use {', '.join(losses_of_fractions())}"
             )
         if bool(((indices >= self.count) & (weights > 0)).any()):
-            raise HierlearnError(
-                f"targets name class index {int(indices[weights > 0].max())}, but there are "
-                f"{self.count} class names"
-            )
+            self.refuse_index(int(indices[weights > 0].max()))

@@ -83,6 +83,14 @@ class IndexTable(nn.Module):
         targets = closed.new_zeros((*indices.shape, self.classes), dtype=torch.bool)
         return targets.scatter_(-1, closed, True)
 
+    def mixtures(self, weights: Tensor) -> Tensor:
+        """Return (N, C) targets that mix those of all indices by (N, K) weights that sum to 1."""
+        targets = weights.new_zeros((len(weights), self.classes))
+        for place, classes in enumerate(self.closures.T):
+            own = weights if place == 0 else weights * (classes != self.closures[:, 0])
+            targets.index_add_(1, classes, own)
+        return targets.clamp_max(1)  # less what rounding adds
+
 
 def targets_from_indices(
     indices: Tensor,
