@@ -85,7 +85,7 @@ def test_what_cannot_be_is_said():
     criterion = TimmLoss(BCELoss(TREE), NAMES)
     message = (
         "targets are smoothed over more classes than two, which HCLLoss cannot take, since it is "
-        "not linear in the targets; pass label_smoothing=0 to Mixup (--smoothing 0), or use bce, focal"
+        "not linear in the targets; pass label_smoothing=0 to Mixup (--smoothing 0), or use b"
     )
     with pytest.raises(HierlearnError, match=re.escape(message)):
         TimmLoss(HCLLoss(TREE), NAMES)(

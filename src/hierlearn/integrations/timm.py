@@ -126,7 +126,8 @@ class TimmLoss(nn.Module):
             raise HierlearnError(
                 f"targets are smoothed over more classes than two, which "
                 f"{type(self.loss).__name__} cannot take, since it is not linear in the targets; "
-                f"pass label_smoothing=0 to Mixup (--smoothing 0), or use {', '.join(losses_of_fractions())}"
+                f"pass label_smoothing=0 to Mixup (--smoothing 0), or use "
+                f"{', '.join(losses_of_fractions())}"
             )
         if bool(((indices >= self.count) & (weights > 0)).any()):
             self.refuse_index(int(indices[weights > 0].max()))
