@@ -520,7 +520,7 @@ def own_shares(targets: Tensor, of_children: Tensor) -> Tensor:
 
     Of a mixture of rows with one label each, the share of the rows that have that label.
     """
-    return (targets - of_children).clamp_min(0.0)
+    return (targets - of_children).clamp_min_(0.0)
 
 
 def losses_of_dags() -> list[str]:
