@@ -32,6 +32,7 @@ from hierlearn.errors import (
     plural,
     quoted,
 )
+from hierlearn.files.compressed import is_compressed
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.guesses import warn_of_other_sep
 from hierlearn.hierarchy.names import is_missing, level_path
@@ -259,7 +260,8 @@ def lines_after(before: Sequence[int] | None, lines: Sequence[int]) -> Sequence[
 def table_name(path: Location) -> str:
     """Return the name of a file without its ending, or of the folder that a pattern is in."""
     plain = PurePath(str(path))
-    return plain.parent.name if has_magic(plain.name) else plain.stem
+    stem = PurePath(plain.stem).stem if is_compressed(plain) else plain.stem
+    return plain.parent.name if has_magic(plain.name) else stem
 
 
 def warn(message: str) -> None:
