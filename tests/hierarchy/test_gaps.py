@@ -19,8 +19,10 @@ LEVELS = [
     ("a", "", "c"),
 ]
 PATHS = ["a/b/c", "a/c", "d", "a/b", "", "a/c"]
-GAPS = "3 rows with an empty level above a filled one (the first is {}); that level is left out, so the"
-GAPS += " path there is 'a/c'; fill the cell if the level is known"
+GAPS = (
+    "3 rows with an empty level above a filled one (the first is {}); that level is left out, so "
+)
+GAPS += "the path there is 'a/c'; fill the cell if the level is known"
 
 
 def naive(cells):

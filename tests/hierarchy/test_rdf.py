@@ -3,7 +3,6 @@
 import gzip
 import re
 import socket
-import time
 
 import pytest
 
@@ -148,7 +147,7 @@ def test_a_compressed_file_and_a_root(tmp_path):
     [
         (
             ":a skos:broader :b . :b skos:broader :c . :c skos:broader :a .",
-            "cycle: 'a' -> 'b' -> 'c'",
+            "cycle: 'a' -> 'c' -> 'b' -> 'a'; remove one of these edges",
         ),
         (":a skos:broader :a .", "'a'"),
         (
@@ -179,9 +178,7 @@ def test_a_language_that_nothing_is_written_in(tmp_path):
     )
     with pytest.raises(HierarchyError, match=wrong):
         Hierarchy.read(write(tmp_path, SKOS), language="it")
-    with pytest.raises(
-        HierarchyError, match="language is that of the titles in an RDF file; a .txt"
-    ):
+    with pytest.raises(HierarchyError, match="language is that of the titles in an RDF file"):
         Hierarchy.read(write(tmp_path, "a/b\n", "h.txt"), language="it")
 
 
@@ -197,21 +194,15 @@ CONTEXTS = [
 def test_nothing_is_fetched(tmp_path, monkeypatch, context):
     monkeypatch.setattr(socket, "create_connection", lambda *_: pytest.fail("it was fetched"))
     text = f'{{"@context": {context}, "@id": "http://x/y"}}'
-    with pytest.raises(
-        HierarchyError, match="the context 'http://example.org/context.jsonld' lies"
-    ):
+    with pytest.raises(HierarchyError, match=r"'http://example\.org/context\.jsonld' lies"):
         Hierarchy.read(write(tmp_path, text, "p.jsonld"))
 
 
 def test_entities_are_neither_opened_nor_multiplied(tmp_path):
     (tmp_path / "secret").write_text("secret words")
-    entity = f'<!ENTITY skos "http://www.w3.org/2004/02/skos/core#"><!ENTITY s SYSTEM "file://{tmp_path}/secret">'
-    text = re.sub(r"<!ENTITY.*?>", lambda _: entity, XML).replace(">animal<", ">&s;<")
-    h = Hierarchy.read(write(tmp_path, text, "p.rdf"))
-    assert h.title("animal") is None
-    many = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10 if i else "lol"}">' for i in range(12))
-    text = XML.replace("<!ENTITY", many + "<!ENTITY", 1).replace(">animal<", ">&e11;<")
-    begin = time.monotonic()
-    with pytest.raises(HierarchyError, match="amplification"):
-        Hierarchy.read(write(tmp_path, text, "p.rdf"))
-    assert time.monotonic() - begin < 20
+    for other in (f'SYSTEM "file://{tmp_path}/secret"', '"&skos;&skos;"'):
+        text = XML.replace("<!ENTITY", f"<!ENTITY s {other}><!ENTITY", 1)
+        text = text.replace(">animal<", ">&s;<")
+        wrong = "p.rdf: the entity 's' stands for other entities or files; write what it stands for"
+        with pytest.raises(HierarchyError, match=wrong):
+            Hierarchy.read(write(tmp_path, text, "p.rdf"))

@@ -58,7 +58,7 @@ def test_utf_16_is_named(tmp_path, extension):
 
 
 @pytest.mark.parametrize(
-    ("name", "ending"), [("h", ""), ("h.xml", ".xml"), ("h.json.gz", ".json.gz"), ("json", "")]
+    ("name", "ending"), [("h", ""), ("h.xml", ".xml"), ("h.xml.gz", ".gz"), ("json", "")]
 )
 def test_unknown_extensions(tmp_path, name, ending):
     message = (

@@ -17,7 +17,10 @@ from __future__ import annotations
 
 import logging
 import re
+import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.parsers import expat
 
 from hierlearn.errors import HierarchyError, place, quoted, shown
 from hierlearn.files import read_text
@@ -35,6 +38,7 @@ OWL = "http://www.w3.org/2002/07/owl#"
 TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 ROOTS = {f"{OWL}Thing", f"{RDFS}Resource"}  # stand above every class and mean the implicit root
 BASE = "file:///"  # of addresses that the file leaves open
+XML = re.compile(r"\s*<(?:\?xml|!|[\w.-]+:RDF)")
 LAST = re.compile(r"[^/#]+(?=[/#]*$)")
 ENGLISH = "en"
 
@@ -99,13 +103,18 @@ def load(path: Path) -> Any:
     syntax = SYNTAX[extension_of(path)]
     if syntax == "json-ld":
         refuse_addresses(parse_json(text, path, HierarchyError), path)
-    elif syntax == "xml" and not text.lstrip().startswith("<"):
-        syntax = "turtle"  # what .owl holds otherwise
+    elif syntax == "xml":
+        if XML.match(text):
+            refuse_entities(text, path)
+        else:
+            syntax = "turtle"  # what .owl holds otherwise
     graph = rdflib.Graph()
     log = logging.getLogger("rdflib")
     disabled, log.disabled = log.disabled, True  # of addresses with blanks, and values of no type
     try:
-        graph.parse(data=text, format=syntax, publicID=BASE)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of rdflib, about itself
+            graph.parse(data=text, format=syntax, publicID=BASE)
     except Exception as error:  # of several parsers, which check little
         raise unreadable(path, error) from error
     finally:
@@ -151,6 +160,26 @@ def refuse_addresses(value: Any, path: Path) -> None:
                     f"{path}: the context {shown(fetched[0])} lies elsewhere, and nothing is "
                     f"fetched; write it into the file, or convert the file to Turtle"
                 )
+
+
+def refuse_entities(text: str, path: Path) -> None:
+    """Raise on entities of XML that stand for other entities or files; others are short names."""
+
+    def declared(name: str, _: bool, value: str | None, *__: Any) -> None:
+        if value is None or "&" in value:
+            raise HierarchyError(
+                f"{path}: the entity {shown(name)} stands for other entities or files; write what "
+                f"it stands for"
+            )
+
+    def begun(*_: Any) -> None:
+        raise StopIteration  # declarations come before the first element
+
+    parser = expat.ParserCreate()
+    parser.EntityDeclHandler = declared
+    parser.StartElementHandler = begun
+    with suppress(StopIteration, expat.ExpatError):  # what is no XML, rdflib says
+        parser.Parse(text, True)
 
 
 def content_of(path: Path, graph: Any) -> Content:
