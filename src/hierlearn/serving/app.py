@@ -388,8 +388,8 @@ color:#222;background:#fff}}pre{{overflow:auto;padding:.8rem;background:#f2f2f2}
 @media(prefers-color-scheme:dark){{body{{color:#eee;background:#161616}}pre{{background:#262626}}
 a{{color:#8ab4f8}}}}</style></head>
 <body><h1>{title}</h1>
-<p>A hierlearn model of {classes} on {levels}, which reads {inputs}: <a href="docs">try it</a>, or see
-<a href="model">what it reads</a>, <a href="hierarchy">its classes</a> and <a
+<p>A hierlearn model of {classes} on {levels}, which reads {inputs}: <a href="docs">try it</a>,
+or see <a href="model">what it reads</a>, <a href="hierarchy">its classes</a> and <a
 href="metrics">its metrics</a>.</p>
 <pre>curl -H 'content-type: application/json' \\
   -d '{example}' \\
