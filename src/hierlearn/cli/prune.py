@@ -42,7 +42,7 @@ COLUMNS = [one for one in shared.COLUMNS if one.name not in ("sep", "hierarchy")
 
 
 @takes(
-    option("data", str, ..., "Labeled rows: an ARFF, CSV, TSV or Parquet file."),
+    option("data", str, ..., "Labeled rows: a file of any table format."),
     option("min_rows", int, 1, "Fewest training rows of a class, descendants included.", min=1),
     *PART,
     OUT,

@@ -65,8 +65,8 @@ def explain_by_parts(model: Pipeline, data: str, options: Mapping[str, Any]) -> 
             done += len(found)
             advance(done)
     if out is not None:
-        answers = f"{plural(done, 'answer')} with up to {plural(count, 'part')}"
-        print_plain(console, "", f"wrote {shown_output(out)}, {answers}")
+        shown = f"{plural(done, 'answer')} with up to {plural(count, 'part')}"
+        print_plain(console, "", f"wrote {shown_output(out)}, {shown}")
 
 
 def first_class(path: str, join: str) -> str | None:

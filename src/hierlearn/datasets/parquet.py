@@ -195,6 +195,7 @@ class ArrowFile(TableFile):
     """
 
     format_name: ClassVar[str] = "Arrow"
+    path: Path
 
     def __init__(self, path: Path) -> None:
         self.path = path

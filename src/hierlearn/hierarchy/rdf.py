@@ -110,7 +110,8 @@ def load(path: Path) -> Any:
             syntax = "turtle"  # what .owl holds otherwise
     graph = rdflib.Graph()
     log = logging.getLogger("rdflib")
-    disabled, log.disabled = log.disabled, True  # of addresses with blanks, and values of no type
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # not of addresses with blanks, and of values of no type
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of rdflib, about itself
@@ -118,7 +119,7 @@ def load(path: Path) -> Any:
     except Exception as error:  # of several parsers, which check little
         raise unreadable(path, error) from error
     finally:
-        log.disabled = disabled
+        log.setLevel(level)
     return graph
 
 
@@ -228,7 +229,7 @@ def content_of(path: Path, graph: Any) -> Content:
                 language = (getattr(value, "language", None) or "").lower()
                 entry: Any = str(value).strip()
                 entry = (language, entry) if predicate == label else entry
-                found.setdefault(str(one), []).append(entry)  # type: ignore[attr-defined]
+                found.setdefault(str(one), []).append(entry)
     return content
 
 
