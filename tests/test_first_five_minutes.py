@@ -19,6 +19,7 @@ WALKED = [
     "tutorials/training-loop",
     "tutorials/how-sure",
     "tutorials/new-taxonomy",
+    "tutorials/gene-ontology",
     "howto/onnx",
 ]
 CLASSES = ["animal/dog/bulldog", "animal/dog/pug", "animal/cat", "plant/oak"]

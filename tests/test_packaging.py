@@ -183,7 +183,6 @@ def test_the_wheel_works_in_an_empty_environment(installed):
 
 
 def test_the_data_of_the_package_is_found_there(installed):
-    assert "root" in call(installed, "hierlearn", "inspect", "icd10cm", "--depth", "1")
     code = "from hierlearn.studies.suites import SUITES, read_published\n"
     code += "assert read_published(SUITES['clus'])\n"
     code += "from importlib.resources import files\n"
@@ -193,6 +192,12 @@ def test_the_data_of_the_package_is_found_there(installed):
 
 def test_an_extra_that_is_missing_is_named(installed):
     """The environment is empty indeed: matplotlib is there for the tests only."""
+    wanted = "needs simple-icd-10-cm; install it with: pip install simple-icd-10-cm"
+    for command in ("inspect", "compare", "demo", "data describe"):
+        done = call(installed, "hierlearn", *command.split(), check=False)
+        assert done.returncode == 2
+        assert wanted in done.stderr
+    assert "pip install" in call(installed, "hierlearn", "data", "list")
     done = call(installed, "python", "-c", "import matplotlib", check=False)
     assert "No module named 'matplotlib'" in done.stderr
     code = "from hierlearn.reports.saving import need_matplotlib; need_matplotlib()"

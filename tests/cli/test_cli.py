@@ -13,7 +13,7 @@ import pytest
 
 import hierlearn
 import warm
-from hierlearn import Hierarchy
+from hierlearn import DATASETS, Hierarchy
 from hierlearn.cli import main
 from hierlearn.cli.show import number
 
@@ -124,13 +124,23 @@ def test_list_tells_what_is_at_hand(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "icd10cm (default)" in done.stdout
     line = next(line for line in done.stdout.splitlines() if "imclef07d" in line)
-    assert " no " in line
-    assert "verified" in line
-    assert "needs --trust" in next(line for line in done.stdout.splitlines() if "enron" in line)
+    assert "fetch, 1.9 MB" in line
+    assert "fetch --trust" in next(line for line in done.stdout.splitlines() if "enron" in line)
     line = next(line for line in done.stdout.splitlines() if " cwe " in line)
-    assert " no " in line
-    assert "9.0 MB, verified" in line
-    assert "CWE terms" in line
+    assert "fetch, 9.0 MB" in line
+    assert "CWE" in line
+
+
+def test_the_list_can_be_read_at_80_columns(tmp_path):
+    """Every word of a description is whole, and no line is wider."""
+    done = run("data", "list", HIERLEARN_CACHE=str(tmp_path), HIERLEARN_DATA="", COLUMNS="80")
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in done.stdout
+    middle = " ".join(line.split("│")[2].strip() for line in lines if line.startswith("│"))
+    for entry in DATASETS.values():
+        assert entry.description in middle
+    assert len(lines) <= 4 * len(DATASETS) + 6
 
 
 def test_describe_tells_the_license_and_whom_to_name(tmp_path):
@@ -161,7 +171,7 @@ def test_errors_are_one_line_that_names_the_place(files):
     assert "label" in message
     message = refused("data", "describe", "synthetic", "--dataset-option", "rows", cwd=files)
     assert "--dataset-option takes key=value, not 'rows'" in message
-    assert "is neither a dataset nor a file" in refused("data", "describe", "a.xlsx", cwd=files)
+    assert "is neither a dataset nor a file" in refused("data", "describe", "a.ods", cwd=files)
 
 
 def test_nothing_is_written_after_an_error(files):

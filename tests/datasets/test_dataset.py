@@ -7,8 +7,9 @@ import pytest
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 
 import hierlearn
-from hierlearn import DATASETS, Dataset, Hierarchy, load_dataset
+from hierlearn import DATASETS, Dataset, Hierarchy, Labels, LabelSpace, load_dataset
 from hierlearn.datasets import (
+    Images,
     describe,
     read_table,
     stream_table,
@@ -223,3 +224,29 @@ def test_options_are_read_from_texts_by_their_type():
     for text in ("1e3", "1_000", "", "null", "１"):
         with pytest.raises(DataError, match="must be an integer"):
             entry.parse("rows", text)
+
+
+def test_a_dataset_prints_its_shape_and_not_its_rows(tmp_path):
+    data = load_dataset("synthetic", rows=3000)
+    lines = repr(data).splitlines()
+    assert lines[0].startswith("Dataset('synthetic', 3,000 rows (train ")
+    assert lines[0].endswith(f"), numbers of {data.inputs.shape[1]} columns,")
+    assert lines[1] == f"        {data.hierarchy!r})"
+    assert str(data) == repr(data)
+    texts = Dataset(["x" * 1000] * 99, [["animal"]] * 99, H)
+    assert repr(texts) == f"Dataset('', 99 rows, texts,\n        {H!r})"
+    (tmp_path / "rows.csv").write_text("a,b,class\n" + "1,red,x\n2,blue,y\n" * 500)
+    mixed = read_table(tmp_path / "rows.csv", label="class")
+    assert repr(mixed.inputs) == "Table(1,000 rows; 1 number, 1 category)"
+    assert "1,000 rows, table of 2 columns" in repr(mixed)
+
+
+def test_what_a_dataset_holds_prints_in_a_line(tmp_path):
+    many = "/".join(map(str, range(100)))
+    assert repr(Hierarchy.from_paths([many])).endswith("levels 1/1/1/1/1/1/1/1/1/1/1/1/...)")
+    images = Images.from_array(np.zeros((50, 4, 4), np.uint8))
+    assert repr(images) == "Images(50 images)"
+    data = Dataset(images, [["plant"]] * 50, H)
+    assert repr(data).splitlines()[0] == "Dataset('', 50 rows, images,"
+    for one in (Labels(data.labels, H), LabelSpace(H)):
+        assert len(repr(one)) < 160

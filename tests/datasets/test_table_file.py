@@ -1,18 +1,25 @@
 """The protocol of table files: every format of READERS keeps it, and one line adds a format."""
 
+import bz2
+import gzip
 import json
+import lzma
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 
 from hierlearn.datasets import READERS, open_table, read_table, stream_table
 from hierlearn.datasets.columns import Columns
 from hierlearn.datasets.readers import open_partitioned
 from hierlearn.datasets.streaming import TableStream
-from hierlearn.datasets.table_file import PartitionedTableFile, TableChunk, TableFile
+from hierlearn.datasets.table_file import TableChunk, TableFile
 from hierlearn.errors import DataError
 
 NAN = float("nan")
@@ -23,10 +30,10 @@ ROWS = {
 }
 
 
-class JsonLines(TableFile):
+class Objects(TableFile):
     """A format of one's own: one JSON object per line; the first line has all columns."""
 
-    format_name = "JSON lines"
+    format_name = "objects"
 
     def __init__(self, path):
         self.path = path
@@ -43,24 +50,46 @@ class JsonLines(TableFile):
 
 @pytest.fixture(autouse=True)
 def one_more_format(monkeypatch):
-    monkeypatch.setitem(READERS, ".jsonl", JsonLines)
+    monkeypatch.setitem(READERS, ".objects", Objects)
 
 
 def write(path):
-    if path.suffix == ".parquet":
+    rows = list(zip(*ROWS.values(), strict=True))
+    ending, *packed = path.suffixes
+    if ending == ".parquet":
         pq.write_table(pa.table(ROWS), path, row_group_size=2)
-    elif path.suffix == ".jsonl":
-        rows = [dict(zip(ROWS, row, strict=True)) for row in zip(*ROWS.values(), strict=True)]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif ending == ".arrow":
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, SCHEMA) as stream:
+            stream.write_table(pa.table(ROWS), max_chunksize=2)
+    elif ending == ".feather":
+        feather.write_feather(pa.table(ROWS), str(path), chunksize=2)
+    elif ending == ".xlsx":
+        book = openpyxl.Workbook()
+        for row in (list(ROWS), *rows):
+            book.active.append(row)
+        book.save(path)
+    elif ending in (".db", ".sqlite", ".sqlite3"):
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("CREATE TABLE rows (x, t, y)")
+            database.executemany("INSERT INTO rows VALUES (?, ?, ?)", rows)
+    elif ending in (".jsonl", ".ndjson", ".objects"):
+        objects = [dict(zip(ROWS, row, strict=True)) for row in rows]
+        path.write_text("".join(json.dumps(row) + "\n" for row in objects))
     else:
-        sep = "\t" if path.suffix == ".tsv" else ","
-        rows = [list(ROWS), *zip(*ROWS.values(), strict=True)]
-        lines = [sep.join("" if cell is None else f" {cell} " for cell in row) for row in rows]
+        sep = "\t" if ending in (".tsv", ".txt") else ","
+        lines = [
+            sep.join("" if cell is None else f" {cell} " for cell in row)
+            for row in ([*ROWS], *rows)
+        ]
         path.write_text("\n".join(lines) + "\n")
+    if packed:
+        path.write_bytes(PACK[packed[0]](path.read_bytes()))
     return path
 
 
-ENDINGS = [*READERS, ".jsonl"]
+PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+SCHEMA = pa.table(ROWS).schema
+ENDINGS = [*READERS, ".objects", ".csv.gz", ".tsv.bz2", ".txt.xz", ".jsonl.gz", ".ndjson.xz"]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -99,7 +128,7 @@ def test_every_format_serves_reading_and_predicting(tmp_path, ending):
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_format_streams_into_training_if_its_groups_can_be_read_alone(tmp_path, ending):
     path = write(tmp_path / f"rows{ending}")
-    if not issubclass(READERS[ending], PartitionedTableFile):
+    if ending != ".parquet":
         with pytest.raises(DataError, match="only Parquet files can be streamed into training; c"):
             stream_table(path, label="y", features=["x"])
         return

@@ -1,9 +1,16 @@
 """Tables written some rows at a time appear whole or not at all."""
 
+import datetime
+import gzip
+import json
+
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from hierlearn.datasets import writing
+from hierlearn.datasets.coded_column import CodedColumn
 from hierlearn.datasets.writing import check_ending, table_writer
 from hierlearn.errors import DataError
 
@@ -56,3 +63,46 @@ def test_an_error_on_the_way_leaves_what_was_there(tmp_path, name):
 def test_an_unknown_ending_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"cannot write the ending '\.xlsx'; known: \.csv, \.tsv"):
         check_ending(tmp_path / "out.xlsx")
+
+
+def test_json_lines_and_what_is_compressed(tmp_path):
+    write(tmp_path / "out.jsonl")
+    write(tmp_path / "out.csv.gz")
+    write(tmp_path / "out.ndjson.gz")
+    first = '{"b": "x", "a": 1, "c": 0.123456789, "d": true}'
+    second = '{"b": "y,z", "a": 2, "c": 1.0, "d": false}'
+    text = (tmp_path / "out.jsonl").read_text()
+    assert text == f"{first}\n{second}\n" * 3
+    assert gzip.decompress((tmp_path / "out.ndjson.gz").read_bytes()).decode() == text
+    write(tmp_path / "out.csv")
+    packed = (tmp_path / "out.csv.gz").read_bytes()
+    assert gzip.decompress(packed) == (tmp_path / "out.csv").read_bytes()
+    write(tmp_path / "again.csv.gz")
+    assert (tmp_path / "again.csv.gz").read_bytes() == packed  # without name or time
+
+
+def test_every_kind_of_column_as_json(tmp_path):
+    columns = {
+        "coded": CodedColumn(["é", "b"], np.array([1, 0, 1])),
+        "number": np.array([1.5, np.nan, np.inf], dtype=np.float32),
+        "arrow": pa.array([None, 2, 3]),
+        "day": [datetime.date(2024, 1, 2), None, datetime.date(2024, 1, 3)],
+    }
+    with table_writer(tmp_path / "out.jsonl", list(columns)) as append:
+        append(columns)
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert lines[1] == '{"coded": "é", "number": null, "arrow": 2, "day": null}'
+    assert json.loads(lines[0])["day"] == "2024-01-02"
+    assert json.loads(lines[2]) == {"coded": "b", "number": None, "arrow": 3, "day": "2024-01-03"}
+
+
+def test_standard_output_is_csv(capsys):
+    with table_writer("-", ["a", "b"]) as append:
+        append({"a": [1, 2], "b": ["x", "ü"]})
+    assert capsys.readouterr().out == "a,b\n1,x\n2,ü\n"
+
+
+@pytest.mark.parametrize("name", ["out.xlsx", "out.parquet.gz", "out.csv.bz2", "out.gz", "out"])
+def test_other_endings_are_refused(tmp_path, name):
+    with pytest.raises(DataError, match=r"cannot write the ending .*; known: \.csv, .*\.jsonl\.gz"):
+        check_ending(tmp_path / name)

@@ -1,15 +1,24 @@
 """Single files: examples of each format, how they are mutated and how they are read."""
 
+import bz2
+import csv
+import datetime
 import gzip
 import io
+import json
+import lzma
+import sqlite3
 import struct
 import tempfile
+import zipfile
 import zlib
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
@@ -89,6 +98,32 @@ NESTED = (
 EDGES = b'[["", "a"], ["a", "b"], {"parent": "a", "child": "c", "title": "C"}]'
 PARENTS = b'{"a": null, "b": "a", "c": ["a", "b"]}'
 PATHS = "animal/dog\nanimal/cat\n# comment\nplant/oak\n"
+
+
+SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix : <http://example.org/pets#> .
+:s a skos:ConceptScheme ; skos:hasTopConcept :animal .
+:animal a skos:Concept ; skos:prefLabel "animal"@en , "Tier"@de ; skos:notation "1" .
+:dog a skos:Concept ; skos:broader :animal ; skos:notation "1.1" ; skos:altLabel "hound" .
+:cat a skos:Concept ; skos:broader :animal ; skos:notation "1.2" .
+:dog skos:narrower :pug . :pug a skos:Concept ; skos:notation "1.1.1" .
+"""
+CLASSES = """@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix owl: <http://www.w3.org/2002/07/owl#> .
+<a> a owl:Class ; rdfs:subClassOf owl:Thing ; rdfs:label "first" .
+<b> rdfs:subClassOf <a> , [ a owl:Restriction ] .
+"""
+RDF_XML = """<?xml version="1.0"?>
+<!DOCTYPE rdf:RDF [<!ENTITY skos "http://www.w3.org/2004/02/skos/core#">]>
+<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:skos="&skos;">
+<skos:Concept rdf:about="http://x.org/a"><skos:prefLabel xml:lang="en">first</skos:prefLabel>
+  <skos:narrower><skos:Concept rdf:about="http://x.org/b"/></skos:narrower></skos:Concept>
+</rdf:RDF>
+"""
+JSON_LD = """{"@context": {"skos": "http://www.w3.org/2004/02/skos/core#"},
+ "@graph": [{"@id": "http://x.org/a", "@type": "skos:Concept", "skos:prefLabel": "first"},
+  {"@id": "http://x.org/b", "@type": "skos:Concept", "skos:broader": {"@id": "http://x.org/a"}}]}
+"""
 
 
 @dataclass
@@ -205,6 +240,14 @@ def apply_to_json(content, edits):
     return edit_json(content, edits) if how == "value" else apply_edits(content, edits)
 
 
+def apply_to_lines(content, edits):
+    """Change the bytes of JSON lines, or the value of the first one."""
+    first, end, rest = content.partition(b"\n")
+    if edits[0] == "bytes":
+        return apply_edits(content, edits[1])
+    return apply_to_json(first, edits) + end + rest
+
+
 json_edits = st.one_of(
     st.tuples(st.just("value"), several_value_edits),
     st.tuples(st.just("bytes"), several_byte_edits),
@@ -239,6 +282,62 @@ def gzip_examples():
     return [gzip.compress(OBO.encode(), mtime=0)]
 
 
+def json_lines():
+    rows = list(csv.DictReader(io.StringIO(TABLE)))
+    rows[1] |= {"a": None, "b": 3, "class": ["animal/cat", "plant"], "part": True}
+    rows[2] |= {"a": 1e3, "when": 7, "more": [1, {"x": "é"}]}
+    return ["".join(json.dumps(row) + "\n" for row in rows).encode()]
+
+
+def workbooks():
+    book = openpyxl.Workbook()
+    for row in csv.reader(io.StringIO(TABLE)):
+        book.active.append([datetime.date(2020, 1, 2) if "-0" in cell else cell for cell in row])
+    book.create_sheet("other")
+    out = io.BytesIO()
+    book.save(out)
+    return [out.getvalue()]
+
+
+def apply_to_workbook(content, edits):
+    """Change the bytes of the workbook, or of one of the files in it."""
+    inside, edits = edits
+    if inside is None:
+        return apply_edits(content, edits)
+    with zipfile.ZipFile(io.BytesIO(content)) as old:
+        files = {name: old.read(name) for name in old.namelist()}
+    name = sorted(files)[inside % len(files)]
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
+        for one, data in files.items():
+            new.writestr(one, apply_edits(data, edits) if one == name else data)
+    return out.getvalue()
+
+
+def databases():
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.db"
+        with closing(sqlite3.connect(path)) as database, database:
+            header, *rows = csv.reader(io.StringIO(TABLE))
+            database.execute(f"CREATE TABLE pets ({', '.join(map(repr, header))})")
+            marks = ", ".join("?" for _ in header)
+            database.executemany(f"INSERT INTO pets VALUES ({marks})", rows)
+        return [path.read_bytes()]
+
+
+def arrow_files():
+    table = pa.Table.from_pylist(list(csv.DictReader(io.StringIO(TABLE))))
+    coded = table.set_column(5, "class", table["class"].dictionary_encode())
+    found = []
+    for one in (table, coded):
+        for write in (pa.ipc.new_file, pa.ipc.new_stream):
+            out = io.BytesIO()
+            with write(out, one.schema) as file:
+                file.write_table(one, max_chunksize=2)
+            found.append(out.getvalue())
+    return found
+
+
 def read_png(path, _):
     return read_bilevel_png(path.read_bytes(), path.name)
 
@@ -250,6 +349,27 @@ def read_tensor_file(path, _):
 FORMATS = {
     "csv": Format(".csv", lambda: [TABLE.encode()], read_rows),
     "tsv": Format(".tsv", lambda: [TABLE.replace(",", "\t").encode()], read_rows),
+    "txt": Format(".txt", lambda: [TABLE.replace(",", "\t").encode()], read_rows),
+    "csv.gz": Format(
+        *(".csv.gz", lambda: [gzip.compress(TABLE.encode(), mtime=0)], read_rows),
+        st.tuples(st.booleans(), several_byte_edits),
+        apply_to_gzip,
+    ),
+    "csv.bz2": Format(".csv.bz2", lambda: [bz2.compress(TABLE.encode())], read_rows),
+    "csv.xz": Format(".csv.xz", lambda: [lzma.compress(TABLE.encode())], read_rows),
+    "jsonl": Format(".jsonl", cached(json_lines), read_rows, json_edits, apply_to_lines),
+    "xlsx": Format(
+        *(".xlsx", cached(workbooks), read_rows),
+        st.tuples(st.none() | st.integers(0, 99), several_byte_edits),
+        apply_to_workbook,
+    ),
+    "db": Format(".db", cached(databases), read_rows),
+    "arrow": Format(*(".arrow", cached(arrow_files), read_rows), st.just([]) | several_byte_edits),
+    "ttl": Format(".ttl", lambda: [SKOS.encode(), CLASSES.encode()], read_hierarchy),
+    "rdf": Format(".rdf", lambda: [RDF_XML.encode()], read_hierarchy),
+    "jsonld": Format(
+        *(".jsonld", lambda: [JSON_LD.encode()], read_hierarchy), json_edits, apply_to_json
+    ),
     "json": Format(".json", cached(hierarchy_json), read_hierarchy, json_edits, apply_to_json),
     "paths": Format(".txt", lambda: [PATHS.encode()], read_hierarchy),
     "yaml": Format(".yaml", lambda: [YAML.encode()], read_options),

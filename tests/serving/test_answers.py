@@ -1,8 +1,10 @@
 """The answers of a server are those of hierlearn predict, however requests are joined."""
 
 import csv
+import html
 import json
 import re
+import shlex
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -190,6 +192,25 @@ def test_the_page_loads_nothing_from_elsewhere(server):
     assert not re.search(r"https?://|//[\w.]+\.\w+/|@import|src=", page)
     assert headers["content-security-policy"].startswith("default-src 'none'")
     assert "innerHTML" not in page  # names of classes and columns stay text
+
+
+def test_the_first_page_says_how_to_ask(server, models):
+    code, headers, page = server.get("/")
+    assert code == 200
+    assert headers["content-type"].startswith("text/html")
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert headers["x-content-type-options"] == "nosniff"
+    h = Pipeline.load(models / "table").hierarchy
+    assert f"{len(h)} classes on {h.depth} levels" in page
+    assert 'href="docs"' in page
+    assert not re.search("<script|src=|@import", page)
+    command = html.unescape(re.search("<pre>(.*)</pre>", page, re.DOTALL)[1])
+    words = shlex.split(command)
+    assert words[0] == "curl"
+    assert words[-1] == f"http://127.0.0.1:{server.port}/predict"
+    code, found = server.post("/predict", json.loads(words[words.index("-d") + 1]))
+    assert code == 200
+    assert len(found["answers"]) == 1
 
 
 def test_what_the_model_is(server, models):

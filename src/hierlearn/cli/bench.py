@@ -183,7 +183,8 @@ def check_data(source: str) -> None:
     from hierlearn.hierarchy.read import READERS as TAXONOMIES
 
     ending = Path(source).suffix.lower()
-    if source not in DATASETS and ending in TAXONOMIES and ending not in (".arff", *READERS):
+    rows = {".arff", *READERS} - {".txt"}
+    if source not in DATASETS and ending in TAXONOMIES and ending not in rows:
         raise HierlearnError(
             f"{source} is a taxonomy without rows; give it as --hierarchy {source}, with data or "
             f"without"

@@ -32,16 +32,17 @@ def list_datasets(**options: Any) -> None:
         if not folder.is_dir():
             complain(no_folder(origin, folder))
     table = Table()
-    for column in ("name", "what", "available", "download", "license"):
-        table.add_column(column, no_wrap=column != "what")
+    for column in ("name", "what", "where"):
+        table.add_column(column, no_wrap=column == "name")
     for entry in DATASETS.values():
-        available, download = "yes", ""
-        if entry.files:
-            available = "yes" if entry.is_available(data_dir) else "no"
-            size = "" if entry.size is None else f"{entry.size / 1e6:.1f} MB, "
-            download = size + ("verified" if entry.has_checksum else "needs --trust")
+        where = "here"
+        if not entry.is_available(data_dir):
+            size = "" if entry.size is None else f", {entry.size / 1e6:.1f} MB"
+            trust = "" if entry.has_checksum else " --trust"
+            where = f"pip install {entry.package}" if entry.package else f"fetch{trust}{size}"
         name = f"{entry.name} (default)" if entry.name == DEFAULT else entry.name
-        table.add_row(name, entry.description, available, download, entry.license)
+        terms = f" ({entry.license})" if entry.license else ""
+        table.add_row(name, entry.description + terms, where)
     Console().print(table)
 
 

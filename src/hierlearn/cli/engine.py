@@ -69,9 +69,11 @@ class Written(NamedTuple):
 
 def check_engine(options: Mapping[str, Any]) -> None:
     """Raise on an engine that is not known, and on options that do not go together."""
+    from hierlearn.cli.predict import shown_output
     from hierlearn.cli.sources import check_goes_with
     from hierlearn.datasets.writing import check_ending
     from hierlearn.errors import HierlearnError, unknown_name
+    from hierlearn.files.standard import is_standard
 
     out: Path = options["out"]
     if options["engine"] is None:
@@ -83,8 +85,13 @@ def check_engine(options: Mapping[str, Any]) -> None:
         raise HierlearnError(unknown_name("engine", options["engine"], ENGINES))
     if options["zero_shot"]:
         raise HierlearnError("--engine ray reads a model folder; leave --zero-shot out")
-    if out.suffix:
+    if out.suffix or is_standard(out):
         check_ending(out)
+        if out.suffix.lower()[1:] not in FORMATS:
+            raise HierlearnError(
+                f"--engine ray writes {', '.join(FORMATS)}, not {shown_output(out)}; name such a "
+                f"file, or a folder"
+            )
         check_goes_with({"part_format": options["part_format"]}, "a folder in --out")
     elif options["part_format"] not in (None, *FORMATS):
         raise HierlearnError(unknown_name("format", options["part_format"], FORMATS))
@@ -92,8 +99,10 @@ def check_engine(options: Mapping[str, Any]) -> None:
 
 def ending_of(options: Mapping[str, Any]) -> str:
     """Return the ending of the files that are written."""
+    from hierlearn.datasets.writing import written_ending
+
     out: Path = options["out"]
-    return out.suffix.lower() if out.suffix else f".{options['part_format'] or FORMATS[0]}"
+    return written_ending(out) or f".{options['part_format'] or FORMATS[0]}"
 
 
 def open_streams(
@@ -104,12 +113,15 @@ def open_streams(
     from hierlearn.cli.sources import check_not_given
     from hierlearn.engines.part_job import check_alike, tables_in
     from hierlearn.errors import HierlearnError, quoted
+    from hierlearn.files.standard import is_standard
 
     if reads_images(model):
         raise HierlearnError(
             "--engine ray reads tables of numbers and texts; for images, give Predictor a column "
             "of bytes"
         )
+    if is_standard(data):
+        raise HierlearnError("--engine ray reads files, not standard input; name a file")
     wrong = ("dataset_option", "rows", "data_dir")
     check_not_given(data, "a file", {name: options[name] for name in wrong if options[name]})
     tables = tables_in(data)

@@ -10,7 +10,8 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import described, option, takes
-from hierlearn.cli.outputs import output
+from hierlearn.cli.outputs import TABLE, output
+from hierlearn.cli.predict import FORMATS, shown_output
 from hierlearn.training.plan import Plan
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ WIDEST_TITLE = 40  # of a title behind a label
 OPTIONS = [
     option("count", int, 3, "Rows, or words and cells, of every answer, at most.", min=1),
     option("limit", int, 5, "Rows to show on the terminal.", min=1),
-    output("out", "CSV, TSV or Parquet file for all rows.", "--out", "-o"),
+    output("out", f"{FORMATS}, for all rows.", "--out", "-o", kind=TABLE),
     *(
         one
         for one in described(Plan, "", decoder="that of the model")
@@ -70,6 +71,7 @@ def explain(
     from hierlearn.cli.show import working
     from hierlearn.cli.sources import check_goes_with
     from hierlearn.datasets.writing import check_ending, table_writer
+    from hierlearn.files.standard import is_standard
     from hierlearn.networks.memories import memory_heads
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.explain import rows_of
@@ -93,7 +95,7 @@ def explain(
     chunks, total, note = open_chunks(loaded, data, options)
     made, reason = choose_decoder(loaded, options)
     remembered = rows_of(loaded)
-    console = Console()
+    console = Console(stderr=out is not None and is_standard(out))
     memory = f"{reason}; {len(remembered):,} remembered rows{numbered(loaded)}"
     for line in filter(None, (note, memory, evidence_note(loaded))):
         print_plain(console, line)
@@ -120,7 +122,8 @@ def explain(
             done += len(found)
             advance(done)
     if out is not None:
-        print_plain(console, "", f"wrote {out}, {done:,} answers with up to {count} rows each")
+        answers = f"{done:,} answers with up to {count} rows each"
+        print_plain(console, "", f"wrote {shown_output(out)}, {answers}")
 
 
 def headline(chunk: Chunk, columns: dict[str, list[Any]], row: int, join: str) -> str:

@@ -104,11 +104,12 @@ def wanted_ids(options: Mapping[str, Any]) -> list[str]:
 
 def read_ids(path: Path, column: str | None) -> list[str]:
     """Return the ids in a text file or a table; of a table with one column, that one."""
-    from hierlearn.datasets import READERS, open_table
+    from hierlearn.datasets import open_table
     from hierlearn.datasets.annotations import row_ids
+    from hierlearn.datasets.readers import table_ending
     from hierlearn.files import read_text
 
-    if path.suffix.lower() not in READERS:
+    if path.suffix.lower() == ".txt" or table_ending(path) is None:
         lines = (line.strip() for line in read_text(path).splitlines())
         return [line for line in lines if line]
     table = open_table(path)

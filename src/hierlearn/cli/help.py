@@ -94,16 +94,17 @@ def shown_default(parameter: Any, default: Any) -> str:
         default = "on" if default else "off"
     low = getattr(parameter, "min", None)  # releases of typer differ in where it is
     low = getattr(getattr(parameter, "type", None), "min", None) if low is None else low
-    limit = "" if low is None else f"at least {low:g}, "
-    return f"[{limit}default: {'none' if default is None or default == '' else default}]"
+    parts = [] if low is None else [f"at least {low:g}"]
+    if default is not None and default != "":
+        parts.append(f"default: {default}")
+    return f"[{', '.join(parts)}]" if parts else ""
 
 
 def argument(parameter: Any) -> tuple[str, str]:
     """Return how an argument is typed and what it is."""
     name = parameter.name.upper() + ("..." if parameter.nargs != 1 else "")
-    given = parameter.default
-    default = "[required]" if parameter.required else f"[default: {given or 'none'}]"
-    return name, f"{parameter.help} {default}"
+    default = f"[default: {parameter.default}]" if parameter.default else ""
+    return name, f"{parameter.help} {'[required]' if parameter.required else default}".rstrip()
 
 
 def usage(command: Any, ctx: Any) -> str:

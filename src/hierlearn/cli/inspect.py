@@ -19,6 +19,7 @@ OPTIONS = [
     option("sep", str, None, "Separator of the names of a path; / if none."),
     option("root", str, None, "The id that stands for the implicit root."),
     option("title_column", str, None, "Column of titles of a CSV or TSV file; title if none."),
+    option("language", str, None, "Language of the titles in an RDF file, such as de."),
     option("relationships", str, None, "Lines of an OBO file to follow; is_a,part_of if none."),
 ]
 

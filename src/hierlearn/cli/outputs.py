@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from inspect import Parameter
 
 FILE, FOLDER = "<file>", "<folder>"  # the metavar of an option that is written
+TABLE = "<file or ->"  # the same, which may be standard output
+WRITTEN = (FILE, FOLDER, TABLE)
 SOURCES = ("data", "source", "calibrate", "hierarchy")  # names of datasets, or paths
 OF_REPORT = "folder"  # which report also writes into, and checks itself
 
@@ -31,7 +33,7 @@ def output(
         name: the name of its value.
         help: one sentence.
         names: how it is written, where not after its name.
-        kind: ``FILE`` or ``FOLDER``.
+        kind: ``FILE``, ``FOLDER`` or ``TABLE``.
         default: the value where it is not given; ``...`` where it must be.
         more: as for ``option``.
     """
@@ -47,6 +49,7 @@ def check_outputs(params: Iterable[Any], values: Mapping[str, Any]) -> None:
     """
     from hierlearn.cli.show import writes
     from hierlearn.files.outputs import check_output, check_output_folder
+    from hierlearn.files.standard import is_standard
     from hierlearn.files.writing import WriteError
 
     params = list(params)
@@ -56,8 +59,10 @@ def check_outputs(params: Iterable[Any], values: Mapping[str, Any]) -> None:
         return
     known: list[Path] = []
     for one in params:
-        if one.metavar in (FILE, FOLDER) and values.get(one.name) is not None:
+        if one.metavar in WRITTEN and values.get(one.name) is not None:
             path = Path(values[one.name])
+            if one.metavar == TABLE and is_standard(path):
+                continue
             is_folder = one.metavar == FOLDER or holds_parts(path, values)
             check = check_output_folder if is_folder else check_output
             check(path, force, inputs)
@@ -75,7 +80,7 @@ def inputs_in(params: Iterable[Any], values: Mapping[str, Any]) -> list[Path]:
     """Return the paths that a command reads; the name of a dataset among them does no harm."""
     found: list[Path] = []
     for one in params:
-        if one.metavar in (FILE, FOLDER) or one.name == OF_REPORT:
+        if one.metavar in WRITTEN or one.name == OF_REPORT:
             continue
         if one.name == "model" and "in_place" in values:
             continue  # these commands may replace the model, and say how
@@ -89,7 +94,7 @@ def inputs_in(params: Iterable[Any], values: Mapping[str, Any]) -> list[Path]:
 def input_names(function: Any) -> list[str]:
     """Return the names of the parameters of a command that are read."""
     parameters = inspect.signature(function, eval_str=True).parameters.values()
-    written = {one.name for one in parameters if FILE in shown(one) or FOLDER in shown(one)}
+    written = {one.name for one in parameters if set(WRITTEN) & set(shown(one))}
     names = {one.name for one in parameters if "pathlib" in str(one.annotation)}
     return sorted((names - written) | {one.name for one in parameters if one.name in SOURCES})
 

@@ -18,7 +18,7 @@ from hierlearn.cli.engine import (
 )
 from hierlearn.cli.generate import described, option, takes
 from hierlearn.cli.layout import LAYOUT_OPTIONS, choose_layout, formula_note, renamed
-from hierlearn.cli.outputs import output
+from hierlearn.cli.outputs import TABLE, output
 from hierlearn.cli.zero_shot import (
     ZERO_SHOT_OPTIONS,
     check_zero_shot,
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from hierlearn.datasets.streaming import Chunk
     from hierlearn.pipeline import Pipeline
 
+FORMATS = "CSV, TSV, JSON lines (all also .gz) or Parquet file, or - for CSV on standard output"
 OPTIONS = [
-    output("out", "CSV, TSV or Parquet file to write.", "--out", "-o", default=...),
+    output("out", f"{FORMATS} to write.", "--out", "-o", default=..., kind=TABLE),
     *(
         one
         for one in described(Plan, "", decoder="that of the model")
@@ -78,6 +79,7 @@ def predict(
     from hierlearn.cli.memories import check_memory, evidence_note
     from hierlearn.cli.show import working
     from hierlearn.files.locations import without_secrets
+    from hierlearn.files.standard import is_standard
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.answer_file import answer_file
     from hierlearn.pipeline.predict import answer_names, neighbor_names, predict_chunks
@@ -90,7 +92,7 @@ def predict(
     check_zero_shot(options)
     folder, data = rows_and_model(model, data, options)
     check_used(data, options)
-    console = Console()
+    console = Console(stderr=is_standard(out))
     device = find_device(options["device"])
     if folder is None:
         loaded = zero_shot_model(options, device)
@@ -133,7 +135,7 @@ def predict(
         )
         written = predict_on_engine(loaded, predictor, streams, names, options)
     else:
-        advise(f"{out} was not written; run the same command again")
+        advise(f"{shown_output(out)} was not written; run the same command again")
         with (
             answer_file(out, names, keep, escape=options["escape_formulas"]) as written,
             working("predicting", total) as advance,
@@ -152,7 +154,14 @@ def predict(
     print_answers(console, written.rows, None if layout.long else written.stopped)
     for line in filter(None, (renamed(keep, names), formula_note(written, options))):
         print_plain(console, line)
-    print_plain(console, f"wrote {out}")
+    print_plain(console, f"wrote {shown_output(out)}")
+
+
+def shown_output(out: Path) -> str:
+    """Return what to call the file that is written."""
+    from hierlearn.files.standard import is_standard
+
+    return "standard output" if is_standard(out) else str(out)
 
 
 def check_used(data: str, options: Mapping[str, Any]) -> None:
@@ -160,7 +169,7 @@ def check_used(data: str, options: Mapping[str, Any]) -> None:
     from hierlearn.cli.model_rows import ANNOTATIONS, is_table
     from hierlearn.cli.sources import check_goes_with, check_not_given
 
-    if ending_of(options) == ".parquet":
+    if ending_of(options) not in (".csv", ".tsv"):
         check_goes_with({"escape_formulas": options["escape_formulas"]}, "a CSV or TSV file")
     calibrate = options["calibrate"]
     if calibrate is not None and is_table(calibrate):

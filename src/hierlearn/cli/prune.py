@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import Hierarchy
 
-READING = ("data_dir", "form", "sep", "root", "title_column", "relationships")
+READING = ("data_dir", "form", "sep", "root", "title_column", "relationships", "language")
 PART = [
     option("namespace", str, None, "Only classes of this namespace: a,b,c."),
     option("below", str, None, "Only this class and what lies below it: a,b,c."),
@@ -34,6 +34,7 @@ TAXONOMY = [
     option("form", str, None, "What an ambiguous file holds: nested, parents, ..."),
     option("root", str, None, "The id that stands for the implicit root."),
     option("title_column", str, None, "Column of titles of a CSV or TSV file; title if none."),
+    option("language", str, None, "Language of the titles in an RDF file, such as de."),
 ]
 Source = Annotated[str, typer.Argument(help="Name of a dataset or a hierarchy file.")]
 SEP = [one for one in shared.COLUMNS if one.name == "sep"]
@@ -41,7 +42,7 @@ COLUMNS = [one for one in shared.COLUMNS if one.name not in ("sep", "hierarchy")
 
 
 @takes(
-    option("data", str, ..., "Labeled rows: an ARFF, CSV, TSV or Parquet file."),
+    option("data", str, ..., "Labeled rows: a file of any table format."),
     option("min_rows", int, 1, "Fewest training rows of a class, descendants included.", min=1),
     *PART,
     OUT,

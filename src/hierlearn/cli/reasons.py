@@ -30,10 +30,11 @@ def explain_by_parts(model: Pipeline, data: str, options: Mapping[str, Any]) -> 
     """
     from hierlearn.cli.calibrate import choose_decoder
     from hierlearn.cli.explain import first_rows, headline
-    from hierlearn.cli.predict import open_chunks
+    from hierlearn.cli.predict import open_chunks, shown_output
     from hierlearn.cli.show import working
     from hierlearn.datasets.writing import table_writer
     from hierlearn.errors import plural
+    from hierlearn.files.standard import is_standard
     from hierlearn.pipeline.predict import answers, probability_chunks
     from hierlearn.pipeline.predictor import label_sep_of
     from hierlearn.pipeline.reasons import reasons
@@ -42,7 +43,7 @@ def explain_by_parts(model: Pipeline, data: str, options: Mapping[str, Any]) -> 
     out, count, limit = (options[name] for name in ("out", "count", "limit"))
     chunks, total, note = open_chunks(model, data, options)
     decoder, reason = choose_decoder(model, options)
-    console = Console()
+    console = Console(stderr=out is not None and is_standard(out))
     for line in filter(None, (note, f"{reason}; {NOTE}")):
         print_plain(console, line)
     join = label_sep_of(model, options.get("label_sep"))
@@ -64,8 +65,8 @@ def explain_by_parts(model: Pipeline, data: str, options: Mapping[str, Any]) -> 
             done += len(found)
             advance(done)
     if out is not None:
-        parts = plural(count, "part")
-        print_plain(console, "", f"wrote {out}, {plural(done, 'answer')} with up to {parts}")
+        shown = f"{plural(done, 'answer')} with up to {plural(count, 'part')}"
+        print_plain(console, "", f"wrote {shown_output(out)}, {shown}")
 
 
 def first_class(path: str, join: str) -> str | None:

@@ -37,6 +37,7 @@ OPTIONS = [
     option("sep", str, None, "Separator of the names of a path; that of the model if none."),
     option("root", str, None, "The id that stands for the implicit root."),
     option("title_column", str, None, "Column of titles of a CSV or TSV file; title if none."),
+    option("language", str, None, "Language of the titles in an RDF file, such as de."),
 ]
 
 
@@ -73,7 +74,8 @@ def move_model(model: Path, options: Mapping[str, Any]) -> Iterator[str]:
     dry_run = options["dry_run"]
     loaded = load_with_memory(model, options)
     old = loaded.hierarchy
-    reading = {name: options[name] for name in ("data_dir", "form", "sep", "root", "title_column")}
+    names = ("data_dir", "form", "sep", "root", "title_column", "language")
+    reading = {name: options[name] for name in names}
     if reading["sep"] is None and old.sep != "/":
         reading["sep"] = old.sep
     new = open_hierarchy(options["hierarchy"], **reading)

@@ -11,8 +11,9 @@ from hierlearn.cli.generate import flag, option, pairs
 
 ROWS = "Split, all, or valid (held out in training); by default test, else valid, else all."
 DATA = (
-    "Name of a dataset; an ARFF, CSV, TSV or Parquet file; a folder, pattern or address (s3://...) "
-    "of Parquet files; or a folder or .tar of images."
+    "Name of a dataset; a table: CSV, TSV, tab-separated .txt, JSON lines (all also .gz), Parquet, "
+    "Arrow, ARFF, rows.xlsx::SHEET, rows.db::TABLE, or - for standard input; a folder, pattern or "
+    "address (s3://...) of Parquet files; or a folder or .tar of images."
 )
 OWN_DATA, HOW = "Your own data", "How to train"  # panels of --help
 

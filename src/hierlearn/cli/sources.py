@@ -132,19 +132,19 @@ def open_dataset(
     """
     from hierlearn.datasets import (
         DATASETS,
-        READERS,
         read_arff,
         read_image_table,
         read_table,
         stream_table,
     )
     from hierlearn.datasets.image_folder import is_images
-    from hierlearn.datasets.readers import table_ending
+    from hierlearn.datasets.readers import known_endings, table_ending
 
     columns = {name: options[name] for name in COLUMN_NAMES if is_given(options.get(name))}
     words = options.get("dataset_option") or ()
     data_dir = None if options.get("data_dir") is None else Path(options["data_dir"])
-    ending = table_ending(source) or Path(source).suffix.lower()
+    table = table_ending(source)
+    ending = table or Path(source).suffix.lower()
     if source not in DATASETS and is_images(source):
         check_not_given(
             source, "of images", {"dataset_option": words, "data_dir": data_dir, "stream": stream}
@@ -156,10 +156,10 @@ def open_dataset(
         find_entry(source)
         check_not_given(source, "a named dataset", {**columns, "stream": stream})
         return open_named(source, words, data_dir=data_dir)
-    if ending not in (".arff", *READERS):
+    if table is None and ending != ".arff":
         raise HierlearnError(
-            f"{source} is neither a dataset nor a file that can be read; "
-            f"files end in .arff, {', '.join(READERS)}, .tar"
+            f"{source} is neither a dataset nor a file that can be read; files end in .arff, .tar, "
+            f"{known_endings()}"
         )
     check_not_given(source, "a file", {"dataset_option": words, "data_dir": data_dir})
     if ending == ".arff":

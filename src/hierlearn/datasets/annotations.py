@@ -32,9 +32,10 @@ from hierlearn.errors import (
     plural,
     quoted,
 )
+from hierlearn.files.compressed import is_compressed
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.guesses import warn_of_other_sep
-from hierlearn.hierarchy.names import is_missing, level_path
+from hierlearn.hierarchy.names import has_gap, is_missing, level_path, warn_of_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -128,6 +129,8 @@ class Annotations:
             hierarchy = self._infer_hierarchy(sets, sep)
         codes = np.array(self._codes, np.int64)
         rows = np.bincount(codes, minlength=len(sets))
+        if self.columns.levels is not None:
+            self._warn_of_gaps(sets, rows)
         named, report = self._name_labels(sets, rows.tolist(), hierarchy)
         if not is_given:
             self._warn_of_labels(named, hierarchy)
@@ -151,6 +154,13 @@ class Annotations:
         report.rows_left_out = int(gone.sum())
         report.warn(self.path)
         return dataset.keep(~gone) if report.rows_left_out else dataset
+
+    def _warn_of_gaps(self, sets: Sequence[tuple[str, ...]], rows: NDArray[np.int64]) -> None:
+        """Say which rows have an empty level above a filled one."""
+        gaps = [code for key, code in self._keys.items() if has_gap(map(stripped, key))]
+        if gaps:
+            first = f"line {self._lines[gaps[0]]}"
+            warn_of_gaps(self.path, int(rows[gaps].sum()), first, sets[gaps[0]][0])
 
     def _check_joined(self) -> None:
         """Raise where no row has an entry among the annotations."""
@@ -259,7 +269,8 @@ def lines_after(before: Sequence[int] | None, lines: Sequence[int]) -> Sequence[
 def table_name(path: Location) -> str:
     """Return the name of a file without its ending, or of the folder that a pattern is in."""
     plain = PurePath(str(path))
-    return plain.parent.name if has_magic(plain.name) else plain.stem
+    stem = PurePath(plain.stem).stem if is_compressed(plain) else plain.stem
+    return plain.parent.name if has_magic(plain.name) else stem
 
 
 def warn(message: str) -> None:
@@ -338,8 +349,7 @@ def parse_key(key: Any, columns: Columns, chunk: TableChunk, row: int) -> tuple[
         return tuple(key)
     if columns.levels is not None:
         try:
-            stripped = [cell.strip() if isinstance(cell, str) else cell for cell in key]
-            return tuple(level_path(stripped, columns.sep))
+            return tuple(level_path(map(stripped, key), columns.sep))
         except HierarchyError as error:
             raise DataError(f"{place(chunk.path, chunk.lines[row])}: {error}") from None
     if isinstance(key, str):
@@ -347,6 +357,11 @@ def parse_key(key: Any, columns: Columns, chunk: TableChunk, row: int) -> tuple[
         return clean_paths(parts, columns.path_sep)
     several = key if isinstance(key, tuple) else [key]
     return clean_paths(parse_labels(several, columns, chunk, row), columns.path_sep)
+
+
+def stripped(cell: Any) -> Any:
+    """Return a cell without the blanks around it."""
+    return cell.strip() if isinstance(cell, str) else cell
 
 
 def parse_labels(labels: Sequence[Any], columns: Columns, chunk: TableChunk, row: int) -> list[str]:

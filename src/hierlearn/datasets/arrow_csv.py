@@ -8,6 +8,7 @@ Everything is read as text, so that ``007`` and ``NA`` stay what they are.
 
 from __future__ import annotations
 
+import sys
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,8 @@ import pyarrow.csv
 
 from hierlearn.datasets.parquet import ArrowChunk, plain_numbers
 from hierlearn.files import Start
-from hierlearn.files.reading import open_regular
+from hierlearn.files.compressed import is_compressed
+from hierlearn.files.reading import open_content, skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 BLOCK = 1 << 28  # bytes that are read at a time
 SMALL_BLOCK = 1 << 20  # the same where memory must not grow with the file
+COMPRESSED_BLOCK = 1 << 24  # the same of a compressed file, whose size is not known
 LONGEST = 1 << 28  # bytes of a row; longer ones are left to the csv module
 ARROW_BLOCK = 1 << 22  # bytes that a thread of pyarrow parses at a time
 FIRST = 1000  # cells that are tried before a column is taken for numbers
@@ -183,8 +186,10 @@ def blocks(file: DelimitedFile, size: int, span: Span | None = None) -> Iterator
     begin, end = (0, None) if span is None else (span.begin, span.end)
     left = (size_of(file) if end is None else end) - begin
     least = 1 if end is None else 0  # what a file has grown by is read
-    with open_regular(file.path) as source:
-        source.seek(begin)
+    if is_compressed(file.path):
+        size = min(size, COMPRESSED_BLOCK)
+    with open_content(file.path) as source:
+        skip(source, begin)
         while more := source.read(min(size, max(left, least))):  # what is asked for is allocated
             block = rest + more
             left -= len(more)
@@ -200,8 +205,8 @@ def blocks(file: DelimitedFile, size: int, span: Span | None = None) -> Iterator
 
 
 def size_of(file: DelimitedFile) -> int:
-    """Return how many bytes a file has."""
-    return file.path.stat().st_size
+    """Return how many bytes a file has, more than any where only reading would tell."""
+    return sys.maxsize if is_compressed(file.path) else file.path.stat().st_size
 
 
 def last_row_end(block: bytes) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from hierlearn.datasets.digest import digest_of
-from hierlearn.errors import DataError, unknown_name
+from hierlearn.errors import DataError, plural, unknown_name
 from hierlearn.hierarchy.labels import row_numbers
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.labels import Rows
 
+SPLITS_SHOWN = 8  # in one line
 Kind = Literal["numbers", "texts", "sparse", "table", "images"]
 
 
@@ -119,6 +120,15 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        parts = [f"{name} {len(rows):,}" for name, rows in self.splits.items()]
+        more = ", ..." if len(parts) > SPLITS_SHOWN else ""
+        splits = f" ({', '.join(parts[:SPLITS_SHOWN])}{more})" if parts else ""
+        shape = getattr(self.inputs, "shape", None)
+        wide = "" if shape is None or self.kind == "images" else f" of {plural(shape[1], 'column')}"
+        rows = f"{plural(len(self), 'row')}{splits}"
+        return f"Dataset({self.name!r}, {rows}, {self.kind}{wide},\n        {self.hierarchy!r})"
 
     @property
     def kind(self) -> Kind:

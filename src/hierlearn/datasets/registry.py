@@ -33,13 +33,14 @@ class DatasetEntry:
     Attributes:
         name: its key in ``DATASETS``.
         description: what it is, in one line.
-        origin: "embedded", "files", "archive" (of a package or a repository) or "generated".
+        origin: "package", "files", "archive" (of a package or a repository) or "generated".
         load: the function that loads it.
         license: the terms of the data, in two words.
         attribution: whom to name where the data are used, and under which terms, in one sentence.
-        files: what it is read from, where that is not embedded or generated.
+        files: what it is read from, where that is no package and not generated.
         locate: whether the files are in ``data_dir``, HIERLEARN_DATA or the cache; by default each
             of ``files`` is looked for.
+        package: what must be installed for it, as pip calls it.
     """
 
     name: str
@@ -50,6 +51,7 @@ class DatasetEntry:
     attribution: str = ""
     files: tuple[Archive | ClusFile, ...] = ()
     locate: Callable[[Path | str | None], object] | None = None
+    package: str = ""
 
     @cached_property
     def options(self) -> dict[str, Any]:
@@ -119,10 +121,12 @@ DATASETS: dict[str, DatasetEntry] = {
         DatasetEntry(
             "icd10cm",
             "diagnoses: texts of ICD-10-CM, by chapter, block and category",
-            "embedded",
+            "package",
             icd10cm.load_icd10cm,
             icd10cm.LICENSE,
             icd10cm.ATTRIBUTION,
+            locate=icd10cm.package_folder,
+            package=icd10cm.PACKAGE,
         ),
         DatasetEntry(
             "esco",

@@ -79,6 +79,9 @@ class RowGroups:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __repr__(self) -> str:
+        return f"RowGroups({len(self):,} rows of {self.source.file.path}, {self.kind})"
+
     @property
     def shape(self) -> tuple[int, int]:
         """(N, D); one column of texts."""

@@ -61,6 +61,9 @@ class Table:
         if len(set(sizes.values())) > 1:
             raise DataError(f"the columns of a table must have the same length, not {sizes}")
 
+    def __repr__(self) -> str:
+        return f"Table({plural(len(self), 'row')}; {columns_summary(self.kinds, self.ignored)})"
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns that are inputs."""

@@ -6,16 +6,17 @@ errors. A Parquet file knows its rows; a CSV file is read through once to find w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from hierlearn.datasets.delimited import DelimitedFile, has_arrow
-from hierlearn.datasets.parquet import ArrowChunk, ParquetFile, opened_parquet
+from hierlearn.datasets.parquet import ArrowChunk, ParquetFile, opened_parquet, resliced
 from hierlearn.datasets.table_file import TableChunk, TableFile
+from hierlearn.files.compressed import is_compressed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,11 +51,14 @@ class TablePart(NamedTuple):
     span: Span | None = None
 
 
+WHOLE = TablePart(0, None, Span())
+
+
 def parts_of(file: TableFile, rows: int) -> list[TablePart]:
     """Return a table as parts of so many rows each, but for the last one; none without rows.
 
     Of a CSV file that only Python's csv module can read from some row on, what follows that row is
-    one part.
+    one part; so are all rows of a compressed file, and of other formats.
 
     Args:
         file: the table.
@@ -62,14 +66,16 @@ def parts_of(file: TableFile, rows: int) -> list[TablePart]:
     """
     if isinstance(file, DelimitedFile):
         return delimited_parts(file, rows)
-    count = file.num_rows or 0
+    if not isinstance(file, ParquetFile):
+        return [WHOLE]
+    count = file.num_rows
     return [TablePart(begin, min(rows, count - begin)) for begin in range(0, count, rows)]
 
 
 def delimited_parts(file: DelimitedFile, rows: int) -> list[TablePart]:
     """Return the parts of a CSV file."""
-    if len(file.columns) == 1 or not has_arrow():
-        return [TablePart(0, None, Span())]
+    if len(file.columns) == 1 or is_compressed(file.path) or not has_arrow():
+        return [WHOLE]
     from hierlearn.datasets.arrow_csv import blocks, parse_block
 
     parts: list[TablePart] = []
@@ -123,7 +129,7 @@ class PartFile(TableFile):
         """Yield the rows in order."""
         if isinstance(self.file, ParquetFile):
             yield from self._groups(self.file, columns, rows_per_chunk)
-        elif self.part == TablePart(0, None, Span()):
+        elif self.part == WHOLE:
             yield from self.file.chunks(columns, rows_per_chunk)
         else:
             yield from self._span(columns, rows_per_chunk)
@@ -165,31 +171,3 @@ class PartFile(TableFile):
                 lines = range(begin + 1, begin + table.num_rows + 1)
                 yield ArrowChunk(file.path, {name: table.column(name) for name in columns}, lines)
                 begin += table.num_rows
-
-
-def resliced(batches: Iterable[Any], skip: int, rows: int, size: int) -> Iterator[Any]:
-    """Yield some of the rows of record batches as Arrow tables of one size, but for the last one.
-
-    Args:
-        batches: the rows.
-        skip: how many to leave out first.
-        rows: how many to yield then.
-        size: of a table.
-    """
-    import pyarrow as pa
-
-    waiting: list[Any] = []
-    for batch in batches:
-        table = pa.Table.from_batches([batch.slice(skip)]).slice(0, rows)
-        skip = max(0, skip - batch.num_rows)
-        rows -= table.num_rows
-        waiting.append(table)
-        held = pa.concat_tables(waiting)
-        while held.num_rows >= size:
-            yield held.slice(0, size)
-            held = held.slice(size)
-        waiting = [held]
-        if not rows:
-            break
-    if waiting and waiting[0].num_rows:
-        yield waiting[0]

@@ -16,6 +16,7 @@ from hierlearn.datasets.column_kinds import (
     ONE_VALUE,
     FoundKind,
     check_kind,
+    count_values,
     date_format,
     find_kind,
     kind_of,
@@ -24,7 +25,6 @@ from hierlearn.datasets.column_kinds import (
 from hierlearn.datasets.dates import find_formats
 from hierlearn.datasets.table import Table
 from hierlearn.errors import DataError, DataWarning
-from hierlearn.hierarchy.names import is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -161,7 +161,7 @@ def with_format(chunk: TableChunk, name: str, kind: str, rows: NDArray[np.int64]
     if kind != "date":
         return kind
     cells = chunk.cells(name)
-    forms = find_formats(dict.fromkeys(cells[row] for row in rows if not is_missing(cells[row])))
+    forms = find_formats(count_values(name, [cells[row] for row in rows]))
     if not forms:
         raise DataError(
             f"column {name!r}: no known format fits its dates; name theirs, such as date:%d.%m.%Y"

@@ -11,7 +11,6 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hierlearn.datasets.readers import READERS
 from hierlearn.errors import DataError, HierlearnError, quoted
 from hierlearn.files.locations import RemotePath, as_location, find_files, is_address
 from hierlearn.pipeline.answer_file import answer_file
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from hierlearn.pipeline.predictor import Predictor
 
 ROWS = 1 << 17  # of a part, about
+ENDINGS = (".csv", ".tsv", ".parquet")  # of tables that can be read in parts
 ATTEMPTS = 4  # to write a part, of workers that die
 
 
@@ -119,8 +119,9 @@ def pieces_of(streams: Sequence[TableStream], rows: int = ROWS) -> list[Piece]:
             if part.rows is None:
                 if number + 1 < len(streams):
                     raise DataError(
-                        f"{stream.path} can only be read from its beginning to its end, as it has "
-                        f"one column or unusual quotes; name it alone, or convert it to Parquet"
+                        f"{stream.path} can only be read from its beginning to its end, as it is "
+                        f"compressed or has one column or unusual quotes; name it alone, or "
+                        f"convert it to Parquet"
                     )
                 return found
         if found and found[-1].table == number:
@@ -155,10 +156,10 @@ def tables_in(source: str) -> list[Location]:
     inside = [
         one
         for one in path.iterdir()
-        if one.suffix.lower() in READERS and one.name[0] not in "._" and one.is_file()
+        if one.suffix.lower() in ENDINGS and one.name[0] not in "._" and one.is_file()
     ]
     if not inside:
-        raise DataError(f"{source} holds no table; files end in {', '.join(READERS)}")
+        raise DataError(f"{source} holds no table; files end in {', '.join(ENDINGS)}")
     return [*sorted(inside)]
 
 

@@ -22,7 +22,7 @@ from hierlearn.estimator.parameters import as_plain
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.guesses import warn_of_other_sep
 from hierlearn.hierarchy.labels import has_no_label
-from hierlearn.hierarchy.names import level_path
+from hierlearn.hierarchy.names import has_gap, is_missing, level_path, warn_of_gaps
 from hierlearn.hierarchy.titles import inherit_titles
 
 if TYPE_CHECKING:
@@ -175,6 +175,7 @@ def parse_levels(table: list[Any], columns: int, sep: str) -> ParsedLabels:
         warnings.warn(COLUMN, DataConversionWarning, stacklevel=5)
         return parse_labels(np.asarray([row[0] for row in table]))
     rows: list[list[str]] = []
+    gaps: list[tuple[int, str]] = []
     cells: dict[str, Any] = {}
     for number, given in enumerate(table):
         row = [int(c) if isinstance(c, float) and c.is_integer() else c for c in given]
@@ -185,8 +186,13 @@ def parse_levels(table: list[Any], columns: int, sep: str) -> ParsedLabels:
                 f"row {number}: {error} (a table has one column per level; for several labels "
                 f"give a list of lists)"
             ) from None
-        cells.update((str(cell), cell) for cell in row[: len(path)] if not isinstance(cell, str))
+        known = (cell for cell in row if not is_missing(cell))
+        cells.update((str(cell), cell) for cell in known if not isinstance(cell, str))
+        if has_gap(row):
+            gaps.append((number, sep.join(path)))
         rows.append([sep.join(path)] if path else [])
+    if gaps:
+        warn_of_gaps("y", len(gaps), f"row {gaps[0][0]}", gaps[0][1])
     return ParsedLabels("levels", rows, cells, columns)
 
 

@@ -8,6 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from hierlearn.errors import DataError
+from hierlearn.files.compressed import plain_ending
+from hierlearn.files.reading import open_content, refuse_utf16
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,12 +18,11 @@ NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 SAMPLE = 1 << 16  # bytes that are looked at
 ROWS = 200  # rows that are looked at
 MOST = 0.5  # the fraction of the rows that must have as many cells as the header
-BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def delimiter_of(path: Path) -> str:
-    """Return what the ending of a file says: a tab in ``.tsv``, else a comma."""
-    return "\t" if path.suffix.lower() == ".tsv" else ","
+    """Return what the ending of a file says: a tab in ``.tsv`` and ``.txt``, else a comma."""
+    return "\t" if plain_ending(path) in (".tsv", ".txt") else ","
 
 
 def check_delimiter(delimiter: str) -> str:
@@ -54,20 +55,11 @@ def find_delimiter(path: Path) -> str:
 
 def first_text(path: Path) -> tuple[str, bool]:
     """Return the beginning of a file as text, and whether that is all of it."""
-    with path.open("rb") as file:
+    with open_content(path) as file:
         raw = file.read(SAMPLE)
     refuse_utf16(path, raw)
     text = raw.decode("utf-8-sig", errors="replace")
     return text.replace("\r\n", "\n").replace("\r", "\n"), len(raw) < SAMPLE
-
-
-def refuse_utf16(path: Path, raw: bytes) -> None:
-    """Raise on the bytes of a text in UTF-16, by its mark or its zeros."""
-    if raw.startswith(BYTE_ORDER_MARKS) or b"\0" in raw[:1024]:
-        raise DataError(
-            f"{path} is not UTF-8: it looks like UTF-16; convert it, for example with: "
-            f"iconv -f utf-16 -t utf-8, or save it as UTF-8"
-        )
 
 
 def fit(text: str, is_all: bool, delimiter: str) -> tuple[int, float]:

@@ -20,15 +20,23 @@ if TYPE_CHECKING:
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:://|::)")  # more than the C: of a drive
 PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
 SIGNATURE = re.compile(r"\?[^\s?]*=\S*")  # the query of a signed address
+PART = re.compile(r"(.+\.(?:xlsx|db|sqlite3?))::(.+)", re.IGNORECASE | re.DOTALL)
 Location: TypeAlias = "Path | RemotePath"
 LONGEST_REASON = 160  # characters of what a store said
 
 
 def is_address(source: Location | str) -> bool:
     """Whether a source is an address that fsspec opens, rather than a path."""
-    return isinstance(source, RemotePath) or (
-        isinstance(source, str) and ADDRESS.match(source) is not None
-    )
+    if not isinstance(source, str):
+        return isinstance(source, RemotePath)
+    is_part = PART.fullmatch(source) is not None and "://" not in source
+    return ADDRESS.match(source) is not None and not is_part
+
+
+def file_and_part(path: Path) -> tuple[Path, str | None]:
+    """Return a file and what is named in it: the sheet of ``rows.xlsx::March``, or a table."""
+    found = PART.fullmatch(str(path))
+    return (path, None) if found is None or path.exists() else (Path(found[1]), found[2])
 
 
 def as_location(source: Location | str) -> Location:

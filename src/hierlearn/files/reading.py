@@ -18,14 +18,15 @@ from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from hierlearn.errors import DataError, HierlearnError, place, shown
-from hierlearn.files.compressed import decompress
-from hierlearn.files.delimiters import refuse_utf16
+from hierlearn.files.compressed import Decompressed, is_compressed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SMALL = 1 << 26  # bytes of a description such as config.json, 64 MB
 LARGE = 1 << 33  # bytes of a text that is read whole, 8 GB
+BLOCK = 1 << 20  # bytes that are read at a time
+BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
 DAMAGE = (  # what code raises that meets values of another type or size than it was written for
     *(KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError),
     *(OverflowError, RecursionError, MemoryError, AssertionError, EOFError),
@@ -96,21 +97,31 @@ def check_regular(path: Path | str) -> Path:
     return Path(path)
 
 
+def open_content(path: Path, most: int | None = None) -> BinaryIO:
+    """Open a regular file for reading its content, decompressed where its ending says so.
+
+    Args:
+        path: the file.
+        most: the most bytes that may come out of a compressed one.
+    """
+    file = open_regular(path)
+    return io.BufferedReader(Decompressed(path, file, most)) if is_compressed(path) else file
+
+
 def read_bytes(path: Path | str, most: int = LARGE) -> bytes:
-    """Return the content of a regular file, decompressed where its name ends in .gz.
+    """Return the content of a regular file, decompressed where its ending says so.
 
     Args:
         path: the file.
         most: the most bytes that it may have.
     """
+    path = Path(path)
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise DataError(f"{path} has {size:,} bytes, and at most {most:,} are read")
         try:
-            if Path(path).suffix.lower() == ".gz":
-                return decompress(Path(path), file, size, most)
-            return file.read(size)
+            return Decompressed(path, file, most).read() if is_compressed(path) else file.read(size)
         except OSError as error:
             raise cannot_read(Path(path), error) from None
         except MemoryError:
@@ -175,16 +186,25 @@ def parse_json(
     return value
 
 
+def refuse_utf16(path: Path, raw: bytes) -> None:
+    """Raise on the bytes of a text in UTF-16, by its mark or its zeros."""
+    if raw.startswith(BYTE_ORDER_MARKS) or b"\0" in raw[:1024]:
+        raise DataError(
+            f"{path} is not UTF-8: it looks like UTF-16; convert it, for example with: "
+            f"iconv -f utf-16 -t utf-8, or save it as UTF-8"
+        )
+
+
 def text_lines(path: Path, offset: int = 0) -> Iterator[str]:
     """Yield the lines of a UTF-8 text file with their ends as line feeds.
 
     Args:
         path: the file.
-        offset: the byte to begin at.
+        offset: the byte of the content to begin at.
     """
     try:
-        with open_regular(path) as raw:
-            raw.seek(offset)
+        with open_content(path) as raw:
+            skip(raw, offset)
             with io.TextIOWrapper(raw, encoding="utf-8" if offset else "utf-8-sig") as file:
                 yield from file
     except UnicodeDecodeError as error:
@@ -193,9 +213,18 @@ def text_lines(path: Path, offset: int = 0) -> Iterator[str]:
         raise cannot_read(path, error) from None
 
 
+def skip(file: BinaryIO, count: int) -> None:
+    """Go forward by some bytes; those of a compressed file must be read for that."""
+    if file.seekable():
+        file.seek(count)
+        return
+    while count and (read := len(file.read(min(count, BLOCK)))):
+        count -= read
+
+
 def find_not_utf8(path: Path) -> DataError:
     """Return the error of the first byte that is not UTF-8, reading one line at a time."""
-    with path.open("rb") as file:
+    with open_content(path) as file:
         for number, line in enumerate(file, start=1):
             try:
                 line.decode()

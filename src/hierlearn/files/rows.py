@@ -56,7 +56,8 @@ def announced_delimiter(path: Path, remedy: str = "") -> str:
         path: the file.
         remedy: what to do if it is wrong.
     """
-    found = find_delimiter(check_regular(path))
+    check_regular(path)
+    found = find_delimiter(path)
     if found != (usual := delimiter_of(path)):
         warnings.warn(
             f"{path}: cells are separated by {NAMES[found]}, not by {NAMES[usual]}{remedy}",
@@ -79,7 +80,7 @@ def stream_rows(
         delimiter: what separates cells; by default found.
         start: where to begin, if not at the header.
     """
-    path = Path(path)
+    path = path if isinstance(path, Path) else Path(path)
     delimiter = delimiter or announced_delimiter(path)
     header, rows = parse_rows(path, text_lines(path, start.offset), delimiter, start)
     if not any(header):

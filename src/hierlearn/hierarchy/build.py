@@ -24,8 +24,10 @@ from hierlearn.hierarchy.names import (
     checked,
     checked_naming,
     checked_sep,
+    has_gap,
     level_path,
     split_path,
+    warn_of_gaps,
 )
 
 if TYPE_CHECKING:
@@ -239,7 +241,8 @@ class Builders:
     ) -> Hierarchy:
         """Build a tree from a pandas or polars frame with one column per level, top level first.
 
-        A row stops at its first missing cell; rows may repeat, as they do in a table of examples.
+        Rows may repeat, as they do in a table of examples. Cells are missing below the last level
+        that is known; one above it is left out, with a warning.
 
         Args:
             frame: the table.
@@ -262,6 +265,7 @@ class Builders:
                 f"no column {quoted(absent)} in the frame; it has {quoted(frame.columns)}"
             )
         nodes = NodeCollector()
+        gaps: list[tuple[int, str]] = []
         lists = [list(frame[name]) for name in (*columns, *titled)]
         for row, cells in enumerate(zip(*lists, strict=True)):
             try:
@@ -272,6 +276,10 @@ class Builders:
                         nodes.set_title(node, cells[-1])
             except HierarchyError as error:
                 raise HierarchyError(f"row {row}: {error}") from None
+            if has_gap(cells[: len(columns)]):
+                gaps.append((row, sep.join(parts)))
+        if gaps:
+            warn_of_gaps("the frame", len(gaps), f"row {gaps[0][0]}", gaps[0][1])
         return cls._finish(nodes, sep, named_by="path", joined=True)
 
     @classmethod
@@ -305,23 +313,27 @@ class Builders:
         root: str | None = None,
         title_column: str | None = None,
         relationships: Sequence[str] | None = None,
+        language: str | None = None,
     ) -> Hierarchy:
-        """Read a hierarchy from a JSON, CSV, TSV, text, ARFF or OBO file.
+        """Read a hierarchy from a JSON, CSV, TSV, text, ARFF, OBO or RDF (SKOS, OWL) file.
 
         Args:
-            path: the file; its extension determines the format.
+            path: the file; its extension determines the format, and may be followed by that of a
+                compression, such as .gz.
             form: what the file holds where its extension leaves that open: "nested", "parents",
                 "edges", "paths" or "levels".
             sep: what joins the names of a path.
             root: the id that stands for the implicit root, if the file has one.
             title_column: the column of titles of a CSV or TSV file, where it is not "title".
             relationships: which lines of an OBO file lead to parents; by default is_a and part_of.
+            language: of the titles in an RDF file, such as "de"; by default English where there is
+                any.
         """
         from hierlearn.hierarchy.read import read_hierarchy
 
-        of_columns = {} if title_column is None else {"title_column": title_column}
-        of_terms = {} if relationships is None else {"relationships": relationships}
-        return read_hierarchy(path, form=form, sep=sep, root=root, **of_columns, **of_terms)
+        more = {"title_column": title_column, "relationships": relationships, "language": language}
+        given = {name: value for name, value in more.items() if value is not None}
+        return read_hierarchy(path, form=form, sep=sep, root=root, **given)
 
     @classmethod
     def _finish(

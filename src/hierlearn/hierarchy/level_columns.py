@@ -1,7 +1,8 @@
 """Level columns: labels as a table with one column per level, as one path per row.
 
 A frame of pandas or polars, or an (N, L) array of names; cells are missing below the last level
-that is known. 2.0 is the name "2", since a frame with gaps holds no integers.
+that is known. A missing cell above a known one is left out, with a warning. 2.0 is the name "2",
+since a frame with gaps holds no integers.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.errors import HierarchyError, LabelError
-from hierlearn.hierarchy.names import level_path
+from hierlearn.hierarchy.names import has_gap, level_path, warn_of_gaps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -54,7 +55,20 @@ def as_rows(values: Any, sep: str, what: str = "labels") -> Any:
         return values
     if len(values.shape) == 2 and values.shape[1] == 1:
         return [row[0] for row in table]
-    return [row_path(row, number, sep, what) for number, row in enumerate(table)]
+    return paths_of(table, sep, what)
+
+
+def paths_of(table: Iterable[Sequence[Any]], sep: str, what: str = "labels") -> list[str | None]:
+    """Return the paths of rows with one cell per level, with a warning of gaps."""
+    paths: list[str | None] = []
+    gaps: list[int] = []
+    for number, row in enumerate(table):
+        paths.append(row_path(row, number, sep, what))
+        if has_gap(row):
+            gaps.append(number)
+    if gaps:
+        warn_of_gaps(what, len(gaps), f"row {gaps[0]}", str(paths[gaps[0]]))
+    return paths
 
 
 def join_levels(table: Any, sep: str = "/") -> NDArray[Any]:
@@ -77,7 +91,5 @@ def join_levels(table: Any, sep: str = "/") -> NDArray[Any]:
     if isinstance(table, np.ndarray) and table.ndim != 2:
         raise LabelError(f"a table has one column per level, but its shape is {table.shape}")
     rows = table_rows(table)
-    paths = [
-        row_path(row, number, sep) for number, row in enumerate(table if rows is None else rows)
-    ]
+    paths = paths_of(table if rows is None else rows, sep)
     return np.asarray(paths, dtype=object if None in paths else str)

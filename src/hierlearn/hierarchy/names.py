@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import warnings
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.errors import HierarchyError, unknown_name
+from hierlearn.errors import DataWarning, HierarchyError, plural, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -97,17 +98,33 @@ def split_path(path: str, sep: str) -> list[str]:
 
 
 def level_path(cells: Iterable[Any], sep: str | None) -> list[str]:
-    """Return the path of a row with one cell per level; cells may be missing at the end only."""
-    parts: list[str] = []
-    ended = False
-    for cell in cells:
-        if is_missing(cell):
-            ended = True
-        elif ended:
-            raise HierarchyError(f"{cell!r} stands below an empty level; fill the gap")
-        else:
-            parts.append(checked(cell, sep))
-    return parts
+    """Return the path of a row with one cell per level; an empty level is left out."""
+    return [checked(cell, sep) for cell in cells if not is_missing(cell)]
+
+
+def has_gap(cells: Iterable[Any]) -> bool:
+    """Whether a row with one cell per level has an empty cell before a filled one."""
+    missing = list(map(is_missing, cells))
+    return True in missing and False in missing[missing.index(True) :]
+
+
+def warn_of_gaps(what: object, count: int, first: str, path: str) -> None:
+    """Say how many rows have a gap; nothing where none has.
+
+    Args:
+        what: the table.
+        count: how many rows.
+        first: where the first of them is.
+        path: how it is read.
+    """
+    if count:
+        warnings.warn(
+            f"{what}: {plural(count, 'row')} with an empty level above a filled one (the first is "
+            f"{first}); that level is left out, so the path there is {path!r}; fill the cell if "
+            f"the level is known",
+            DataWarning,
+            stacklevel=2,
+        )
 
 
 def check_total(structure: Structure, lengths: Sequence[int], named_by: str, sep: int) -> None:

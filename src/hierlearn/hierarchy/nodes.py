@@ -22,6 +22,7 @@ Label = str | int
 L = TypeVar("L", str, int)
 NamedBy = Literal["path", "id"]
 MOST_COMPARED = 20_000  # names that an unknown label is compared with
+LEVELS_SHOWN = 12  # in one line
 
 
 class Nodes(Aliases):
@@ -54,7 +55,8 @@ class Nodes(Aliases):
 
     def __repr__(self) -> str:
         kind = "tree" if self.is_tree else "DAG"
-        sizes = "/".join(str(size) for size in self.level_sizes)
+        shown = [*map(str, self.level_sizes[:LEVELS_SHOWN])]
+        sizes = "/".join(shown if self.depth <= LEVELS_SHOWN else [*shown, "..."])
         return f"Hierarchy({len(self)} classes, {kind}, levels {sizes})"
 
     @cached_property

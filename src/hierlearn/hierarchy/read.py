@@ -6,10 +6,12 @@
 | .csv .tsv | columns parent and child: edges; one column path: paths; else one column per level |
 | .txt .paths | one path per line; blank lines and lines that begin with # are skipped |
 | .arff | the hierarchical attribute of a Clus header |
-| .obo .obo.gz | terms with is_a and part_of; see ``obo`` |
+| .obo | terms with is_a and part_of; see ``obo`` |
+| .ttl .rdf .owl .jsonld .nt | thesauri in SKOS, classes in OWL; see ``rdf`` |
 
-Titles come from a column ``title`` of a table (or that which ``title_column`` names), from the key
-``title`` of an object in JSON, and from the names of OBO terms.
+All may be compressed: .obo.gz. Titles come from a column ``title`` of a table (or that which
+``title_column`` names), from the key ``title`` of an object in JSON, from the names of OBO terms,
+and from the labels of RDF.
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierarchyError, place, quoted, unknown_name
 from hierlearn.files import read_rows, read_text
+from hierlearn.files.compressed import plain_ending
 from hierlearn.files.reading import parse_json
 from hierlearn.hierarchy.clus import hierarchy_of, read_header
 from hierlearn.hierarchy.collect import NODE_KEYS
 from hierlearn.hierarchy.hierarchy import Hierarchy
 from hierlearn.hierarchy.json_format import FORMAT
-from hierlearn.hierarchy.names import level_path, split_path
+from hierlearn.hierarchy.names import has_gap, level_path, split_path, warn_of_gaps
 from hierlearn.hierarchy.obo import read_obo
+from hierlearn.hierarchy.rdf import SYNTAX, read_rdf
 from hierlearn.hierarchy.titles import checked_title, set_title
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ FORMS = ("nested", "parents", "edges", "paths", "levels")
 ONLY = {  # what an option is for, where a file does not take it
     "title_column": "title_column names a column of a CSV or TSV file",
     "relationships": "relationships names lines of an OBO file",
+    "language": "language is that of the titles in an RDF file",
 }
 
 
@@ -51,11 +56,11 @@ def read_hierarchy(
     path = Path(path)
     if form is not None and form not in FORMS:
         raise HierarchyError(unknown_name("form", form, FORMS))
-    ending = extension(path)
-    reader = READERS.get(ending.lower())
+    ending = plain_ending(path)
+    reader = READERS.get(ending)
     if reader is None:
         raise HierarchyError(
-            f"{path}: the extension {ending!r} names no known format; "
+            f"{path}: the extension {path.suffix!r} names no known format; "
             f"use one of {', '.join(READERS)}"
         )
     if form is not None and form not in reader.forms:
@@ -63,7 +68,7 @@ def read_hierarchy(
         raise HierarchyError(f"{path}: a {ending} file cannot have the form {form!r}; {known}")
     if root is not None and not reader.takes_root:
         raise HierarchyError(
-            f"{path}: root= names a node of edges, parent maps and OBO files; "
+            f"{path}: root= names a node of edges, parent maps, OBO and RDF files; "
             f"a {ending} file has none"
         )
     for name in more:
@@ -76,12 +81,6 @@ def read_hierarchy(
         raise HierarchyError(
             message if message.startswith(str(path)) else f"{path}: {message}"
         ) from None
-
-
-def extension(path: Path) -> str:
-    """Return the ending of a file; of a compressed one, both of them: .obo.gz."""
-    endings = path.suffixes[-2:] if path.suffix.lower() == ".gz" else path.suffixes[-1:]
-    return "".join(endings)
 
 
 def read_json(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:
@@ -262,11 +261,17 @@ def level_paths(
     path: Path, table: list[tuple[int, list[str]]], sep: str
 ) -> Iterator[tuple[int, str]]:
     """Yield the lines of a table with one column per level, each with its path."""
+    gaps: list[tuple[int, str]] = []
     for line, row in table:
         try:
-            yield line, sep.join(level_path(row, sep))
+            found = sep.join(level_path(row, sep))
         except HierarchyError as error:
             raise HierarchyError(f"{place(path, line)}: {error}") from None
+        if has_gap(row):
+            gaps.append((line, found))
+        yield line, found
+    if gaps:
+        warn_of_gaps(path, len(gaps), f"line {gaps[0][0]}", gaps[0][1])
 
 
 def read_paths(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:  # noqa: ARG001
@@ -339,5 +344,5 @@ READERS: dict[str, Reader] = {
     ".paths": Reader(read_paths, ("paths",), takes_root=False),
     ".arff": Reader(read_arff_header, (), takes_root=False),
     ".obo": Reader(read_obo, (), takes=("relationships",)),
-    ".obo.gz": Reader(read_obo, (), takes=("relationships",)),
+    **{ending: Reader(read_rdf, (), takes=("language",)) for ending in SYNTAX},
 }

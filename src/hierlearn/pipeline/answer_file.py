@@ -1,23 +1,23 @@
 """The file of answers: kept columns first and exact, formulas escaped where asked for.
 
 A spreadsheet runs a cell of a CSV file that begins with ``=``, ``+``, ``-`` or ``@`` as a formula,
-whoever wrote it. Escaping puts ``'`` in front of such a text. Numbers stay, and Parquet files need
-nothing of it.
+whoever wrote it. Escaping puts ``'`` in front of such a text. Numbers stay, and Parquet files and
+JSON lines need nothing of it.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hierlearn.datasets.coded_column import CodedColumn
-from hierlearn.datasets.writing import table_writer
+from hierlearn.datasets.writing import is_delimited, table_writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
 FORMULA = {"=", "+", "-", "@", "\t", "\r"}
 PREFIX = "input_"
@@ -107,7 +107,7 @@ def answer_file(
     """Open a file of answers; it appears when the context ends without an error.
 
     Args:
-        path: the file, CSV, TSV or Parquet by its ending.
+        path: the file, its format by its ending; ``-`` for CSV on standard output.
         names: the columns of the answers, in order.
         keep: the columns of the input that come before them.
         escape: whether texts that a spreadsheet would run as a formula are escaped.
@@ -130,11 +130,6 @@ def file_names(
     """Return the columns of a file of answers as they are written; see ``answer_file``."""
     every = [*kept_names(keep, names), *names]
     return [escaped(name) for name in every] if escape and is_delimited(path) else every
-
-
-def is_delimited(path: Path | str) -> bool:
-    """Whether a file of answers is CSV or TSV, by its ending."""
-    return Path(path).suffix.lower() != ".parquet"
 
 
 def kept_names(keep: Sequence[str], names: Sequence[str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import html
 import time
 import traceback
 from contextlib import asynccontextmanager
@@ -178,6 +179,8 @@ class Paths:
         self._get("/ready", self.ready, "Whether requests are welcome; 503 before a stop.")
         self._get("/metrics", self.metrics, "Counts and seconds in the format of Prometheus.")
         self.app.add_api_route("/docs", self.page, methods=["GET"], include_in_schema=False)
+        welcome = self._answered(self.welcome)
+        self.app.add_api_route("/", welcome, methods=["GET"], include_in_schema=False)
 
     def _post(self, path: str, handler: Handler, summary: str, body: Any, found: Any) -> None:
         self.app.add_api_route(
@@ -370,6 +373,44 @@ class Paths:
     async def page(self) -> Any:
         """Return the page that shows the OpenAPI description; it loads nothing from elsewhere."""
         return self.response(page(), media_type="text/html", headers=PAGE_HEADERS)
+
+    async def welcome(self, request: Any) -> Any:
+        """Return a page that says what the model is and how to ask it."""
+        text = welcome_page(self.service.model, str(request.base_url))
+        return self.response(text, media_type="text/html", headers=PAGE_HEADERS)
+
+
+WELCOME = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>body{{max-width:44rem;margin:2rem auto;padding:0 1rem;font:16px/1.5 system-ui,sans-serif;
+color:#222;background:#fff}}pre{{overflow:auto;padding:.8rem;background:#f2f2f2}}
+@media(prefers-color-scheme:dark){{body{{color:#eee;background:#161616}}pre{{background:#262626}}
+a{{color:#8ab4f8}}}}</style></head>
+<body><h1>{title}</h1>
+<p>A hierlearn model of {classes} on {levels}, which reads {inputs}: <a href="docs">try it</a>,
+or see <a href="model">what it reads</a>, <a href="hierarchy">its classes</a> and <a
+href="metrics">its metrics</a>.</p>
+<pre>curl -H 'content-type: application/json' \\
+  -d '{example}' \\
+  {address}predict</pre>
+</body></html>
+"""
+
+
+def welcome_page(model: ServedModel, address: str) -> str:
+    """Return the HTML of the first page; what comes from the model and the client is escaped."""
+    hierarchy = model.pipeline.hierarchy
+    rows = {"rows": [openapi.example_row(model.inputs)]}
+    shown = {
+        "title": f"hierlearn: {model.pipeline.config.get('name') or 'model'}",
+        "classes": plural(len(hierarchy), "class", "classes"),
+        "levels": plural(hierarchy.depth, "level"),
+        "inputs": model.inputs.described,
+        "address": address,
+        "example": to_json(rows).decode().replace("'", "'\\''"),
+    }
+    return WELCOME.format(**{name: html.escape(text, quote=False) for name, text in shown.items()})
 
 
 def page() -> str:
