@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hierlearn.datasets.cells import is_mark
 from hierlearn.datasets.column_kinds import (
     ID_NAME,
     LIKE_AN_ID,
     NO_VALUE,
     ONE_VALUE,
     FoundKind,
+    base_kind,
     check_kind,
     date_format,
     find_kind,
     kind_of,
     without_missing,
 )
-from hierlearn.datasets.dates import find_formats
+from hierlearn.datasets.dates import find_formats, with_century
 from hierlearn.datasets.table import Table
 from hierlearn.errors import DataError, DataWarning
 from hierlearn.hierarchy.names import is_missing
@@ -157,11 +159,15 @@ def find_kind_on(chunk: TableChunk, name: str, rows: NDArray[np.int64]) -> Found
 
 
 def with_format(chunk: TableChunk, name: str, kind: str, rows: NDArray[np.int64]) -> str:
-    """Return a kind, with the format of its dates where the user gave none."""
-    if kind != "date":
+    """Return a kind, with the format of its dates, or their century, where the user gave none."""
+    if base_kind(kind) != "date":
         return kind
     cells = chunk.cells(name)
-    forms = find_formats(dict.fromkeys(cells[row] for row in rows if not is_missing(cells[row])))
+    known = dict.fromkeys(cells[row] for row in rows if not is_mark(cells[row]))
+    values = [one for one in known if not is_missing(one)]
+    if kind != "date":
+        return f"date:{with_century(date_format(kind), values)}"
+    forms = find_formats(values)
     if not forms:
         raise DataError(
             f"column {name!r}: no known format fits its dates; name theirs, such as date:%d.%m.%Y"
