@@ -236,7 +236,7 @@ BATCH = {"a": [1.0, 2.0], "b": [1.0, 2.0], "c": [0.0, None]}
 )
 def test_a_wrong_batch_is_refused_in_one_sentence(batch, message, model):
     with pytest.raises(DataError, match=message):
-        Predictor(model)(batch)
+        Predictor(model, missing="error")(batch)
 
 
 def test_wrong_options_are_refused(model, folder):

@@ -145,11 +145,9 @@ def open_new_rows(
 
 def check_complete(model: Pipeline, dataset: Dataset, name: str) -> None:
     """Raise on a missing value in a column that had none in training."""
-    from dataclasses import replace
-
     from hierlearn.pipeline.missing import MissingCells
 
-    cells = MissingCells(replace(model, missing="error"))
+    cells = MissingCells(model, learns=True)
     cells.add(dataset.inputs, lambda row, column: f"{name}, row {row + 1}, column {column!r}")
 
 

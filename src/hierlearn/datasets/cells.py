@@ -78,7 +78,7 @@ def as_float32(values: Any, name: str | None = None) -> Any:
         return values
     with np.errstate(over="ignore"):  # the result is checked
         found = values.astype(np.float32)
-    wrong = np.argwhere(np.isinf(found) & np.isfinite(values)) if values.dtype.kind == "f" else []
+    wrong = np.argwhere(np.isinf(found) & np.isfinite(values))
     if len(wrong):
         row = int(wrong[0][0])
         column = wrong[0][1] if name is None else repr(name)

@@ -297,8 +297,8 @@ class HierarchicalClassifier(
 
     def _noted(self, inputs: Any, names: Any, *, learns: bool) -> Any:
         """Return rows, after a warning of what they lack that no training row did."""
-        missing = "error" if learns else checked_missing(self.missing)
-        note_missing(replace(self.pipeline_, missing=missing), inputs, names)
+        self.pipeline_.missing = checked_missing(self.missing)
+        note_missing(self.pipeline_, inputs, names, learns=learns)
         return inputs
 
     def _nodes(self, X: Any, *, log: bool = False) -> Tensor:

@@ -95,12 +95,12 @@ def as_trained(X: Any, pipeline: Pipeline) -> Any:
 
     sparse = hasattr(X, "tocsr")
     if pipeline.preprocessor is None and not sparse:  # stored values cannot be missing
-        wrong = np.argwhere(np.isnan(X)) if X.dtype.kind == "f" else ()
+        wrong: Any = np.argwhere(np.isnan(X)) if X.dtype.kind == "f" else ()
         if len(wrong):
-            row, column = wrong[0].tolist()
+            found: list[int] = wrong[0].tolist()
             raise DataError(
-                f"row {row}, column {column} (counted from 0): the value is missing (NaN), but the "
-                f"classifier learned from sparse rows, which lack none; fill it in"
+                f"row {found[0]}, column {found[1]} (counted from 0): the value is missing (NaN), "
+                f"but the classifier learned from sparse rows, which lack none; fill it in"
             )
     if pipeline.preprocessor is None:  # it was trained on sparse rows
         return as_csr(X if sparse else csr_array(X))

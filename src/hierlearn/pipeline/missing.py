@@ -12,10 +12,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from hierlearn.datasets.dataset import count_rows
-from hierlearn.errors import DataError, DataWarning, HierlearnError, plural, unknown_name
+from hierlearn.errors import DataError, DataWarning, HierlearnError, place, plural, unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hierlearn.pipeline.pipeline import Pipeline
 
@@ -24,7 +24,7 @@ CHOICES = ("impute", "error")
 MOST_NAMED = 5  # columns of a warning
 NEVER_MISSING = (
     "the value is missing, but none was in training, so the model cannot know what that means; "
-    "fill it in, or leave out missing='error' to impute it"
+    "fill it in"
 )
 
 
@@ -32,9 +32,14 @@ class MissingWarning(DataWarning):
     """Values are missing that no training row lacked, and were imputed."""
 
 
-def row_and_column(row: int, column: str) -> str:
+def row_and_column(row: int, column: str | int) -> str:
     """Word the place of a cell in rows that have no lines."""
     return f"row {row} (counted from 0), column {column!r}"
+
+
+def place_of(path: object, lines: Sequence[int], row: int, column: str | int) -> str:
+    """Word the place of a cell in rows of a file."""
+    return place(path, lines[row], column)
 
 
 class MissingCells:
@@ -43,16 +48,17 @@ class MissingCells:
     Args:
         pipeline: the model; its ``missing`` says whether to impute or to raise.
         names: of its input columns, where it does not know them.
+        learns: whether the model learns from the rows; then nothing is imputed.
     """
 
-    def __init__(self, pipeline: Pipeline, names: Any = None) -> None:
-        self.pipeline = pipeline
+    def __init__(self, pipeline: Pipeline, names: Any = None, *, learns: bool = False) -> None:
+        self.pipeline, self.learns = pipeline, learns
         self.rows = self.total = 0
-        self.columns: Counter[str] = Counter()
+        self.columns: Counter[str | int] = Counter()
         known = pipeline.config.get("feature_names") if names is None else names
         self.names = known if known is not None and len(known) else None
 
-    def add(self, inputs: Any, where: Callable[[int, str], str] = row_and_column) -> None:
+    def add(self, inputs: Any, where: Callable[[int, str | int], str] = row_and_column) -> None:
         """Count what is missing in some rows; raise where that is an error.
 
         Args:
@@ -64,16 +70,17 @@ class MissingCells:
         self.total += count_rows(inputs)
         if not found:
             return
-        if self.pipeline.missing == "error":
+        if self.learns or self.pipeline.missing == "error":
             row, column = min((int(rows[0]), column) for column, rows in found.items())
-            raise DataError(f"{where(row, self.name(column))}: {NEVER_MISSING}")
+            hint = "" if self.learns else ", or leave out missing='error'"
+            raise DataError(f"{where(row, self.name(column))}: {NEVER_MISSING}{hint}")
         self.rows += len({row for rows in found.values() for row in rows.tolist()})
         for column, rows in found.items():
             self.columns[self.name(column)] += len(rows)
 
-    def name(self, column: int) -> str:
+    def name(self, column: int) -> str | int:
         """Return the name of a column, or its number where it has none."""
-        return str(column if self.names is None else self.names[column])
+        return column if self.names is None else str(self.names[column])
 
     def warn(self, *, counted: bool = True) -> None:
         """Say how many rows were imputed, and in which columns; nothing where none was.
@@ -84,7 +91,7 @@ class MissingCells:
         """
         if not self.rows:
             return
-        counts = self.columns.most_common() if counted else sorted(self.columns.items())
+        counts = self.columns.most_common() if counted else sorted(self.columns.items(), key=str)
         named = ", ".join(
             f"{name!r} ({count:,})" if counted else repr(name)
             for name, count in counts[:MOST_NAMED]
@@ -101,9 +108,11 @@ class MissingCells:
         )
 
 
-def note_missing(pipeline: Pipeline, inputs: Any, names: Any = None) -> None:
+def note_missing(
+    pipeline: Pipeline, inputs: Any, names: Any = None, *, learns: bool = False
+) -> None:
     """Warn of values of all rows of a call that no training row lacked, or raise."""
-    cells = MissingCells(pipeline, names)
+    cells = MissingCells(pipeline, names, learns=learns)
     cells.add(inputs)
     cells.warn()
 

@@ -16,12 +16,13 @@ neighbor_2_id, ...
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hierlearn.datasets.coded_column import CodedColumn
-from hierlearn.errors import HierlearnError, place
+from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.titles import joined_titles
 from hierlearn.pipeline.answer_columns import (
     ClassNames,
@@ -33,7 +34,7 @@ from hierlearn.pipeline.answer_columns import (
     top_columns,
 )
 from hierlearn.pipeline.explain import explain, most_neighbors, rows_of
-from hierlearn.pipeline.missing import MissingCells
+from hierlearn.pipeline.missing import MissingCells, place_of
 from hierlearn.pipeline.threads import in_order, worker_count
 
 if TYPE_CHECKING:
@@ -220,8 +221,7 @@ def batches(
     size = pipeline.batch_size()
     cells = MissingCells(pipeline)
     for chunk in chunks:
-        lines = chunk.lines
-        cells.add(chunk.inputs, lambda row, name: place(path, lines[row], name))  # noqa: B023
+        cells.add(chunk.inputs, partial(place_of, path, chunk.lines))
         count = len(chunk.lines)
         for begin in range(0, count, size):
             yield done + begin, chunk.take(slice(begin, min(begin + size, count)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -39,7 +39,7 @@ VECTOR, TEXT, IMAGE = "vector", "text", "image"  # columns of a model that has n
 NUMBERS = frozenset({int, float, type(None)})
 
 
-def row_place(row: int, column: str | None = None) -> str:
+def row_place(row: int, column: str | int | None = None) -> str:
     """Word the place of a row, or of a cell."""
     return f"row {row} (counted from 0)" + ("" if column is None else f", column {column!r}")
 
@@ -259,8 +259,7 @@ class Inputs:
             )
         rows = GivenRows({name: columns[name] for name in self.kinds}, first)
         chunk = Chunk(self._inputs(rows), rows.lines)
-        pipeline = replace(self.pipeline, missing="error") if learns else self.pipeline
-        cells = MissingCells(pipeline)
+        cells = MissingCells(self.pipeline, learns=learns)
         cells.add(chunk.inputs, lambda row, name: row_place(rows.lines[row], name))
         cells.warn(counted=False)
         return chunk
