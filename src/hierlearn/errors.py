@@ -93,7 +93,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {kind} {name!r}{hint} known: {', '.join(known)}"
 
 
-def place(path: object, line: int | None = None, column: str | None = None) -> str:
+def place(path: object, line: int | None = None, column: str | int | None = None) -> str:
     """Word a place in a file: ``data.csv, line 3, column 'width'``."""
     text = str(path)
     if line is not None:

@@ -101,7 +101,7 @@ def test_a_figure_that_is_not_defined_is_left_empty(trained, call, tmp_path):
             "rows.csv is a file and does not take --dataset-option; leave",
         ),
         ("MODEL bad.csv", "bad.csv, line 2: unknown label 'dgo'; did you mean 'dog'"),
-        ("MODEL less.csv", "less.csv: unknown column 'b'"),
+        ("MODEL less.csv", "less.csv lacks the column 'b', which the model reads; it has 'a', 'c'"),
         ("MODEL rows.csv -o rows.csv", "rows.csv is an input; write to another file"),
         ("MODEL rows.csv --hierarchy other.txt", "the rows are labeled by another hierarchy"),
         ("MODEL rows.csv --device tpu9", "'tpu9' is no device; use auto, cpu or cuda"),
@@ -126,7 +126,7 @@ def test_a_model_of_texts_asks_for_the_column_only_if_it_does_not_know_it(call, 
     assert "on 10 rows of t (all)" in said
     assert "warning: the model was trained on 10 of 10 rows, so the figures are too good" in said
     (tmp_path / "u.csv").write_text("said,y\nred,tool\n")
-    assert "unknown column 'words'" in call("evaluate model u.csv", code=2)
+    assert "u.csv lacks the column 'words', which the" in call("evaluate model u.csv", code=2)
     assert "on 1 row of u" in call("evaluate model u.csv --text said")
     message = call("evaluate model t.csv --features words", code=2)
     assert "the model reads texts and does not take --features; leave it out" in message

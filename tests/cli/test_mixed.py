@@ -39,8 +39,8 @@ def test_the_real_command_trains_and_predicts(files):
     assert done.returncode == 0, done.stderr
     assert "rows: 240 rows of 6 columns" in done.stdout
     assert (
-        "columns: 2 numbers, 1 category, 1 text, 1 date, 1 boolean; ignored: sku (looks like an "
-        "id), shop (has one value)\n"
+        "columns: 2 numbers: price, weight; 1 category: brand; 1 text: title; 1 date: day (iso); "
+        "1 boolean: used; ignored: sku (looks like an id), shop (has one value)\n"
     ) in done.stdout
     assert done.stderr == (
         "hierlearn: column 'sku' looks like an id, since every value is different, and is not "
@@ -61,7 +61,7 @@ def test_the_options_reach_the_table(call, files):
         "train rows.csv --label class --ignore sku --ignore title --column-kind price=category "
         "--epochs 1 -o model"
     )
-    assert "columns: 1 number, 2 categories, 1 date, 1 boolean; ignored: sku, title, shop" in said
+    assert "1 number: weight; 2 categories: price, brand; 1 date: day (iso)" in said
     assert call.warned == ""
     kinds = Pipeline.load(files / "model").preprocessor.kinds
     assert kinds["price"] == "category"
@@ -89,7 +89,7 @@ def test_compare_takes_a_mixed_table(call, files):
     stored = json.loads((files / "study" / "study.json").read_text())
     assert stored["dataset"]["inputs"]["kind"] == "table"
     assert stored["dataset"]["inputs"]["kinds"]["day"] == "date:iso"
-    assert "2 numbers, 1 category, 1 text" in call(
+    assert "2 numbers: price, weight; 1 category: brand; 1 text: title" in call(
         "data describe rows.csv --label class --ignore sku"
     )
 
@@ -121,6 +121,7 @@ def test_wrong_options_are_one_sentence(call, files, line, message):
     assert message in call(f"train rows.csv --label class -o model {line}", 2)
 
 
+@pytest.mark.filterwarnings("default")
 def test_a_model_of_a_table_does_not_take_other_columns(call, files):
     call("train rows.csv --label class --ignore sku --epochs 1 -o model")
     for option in ("--features price", "--text title", "--column-kind brand=text"):
@@ -130,10 +131,21 @@ def test_a_model_of_a_table_does_not_take_other_columns(call, files):
     assert "the model reads the column 'brand'; leave --ignore out" in said
     write_csv(files / "less.csv", ROWS, ("brand", "class"))
     said = call("predict model less.csv -o out.csv", 2)
-    assert "less.csv lacks 5 of the 6 columns: 'title', 'price', 'weight', 'day', 'used'" in said
+    assert "less.csv lacks the columns 'title', 'price', 'weight', 'day', 'used', which the" in said
     write_csv(files / "odd.csv", [{**ROWS[0], "price": "cheap"}], OTHER_ORDER[:-1])
     said = call("predict model odd.csv -o out.csv", 2, begun=True)
     assert "odd.csv, line 2, column 'price': 'cheap' is not a finite number" in said
     write_csv(files / "gap.csv", [{**ROWS[0], "day": ""}], OTHER_ORDER[:-1])
-    said = call("predict model gap.csv -o out.csv", 2, begun=True)
+    call("predict model gap.csv -o out.csv")
+    warned = "hierlearn: 1 of 1 row lacks a value where every training row has one: 'day' (1); an"
+    assert call.warned.startswith(warned)
+    assert call.warned.endswith("(--missing error refuses such rows)\n")
+    assert call.warned.count("\n") == 1
+    for line in ("evaluate model gap.csv", "report model --data gap.csv", "explain model gap.csv"):
+        call(line)
+        assert call.warned.count(warned) == 1, line
+        refused = call(f"{line} --missing error", 2, begun=line.startswith("explain"))
+        assert "column 'day': the value is missing, but none was in training" in refused
+        assert refused.endswith("or leave out --missing error"), refused
+    said = call("predict model gap.csv -o out.csv --missing error --force", 2, begun=True)
     assert "gap.csv, line 2, column 'day': the value is missing, but none was in training" in said

@@ -118,8 +118,15 @@ def test_the_risk_is_kept_on_the_calibration_rows(trained, rows, call, tmp_path)
         ("new.csv -o old.csv", "old.csv exists; pass --force to replace it"),
         ("new.csv -o new.csv --force", "new.csv is an input; write to another file"),
         ("absent.csv -o out.csv", "absent.csv: no such file"),
-        ("less.csv -o out.csv", "less.csv lacks 2 of the 3 columns: 'b', 'c'; it has 'a', 'd'"),
-        ("gap.csv -o out.csv", "gap.csv, line 3, column 'a': the value is missing, but none was"),
+        (
+            "less.csv -o out.csv",
+            "less.csv lacks the columns 'b', 'c', which the model reads; it has 'a', 'd'",
+        ),
+        (
+            "gap.csv -o out.csv --missing error",
+            "gap.csv, line 3, column 'a': the value is missing, but none was",
+        ),
+        ("new.csv -o out.csv --missing drop", "unknown missing 'drop'; known: error, impute"),
         ("word.csv -o out.csv", "word.csv, line 3, column 'b': 'red' is not a finite number"),
         ("none.csv -o out.csv", "none.csv has a header but no rows"),
         (

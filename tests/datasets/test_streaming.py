@@ -90,13 +90,13 @@ def test_a_row_of_empty_cells_is_a_row_and_a_blank_line_is_none(tmp_path):
     [
         ("", "rows.csv is empty"),
         ("a,b\n", "rows.csv has a header but no rows"),
-        ("a,c\n1,2\n", "rows.csv: unknown column 'b'; known: a, c"),
-        ("c,d\n1,2\n", "rows.csv lacks 2 of the 2 columns: 'a', 'b'; it has 'c', 'd'"),
+        ("a,c\n1,2\n", "rows.csv lacks the column 'b', which the model reads; it has 'a', 'c'"),
+        ("c,d\n1,2\n", "rows.csv lacks the columns 'a', 'b', which the model reads; it has 'c'"),
         ("a,b\n1,2\n3\n", "rows.csv, line 3: 1 cell, but the header has 2"),
         ("a,a,b\n1,2,3\n", "rows.csv, line 1: two columns have the name 'a'"),
         ('a,b\n1,2\n"3,4\n', "rows.csv, line 3: unexpected end of data"),
         ("a,b\n1,2\n1,x\n", "rows.csv, line 3, column 'b': 'x' is not a finite number; leave"),
-        ("a,b\n1,2\n1,nan\n", "rows.csv, line 3, column 'b': 'nan' is not a finite number"),
+        ("a,b\n1,2\n1,inf\n", "rows.csv, line 3, column 'b': 'inf' is not a finite number"),
         ("a,b\n1,1e39\n", "line 2, column 'b': '1e39' does not fit into float32"),
     ],
 )

@@ -62,7 +62,8 @@ def test_every_column_is_read_by_its_kind(path, rows):
 def test_what_is_ignored_and_chosen(path):
     table = read(path, ignore=["sku", "title"]).inputs
     assert table.summary() == (
-        "2 numbers, 1 category, 1 date, 1 boolean; ignored: sku, title, shop (has one value)"
+        "2 numbers: price, weight; 1 category: brand; 1 date: day (iso); 1 boolean: used; "
+        "ignored: sku, title, shop (has one value)"
     )
     named = read(path, features=["sku", "shop"]).inputs  # what is named is used
     assert named.kinds == {"sku": "category", "shop": "category"}
@@ -148,7 +149,7 @@ def test_rows_are_taken_described_and_digested(path):
     assert swapped.digest() != data.digest()
     summary = describe(data)["inputs"]
     assert summary["kind"] == "table"
-    assert summary["columns"].startswith("2 numbers, 1 category, 1 text, 1 date, 1 boolean; ig")
+    assert summary["columns"].startswith("2 numbers: price, weight; 1 category: brand; 1 text: ti")
     missing = sum(int(data.inputs.missing(name).sum()) for name in KINDS)
     assert missing > 0
     assert summary["missing_fraction"] == missing / 360

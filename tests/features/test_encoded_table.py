@@ -63,7 +63,7 @@ def test_two_encoders_and_nothing_else(bert):
     assert step.produces == "numbers"
     again = from_state(*step.state())
     np.testing.assert_array_equal(again.transform(table), step.transform(table))
-    assert step.first_missing(table) is None
+    assert step.newly_missing(table) == {}
 
 
 def test_words_of_another_column_make_the_rows_sparse(bert):

@@ -197,15 +197,19 @@ def test_numbers_in_parts_give_what_they_give_at_once(sizes, monkeypatch):
         np.testing.assert_array_equal(ours.state()[1][name], array)
 
 
-def test_the_first_value_missing_as_never_in_training_is_found():
+def test_values_missing_as_never_in_training_are_found():
     fitted = NumericPreprocessor().fit([[1.0, NAN, 2.0], [2.0, 3.0, 4.0]])
-    assert fitted.first_missing(np.array([[1.0, NAN, 2.0]])) is None
-    assert fitted.first_missing(np.array([[1.0, NAN, 2.0], [3.0, 1.0, NAN]])) == (1, 2)
-    assert fitted.first_missing(np.array([[0.0, NAN, NAN], [NAN, 1.0, 2.0]])) == (0, 2)
-    assert fitted.first_missing(np.array([[1, 2, 3]])) is None
-    assert fitted.first_missing(np.full((1, 2), NAN)) is None  # transform refuses the width
+    for rows, found in (
+        ([[1.0, NAN, 2.0]], {}),
+        ([[1.0, NAN, 2.0], [3.0, 1.0, NAN]], {2: [1]}),
+        ([[0.0, NAN, NAN], [NAN, 1.0, 2.0], [NAN, 1.0, 2.0]], {0: [1, 2], 2: [0]}),
+        ([[1, 2, 3]], {}),
+        ([[NAN, NAN]], {}),  # transform refuses the width
+    ):
+        given = fitted.newly_missing(np.array(rows))
+        assert {column: where.tolist() for column, where in given.items()} == found
     with pytest.raises(DataError, match="is not fitted yet"):
-        NumericPreprocessor().first_missing(np.zeros((1, 3)))
+        NumericPreprocessor().newly_missing(np.zeros((1, 3)))
 
 
 @pytest.mark.parametrize("standardize", [True, False])

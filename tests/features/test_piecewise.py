@@ -216,11 +216,11 @@ def test_values_that_the_sample_lacks_still_make_a_bin(monkeypatch):
     assert PiecewiseLinearPreprocessor().fit(rows).edges[0].tolist() == [4, 6]
 
 
-def test_the_first_value_missing_as_never_in_training_is_found():
+def test_values_missing_as_never_in_training_are_found():
     fitted = PiecewiseLinearPreprocessor().fit([[1.0, NAN, 2.0], [2.0, 3.0, 4.0]])
     assert fitted.missing.tolist() == [0, 1, 0]
-    assert fitted.first_missing(np.array([[1.0, NAN, 2.0], [3.0, 1.0, NAN]])) == (1, 2)
-    assert fitted.first_missing(np.array([[1.0, NAN, 2.0]])) is None
+    assert fitted.newly_missing(np.array([[1.0, NAN, 2.0], [3.0, 1.0, NAN]])) == {2: [1]}
+    assert fitted.newly_missing(np.array([[1.0, NAN, 2.0]])) == {}
 
 
 @pytest.mark.parametrize("missing", [False, True])

@@ -107,7 +107,7 @@ def test_a_custom_step_is_made_fitted_saved_and_restored(monkeypatch):
     assert save_and_load(step).transform(NUMBERS.inputs).tolist() == [[0, 0], [2, 2]]
     in_parts = Ranges().fit_parts(lambda: [NUMBERS.inputs[:1], NUMBERS.inputs[1:]])
     assert in_parts.high.tolist() == [3, 5]
-    assert step.first_missing(NUMBERS.inputs) is None
+    assert step.newly_missing(NUMBERS.inputs) == {}
     assert step.as_module() is None
     assert isinstance(preprocessor_for(NUMBERS), NumericPreprocessor)  # the first that accepts
     monkeypatch.setitem(FEATURES, "other", Ranges)

@@ -49,12 +49,12 @@ def test_the_torch_module_transforms_alike():
     np.testing.assert_allclose(found, both.transform(ROWS), atol=1e-5)
 
 
-def test_the_first_missing_value_of_any_step():
+def test_what_is_missing_for_any_step():
     both = SeveralPreprocessor([NumericPreprocessor(), PiecewiseLinearPreprocessor()]).fit(ROWS)
-    assert both.first_missing(ROWS) is None
+    assert both.newly_missing(ROWS) == {}
     with_hole = ROWS.copy()
     with_hole[4, 1] = np.nan
-    assert both.first_missing(with_hole) == (4, 1)
+    assert both.newly_missing(with_hole) == {1: [4]}
 
 
 def test_it_is_not_chosen_by_name():

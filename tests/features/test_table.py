@@ -195,24 +195,23 @@ def test_wrong_columns_raise_and_are_named():
         step.transform(bad)
 
 
-def test_the_first_value_that_was_never_missing():
+def test_values_that_were_never_missing_are_found():
     frame = make_frame(text=True)
     step = TablePreprocessor().fit(make_table(frame))
     table = make_table(frame)
-    assert step.first_missing(table) is None  # b and color are missing in training too
-    table.columns["note"][0] = ""  # a text may be empty
-    assert step.first_missing(table) is None
+    assert step.newly_missing(table) == {}  # b and color are missing in training too
+    table.columns["note"][0] = ""
     table.columns["day"][5] = np.datetime64("NaT")
-    table.columns["a"][6] = np.nan
-    assert step.first_missing(table) == (5, 4)
-    table.columns["flag"][2] = np.nan
-    assert step.first_missing(table) == (2, 3)
+    table.columns["a"][6] = table.columns["flag"][2] = np.nan
+    names = [*step.kinds]
+    found = {names[column]: rows.tolist() for column, rows in step.newly_missing(table).items()}
+    assert found == {"a": [6], "flag": [2], "day": [5], "note": [0]}
     whole = make_frame(text=False)
     whole["color"] = "red"
     whole.loc[:99, "color"] = "blue"
     step = TablePreprocessor().fit(make_table(whole))
     whole.loc[9, "color"] = ""
-    assert step.first_missing(make_table(whole)) == (9, 2)
+    assert step.newly_missing(make_table(whole)) == {2: [9]}
 
 
 def test_many_categories_make_the_rows_sparse(monkeypatch):

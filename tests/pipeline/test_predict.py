@@ -19,6 +19,7 @@ from hierlearn.networks.linear import linear
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.answer_columns import ClassNames, level_columns
 from hierlearn.pipeline.answer_file import answer_file
+from hierlearn.pipeline.missing import MissingWarning
 from hierlearn.pipeline.predict import NAMES, answers, predict_chunks
 from tolerances import FLOAT32
 
@@ -142,11 +143,16 @@ def test_chunks_are_answered_in_order_and_a_new_gap_is_named():
     ]
     assert found == answers(model.probabilities(draw), decoder, model)["path"]
     draw[7, 0] = np.nan
+    with pytest.warns(
+        MissingWarning, match=r"^1 of \d+ rows lacks a value .*: 'width' \(1\); an av"
+    ):
+        list(predict_chunks(model, decoder, parts, Path("rows.csv")))
+    model.missing = "error"
     with pytest.raises(DataError) as caught:
         list(predict_chunks(model, decoder, parts, Path("rows.csv")))
     assert str(caught.value) == (
         "rows.csv, line 9, column 'width': the value is missing, but none was in training, so the "
-        "model cannot know what that means; fill it in"
+        "model cannot know what that means; fill it in, or leave out missing='error'"
     )
 
 

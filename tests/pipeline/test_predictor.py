@@ -84,11 +84,11 @@ def test_neither_the_threads_of_torch_matter_nor_the_place_in_a_tile(threads, mo
     _, table = table_of("numbers", folder)
     pipeline = load(model)
     inputs = np.stack([table[name].to_numpy() for name in "abc"], axis=1).astype(np.float32)
-    whole = tiles.tiled_probabilities(pipeline, inputs)
+    whole = pipeline.probabilities(inputs)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        found = tiles.tiled_probabilities(pipeline, inputs[::-1][37:])
+        found = pipeline.probabilities(inputs[::-1][37:])
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
@@ -101,7 +101,7 @@ def test_a_tile_is_filled_up_with_its_last_row(monkeypatch, model):
     monkeypatch.setattr(
         pipeline.network, "forward", lambda rows: (sizes.append(len(rows)), network(rows))[1]
     )
-    tiles.tiled_probabilities(pipeline, np.zeros((tiles.CPU + 1, 3), dtype=np.float32))
+    pipeline.probabilities(np.zeros((tiles.CPU + 1, 3), dtype=np.float32))
     assert sizes == [tiles.CPU, tiles.CPU]
 
 
@@ -236,7 +236,7 @@ BATCH = {"a": [1.0, 2.0], "b": [1.0, 2.0], "c": [0.0, None]}
 )
 def test_a_wrong_batch_is_refused_in_one_sentence(batch, message, model):
     with pytest.raises(DataError, match=message):
-        Predictor(model)(batch)
+        Predictor(model, missing="error")(batch)
 
 
 def test_wrong_options_are_refused(model, folder):

@@ -117,6 +117,13 @@ def test_a_long_request_is_computed_in_parts_and_answered_in_order(server, fresh
     assert [one["path"] for one in found] == [one["path"] for one in server.predict(fresh[1])] * 4
 
 
+def test_a_cell_that_only_a_new_row_lacks_is_imputed(server, fresh):
+    whole = fresh[1][:2]
+    (answer, other) = server.predict([{**whole[0], "day": None}, whole[1]])
+    assert list(answer) == list(other)
+    assert other == server.predict(whole)[1]
+
+
 def test_the_row_of_an_error_in_a_long_request(server, fresh):
     rows = [*fresh[1], *fresh[1]]
     rows[101] = {**rows[101], "a": "many"}

@@ -14,7 +14,7 @@ ROW = {"a": 1, "b": 2.0, "kind": "x", "note": "purrs", "day": "2024-01-11"}
 
 @pytest.fixture(scope="module")
 def server(models, tmp_path_factory):
-    words = ("--max-rows", "50", "--max-body", "1", "--timeout", "2")
+    words = ["--max-rows", "50", "--max-body", "1", "--timeout", "2", "--missing", "error"]
     found = Running(models / "table", *words, cwd=tmp_path_factory.mktemp("server"))
     yield found
     found.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -135,6 +136,7 @@ def threshold(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     output("out", "File to write: gene, term and score.", "--out", "-o", default=...),
     option("min_score", float, 0.01, "Smallest score to write.", min=0, max=1),
     option("max_terms", int, 1500, "Most terms of a gene.", min=1),
+    shared.MISSING,
     shared.FORCE,
     shared.TRUST,
     shared.DEVICE,
@@ -146,7 +148,7 @@ def predict(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     from hierlearn.cli.show import working
     from hierlearn.datasets.cafa_file import cafa_writer
     from hierlearn.pipeline import Pipeline
-    from hierlearn.pipeline.predict import refuse_missing
+    from hierlearn.pipeline.missing import MissingCells, checked_missing, place_of
     from hierlearn.terminal import Console, print_plain
     from hierlearn.training.processes import find_device
 
@@ -158,6 +160,8 @@ def predict(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     stream = open_stream(loaded, data, options)
     if stream.id_column is None:
         raise HierlearnError("the column of genes is not known; name it with --id-column")
+    loaded.missing = checked_missing(options["missing"])
+    cells = MissingCells(loaded)
     genes = lines = 0
     limits = {name: options[name] for name in ("min_score", "max_terms")}
     with (
@@ -165,13 +169,15 @@ def predict(model: shared.ModelFolder, data: Data, **options: Any) -> None:
         working("predicting", stream.rows) as advance,
     ):
         for chunk in stream:
-            refuse_missing(loaded, chunk, Path(data))
+            where = partial(place_of, Path(data), chunk.lines)
+            cells.add(chunk.inputs, where)
             begin = 0
             for p in loaded.stream_probabilities(chunk.inputs):
                 lines += append((chunk.ids or ())[begin : begin + len(p)], p)
                 begin += len(p)
             genes += begin
             advance(genes)
+    cells.warn()
     console = Console()
     print_plain(console, f"{plural(genes, 'gene')}, {plural(lines, 'line')}")
     print_plain(console, f"wrote {out}")

@@ -21,7 +21,7 @@ OPTIONS = [
 ]
 
 
-@takes(*OPTIONS, shared.FORCE, shared.TRUST, shared.DEVICE, *shared.SOURCE)
+@takes(*OPTIONS, shared.MISSING, shared.FORCE, shared.TRUST, shared.DEVICE, *shared.SOURCE)
 def evaluate(
     model: shared.ModelFolder,
     data: Annotated[str, typer.Argument(help=shared.DATA)],
@@ -37,6 +37,7 @@ def evaluate(
     from hierlearn.metrics.registry import check_metrics
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline import evaluate as measure
+    from hierlearn.pipeline.missing import checked_missing
     from hierlearn.terminal import Console, print_plain
     from hierlearn.training.processes import find_device
 
@@ -46,6 +47,7 @@ def evaluate(
     names = None if metrics is None else check_metrics(split_names(metrics))
     device = find_device(options["device"])
     loaded = Pipeline.load(model, device=device, trust=options["trust"])
+    loaded.missing = checked_missing(options["missing"])
     dataset = open_labeled(loaded, data, options)
     picked, which = rows_to_evaluate(loaded, dataset, rows)
     console = Console()

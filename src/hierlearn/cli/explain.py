@@ -52,7 +52,7 @@ COLUMNS = ("features", "embeddings", "text", "id_column", "label_sep", "dataset_
 SOURCE = [one for one in shared.SOURCE if one.name in COLUMNS]
 
 
-@takes(*OPTIONS, shared.FORCE, shared.TRUST, shared.DEVICE, *SOURCE)
+@takes(*OPTIONS, shared.MISSING, shared.FORCE, shared.TRUST, shared.DEVICE, *SOURCE)
 def explain(
     model: shared.ModelFolder,
     data: Annotated[str, typer.Argument(help=shared.DATA + " No labels are needed.")],
@@ -75,6 +75,7 @@ def explain(
     from hierlearn.networks.memories import memory_heads
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.explain import rows_of
+    from hierlearn.pipeline.missing import checked_missing
     from hierlearn.pipeline.predict import explain_chunks
     from hierlearn.pipeline.predictor import label_sep_of
     from hierlearn.pipeline.reasons import has_parts
@@ -88,6 +89,7 @@ def explain(
         check_ending(out)
     device = find_device(options["device"])
     loaded = Pipeline.load(model, device=device, trust=options["trust"])
+    loaded.missing = checked_missing(options["missing"])
     if not memory_heads(loaded.network) and has_parts(loaded):
         explain_by_parts(loaded, data, options)
         return

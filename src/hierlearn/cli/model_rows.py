@@ -183,7 +183,9 @@ def open_labeled_table(
     columns = {**known, **given}
     for name in ("features", "text", "image", "ignore", "column_kind", "embeddings"):
         columns.pop(name, None)
-    for name, value in input_columns(model, options).items():
+    inputs = input_columns(model, options)
+    check_inputs(source, inputs, options.get("delimiter"))
+    for name, value in inputs.items():
         columns["column_kind" if name == "kinds" else name] = value
     if not {"label", "levels", "annotations"} & set(columns):
         raise HierlearnError(f"{source}: name the column of labels with --label, or --levels")
@@ -191,6 +193,14 @@ def open_labeled_table(
     if hierarchy is None:
         return open_dataset(source, {**columns, "sep": model.hierarchy.sep})
     return open_dataset(source, {"hierarchy": hierarchy, **columns})
+
+
+def check_inputs(source: str, inputs: Mapping[str, Any], delimiter: str | None) -> None:
+    """Raise on a table that lacks a column which the model reads."""
+    from hierlearn.datasets import open_table
+
+    named = [inputs[name] for name in ("text", "image") if name in inputs]
+    open_table(source, delimiter).check_inputs([*named, *inputs.get("features", ())])
 
 
 def check_sep(model: Pipeline, sep: str | None) -> None:

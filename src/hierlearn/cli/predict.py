@@ -56,6 +56,7 @@ SOURCE = [one for one in shared.SOURCE if one.name != "hierarchy"]  # the model 
     *LAYOUT_OPTIONS,
     *ZERO_SHOT_OPTIONS,
     *ENGINE_OPTIONS,
+    shared.MISSING,
     shared.FORCE,
     shared.TRUST,
     shared.DEVICE,
@@ -82,6 +83,7 @@ def predict(
     from hierlearn.files.standard import is_standard
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.answer_file import answer_file
+    from hierlearn.pipeline.missing import checked_missing
     from hierlearn.pipeline.predict import answer_names, neighbor_names, predict_chunks
     from hierlearn.pipeline.predictor import Predictor, label_sep_of
     from hierlearn.terminal import Console, print_plain
@@ -99,6 +101,7 @@ def predict(
         options["hierarchy"] = None  # it is that of the model now
     else:
         loaded = Pipeline.load(folder, device=device, trust=options["trust"])
+    loaded.missing = checked_missing(options["missing"])
     shown: tuple[str, ...] = ()
     alone = ""
     if options["explain"] is not None:
@@ -132,6 +135,7 @@ def predict(
             label_sep=join,
             device=options["device"],
             trust=options["trust"],
+            missing=loaded.missing,
         )
         written = predict_on_engine(loaded, predictor, streams, names, options)
     else:

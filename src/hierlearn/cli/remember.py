@@ -9,7 +9,6 @@ import typer
 from hierlearn.cli import shared
 from hierlearn.cli.generate import option, takes
 from hierlearn.cli.memories import WRITING
-from hierlearn.errors import HierlearnError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -146,12 +145,10 @@ def open_new_rows(
 
 def check_complete(model: Pipeline, dataset: Dataset, name: str) -> None:
     """Raise on a missing value in a column that had none in training."""
-    from hierlearn.pipeline.predict import NEVER_MISSING, first_missing
+    from hierlearn.pipeline.missing import MissingCells
 
-    found = first_missing(model, dataset.inputs)
-    if found is not None:
-        row, column = found
-        raise HierlearnError(f"{name}, row {row + 1}, column {column!r}: {NEVER_MISSING}")
+    cells = MissingCells(model, learns=True)
+    cells.add(dataset.inputs, lambda row, column: f"{name}, row {row + 1}, column {column!r}")
 
 
 def new_classes(names: tuple[str, ...], hierarchy: Hierarchy, most: int = 20) -> str:

@@ -22,10 +22,16 @@ OPTIONS = [
     flag("png", "Also write the plots of a study as PNG and SVG, beside it in figures/."),
     output("out", "Page to write; report.html in the folder if none.", "--out", "-o"),
 ]
-OF_MODELS = ("data", "rows", "trust", *(one.name for one in shared.SOURCE))  # not of studies
+OF_MODELS = (
+    "data",
+    "rows",
+    "missing",
+    "trust",
+    *(one.name for one in shared.SOURCE),
+)  # not of studies
 
 
-@takes(*OPTIONS, shared.FORCE, shared.TRUST, shared.DEVICE, *shared.SOURCE)
+@takes(*OPTIONS, shared.MISSING, shared.FORCE, shared.TRUST, shared.DEVICE, *shared.SOURCE)
 def report(
     folder: Annotated[Path, typer.Argument(help="Folder of a study, or of a trained model.")],
     **options: Any,
@@ -100,10 +106,12 @@ def report_model(folder: Path, out: Path, options: Mapping[str, Any]) -> list[Pa
     """Write the page of a model."""
     from hierlearn.cli.model_rows import open_labeled, rows_to_evaluate, seen_rows
     from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline.missing import checked_missing
     from hierlearn.reports import write_model_report
     from hierlearn.training.processes import find_device
 
     loaded = Pipeline.load(folder, device=find_device(options["device"]), trust=options["trust"])
+    loaded.missing = checked_missing(options["missing"])
     dataset = open_labeled(loaded, options["data"], options)
     picked, which = rows_to_evaluate(loaded, dataset, options["rows"])
     overlap = seen_rows(loaded, picked)

@@ -62,7 +62,7 @@ OPTIONS = [
 ]
 
 
-@takes(*OPTIONS, shared.TRUST, shared.DEVICE)
+@takes(*OPTIONS, shared.MISSING, shared.TRUST, shared.DEVICE)
 def serve(model: shared.ModelFolder, **options: Any) -> None:
     """Answer HTTP requests: predict, explain, remember; health, metrics, and a page on all of it.
 
@@ -74,6 +74,7 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
     import torch
 
     from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline.missing import checked_missing
     from hierlearn.serving.app import find_fastapi
     from hierlearn.serving.batching import Limits
     from hierlearn.serving.model import ServedModel
@@ -90,6 +91,7 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
         torch.set_num_threads(options["threads"])
     device = find_device(options["device"])
     loaded = Pipeline.load(model, device=device, trust=options["trust"])
+    loaded.missing = checked_missing(options["missing"])
     limits = Limits(
         max_batch=options["max_batch"],
         max_wait=options["max_wait_ms"] / 1000,

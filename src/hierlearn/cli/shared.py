@@ -121,6 +121,14 @@ SOURCE = [
     DATA_DIR,
 ]
 COLUMN_NAMES = tuple(one.name for one in COLUMNS)
+MISSING = option(
+    "missing",
+    str,
+    None,
+    "Rows that lack a value where no training row does: impute it with a warning, the default, or "
+    "error.",
+    metavar="[impute|error]",
+)
 DEVICE = option("device", str, "auto", "Device of torch: auto, cpu, cuda.")
 FORCE = flag("force", "Replace existing files.")
 TRUST = flag("trust", "Run a network factory outside of hierlearn that the model names.")

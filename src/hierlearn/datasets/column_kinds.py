@@ -3,9 +3,12 @@
 number    numbers, also those like 1,000 that must be written in another way; 0.9 of the values
           suffice, and the others are then errors to be corrected
 boolean   true and false, yes and no, t and f, y and n
-date      dates in one format; see ``dates``
+date      dates in one format, such as Nov 23 1994 or 23.11.94; see ``dates``
 text      several words per cell, mostly different ones
 category  any other strings
+
+Among numbers, dates and booleans, NA, nan, null, None, ? and - are missing values like an empty
+cell; a category or a text may be called so.
 
 The rule looks at the training rows alone. A column that cannot help is left out, with a reason: one
 without values, one of a single value, and one that looks like the id of a row.
@@ -21,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.datasets.cells import parse_number
+from hierlearn.datasets.cells import is_mark, parse_number
 from hierlearn.datasets.dates import ISO, find_formats
 from hierlearn.errors import DataError, unknown_name
 from hierlearn.hierarchy.names import is_missing
@@ -35,7 +38,6 @@ ID_ROWS = 20  # fewest rows on which different values look like ids
 ID_NAME = re.compile(r"(?:^|[\W_])(?i:id|uuid|guid|index)$|[a-z](?:Id|ID)$|^Unnamed: 0$|^$")
 WORDS = 2.0  # words per text, on average
 FEW = 256  # more different values than this, of several words, are texts
-NO_NUMBERS = frozenset({"na", "n/a", "null", "none", "?", "-"})  # among numbers: missing values
 WRITTEN = re.compile(  # numbers that must be written in another way: 1,000 and 3,5 and $5 and 20%
     r"[-+]?[$€£]? ?(\d{1,3}([,' ]\d{3})+(\.\d+)?|\d+,\d+|\d+(\.\d+)? ?%|[$€£] ?\d+(\.\d+)?)[€%]?"
 )
@@ -114,7 +116,7 @@ def kind_of(name: str, counts: Counter[Any], rows: int) -> FoundKind:
         found = FoundKind("boolean")
     elif are_numbers(counts):
         found = FoundKind("number")
-    elif forms := find_formats(counts):
+    elif forms := find_formats(one for one in counts if not is_mark(one)):
         found = FoundKind(f"date:{forms[0]}", also=forms[1] if len(forms) > 1 else "")
     elif is_text(counts, total):
         found = FoundKind("text")
@@ -166,7 +168,7 @@ def are_numbers(counts: Counter[Any]) -> bool:
     for value, count in counts.items():
         if is_number(value):
             numbers += count
-        elif str(value).strip().lower() not in NO_NUMBERS:
+        elif not is_mark(value):
             others += count
             if others > (1 - MOST) * total + 1:  # enough of them, whatever follows
                 return False

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hierlearn.datasets.cells import is_mark
 from hierlearn.datasets.column_kinds import FALSE, TRUE, as_string, base_kind, date_format
 from hierlearn.datasets.dates import parse_dates
 from hierlearn.errors import DataError
@@ -52,7 +53,7 @@ def check_values(
 ) -> None:
     """Raise on the first cell that has a value, but not one of the kind."""
     for row in np.flatnonzero(failed).tolist():
-        if not is_missing(cells[row]):
+        if not (is_missing(cells[row]) or is_mark(cells[row])):
             raise DataError(f"{where(row)}: {cells[row]!r} {reason}")
 
 

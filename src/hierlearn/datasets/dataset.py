@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from hierlearn.datasets.cells import as_float32
 from hierlearn.datasets.digest import digest_of
 from hierlearn.errors import DataError, plural, unknown_name
 from hierlearn.hierarchy.labels import row_numbers
@@ -100,8 +101,8 @@ class Dataset:
 
     def __post_init__(self) -> None:
         inputs: Any = self.inputs
-        if hasattr(inputs, "tocsr"):
-            object.__setattr__(self, "inputs", inputs.tocsr())
+        inputs = inputs.tocsr() if hasattr(inputs, "tocsr") else as_float32(inputs)
+        object.__setattr__(self, "inputs", inputs)
         rows = count_rows(inputs)
         if rows != len(self.labels):
             raise DataError(

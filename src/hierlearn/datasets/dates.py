@@ -1,8 +1,16 @@
-"""Dates in cells: parsed by one format per column, which is found on the training rows."""
+"""Dates in cells: parsed by one format per column, which is found on the training rows.
+
+A format is ``iso`` or one of ``strptime``, such as ``%d.%m.%Y``. Names of months and weekdays are
+English, long or short. Of a two-digit year the format also says the century: ``%m/%d/%y since
+1945`` reads 45 to 99 as 1945 to 1999, and 00 to 44 as 2000 to 2044. A fraction of a second is
+dropped; a time zone may follow any time, and turns it into UTC.
+"""
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, timezone
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,26 +18,59 @@ import numpy as np
 from hierlearn.hierarchy.names import is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    Dates = NDArray[np.datetime64]
+
 ISO = "iso"  # 2024-01-31, 2024-01-31T12:30:00, 2024-01-31 12:30+02:00
-DAYS = (
-    "%Y/%m/%d",
-    "%Y-%m",
-    "%m/%d/%Y",  # where both fit every date, the month comes first
-    "%d/%m/%Y",
-    "%d.%m.%Y",
-    "%d-%m-%Y",
-    "%d %b %Y",
-    "%d %B %Y",
-    "%b %d, %Y",
-    "%B %d, %Y",
+DAYS = (  # where several fit every date, the first is taken: the month before the day after a slash
+    *("%Y/%m/%d", "%Y.%m.%d", "%Y%m%d", "%Y-%m", "%Y/%m", "%m/%Y"),
+    *("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y"),
+    *("%d %b %Y", "%d-%b-%Y", "%d/%b/%Y", "%d. %b %Y", "%d %b, %Y"),
+    *("%b %d, %Y", "%b %d %Y", "%b-%d-%Y", "%Y %b %d", "%Y-%b-%d", "%b %Y", "%b, %Y", "%b-%Y"),
+    *("%a, %d %b %Y", "%a %d %b %Y", "%a, %b %d, %Y", "%a %b %d, %Y", "%a %b %d %Y"),
+    *("%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d-%m-%y", "%m-%d-%y"),
+    *("%d %b %y", "%d-%b-%y", "%d/%b/%y", "%b %d, %y", "%b-%y"),
 )
-FORMATS = (ISO, *(day + time for day in DAYS for time in ("", " %H:%M", " %H:%M:%S")))
+TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+WHOLE = ("%a %b %d %H:%M:%S %Y",)  # what C and Unix print
+SINCE = " since "
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+MONTH = (
+    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
+    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?"
+)
+WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?\.?"
+ZONE = r"(?:\s*(?P<z>z|utc|gmt|[+-]\d{2}(?::?\d{2})?))?"
+PATTERNS = {
+    "%Y": r"(?P<Y>\d{4})",
+    "%y": r"(?P<y>\d{2})",
+    "%m": r"(?P<m>1[0-2]|0?[1-9])",
+    "%d": r"(?P<d>3[01]|[12]\d|0?[1-9])",
+    "%b": rf"(?P<b>{MONTH})\.?",
+    "%B": rf"(?P<b>{MONTH})\.?",
+    "%a": WEEKDAY,
+    "%A": WEEKDAY,
+    "%H": r"(?P<H>2[0-3]|[01]?\d)",
+    "%I": r"(?P<I>1[0-2]|0?[1-9])",
+    "%M": r"(?P<M>[0-5]?\d)",
+    "%S": r"(?P<S>[0-5]?\d)(?:[.,]\d+)?",
+    "%f": r"\d{1,9}",
+    "%p": r"(?P<p>[ap])\.?m\.?",
+    "%z": ZONE,
+    "%Z": ZONE,
+    "%%": "%",
+}
+ISO_FORM = rf"(?P<Y>\d{{4}})-(?P<m>\d\d?)-(?P<d>\d\d?)(?:(?:\s+|T){PATTERNS['%H']}:{PATTERNS['%M']}"
+ISO_FORM += rf"(?::{PATTERNS['%S']})?{ZONE})?"
 SAMPLE = 100  # cells that tell which formats are worth trying
 MOST = 0.9  # the fraction of a column's values that must be dates
+LONGEST = 40  # characters of a date
+PLAUSIBLE = (1000, 2999)  # years of dates that are recognized
+LATEST = 2049  # the latest year that two digits are taken for where they could be a century earlier
+DEFAULT_SINCE = 1969  # as strptime has it
 
 
 def parse_date(cell: Any, form: str = ISO) -> np.datetime64 | None:
@@ -37,57 +78,204 @@ def parse_date(cell: Any, form: str = ISO) -> np.datetime64 | None:
 
     Args:
         cell: a text, or a date of Python, NumPy or pandas.
-        form: "iso", or a format of ``strptime``.
+        form: a format.
     """
-    if is_missing(cell):
-        return None
-    if isinstance(cell, str):
-        try:
-            text = cell.strip()
-            if form == ISO:
-                # Python 3.10 does not know the Z of UTC.
-                cell = datetime.fromisoformat(f"{text[:-1]}+00:00" if text[-1:] == "Z" else text)
-            else:
-                cell = datetime.strptime(text, form)
-        except ValueError:
-            return None
+    found: Any = parse_dates([cell], form)[0]
+    return None if np.isnat(found) else found
+
+
+def parse_dates(cells: Sequence[Any], form: str) -> Dates:
+    """Return (N,) dates to the second, NaT where a cell is none."""
+    numbers: dict[Any, int] = {}  # most dates occur again and again
+    codes = [numbers.setdefault(cell, len(numbers)) for cell in cells]
+    values = list(numbers)
+    found = np.full(len(values), np.datetime64("NaT", "s"))
+    places = [place for place, value in enumerate(values) if isinstance(value, str)]
+    if places:
+        found[places] = parse_texts([values[place] for place in places], form)
+    for place, value in enumerate(values):
+        if not isinstance(value, str) and not is_missing(value):
+            found[place] = as_date(value)
+    return found[np.array(codes, dtype=np.int64)]
+
+
+def as_date(cell: Any) -> np.datetime64:
+    """Return a date of Python, NumPy or pandas to the second; NaT for anything else."""
     if isinstance(cell, datetime) and cell.tzinfo is not None:
         cell = cell.astimezone(timezone.utc).replace(tzinfo=None)
-    if not isinstance(cell, (date, np.datetime64)):
-        return None
-    found: Any = np.array(cell, dtype="datetime64[s]")[()]
+    is_date = isinstance(cell, (date, np.datetime64))
+    found: Any = np.array(cell if is_date else "NaT", dtype="datetime64[s]")[()]
     return found  # type: ignore[no-any-return]
 
 
-def parse_dates(cells: Sequence[Any], form: str) -> NDArray[np.datetime64]:
-    """Return (N,) dates to the second, NaT where a cell is none."""
-    nothing = np.datetime64("NaT", "s")
-    seen: dict[Any, np.datetime64] = {}  # most dates occur again and again
-    found = np.full(len(cells), nothing)
-    for row, cell in enumerate(cells):
-        if cell not in seen:
-            parsed = parse_date(cell, form)
-            seen[cell] = nothing if parsed is None else parsed
-        found[row] = seen[cell]
+def parse_texts(texts: Sequence[str], form: str) -> Dates:
+    """Return (N,) dates to the second, NaT where a text is none."""
+    found = np.full(len(texts), np.datetime64("NaT", "s"))
+    plain, since = split_form(form)
+    pattern = compiled(plain)
+    if pattern is None:
+        found[:] = [by_strptime(text, plain) for text in texts]
+        return found
+    matches = [pattern.fullmatch(text.strip()) for text in texts]
+    places = [place for place, match in enumerate(matches) if match is not None]
+    if places:
+        groups = zip(*(match.groups() for match in matches if match is not None), strict=True)
+        found[places] = assembled(dict(zip(pattern.groupindex, groups, strict=True)), since)
     return found
+
+
+def split_form(form: str) -> tuple[str, int]:
+    """Return a format without the first year of its two-digit years, and that year."""
+    plain, _, since = form.partition(SINCE)
+    return plain, int(since) if since.isdigit() else DEFAULT_SINCE
+
+
+@lru_cache(maxsize=1000)
+def compiled(plain: str, *, timed: bool = False) -> re.Pattern[str] | None:
+    """Return the pattern of a format; None where it needs ``strptime``.
+
+    Args:
+        plain: the format.
+        timed: let any time follow.
+    """
+    if plain == ISO:
+        return re.compile(ISO_FORM, re.IGNORECASE | re.ASCII)
+    found, last = "", max(plain.rfind(one) for one in ("%H", "%I", "%M", "%S", "%p"))
+    named = "%b" in plain or "%B" in plain
+    for match in re.finditer(r"(?P<lead>\s*)(?:(?P<part>%.)|(?P<other>[^%\s]))", plain):
+        part, lead = match["part"], match["lead"]
+        if part is not None and part not in PATTERNS:
+            return None
+        if lead and part in ("%H", "%I"):
+            found += r"(?:,?\s+|T)"
+        elif lead:
+            found += r"\s*" if part == "%p" else r"\s+"
+        found += re.escape(match["other"]) if part is None else PATTERNS[part]
+        if part == "%d" and named:
+            found += "(?:st|nd|rd|th)?"
+        if match.start("part") == last >= 0 and "%z" not in plain.lower():
+            found += ZONE
+    if timed:
+        found += r"(?:(?:,?\s+|T)\d.*)?"
+    try:
+        pattern = re.compile(found, re.IGNORECASE | re.ASCII)
+    except re.error:  # a directive that occurs twice
+        return None
+    has_day = {"Y", "y"} & {*pattern.groupindex} and {"m", "b"} & {*pattern.groupindex}
+    return pattern if has_day else None
+
+
+def assembled(parts: Mapping[str, Sequence[str | None]], since: int) -> Dates:
+    """Return the dates of what directives matched, NaT for a day that its month does not have."""
+
+    def numbers(name: str) -> Any:
+        return np.array([int(one or 0) for one in parts.get(name, (0,))], dtype=np.int64)
+
+    year = since + (numbers("y") - since) % 100 if "y" in parts else numbers("Y")
+    month = numbers("m")
+    if "b" in parts:
+        month = np.array([MONTHS.index(str(one)[:3].lower()) + 1 for one in parts["b"]])
+    months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
+    days = months.astype("datetime64[D]") + (numbers("d") - 1 if "d" in parts else 0)
+    hour = numbers("H")
+    if "I" in parts:
+        hour = numbers("I") % 12
+    if "p" in parts:
+        hour = hour % 12 + 12 * np.array([str(one).lower() == "p" for one in parts["p"]])
+    offset = np.array([zone_minutes(one) for one in parts.get("z", (None,))], dtype=np.int64)
+    seconds = (hour * 60 + numbers("M") - offset) * 60 + numbers("S")
+    dates: Dates = days.astype("datetime64[s]") + seconds
+    dates[days.astype("datetime64[M]") != months] = np.datetime64("NaT")
+    return dates
+
+
+def zone_minutes(zone: str | None) -> int:
+    """Return how many minutes a time zone is ahead of UTC."""
+    if zone is None or zone[0] not in "+-":
+        return 0
+    minutes = int(zone[1:3]) * 60 + int(zone[-2:] if len(zone) > 3 else 0)
+    return -minutes if zone[0] == "-" else minutes
+
+
+def by_strptime(text: str, form: str) -> np.datetime64:
+    """Return a date by Python's own parser, which knows more directives."""
+    try:
+        return as_date(datetime.strptime(text.strip(), form))
+    except ValueError:
+        return np.datetime64("NaT", "s")
+
+
+# ---------------------------------------------------------------------- finding a format
 
 
 def find_formats(cells: Iterable[Any]) -> list[str]:
     """Return the formats that the most of some different values have, at least nine in ten."""
     values = list(cells)
-    wanted = MOST * len(values)
+    if not any(isinstance(value, str) for value in values):
+        # Dates that are no texts fit every format.
+        return [ISO] if values and count_dates(values, ISO) >= MOST * len(values) else []
+    sample = values[:SAMPLE]
+    likely = [one for one in sample if not isinstance(one, str) or looks_like_date(one)]
+    if len(likely) < MOST * len(sample):
+        return []
     found: list[tuple[int, str]] = []
-    written = any(isinstance(value, str) for value in values)
-    for form in FORMATS if written else (ISO,):  # dates that are no texts fit every format
-        sample = values[:SAMPLE]
+    for form in candidates(sample):
         if count_dates(sample, form) >= MOST * len(sample):
             count = count_dates(values, form)
-            if count and count >= wanted:
+            if count and count >= MOST * len(values):
                 found.append((count, form))
     most = max((count for count, _ in found), default=0)
-    return [form for count, form in found if count == most]
+    return [with_century(form, values) for count, form in found if count == most]
+
+
+def looks_like_date(text: str) -> bool:
+    """Whether a text could be a date at all."""
+    text = text.strip()
+    return len(text) <= LONGEST and sum(one.isdigit() for one in text) >= 3
+
+
+def candidates(sample: Sequence[Any]) -> list[str]:
+    """Return the formats whose day fits most of a sample; times are told apart later."""
+    texts = [one.strip() for one in sample if isinstance(one, str)]
+    found = [ISO, *WHOLE]
+    for day in DAYS:
+        pattern = compiled(day, timed=True)
+        assert pattern is not None
+        if sum(pattern.fullmatch(text) is not None for text in texts) >= MOST * len(texts):
+            found += [day + time for time in TIMES]
+    return found
 
 
 def count_dates(values: Sequence[Any], form: str) -> int:
-    """Return how many values are dates of a format."""
-    return sum(parse_date(value, form) is not None for value in values)
+    """Return how many values are dates of a format, in plausible years."""
+    dates = parse_dates(values, form)
+    known = dates[~np.isnat(dates)]
+    years = known.astype("datetime64[Y]").astype(np.int64) + 1970
+    first, last = PLAUSIBLE
+    return int(np.count_nonzero(((years >= first) & (years <= last)) | (years == 9999)))
+
+
+def with_century(form: str, values: Sequence[Any]) -> str:
+    """Return a format of two-digit years with the first year that these stand for.
+
+    The years of a column are taken to lie together: the largest gap between them, around the
+    century, is where they begin and end. They end in 2049 at the latest, and later rows may lie as
+    far before as behind them.
+
+    Args:
+        form: any format; one without two-digit years, or with its first year, stays as it is.
+        values: those of the training rows.
+    """
+    if "%y" not in form or SINCE in form:
+        return form
+    dates = parse_dates(values, form)
+    years = dates[~np.isnat(dates)].astype("datetime64[Y]").astype(np.int64) + 1970
+    known = np.unique(years % 100)
+    if not len(known):
+        return form
+    gaps = np.diff(np.append(known, known[0] + 100))
+    place = int(np.argmax(gaps))
+    first = int(known[(place + 1) % len(known)])
+    span = 100 - int(gaps[place])
+    century = 1900 if 2000 + first + span > LATEST else 2000
+    return f"{form}{SINCE}{century + first - (100 - span) // 2}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hierlearn.datasets.cells import parse_any
+from hierlearn.datasets.cells import as_float32, is_mark, parse_any
 from hierlearn.datasets.table import Table, check_columns
 from hierlearn.datasets.table_file import TableChunk
 from hierlearn.datasets.typed_columns import type_columns
@@ -50,8 +50,8 @@ class FrameChunk(TableChunk):
         """Return the kind that the type of a column says: a categorical is a category."""
         return "category" if CATEGORY.match(dtype_name(self.columns[name])) else None
 
-    def number_column(self, name: str) -> NDArray[Any]:
-        """Return (n,) floating-point numbers, NaN where one is missing."""
+    def number_column(self, name: str) -> NDArray[np.float32]:
+        """Return (n,) float32, NaN where a value is missing."""
         series = self.columns[name]
         if NUMERIC.match(dtype_name(series)):
             values = plain_numbers(series)
@@ -59,7 +59,7 @@ class FrameChunk(TableChunk):
         else:
             cells = self.cells(name)
             values = parse_any(cells, "")
-            missing = np.array([cell is None for cell in cells], dtype=bool)
+            missing = np.array([is_mark(cell) for cell in cells], dtype=bool)
         wrong = np.flatnonzero(~np.isfinite(values) & ~missing)
         if len(wrong):
             row = int(wrong[0])
@@ -67,7 +67,8 @@ class FrameChunk(TableChunk):
             raise DataError(
                 f"{self.where(row, name)}: {cell!r} is not a finite number; {self.remedy}"
             )
-        return values
+        found: NDArray[np.float32] = as_float32(values, name)
+        return found
 
 
 def plain_numbers(series: Any) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from hierlearn.datasets.annotations import row_ids
 from hierlearn.datasets.readers import open_table
 from hierlearn.datasets.table_parts import PartFile, parts_of
 from hierlearn.datasets.vectors import Vectors
-from hierlearn.errors import DataError, quoted
+from hierlearn.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,14 +111,9 @@ class TableStream:
         self.ignored = tuple(name for name in self.file.columns if name not in self._read)
 
     def _check_columns(self) -> None:
-        """Refuse a file that lacks columns, naming all of them rather than the first."""
-        missing = [name for name in self.names if name not in self.file.columns]
-        if len(missing) > 1:
-            raise DataError(
-                f"{self.path} lacks {len(missing)} of the {len(self.names)} columns: "
-                f"{quoted(missing, most=10)}; it has {quoted(self.file.columns, most=10)}"
-            )
-        self.file.check_columns([*missing, *self.keep])
+        """Refuse a file that lacks columns."""
+        self.file.check_inputs(self.names)
+        self.file.check_columns(self.keep)
         if self.id_column is not None:
             self.file.check_columns([self.id_column])
             if self.id_column in self.names:

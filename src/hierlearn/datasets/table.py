@@ -2,7 +2,7 @@
 
 It takes the place of a Dataset's inputs: one array per column, each of its own kind.
 
-    number, boolean  (N,) floating point, NaN where a value is missing; booleans are 0 and 1
+    number, boolean  (N,) float32, NaN where a value is missing; booleans are 0 and 1
     category, text   (N,) strings, empty where a value is missing
     date             (N,) datetime64[s], NaT where a value is missing
 """
@@ -10,12 +10,12 @@ It takes the place of a Dataset's inputs: one array per column, each of its own 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hierlearn.datasets.column_kinds import KINDS, base_kind, check_kind
+from hierlearn.datasets.cells import as_float32
+from hierlearn.datasets.column_kinds import KINDS, base_kind, check_kind, date_format
 from hierlearn.errors import DataError, plural, quoted
 from hierlearn.hierarchy.labels import row_numbers
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+NAMED = 10  # columns of a kind that a summary names
 MANY = {"category": "categories"}  # plurals that do not end in s alone
 
 
@@ -125,21 +126,32 @@ def as_kind(name: str, column: Any, kind: str) -> NDArray[Any]:
         values = values.astype("datetime64[s]", copy=False) if wanted else values
     else:
         wanted = values.dtype.kind in "fiub"
-        values = values.astype(np.float32) if values.dtype.kind in "iub" else values
+        values = as_float32(values, name).astype(np.float32, copy=False) if wanted else values
     if not wanted:
         raise DataError(f"column {name!r} is of dtype {values.dtype}, which is no {base}")
     return values
 
 
 def columns_summary(kinds: Mapping[str, str], ignored: Mapping[str, str]) -> str:
-    """Return how many columns of each kind there are, and which are ignored."""
-    counts = Counter(map(base_kind, kinds.values()))
-    shown = ", ".join(plural(counts[kind], kind, MANY.get(kind)) for kind in KINDS if counts[kind])
+    """Return the columns of each kind, dates with their formats, and which are ignored."""
+    parts = []
+    for kind in KINDS:
+        names = [name for name, one in kinds.items() if base_kind(one) == kind]
+        if not names:
+            continue
+        shown = [
+            f"{name} ({date_format(kinds[name])})" if kind == "date" else name
+            for name in names[:NAMED]
+        ]
+        parts.append(
+            f"{plural(len(names), kind, MANY.get(kind))}: {', '.join(shown)}"
+            f"{f' and {len(names) - NAMED:,} more' if len(names) > NAMED else ''}"
+        )
     left_out = ", ".join(
         f"{name} ({reason})" if reason else name for name, reason in list(ignored.items())[:10]
     )
     more = f" and {len(ignored) - 10} more" if len(ignored) > 10 else ""
-    return shown + (f"; ignored: {left_out}{more}" if ignored else "")
+    return "; ".join(parts + ([f"ignored: {left_out}{more}"] if ignored else []))
 
 
 def check_columns(found: Sequence[str], wanted: Sequence[str], known: Sequence[str] = ()) -> None:

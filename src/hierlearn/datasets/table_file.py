@@ -17,7 +17,7 @@ import numpy as np
 from hierlearn.datasets.cells import numeric_column
 from hierlearn.datasets.column_values import parse_values
 from hierlearn.datasets.table import Table
-from hierlearn.errors import DataError, place, unknown_name
+from hierlearn.errors import DataError, place, quoted, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -176,6 +176,16 @@ class TableFile(ABC):
         for name in names:
             if name not in self.columns:
                 raise DataError(f"{self.path}: {unknown_name('column', name, self.columns)}")
+
+    def check_inputs(self, names: Iterable[str]) -> None:
+        """Refuse a file that lacks columns which a model reads; all of them are named."""
+        lacking = [name for name in names if name not in self.columns]
+        if lacking:
+            what = "columns" if len(lacking) > 1 else "column"
+            raise DataError(
+                f"{self.path} lacks the {what} {quoted(lacking, most=10)}, which the model reads; "
+                f"it has {quoted(self.columns, most=10)}"
+            )
 
     def no_rows(self) -> DataError:
         """Return the error of a table without rows."""

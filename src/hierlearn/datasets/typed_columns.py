@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hierlearn.datasets.cells import is_mark
 from hierlearn.datasets.column_kinds import (
     ID_NAME,
     LIKE_AN_ID,
     NO_VALUE,
     ONE_VALUE,
     FoundKind,
+    base_kind,
     check_kind,
     count_values,
     date_format,
@@ -22,7 +24,7 @@ from hierlearn.datasets.column_kinds import (
     kind_of,
     without_missing,
 )
-from hierlearn.datasets.dates import find_formats
+from hierlearn.datasets.dates import find_formats, with_century
 from hierlearn.datasets.table import Table
 from hierlearn.errors import DataError, DataWarning
 
@@ -157,11 +159,15 @@ def find_kind_on(chunk: TableChunk, name: str, rows: NDArray[np.int64]) -> Found
 
 
 def with_format(chunk: TableChunk, name: str, kind: str, rows: NDArray[np.int64]) -> str:
-    """Return a kind, with the format of its dates where the user gave none."""
-    if kind != "date":
+    """Return a kind, with the format of its dates, or their century, where the user gave none."""
+    if base_kind(kind) != "date":
         return kind
     cells = chunk.cells(name)
-    forms = find_formats(count_values(name, [cells[row] for row in rows]))
+    counts = count_values(name, [cells[row] for row in rows])
+    values = [one for one in counts if not is_mark(one)]
+    if kind != "date":
+        return f"date:{with_century(date_format(kind), values)}"
+    forms = find_formats(values)
     if not forms:
         raise DataError(
             f"column {name!r}: no known format fits its dates; name theirs, such as date:%d.%m.%Y"

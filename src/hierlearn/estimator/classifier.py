@@ -1,8 +1,8 @@
 """HierarchicalClassifier: training and predicting behind the interface of scikit-learn.
 
 Labels are paths, lists of paths, level columns or plain values; answers have the same form.
-Probabilities are computed in double precision, so that a row gets the same ones to about 1e-15
-whatever else is in its batch.
+Probabilities are those of ``Pipeline`` and of the command line, in single precision: a row gets the
+same ones to the last bit whatever else is in its batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from hierlearn.decoding.edges import most_specific
 from hierlearn.errors import DataError
 from hierlearn.estimator.calibration import find_threshold, make_calibrated
 from hierlearn.estimator.fitting import FittingMixin
-from hierlearn.estimator.float64 import Predictor
 from hierlearn.estimator.inputs import (
     as_csr,
     as_texts,
@@ -39,6 +38,7 @@ from hierlearn.estimator.parameters import (
 )
 from hierlearn.estimator.score import answers_and_truth, evaluate, exact_fraction, pooled_f1
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.pipeline.missing import checked_missing, note_missing
 from hierlearn.pipeline.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class HierarchicalClassifier(
     """
 
     _is_text: bool  # whether X holds texts
+    missing: str
 
     def __init__(self, recipe: str = "auto", **parameters: Any) -> None:
         check_parameters(parameters, "HierarchicalClassifier.__init__")
@@ -108,7 +109,7 @@ class HierarchicalClassifier(
             One label per row, None where the decoder stops at the root; or one list of labels per
             row, where the training labels were lists or the decoder answers sets.
         """
-        p = self._log_nodes(X).exp()
+        p = self._nodes(X)
         chosen = self._make_decoder(decoder, options)
         decided = chosen(p)
         if chosen.answers == "class":
@@ -117,30 +118,26 @@ class HierarchicalClassifier(
             decided = most_specific(decided, self.hierarchy_)
         return self._label_format.answer_sets(row.nonzero()[:, 0].tolist() for row in decided)
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """Return (N, C) the probability of every class, columns as in ``classes_``.
 
         A class is never more probable than its parent, unless a link was chosen that allows it.
         Over the classes of a flat problem the rows sum to 1 where the link is softmax, as it is
         for one label per row unless you choose otherwise.
         """
-        found: NDArray[np.float64] = np.exp(self.predict_log_proba(X))
-        return found
+        return self._columns(self._nodes(X))
 
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: Any) -> NDArray[np.float32]:
         """Return (N, C) the logarithms of the probabilities, accurate where those are tiny."""
-        logs = self._log_nodes(X).numpy()
-        found: NDArray[np.float64] = np.ascontiguousarray(logs[:, self._class_ids])
-        return found
+        return self._columns(self._nodes(X, log=True))
 
-    def predict_node_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_node_proba(self, X: Any) -> NDArray[np.float32]:
         """Return (N, C) the probability of every class, columns as in ``hierarchy_.names``.
 
         That is what metrics read. ``predict_proba`` differs from it only for flat labels without a
         hierarchy, which have scikit-learn's order there.
         """
-        found: NDArray[np.float64] = np.exp(self._log_nodes(X).numpy())
-        return found
+        return self._nodes(X).numpy()
 
     def evaluate(self, X: Any, y: Any, metrics: Sequence[str] | None = None) -> Evaluation:
         """Return metrics of the probabilities by name: a dict that prints as a table.
@@ -173,7 +170,7 @@ class HierarchicalClassifier(
             y: their labels.
             sample_weight: (N,) how much each row counts.
         """
-        p = self._log_nodes(X).exp()
+        p = self._nodes(X)
         given = parse_labels(y, self.hierarchy_.sep)
         if len(given) != len(p):
             raise DataError(f"inputs have {len(p)} rows but labels have {len(given)}")
@@ -196,7 +193,7 @@ class HierarchicalClassifier(
             risk: the fraction of wrong answers, between 0 and 1.
             decoder: a name of DECODERS that has ``calibrate``.
         """
-        p = self._log_nodes(X).exp()
+        p = self._nodes(X)
         names = self._label_format.names(parse_labels(y, self.hierarchy_.sep))
         targets = Labels(names, self.hierarchy_).targets()
         threshold = find_threshold(self.pipeline_, decoder, p, targets, risk)
@@ -268,11 +265,16 @@ class HierarchicalClassifier(
         self.recipe_reason_ = pipeline.config.get("recipe", {}).get("because")
         self.classes_, self._class_ids = form.classes()
         self._label_format, self._incremental = form, state
-        self._predictor = Predictor(pipeline)
         self.__dict__.pop("thresholds_", None)  # they were calibrated for other weights
 
-    def _read_inputs(self, X: Any, *, reset: bool = False) -> Any:
-        """Return X as texts, a Table, (N, D) numbers or CSR; as it was at first, unless reset."""
+    def _read_inputs(self, X: Any, *, reset: bool = False, learns: bool = False) -> Any:
+        """Return X as texts, a Table, (N, D) numbers or CSR; as it was at first, unless reset.
+
+        Args:
+            X: the rows.
+            reset: whether they are the first ones.
+            learns: whether the model learns from them, and so does not impute what they lack.
+        """
         texts = as_texts(X)
         if not reset:
             check_learned(texts is not None, self.pipeline_, self._is_text)
@@ -282,7 +284,7 @@ class HierarchicalClassifier(
                 self.__dict__.pop(name, None)
             return texts
         if (table := read_frame(self, X, reset=reset)) is not None:
-            return table
+            return table if reset else self._noted(table, None, learns=learns)
         sparse = hasattr(X, "tocsr")
         finite = True if sparse else "allow-nan"
         X = validate_data(
@@ -290,14 +292,24 @@ class HierarchicalClassifier(
         )
         if reset:
             return as_csr(X) if sparse else X
-        return as_trained(X, self.pipeline_, getattr(self, "feature_names_in_", None))
+        rows = as_trained(X, self.pipeline_)
+        return self._noted(rows, getattr(self, "feature_names_in_", None), learns=learns)
 
-    def _log_nodes(self, X: Any) -> Tensor:
-        """Return (N, C) float64 log p, in the hierarchy's order."""
+    def _noted(self, inputs: Any, names: Any, *, learns: bool) -> Any:
+        """Return rows, after a warning of what they lack that no training row did."""
+        self.pipeline_.missing = checked_missing(self.missing)
+        note_missing(self.pipeline_, inputs, names, learns=learns)
+        return inputs
+
+    def _nodes(self, X: Any, *, log: bool = False) -> Tensor:
+        """Return (N, C) node probabilities or their logarithms, in the hierarchy's order."""
         check_is_fitted(self)
         inputs = self._read_inputs(X)
-        parts = self._predictor.as_float64.stream_probabilities(inputs, log=True)
-        return torch.cat([part.double() for part in parts])
+        return torch.cat([*self.pipeline_.stream_probabilities(inputs, log=log)])
+
+    def _columns(self, nodes: Tensor) -> NDArray[np.float32]:
+        """Return values of nodes as columns of ``classes_``."""
+        return np.ascontiguousarray(nodes.numpy()[:, self._class_ids])
 
     def _make_decoder(self, decoder: str | Decoder | None, options: dict[str, Any]) -> Decoder:
         thresholds = getattr(self, "thresholds_", {})

@@ -84,7 +84,7 @@ class FittingMixin:
 
         get_params: Callable[..., dict[str, Any]]
 
-        def _read_inputs(self, X: Any, *, reset: bool = False) -> Any: ...
+        def _read_inputs(self, X: Any, *, reset: bool = False, learns: bool = False) -> Any: ...
         def _remember_more(self, *args: Any, **options: Any) -> Self: ...
         def _set_pipeline(
             self, pipeline: Pipeline, form: LabelFormat, state: IncrementalState | None
@@ -250,7 +250,7 @@ class FittingMixin:
     def _train_pass(self, X: Any, given: ParsedLabels, sample_weight: ArrayLike | None) -> Self:
         """Train one pass over rows; where there is a memory, its last rows are these."""
         names = self._label_format.names(given)
-        inputs = self._read_inputs(X)
+        inputs = self._read_inputs(X, learns=True)
         row_weights = self._row_weights(inputs, names, self._label_format, sample_weight)
         rows, weights = gather(inputs, names, self.hierarchy_, row_weights)
         policy = self.unlabeled_descendants

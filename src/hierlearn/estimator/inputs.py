@@ -1,8 +1,4 @@
-"""Inputs and weights as given, recognized and checked.
-
-A number may be missing (NaN) in a column where one was missing in training, since the model has
-learned what that means; anywhere else it raises.
-"""
+"""Inputs and weights as given, recognized and checked."""
 
 from __future__ import annotations
 
@@ -23,7 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from hierlearn.datasets.table import Table
-    from hierlearn.features import Preprocessor
     from hierlearn.pipeline import Pipeline
 
 NUMERIC = "biufc"  # kinds of NumPy's numbers
@@ -91,43 +86,22 @@ def read_frame(classifier: Any, X: Any, *, reset: bool) -> Table | None:
     if step is None or step.reads != "table":
         return None
     table = step.read(X)
-    found = step.first_missing(table)
-    if found is not None:
-        row, column = found
-        raise DataError(
-            f"row {row} (counted from 0), column {list(step.kinds)[column]!r}: the value is "
-            f"missing, but no training row lacks one there; fill it in, or train with such rows"
-        )
     return cast("Table", table)
 
 
-def check_missing(
-    X: NDArray[Any], preprocessor: Preprocessor[Any, Any] | None, names: Sequence[str] | None
-) -> None:
-    """Raise on a missing number in a column that had none in training."""
-    if X.dtype.kind != "f":
-        return
-    if preprocessor is None:
-        missing = np.argwhere(np.isnan(X))
-        found = tuple(missing[0].tolist()) if len(missing) else None
-    else:
-        found = preprocessor.first_missing(X)
-    if found is not None:
-        row, column = found
-        name = "" if names is None else f" {names[column]!r}"
-        raise DataError(
-            f"row {row}, column {column}{name} (counted from 0): the value is missing (NaN), but "
-            f"no training row lacks one there; fill it in, or train with such rows"
-        )
-
-
-def as_trained(X: Any, pipeline: Pipeline, names: Sequence[str] | None) -> Any:
+def as_trained(X: Any, pipeline: Pipeline) -> Any:
     """Return rows to predict on as dense or sparse as those of the training."""
     from scipy.sparse import csr_array
 
     sparse = hasattr(X, "tocsr")
-    if not sparse:
-        check_missing(X, pipeline.preprocessor, names)
+    if pipeline.preprocessor is None and not sparse:  # stored values cannot be missing
+        wrong: Any = np.argwhere(np.isnan(X)) if X.dtype.kind == "f" else ()
+        if len(wrong):
+            found: list[int] = wrong[0].tolist()
+            raise DataError(
+                f"row {found[0]}, column {found[1]} (counted from 0): the value is missing (NaN), "
+                f"but the classifier learned from sparse rows, which lack none; fill it in"
+            )
     if pipeline.preprocessor is None:  # it was trained on sparse rows
         return as_csr(X if sparse else csr_array(X))
     return X.toarray() if sparse else X

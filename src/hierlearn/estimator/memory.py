@@ -139,7 +139,7 @@ class MemoryMixin:
         sample_weight: ArrayLike | None,
     ) -> Self:
         """Add rows whose labels are read already; ``form`` has all of their classes."""
-        inputs = self._read_inputs(X)
+        inputs = self._read_inputs(X, learns=True)
         count = count_rows(inputs)
         if len(given) != count:
             raise DataError(f"inputs have {count} rows but labels have {len(given)}")
@@ -256,7 +256,7 @@ class MemoryMixin:
 
     if TYPE_CHECKING:
 
-        def _read_inputs(self, X: Any) -> Any: ...
+        def _read_inputs(self, X: Any, *, learns: bool = False) -> Any: ...
 
         def _set_pipeline(
             self, pipeline: Pipeline, form: LabelFormat, state: IncrementalState | None

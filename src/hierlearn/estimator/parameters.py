@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -42,6 +42,11 @@ class Own:
         None,
         'How much rows count: "balanced", or a mapping from classes to weights, which hold for the '
         "classes below, too.",
+    )
+    missing: Literal["impute", "error"] = setting(
+        "impute",
+        "What becomes of a row to predict on that lacks a value where no training row does: it is "
+        "imputed with a warning, or an error.",
     )
     random_state: int | None = setting(
         None, "An integer makes fit reproducible; a RandomState is drawn from."

@@ -98,9 +98,9 @@ class ChainPreprocessor(Preprocessor[Any, Any]):
         """Return what the first step says of its columns."""
         return self.first.summary()
 
-    def first_missing(self, inputs: Any) -> tuple[int, int] | None:
+    def newly_missing(self, inputs: Any) -> dict[int, NDArray[Any]]:
         """Return what the first step finds missing."""
-        return self.first.first_missing(inputs)
+        return self.first.newly_missing(inputs)
 
     def fit(self, inputs: Any) -> Self:
         """Fit both steps."""

@@ -181,16 +181,13 @@ class EncodedTablePreprocessor(Preprocessor[Any, Any]):
         parts = [rest, *(csr_array(one) for one in encoded)]
         return csr_array(hstack(parts, format="csr", dtype=np.float32))
 
-    def first_missing(self, inputs: Any) -> tuple[int, int] | None:
-        """Return row and column of the first value that is missing but never was in training."""
+    def newly_missing(self, inputs: Any) -> dict[int, NDArray[np.int64]]:
+        """Return the rows without a value, for each column in which every training row has one."""
         if not self.has_rest:
-            return None
-        table = self.read(inputs)
-        found = self.rest.first_missing(self._others(table))
-        if found is None:
-            return None
-        name = [*self.rest.kinds][found[1]]
-        return found[0], [*self.kinds].index(name)
+            return {}
+        found = self.rest.newly_missing(self._others(self.read(inputs)))
+        own, every = [*self.rest.kinds], [*self.kinds]
+        return {every.index(own[column]): rows for column, rows in found.items()}
 
     def plain_state(self) -> dict[str, Any]:
         """Return what becomes of the columns, without the weights."""

@@ -65,19 +65,17 @@ def chunks(
         yield rows, values[rows].astype(np.float64)
 
 
-def first_missing(inputs: ArrayLike, missing: NDArray[np.int64]) -> tuple[int, int] | None:
-    """Return row and column of the first NaN in a column that had none in training.
+def newly_missing(inputs: ArrayLike, missing: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+    """Return the rows of NaN, for each column that has any and had none in training.
 
     Args:
-        inputs: (N, D) rows; those of another width give None.
+        inputs: (N, D) rows; those of another width give none.
         missing: (D,) how many training values of each column were missing.
     """
     values = np.asarray(inputs)
     complete = missing == 0  # (D,)
     if values.dtype.kind != "f" or values.shape[1:] != complete.shape:
-        return None
+        return {}
     wrong = np.isnan(values) & complete
-    if not wrong.any():
-        return None
-    row, column = np.argwhere(wrong)[0].tolist()
-    return row, column
+    columns = np.flatnonzero(wrong.any(axis=0)).tolist()
+    return {column: np.flatnonzero(wrong[:, column]) for column in columns}

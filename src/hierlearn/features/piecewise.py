@@ -19,7 +19,7 @@ import numpy as np
 
 from hierlearn.errors import DataError
 from hierlearn.features.moments import blocks
-from hierlearn.features.number_rows import checked_numbers, chunks, first_missing
+from hierlearn.features.number_rows import checked_numbers, chunks, newly_missing
 from hierlearn.features.preprocessor import Preprocessor, integer_option, stored
 from hierlearn.features.quantiles import draw_sample, quantile_edges
 
@@ -164,9 +164,9 @@ class PiecewiseLinearPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]
         missing: NDArray[np.int64] = self._missing.copy()
         return missing
 
-    def first_missing(self, inputs: ArrayLike) -> tuple[int, int] | None:
-        """Return row and column of the first NaN in a column that had none in training."""
-        return first_missing(inputs, self.missing)
+    def newly_missing(self, inputs: ArrayLike) -> dict[int, NDArray[np.int64]]:
+        """Return the rows of NaN, for each column that has any and had none in training."""
+        return newly_missing(inputs, self.missing)
 
     def transform(self, inputs: ArrayLike) -> NDArray[np.float32]:
         """Return (N, W) rows with nothing missing."""

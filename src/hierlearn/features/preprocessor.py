@@ -112,14 +112,14 @@ class Preprocessor(ABC, Generic[Inputs, Outputs]):
         """Learn from the training rows and return them transformed."""
         return self.fit(inputs).transform(inputs)
 
-    def first_missing(self, inputs: Inputs) -> tuple[int, int] | None:
-        """Return row and column of the first value that is missing but never was in training.
+    def newly_missing(self, inputs: Inputs) -> dict[int, NDArray[np.int64]]:
+        """Return the rows without a value, for each column in which every training row has one.
 
-        None where there is no such value, or where values cannot be missing. Inputs of another
-        width than the fitted one also give None: ``transform`` refuses them.
+        Empty where values cannot be missing. Inputs of another width than the fitted one also give
+        nothing: ``transform`` refuses them.
         """
         del inputs
-        return None
+        return {}
 
     def summary(self) -> str:
         """Return what was found in the inputs, for the plan of a training; empty for nothing."""

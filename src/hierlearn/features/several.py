@@ -77,10 +77,12 @@ class SeveralPreprocessor(Preprocessor[Any, Any]):
             return csr_array(hstack([csr_array(part) for part in parts], format="csr"))
         return np.concatenate(parts, axis=1)
 
-    def first_missing(self, inputs: Any) -> tuple[int, int] | None:
-        """Return the first value that is missing but never was, for any step."""
-        found = [place for step in self.steps if (place := step.first_missing(inputs)) is not None]
-        return min(found, default=None)
+    def newly_missing(self, inputs: Any) -> dict[int, NDArray[np.int64]]:
+        """Return what is missing for any step."""
+        found: dict[int, NDArray[np.int64]] = {}
+        for step in self.steps:
+            found |= step.newly_missing(inputs)
+        return found
 
     def as_module(self) -> nn.Module | None:
         """Return the steps as one module, or None where one of them cannot be."""

@@ -1,7 +1,7 @@
 """Mixed tables: every column by the step of its kind, side by side.
 
     numbers     standardized, or encoded by quantile bins, see ``piecewise``
-    booleans    0 and 1
+    booleans    0 and 1; where one is missing that never was in training, their mean
     dates       see ``dates``
     missing     1 where the value of a column is missing, for columns with missing training values
     categories  see ``categories``
@@ -86,6 +86,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
         self.ignored: dict[str, str] = {}
         self.order: tuple[str, ...] = ()  # all columns as they were given, ignored ones too
         self._missing: dict[str, int] = {}  # training values that were missing
+        self._usual: dict[str, float] = {}  # what stands for a missing boolean
         self._numbers: Preprocessor[Any, Any] | None = None
         self._parts: dict[str, Any] = {}  # of dates, categories and texts, by column
 
@@ -145,6 +146,11 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
         self.kinds, self.ignored = dict(inputs.kinds), dict(inputs.ignored)
         self.order = inputs.order
         self._missing = {name: int(inputs.missing(name).sum()) for name in inputs.names}
+        self._usual = {
+            # Where training rows lack one, that is a column of its own.
+            name: 0.0 if self._missing[name] else float(np.mean(inputs.columns[name]))
+            for name in self._named("boolean")
+        }
         self._parts = {}
         for name in self._named("date"):
             self._parts[name] = DateParts.fit(inputs.columns[name])
@@ -230,7 +236,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
         if self._numbers is not None:
             yield self._transform_numbers(table)
         for name in self._named("boolean"):
-            yield np.nan_to_num(table.columns[name], nan=0.0).astype(np.float32)[:, None]
+            yield np.nan_to_num(table.columns[name], nan=self._usual.get(name, 0.0))[:, None]
         for name in self._named("date"):
             yield self._parts[name].transform(table.columns[name])
         for name in self._incomplete():
@@ -274,18 +280,13 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
                 )
         return Table({name: table.columns[name] for name in self.kinds}, self.kinds)
 
-    def first_missing(self, inputs: Table) -> tuple[int, int] | None:
-        """Return row and column of the first value that is missing but never was in training."""
+    def newly_missing(self, inputs: Table) -> dict[int, NDArray[np.int64]]:
+        """Return the rows without a value, for each column in which every training row has one."""
         self._check_fitted()
         table = self.read(inputs)
-        found = []
-        for column, name in enumerate(self.kinds):
-            if self._missing[name] or base_kind(self.kinds[name]) == "text":
-                continue
-            rows = np.flatnonzero(table.missing(name))
-            if len(rows):
-                found.append((int(rows[0]), column))
-        return min(found, default=None)
+        complete = [(n, name) for n, name in enumerate(self.kinds) if not self._missing[name]]
+        found = {column: np.flatnonzero(table.missing(name)) for column, name in complete}
+        return {column: rows for column, rows in found.items() if len(rows)}
 
     # ------------------------------------------------------------------ saving
 
@@ -303,6 +304,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             "ignored": dict(self.ignored),
             "order": list(self.order),
             "missing": dict(self._missing),
+            "usual": dict(self._usual),
         }
         steps = [] if self._numbers is None else [self._numbers]
         parts: list[dict[str, Any]] = []
@@ -320,6 +322,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
         new = cls(**{key: stored(settings, key) for key in own}, **stored(settings, "text_options"))
         new.kinds, new.ignored = dict(stored(settings, "kinds")), dict(stored(settings, "ignored"))
         new.order, new._missing = tuple(stored(settings, "order")), stored(settings, "missing")
+        new._usual = dict(settings.get("usual", {}))
         ordered = [*new._named("date"), *new._named("category"), *new._named("text")]
         has_numbers = bool(new._named("number"))
         parts = stored(settings, "parts")

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hierlearn.datasets.cells import as_float32
 from hierlearn.datasets.dataset import count_rows
 from hierlearn.decoding import make_decoder
 from hierlearn.decoding.scaling import Scaling
@@ -49,8 +51,10 @@ from hierlearn.pipeline.folder import (
 )
 from hierlearn.pipeline.memory_files import check_filled, read_memory, write_memory
 from hierlearn.pipeline.memory_shards import COPY
+from hierlearn.pipeline.missing import note_missing
 from hierlearn.pipeline.network_size import check_network
 from hierlearn.pipeline.seen_rows import ROWS_FILE, SeenRows
+from hierlearn.pipeline.tiles import batch_outputs
 from hierlearn.training.processes import find_device
 from hierlearn.training.rows import as_rows
 
@@ -61,6 +65,7 @@ if TYPE_CHECKING:
     from hierlearn.links import HeadOutput, Link
     from hierlearn.memory import Part
     from hierlearn.networks import InputSpec, SparseRows
+    from hierlearn.pipeline.missing import Missing
     from hierlearn.training.prepare import Prepared
 
 BATCH = 4096
@@ -88,6 +93,8 @@ class Pipeline:
         answer: which of several heads answers; "average" is the mean of their probabilities.
         scaling: how sure the probabilities are made; None leaves them as they are.
         seen: which rows it was trained on; None where that is not known.
+        missing: what becomes of rows that lack a value where no training row does: "impute" them
+            with a warning, or "error" to raise.
     """
 
     label_space: LabelSpace
@@ -101,6 +108,7 @@ class Pipeline:
     answer: str = AVERAGE
     scaling: Scaling | None = None
     seen: SeenRows | None = None
+    missing: Missing = "impute"
 
     @classmethod
     def from_prepared(cls, prepared: Prepared) -> Pipeline:
@@ -157,15 +165,18 @@ class Pipeline:
         return self.hierarchy.decode(decided)
 
     def probabilities(self, inputs: Any, *, batch: int = BATCH) -> Tensor:
-        """Return (N, C) node probabilities of raw inputs, on the CPU."""
+        """Return (N, C) node probabilities of raw inputs, on the CPU; see ``missing``."""
+        note_missing(self, inputs)
         parts = list(self.stream_probabilities(inputs, batch=batch))
         return torch.cat(parts) if parts else torch.zeros(0, len(self.hierarchy))
 
-    @torch.no_grad()
     def stream_probabilities(
         self, inputs: Any, *, batch: int = BATCH, log: bool = False
     ) -> Iterator[Tensor]:
         """Yield the probabilities of raw inputs in batches; rows do not affect each other.
+
+        Commands, servers, engines and the estimator all predict by it; see ``tiles``. Missing
+        values are imputed without a word.
 
         Args:
             inputs: the rows.
@@ -173,10 +184,9 @@ class Pipeline:
             log: yield their logarithms, in which small probabilities differ.
         """
         self.network.eval()
-        batch = self.batch_size(batch)
+        batch, read = self.batch_size(batch), attrgetter("log_p" if log else "probabilities")
         for begin in range(0, count_rows(inputs), batch):
-            output = self.scaled(self.output(inputs[begin : begin + batch]))
-            yield (output.log_p if log else output.probabilities).cpu()
+            yield batch_outputs(self, inputs[begin : begin + batch], read)
 
     def batch_size(self, most: int = BATCH) -> int:
         """Return how many rows are predicted at once: a power of 2 where classes are many."""
@@ -195,6 +205,7 @@ class Pipeline:
 
     def rows(self, inputs: Any) -> Tensor | SparseRows:
         """Return a batch of raw inputs as the network reads them."""
+        inputs = as_float32(inputs)
         if self.preprocessor is not None:
             inputs = self.preprocessor.transform(inputs)
         rows = as_rows(inputs, self.device, self.dtype)

@@ -16,12 +16,13 @@ neighbor_2_id, ...
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hierlearn.datasets.coded_column import CodedColumn
-from hierlearn.errors import DataError, HierlearnError, place
+from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.titles import joined_titles
 from hierlearn.pipeline.answer_columns import (
     ClassNames,
@@ -33,8 +34,8 @@ from hierlearn.pipeline.answer_columns import (
     top_columns,
 )
 from hierlearn.pipeline.explain import explain, most_neighbors, rows_of
+from hierlearn.pipeline.missing import MissingCells, place_of
 from hierlearn.pipeline.threads import in_order, worker_count
-from hierlearn.pipeline.tiles import tiled_probabilities
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,10 +55,6 @@ if TYPE_CHECKING:
 
 ANSWER = Layout()  # nothing beside the answer
 NAMES = ("path", "class", "probability", "level", "stopped")
-NEVER_MISSING = (
-    "the value is missing, but none was in training, so the model cannot know what that means; "
-    "fill it in"
-)
 
 
 def predict_chunks(
@@ -86,8 +83,8 @@ def predict_chunks(
         before: how many rows come before these, where they are a part of a table.
 
     Raises:
-        DataError: naming the file, line and column of a missing value that was never missing in
-            training.
+        DataError: naming the file, line and column of a value that is missing where no training
+            row lacks one, if the pipeline's ``missing`` is "error".
     """
     answering = Answering(pipeline, decoder, label_sep, neighbors, layout)
     workers = 0 if neighbors else worker_count(pipeline)
@@ -122,7 +119,7 @@ class Answering:
         """
         before, rows = batch
         found, begin = [], 0
-        found_p = tiled_probabilities(self.pipeline, rows.inputs)
+        found_p = probabilities_of(self.pipeline, rows.inputs)
         for p in torch.split(found_p, self.size or len(rows.lines)):
             part = rows.take(slice(begin, begin + len(p)))
             found.append(self.columns(p, part, before + begin))
@@ -205,21 +202,31 @@ def probability_chunks(
         path: their file, for errors.
     """
     for _, batch in batches(pipeline, chunks, path):
-        yield batch, tiled_probabilities(pipeline, batch.inputs)
+        yield batch, probabilities_of(pipeline, batch.inputs)
+
+
+def probabilities_of(pipeline: Pipeline, inputs: Any) -> Tensor:
+    """Return (n, C) probabilities of a batch, whose missing values are counted already."""
+    return torch.cat([*pipeline.stream_probabilities(inputs)])
 
 
 def batches(
     pipeline: Pipeline, chunks: Iterable[Chunk], path: Path, before: int = 0
 ) -> Iterator[tuple[int, Chunk]]:
-    """Yield rows in the batches in which they are predicted, each after how many came before."""
+    """Yield rows in the batches in which they are predicted, each after how many came before.
+
+    Values that are missing where none was in training are counted, and warned of once.
+    """
     done = before
     size = pipeline.batch_size()
+    cells = MissingCells(pipeline)
     for chunk in chunks:
-        refuse_missing(pipeline, chunk, path)
+        cells.add(chunk.inputs, partial(place_of, path, chunk.lines))
         count = len(chunk.lines)
         for begin in range(0, count, size):
             yield done + begin, chunk.take(slice(begin, min(begin + size, count)))
         done += count
+    cells.warn()
 
 
 def answer_names(pipeline: Pipeline) -> tuple[str, ...]:
@@ -258,25 +265,6 @@ def neighbor_columns(
             ]
         columns[f"{name}_text"] = [one.text for one in some]
     return columns
-
-
-def refuse_missing(pipeline: Pipeline, chunk: Chunk, path: Path) -> None:
-    """Raise on a missing value in a column that had none in training."""
-    found = first_missing(pipeline, chunk.inputs)
-    if found is not None:
-        row, column = found
-        raise DataError(f"{place(path, chunk.lines[row], column)}: {NEVER_MISSING}")
-
-
-def first_missing(pipeline: Pipeline, inputs: Any) -> tuple[int, str] | None:
-    """Return row and column of the first value that is missing but never was in training."""
-    preprocessor = pipeline.preprocessor
-    found = None if preprocessor is None else preprocessor.first_missing(inputs)
-    if found is None:
-        return None
-    row, column = found
-    names = pipeline.config.get("feature_names") or range(column + 1)
-    return row, str(names[column])
 
 
 def answers(

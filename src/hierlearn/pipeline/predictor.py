@@ -19,6 +19,7 @@ from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.pipeline.answer_file import kept_names
 from hierlearn.pipeline.batch import SOURCE, batch_chunk, column_names, like_batch
 from hierlearn.pipeline.input_columns import known_columns
+from hierlearn.pipeline.missing import checked_missing
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.predict import (
     ANSWER,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets.streaming import Chunk
     from hierlearn.decoding import Decoder
     from hierlearn.pipeline.answer_columns import Layout
+    from hierlearn.pipeline.missing import Missing
 
     Columns = dict[str, Any]
 
@@ -70,6 +72,8 @@ class Predictor:
         label_sep: what joins the classes of a set; by default as in training.
         device: where to compute; "auto" is a GPU where there is one.
         trust: whether a network factory outside of hierlearn that the folder names may run.
+        missing: "impute" a value that is missing where no training row lacks one, with a warning,
+            or "error" to raise.
     """
 
     folder: Path | str
@@ -82,8 +86,10 @@ class Predictor:
     label_sep: str | None = None
     device: str = "auto"
     trust: bool = False
+    missing: Missing = "impute"
 
     def __post_init__(self) -> None:
+        checked_missing(self.missing)
         self._model: Model | None = None  # no fields, by which Dask would tell predictors apart
         self._lock = Lock()
 
@@ -180,7 +186,9 @@ class Model:
     def load(cls, options: Predictor) -> Model:
         """Read the folder of a predictor."""
         device = find_device(options.device)
-        return cls(Pipeline.load(options.folder, device=device, trust=options.trust), options)
+        pipeline = Pipeline.load(options.folder, device=device, trust=options.trust)
+        pipeline.missing = options.missing
+        return cls(pipeline, options)
 
     def table(self, found: Iterable[tuple[Columns, Any]]) -> Any:
         """Return answers as an Arrow table, whose types are the same for every batch."""

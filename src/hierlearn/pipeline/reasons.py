@@ -69,12 +69,18 @@ def reasons(
         parts, without = table_parts(own) if isinstance(own, Table) else text_parts(own[0])
         every: list[Reason] = []
         if parts:
-            whole = float(pipeline.probabilities(own)[0, node])
-            left = pipeline.probabilities(without)[:, node].tolist()
+            whole, *left = [
+                p for one in (own, without) for p in probabilities_of(pipeline, one, node)
+            ]
             every = [Reason(part, whole - p, p) for part, p in zip(parts, left, strict=True)]
         positive = [one for one in every if one.effect > 0]
         found.append(sorted(positive, key=lambda one: -one.effect)[:count])
     return found
+
+
+def probabilities_of(pipeline: Pipeline, inputs: Any, node: int) -> list[float]:
+    """Return the probability of a class for every row; a cell that is left out is no surprise."""
+    return [p for part in pipeline.stream_probabilities(inputs) for p in part[:, node].tolist()]
 
 
 def has_parts(pipeline: Pipeline) -> bool:

@@ -2,10 +2,10 @@
 
 A matmul of 100 rows may round differently from one of 512, and one that four threads share
 differently from one of a single thread; softmax and the like take other paths for a few rows than
-for many. So the rows of a table are computed in tiles that always have the same number of rows,
-each on one core, and the last tile is filled up with copies of its last row. An answer is then the
-same, to the last bit, whatever rows it is computed with: in one process or in many, from a file of
-two million rows or in a batch of ten.
+for many. So rows are always computed in tiles that have the same number of rows, each on one core,
+and the last tile is filled up with copies of its last row. An answer is then the same, to the last
+bit, whatever rows it is computed with: in one process or in many, from a file of two million rows
+or in a batch of ten.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from hierlearn.networks.sparse import SparseRows
 from hierlearn.pipeline.threads import in_order, is_ours
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
+    from hierlearn.links import HeadOutput
     from hierlearn.pipeline.pipeline import Pipeline
 
 CPU = 512  # rows of a tile: as fast as thousands, and cheap to fill up
@@ -39,26 +42,39 @@ def tile_size(pipeline: Pipeline) -> int | None:
     return pipeline.batch_size(CPU if pipeline.device.type == "cpu" else GPU)
 
 
-def tiled_probabilities(pipeline: Pipeline, inputs: Any) -> Tensor:
-    """Return (n, C) probabilities of raw inputs on the CPU, at most ``batch_size`` rows."""
-    size = tile_size(pipeline)
+@torch.no_grad()
+def batch_outputs(pipeline: Pipeline, inputs: Any, read: Callable[[HeadOutput], Tensor]) -> Tensor:
+    """Return (n, C) of what is read of the output to raw inputs, at most ``batch_size`` rows.
+
+    Args:
+        pipeline: the model, in evaluation mode.
+        inputs: the rows.
+        read: takes probabilities, or their logarithms, from the output of a tile.
+    """
+    rows, size = pipeline.rows(inputs), tile_size(pipeline)
     if size is None:
-        return next(pipeline.stream_probabilities(inputs))
-    pipeline.network.eval()
-    rows = pipeline.rows(inputs)
-    compute = partial(tile_probabilities, pipeline, rows, size)
-    parts = in_order(compute, range(0, len(rows), size), tile_threads(pipeline))
-    return torch.cat(list(parts))
+        return tile_output(pipeline, rows, read)
+    compute = partial(one_tile, pipeline, rows, size, read)
+    return torch.cat([*in_order(compute, range(0, len(rows), size), tile_threads(pipeline))])
+
+
+def one_tile(
+    pipeline: Pipeline,
+    rows: Tensor | SparseRows,
+    size: int,
+    read: Callable[[HeadOutput], Tensor],
+    begin: int,
+) -> Tensor:
+    """Return what is read of the output to the rows of the tile that begins at a row."""
+    return tile_output(pipeline, filled_tile(rows, begin, size), read)[: len(rows) - begin]
 
 
 @torch.no_grad()
-def tile_probabilities(
-    pipeline: Pipeline, rows: Tensor | SparseRows, size: int, begin: int
+def tile_output(
+    pipeline: Pipeline, rows: Tensor | SparseRows, read: Callable[[HeadOutput], Tensor]
 ) -> Tensor:
-    """Return the probabilities of the tile that begins at a row."""
-    tile = filled_tile(rows, begin, size)
-    output = pipeline.scaled(pipeline.read(pipeline.network(tile)))
-    return output.probabilities[: len(rows) - begin].cpu()
+    """Return what is read of the output to rows, on the CPU."""
+    return read(pipeline.scaled(pipeline.read(pipeline.network(rows)))).cpu()
 
 
 def filled_tile(rows: Tensor | SparseRows, begin: int, size: int) -> Tensor | SparseRows:

@@ -139,7 +139,7 @@ class ServedModel:
     def predict(self, tasks: Sequence[Task]) -> list[list[dict[str, Any]]]:
         """Return the answers of all tasks, one object per row, computed as one batch."""
         chunk = self.inputs.chunk(joined(tasks), tasks[0].first if len(tasks) == 1 else 0)
-        p = self.pipeline.probabilities(chunk.inputs)
+        p = torch.cat([*self.pipeline.stream_probabilities(chunk.inputs)])
         parts = torch.split(p, [len(task) for task in tasks])
         alike: dict[Options, list[int]] = {}
         for number, task in enumerate(tasks):
@@ -174,7 +174,7 @@ class ServedModel:
             count: how many rows, words or cells at most.
         """
         chunk = self.inputs.chunk(task.columns, task.first)
-        p = self.pipeline.probabilities(chunk.inputs)
+        p = torch.cat([*self.pipeline.stream_probabilities(chunk.inputs)])
         columns = self.columns(p, task.options)
         name, found = self._evidence(chunk, columns["path"], count)
         return [
@@ -214,7 +214,7 @@ class ServedModel:
             labels: of each row.
             ids: of the rows.
         """
-        chunk = self.inputs.chunk(columns)
+        chunk = self.inputs.chunk(columns, learns=True)
         pipeline = copied(self.pipeline)
         growth = remember(pipeline, chunk.inputs, labels, ids=ids)
         return ServedModel(pipeline), growth

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.datasets.column_kinds import base_kind, date_format
-from hierlearn.datasets.dates import ISO
+from hierlearn.datasets.dates import ISO, split_form
 from hierlearn.decoding import DECODERS
 from hierlearn.serving.model import Options, level_names
 from hierlearn.serving.requests import MOST_EVIDENCE
@@ -59,7 +59,7 @@ def cell_schema(kind: str) -> dict[str, Any]:
 def example_cell(kind: str) -> Any:
     """Return a value of a kind."""
     if base_kind(kind) == "date":
-        form = date_format(kind)
+        form, _ = split_form(date_format(kind))
         return datetime(2024, 5, 17).strftime("%Y-%m-%d" if form == ISO else form)
     return EXAMPLES[kind]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hierlearn.datasets.cells import LARGEST, parse_any
+from hierlearn.datasets.cells import LARGEST, is_mark, parse_any
 from hierlearn.datasets.column_kinds import as_string
 from hierlearn.datasets.column_values import parse_values
 from hierlearn.datasets.images import Images
@@ -24,7 +24,7 @@ from hierlearn.datasets.table_file import TableChunk
 from hierlearn.errors import DataError, plural, quoted, shown
 from hierlearn.pipeline.batch import HeldImage
 from hierlearn.pipeline.input_columns import known_columns
-from hierlearn.pipeline.predict import NEVER_MISSING, first_missing
+from hierlearn.pipeline.missing import MissingCells
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ VECTOR, TEXT, IMAGE = "vector", "text", "image"  # columns of a model that has n
 NUMBERS = frozenset({int, float, type(None)})
 
 
-def row_place(row: int, column: str | None = None) -> str:
+def row_place(row: int, column: str | int | None = None) -> str:
     """Word the place of a row, or of a cell."""
     return f"row {row} (counted from 0)" + ("" if column is None else f", column {column!r}")
 
@@ -70,7 +70,7 @@ class GivenRows(TableChunk):
             narrow = values.astype(np.float32)
         for row in np.flatnonzero(~np.isfinite(narrow)).tolist():
             cell = cells[row]
-            if cell is None or cell == "":
+            if is_mark(cell):
                 continue
             if np.isfinite(values[row]):
                 raise DataError(
@@ -240,12 +240,13 @@ class Inputs:
 
     # ------------------------------------------------------------------ columns -> inputs
 
-    def chunk(self, columns: Columns, first: int = 0) -> Chunk:
+    def chunk(self, columns: Columns, first: int = 0, *, learns: bool = False) -> Chunk:
         """Return columns as the inputs of the model.
 
         Args:
             columns: those of ``kinds``; others are ignored.
             first: the number of the first row in its request.
+            learns: whether the model learns from them, and so does not impute what they lack.
 
         Raises:
             DataError: naming the row and the column of a value that the model cannot read.
@@ -258,10 +259,9 @@ class Inputs:
             )
         rows = GivenRows({name: columns[name] for name in self.kinds}, first)
         chunk = Chunk(self._inputs(rows), rows.lines)
-        found = first_missing(self.pipeline, chunk.inputs)
-        if found is not None:
-            row, column = found
-            raise DataError(f"{row_place(rows.lines[row], column)}: {NEVER_MISSING}")
+        cells = MissingCells(self.pipeline, learns=learns)
+        cells.add(chunk.inputs, lambda row, name: row_place(rows.lines[row], name))
+        cells.warn(counted=False)
         return chunk
 
     def _inputs(self, rows: GivenRows) -> Any:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from hierlearn.datasets.column_kinds import NO_VALUE
 from hierlearn.datasets.dataset import shown_texts
 from hierlearn.datasets.row_groups import RowGroups
+from hierlearn.datasets.table import Table
+from hierlearn.datasets.typed_columns import ColumnWarning
 from hierlearn.decoding import make_decoder
-from hierlearn.errors import DataError, HierlearnError, unknown_name
+from hierlearn.errors import DataError, HierlearnError, quoted, unknown_name
 from hierlearn.features import make_preprocessor
 from hierlearn.features.registry import find_step
 from hierlearn.hierarchy import LabelSpace
@@ -263,9 +267,38 @@ def fitted_preprocessor(
     if preprocessor is None:
         return None
     found: Preprocessor[Any, Any] = preprocessor
-    if isinstance(inputs, RowGroups):
-        return fit_once(found, inputs.parts)
-    return found.fit(inputs)
+    found = fit_once(found, inputs.parts) if isinstance(inputs, RowGroups) else found.fit(inputs)
+    warn_of_empty(train_set, found)
+    return found
+
+
+def warn_of_empty(train_set: Dataset, preprocessor: Preprocessor[Any, Any]) -> None:
+    """Point out the columns without any value in the training rows; raise if there is no other."""
+    inputs: Any = train_set.inputs
+    empty: list[Any]
+    if isinstance(inputs, Table):
+        found = [name for name, why in inputs.ignored.items() if why == NO_VALUE]
+        empty = [*found, *(name for name in inputs.names if inputs.missing(name).all())]
+        known = len(inputs.names) + len(found)
+    else:
+        missing: Any = getattr(preprocessor, "missing", ())
+        names: Any = train_set.feature_names or range(len(missing))
+        lacking = np.flatnonzero(np.equal(missing, len(train_set))).tolist()
+        empty = [names[column] for column in lacking]
+        known = len(missing)
+    if not empty:
+        return
+    if len(empty) == known:
+        raise DataError(
+            "no column has a value in any training row, so there is nothing to learn from; check "
+            "how missing values are written"
+        )
+    what, has, are = ("columns", "have", "are") if len(empty) > 1 else ("column", "has", "is")
+    warnings.warn(
+        f"{what} {quoted(empty)} {has} no value in any training row, and {are} left out",
+        ColumnWarning,
+        stacklevel=2,
+    )
 
 
 def make_rows(
