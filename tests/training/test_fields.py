@@ -73,7 +73,7 @@ class Imported:
     """A field that takes code of one's own, and one that takes a part of a registry."""
 
     network: str | None = setting(
-        None, "Which.", registry="hierlearn.networks:NETWORKS", importable=True
+        None, "Which.", registry="hierlearn.networks:NETWORKS", backbones=True
     )
     loss: str = setting(
         "bce",
@@ -88,7 +88,7 @@ class Imported:
 
 
 def test_code_of_ones_own_is_named_among_the_choices():
-    assert settings_of(Imported)["network"].choices() == (*NETWORKS, "package.module:factory")
+    assert settings_of(Imported)["network"].choices() == (*NETWORKS, "package.module:name")
     assert Imported("my.code:make").network == "my.code:make"
     known = ", ".join(sorted([*NETWORKS, "package.module:factory"]))
     message = f"unknown network 'mpl'; did you mean 'mlp'? known: {known}"

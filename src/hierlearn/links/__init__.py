@@ -1,5 +1,7 @@
 """Stage 4: links turn logits into node log-probabilities."""
 
+from typing import Any
+
 from hierlearn.links.awx import AWXLink
 from hierlearn.links.conditional import ConditionalLink
 from hierlearn.links.head import Head
@@ -13,8 +15,16 @@ from hierlearn.links.siblings import SiblingsLink
 from hierlearn.links.sigmoid import SigmoidLink
 from hierlearn.links.similarities import fit_temperature, from_similarities
 from hierlearn.links.softmax import SoftmaxLink
+from hierlearn.registry import Registry
 
-LINKS: dict[str, type[Link]] = {
+
+def as_link(name: str, value: Any) -> type[Link] | None:
+    """Return an imported link as an entry."""
+    del name
+    return value if isinstance(value, type) and issubclass(value, Link) else None
+
+
+BUILT_IN: dict[str, type[Link]] = {
     "sigmoid": SigmoidLink,
     "softmax": SoftmaxLink,
     "conditional": ConditionalLink,
@@ -25,6 +35,13 @@ LINKS: dict[str, type[Link]] = {
     "random-walk": RandomWalkLink,
     "scaled-softmax": ScaledSoftmaxLink,
 }
+LINKS = Registry(
+    "link",
+    BUILT_IN,
+    group="hierlearn.links",
+    expected="a subclass of hierlearn.links.Link",
+    read=as_link,
+)
 
 __all__ = [
     "LINKS",

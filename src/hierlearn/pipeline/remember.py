@@ -79,6 +79,9 @@ def remember(
 ) -> Growth:
     """Add labeled rows to the memory of a pipeline, in place, and the classes that they bring.
 
+    However few rows a new class has, they count as much as those of a class of the usual size, see
+    ``memory/class_sizes.py``.
+
     Args:
         pipeline: a pipeline with a memory.
         inputs: the raw rows.
@@ -160,7 +163,8 @@ def new_rows(
     found = LabelSets.from_labels(Labels(labels, wanted, unlabeled_descendants=known.policy))
     names = ids if ids is not None else range(known.next_id, known.next_id + total)
     counts = None if weights is None else np.asarray(weights, dtype=np.float64)
-    rows = Remembered(found, [str(one) for one in names], counts, texts)
+    later = np.ones(total, dtype=bool)
+    rows = Remembered(found, [str(one) for one in names], counts, texts, later)
     starts = range(0, total, BATCH)
     batches = (pipeline.rows(inputs[begin : begin + BATCH]) for begin in starts)
     embeddings = encode_batches(pipeline.network, batches)
