@@ -114,7 +114,7 @@ def parse_labels(y: Any, sep: str = "/", shape: Shape | None = None) -> ParsedLa
     if y is None:
         raise DataError(
             "HierarchicalClassifier requires y to be passed, but the target y is None; "
-            "give a label, or several of them, per row"
+            "give a label, or several, per row"
         )
     if isinstance(y, (str, bytes)):
         raise LabelError(f"labels are a list with one entry per row, not one string {y!r}")

@@ -101,9 +101,8 @@ class NetworkSpec:
         if self.parts:
             return [name for part in self.parts for name in part.network.foreign]
         named = [] if names_backbone(self.name) else [self.name]
-        return [
-            one for one in (*named, *(head.kind for head in self.heads.values())) if is_spelled(one)
-        ]
+        named += [head.kind for head in self.heads.values()]
+        return [one for one in named if is_spelled(one)]
 
 
 def find_factory(name: str) -> Callable[..., nn.Module]:
