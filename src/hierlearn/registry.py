@@ -131,9 +131,9 @@ def imported(place: str, kind: str = "name", name: str | None = None) -> Any:
         for part in attribute.split(".") if attribute else ():
             value = getattr(value, part)
     except Exception as error:  # code of somebody else, which may raise anything
-        raise HierlearnError(
-            f"{kind} {name or place!r} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
+        plain = isinstance(error, (ImportError, AttributeError))
+        reason = str(error) if plain else f"{type(error).__name__}: {error}"
+        raise HierlearnError(f"{kind} {name or place!r} cannot be imported: {reason}") from error
     return value
 
 

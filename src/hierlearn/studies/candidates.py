@@ -12,6 +12,7 @@ mine.losses:Mine      a loss or a recipe of your own, package.module:name; optio
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
@@ -143,7 +144,10 @@ def split_name(text: str) -> tuple[str, str, str]:
     name, colon, rest = text.partition(":")
     if name in PIPELINES or dict.__contains__(RECIPES, name):
         return name, colon, rest
-    return LOSSES.split(text)
+    found = LOSSES.split(text)
+    if is_spelled(found[0]) and "." not in name and find_spec(name) is None:
+        return name, colon, rest  # no module, but a name with a typing error
+    return found
 
 
 def names_recipe(name: str) -> bool:

@@ -17,7 +17,6 @@ from importlib import import_module
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from hierlearn.backbones import names_backbone
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.registry import IMPORTED, Registry, installed
 
@@ -122,8 +121,11 @@ class Setting:
         """Whether a value names a backbone, or code that the registry finds elsewhere."""
         if not isinstance(value, str) or not self.description.registry:
             return False
-        if self.description.backbones and names_backbone(value):
-            return True
+        if self.description.backbones:
+            from hierlearn.backbones import names_backbone
+
+            if names_backbone(value):
+                return True
         only, entries = self.description.only, self._entries()
         return value in entries and (only is None or only(entries[value]))
 
