@@ -78,7 +78,10 @@ def test_one_column_is_one_label_with_scikit_learns_warning():
         ([["a"], [None, "a"]], "row 1: 'a' stands below an empty level; fill the gap"),
         ([{"a"}, {None}], "row 1: a label is a string or a number, not None (NoneType)"),
         ([["a", "b"], "c"], "row 1 is 'c', but other rows are lists: a list is one path by levels"),
-        ([["a", "b"], {"c"}], "row 0 is a list, ['a', 'b'], but other rows are sets: a list is one"),
+        (
+            [["a", "b"], {"c"}],
+            "row 0 is a list, ['a', 'b'], but other rows are sets: a list is one",
+        ),
         ([[1, 0], [0, 1]], "y (2, 2) holds zeros and ones only: an indicator matrix and one"),
     ],
 )
@@ -137,7 +140,9 @@ def test_a_form_survives_json(y):
     classes, numbers = form.classes(space)
     assert np.array_equal(again.classes(space)[0], classes)
     several = form.shape == "several"
-    assert sorted(numbers) == (list(range(len(form.hierarchy))) if several else list(space.terminals))
+    assert sorted(numbers) == (
+        list(range(len(form.hierarchy))) if several else list(space.terminals)
+    )
 
 
 def test_rows_after_the_training_are_read_as_the_trainings_were():

@@ -46,7 +46,9 @@ def test_nothing_changes_without_new_classes():
 
 def test_a_new_class_that_grows_to_the_usual_size_counts_as_any_other():
     for count in (1, 2, 4, 8):
-        rows = remembered([["b"]] * 4 + [["a/x"]] * 4 + [["a/z"]] * count, [False] * 8 + [True] * count)
+        rows = remembered(
+            [["b"]] * 4 + [["a/x"]] * 4 + [["a/z"]] * count, [False] * 8 + [True] * count
+        )
         found = counted_weights(rows)
         np.testing.assert_allclose(found, [1.0] * 8 + [max(1.0, 4 / count)] * count)
 

@@ -48,7 +48,9 @@ def test_a_single_class_is_said():
 
 def test_inputs_without_any_value():
     y = ["a", "b"] * 60
-    with pytest.raises(HierlearnError, match=r"all inputs are missing \(NaN\), so there is nothing"):
+    with pytest.raises(
+        HierlearnError, match=r"all inputs are missing \(NaN\), so there is nothing"
+    ):
         fit(np.full((120, 3), np.nan), y)
     part = X.copy()
     part[:, 1] = np.nan
@@ -57,6 +59,8 @@ def test_inputs_without_any_value():
 
 
 def test_a_mapping_is_no_list_of_paths():
-    message = "paths must be a list of paths, not a mapping of 1 key; a nested mapping is for from_ne"
+    message = (
+        "paths must be a list of paths, not a mapping of 1 key; a nested mapping is for from_ne"
+    )
     with pytest.raises(HierarchyError, match=message):
         Hierarchy.from_paths({"a": "b"})

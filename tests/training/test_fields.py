@@ -91,7 +91,9 @@ def test_code_of_ones_own_is_named_among_the_choices():
     assert settings_of(Imported)["network"].choices() == (*NETWORKS, "package.module:name")
     for name in ("hierlearn.networks.mlp:mlp", "hf:anything"):
         assert Imported(name).network == name
-    with pytest.raises(HierlearnError, match="network 'my.code:make' cannot be imported: No module"):
+    with pytest.raises(
+        HierlearnError, match="network 'my.code:make' cannot be imported: No module"
+    ):
         Imported("my.code:make")
     known = ", ".join(sorted([*NETWORKS, "package.module:name"]))
     message = f"unknown network 'mpl'; did you mean 'mlp'? known: {known}"

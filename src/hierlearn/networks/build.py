@@ -1,6 +1,6 @@
 """Build: a network by name, with its options, as a model folder stores it.
 
-A name is one of NETWORKS, a backbone such as ``hf:PATH``, or ``package.module:factory`` of code
+A name is one of NETWORKS, a backbone such as ``hf:PATH``, or ``package.module:name`` of code
 that is importable. A factory gets
 the label space and the InputSpec, and returns any ``nn.Module``.
 """
@@ -53,7 +53,7 @@ class NetworkSpec:
     """How to build a network again, as plain values.
 
     Attributes:
-        name: of NETWORKS, or ``package.module:factory``.
+        name: of NETWORKS, or ``package.module:name``.
         inputs: what it reads.
         options: what the factory takes beside the label space and the inputs.
         members: how many networks are stacked; None for one alone.

@@ -231,7 +231,7 @@ class Pipeline:
         if self.network_spec is None:
             raise HierlearnError(
                 f"a {type(self.network).__name__} that was passed in as a module cannot be saved "
-                f"as a model folder; name its factory, network='package.module:factory', or save "
+                f"as a model folder; name its factory, network='package.module:name', or save "
                 f"its state_dict yourself"
             )
         check_filled(self.network)

@@ -212,8 +212,8 @@ def check_learnable(dataset: Dataset, labels: Labels) -> None:
         warn(f"all training rows have the label {name!r}, so every answer will be that class")
     if classes >= MANY_LABELS and single >= ONE_ROW_EACH * classes:
         warn(
-            f"{single:,} of {plural(classes, 'label')} have a single training row, as free text and "
-            f"ids do; check that these are the labels (--label on the command line)"
+            f"{single:,} of {plural(classes, 'label')} have a single training row, as free text "
+            f"and ids do; check that these are the labels (--label on the command line)"
         )
 
 
