@@ -1,4 +1,4 @@
-"""One lookup for things by name: registered, installed as an entry point, or package.module:name."""
+"""One lookup for things by name: registered, installed, or package.module:name."""
 
 import json
 import re

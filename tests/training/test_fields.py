@@ -92,7 +92,7 @@ def test_code_of_ones_own_is_named_among_the_choices():
     for name in ("hierlearn.networks.mlp:mlp", "hf:anything"):
         assert Imported(name).network == name
     with pytest.raises(
-        HierlearnError, match="network 'my.code:make' cannot be imported: No module"
+        HierlearnError, match=r"network 'my\.code:make' cannot be imported: No module"
     ):
         Imported("my.code:make")
     known = ", ".join(sorted([*NETWORKS, "package.module:name"]))
