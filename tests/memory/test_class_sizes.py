@@ -72,3 +72,8 @@ def test_few_rows_win_where_they_are_nearest():
         head.memory.set(embeddings, remembered(labels, [False] * 40 + [later]))
         p = head.look_up(torch.zeros(1, 2)).probabilities[0]
         assert p[H.index(winner)] > 0.5
+
+
+def test_a_row_counts_forty_times_at_most():
+    rows = remembered([["b"]] * 100 + [["a/z"]], [False] * 100 + [True])
+    assert counted_weights(rows)[-1] == 40

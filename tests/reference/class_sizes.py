@@ -19,12 +19,12 @@ def counted_weights(labels, later, weights):
                 trained.add(label)
     if not trained:
         return list(weights)
-    usual = statistics.median(sizes[label] for label in trained)
+    usual = statistics.mean(sizes[label] for label in trained)
     found = []
     for row, own in enumerate(labels):
         factor = 1.0
         for label in own:
             if label not in trained:
-                factor = max(factor, usual / sizes[label])
+                factor = max(factor, min(40.0, usual / sizes[label]))
         found.append(weights[row] * factor)
     return found

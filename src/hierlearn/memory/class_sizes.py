@@ -1,12 +1,13 @@
 """Class sizes: what rows of a class count that came after the training.
 
-    weight'_j = weight_j max(1, usual / n_c)
+    weight'_j = weight_j min(40, max(1, usual / n_c))
 
-n_c is the weight of all rows of the class c, and usual the median of that over the classes that
+n_c is the weight of all rows of the class c, and usual the mean of that over the classes that
 training saw. An answer sums the weights of the nearest rows, so ten rows of a new class between
 hundreds of old ones would lose every vote, however near they are; so weighted they count as much
-as the rows of a class of the usual size. Classes with a row that was trained on stay as they are,
-and a new class that reaches the usual size counts as every other.
+as the rows of a usual class. The limit keeps a few rows from taking too many rows of old classes.
+Classes with a row that was trained on stay as they are, and a new class that reaches the usual
+size counts as every other.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hierlearn.memory.store import Remembered
+
+MOST = 40.0  # times that a row counts
 
 
 def counted_weights(rows: Remembered) -> NDArray[np.float64] | None:
@@ -41,7 +44,7 @@ def counted_weights(rows: Remembered) -> NDArray[np.float64] | None:
     if not new.any() or not trained.any():
         return rows.weights
     factors = np.ones(count)
-    factors[new] = np.maximum(1.0, np.median(sizes[trained]) / sizes[new])
+    factors[new] = np.clip(sizes[trained].mean() / sizes[new], 1.0, MOST)
     most = np.ones(len(sets))
     np.maximum.at(most, set_of_label, factors[numbers])
     found: NDArray[np.float64] = weights * most[of_row]
