@@ -54,7 +54,7 @@ def run(name: str) -> dict[str, Any]:
     hierarchy = model.hierarchy_
     known = set(hierarchy.names)
     rest = [row for row in rest if labels[row] in known]  # no training row has the others' label
-    p = torch.from_numpy(model.predict_proba([texts[row] for row in rest]))
+    p = torch.from_numpy(model.predict_node_proba([texts[row] for row in rest]))
     targets = hierarchy.encode([[labels[row]] for row in rest])
     levels = {}
     for alpha in ALPHAS:

@@ -11,6 +11,7 @@ SRC = Path(__file__).parents[1] / "src" / "hierlearn"
 STAGES = {
     "errors": 0,
     "options": 0,
+    "registry": 0,
     "printable": 0,
     "terminal": 0,
     "kernels": 0,  # imports no stage

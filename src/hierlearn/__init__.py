@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hierlearn.pipeline.predictor import Predictor
     from hierlearn.pipeline.train import train
     from hierlearn.pipeline.zero_shot import zero_shot, zero_shot_pipeline
-    from hierlearn.studies.compare import compare
+    from hierlearn.reports.compare import compare
     from hierlearn.studies.suites import SUITES, compare_suite
     from hierlearn.training import RECIPES, Plan, Recipe, Settings
 
@@ -57,7 +57,7 @@ _HOMES = {
     "Recipe": "hierlearn.training",
     "Settings": "hierlearn.training",
     "SUITES": "hierlearn.studies.suites",
-    "compare": "hierlearn.studies.compare",
+    "compare": "hierlearn.reports.compare",
     "compare_suite": "hierlearn.studies.suites",
     "cross_val_proba": "hierlearn.estimator",
     "evaluate": "hierlearn.pipeline",

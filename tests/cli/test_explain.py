@@ -152,8 +152,9 @@ def test_named_datasets(memories, call):
     [
         (
             "explain TRAINED rows.csv",
-            "has no memory: its answers come from weights, not from rows; train a model with "
-            "--recipe neighbors, or with --head neighbors",
+            "has no memory: its answers come from weights, not from rows; train it "
+            "again with what is new, or train a model that remembers rows and classes without "
+            "training, with --recipe neighbors, or --head neighbors",
         ),
         ("predict TRAINED rows.csv -o out.csv --explain 2", "has no memory: its answers come from"),
         (

@@ -103,3 +103,15 @@ def test_a_license_is_one_yaml_value():
     for text in ("mit", "no", "1.0", "a: b", 'x"\n---\nlicense: mit', "\x1b[31m\x85\u2028", "🐶 é"):
         assert yaml.safe_load(f"license: {yaml_text(text)}") == {"license": text}
     assert yaml_text("apache-2.0") == "apache-2.0"
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--epochs ten", "--epochs must be an integer, not 'ten'; see hierlearn train --help"),
+        ("--epochs=2.5", "--epochs must be an integer, not '2.5'; see hierlearn train --help"),
+        ("--learning-rate fast", "--learning-rate must be a number, not 'fast'; see hierlearn"),
+    ],
+)
+def test_a_number_that_is_none(rows, call, option, message):
+    assert f"hierlearn: {message}" in call(f"train rows.csv --label class --out m {option}", code=2)

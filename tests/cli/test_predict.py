@@ -147,7 +147,11 @@ def test_the_risk_is_kept_on_the_calibration_rows(trained, rows, call, tmp_path)
         ),
         (
             "new.csv -o out.csv --risk 0.01 --calibrate rows.csv --calibrate-rows valid",
-            "alpha = 0.01 needs at least 99 calibration rows, but there are 10",
+            "a risk of 0.01 needs at least 99 calibration rows, but there are 10",
+        ),
+        (
+            "new.csv -o out.csv --risk 5 --calibrate rows.csv --calibrate-rows valid",
+            "--risk must lie between 0 and 1, not 5",
         ),
         (
             "new.csv -o out.csv --risk 0.1 --threshold 0.5 --calibrate rows.csv",

@@ -61,4 +61,4 @@ def test_the_estimator_passes_trust_on(foreign):
     with pytest.raises(HierlearnError, match="pass trust=True if you trust it to run"):
         HierarchicalClassifier.load(foreign)
     loaded = HierarchicalClassifier.load(foreign, trust=True)
-    assert loaded.predict_proba(pd.DataFrame({"a": [0.0], "b": [1.0], "c": [0.0]})).shape == (1, 8)
+    assert loaded.predict_proba(pd.DataFrame({"a": [0.0], "b": [1.0], "c": [0.0]})).shape == (1, 5)

@@ -118,7 +118,7 @@ def test_arguments_that_do_not_fit(chunk, monkeypatch):
     with pytest.raises(HierlearnError, match="row 29 has no label; calibrate on labeled rows"):
         ConformalSets(TREE).calibrate(p, targets, 0.1)
     with pytest.raises(
-        HierlearnError, match=r"alpha = 0\.1 needs at least 9 calibration rows, but"
+        HierlearnError, match=r"a risk of 0\.1 needs at least 9 calibration rows, but"
     ):
         ConformalSets(TREE).calibrate(p[:8], targets[:8], 0.1)
     with pytest.raises(HierlearnError, match=r"targets must be bool, not torch\.int64"):

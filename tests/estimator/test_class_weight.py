@@ -102,8 +102,9 @@ def test_partial_fit_takes_a_mapping():
     plain, weighted = (
         classifier(recipe="hcl", class_weight=one).partial_fit(X, Y) for one in (None, {"plant": 9})
     )
-    plant = list(plain.classes_).index("plant")
-    assert weighted.predict_proba(X)[:, plant].mean() > plain.predict_proba(X)[:, plant].mean()
+    plant = plain.hierarchy_.index("plant")
+    found, expected = (one.predict_node_proba(X)[:, plant] for one in (weighted, plain))
+    assert found.mean() > expected.mean()
     with pytest.raises(HierlearnError, match="class_weight='balanced' needs all rows at once"):
         classifier(class_weight="balanced").partial_fit(X, Y)
 

@@ -130,12 +130,13 @@ def test_one_path_per_row(paths):
     fitted, X, y = paths
     assert fitted.recipe_ == "quick"
     assert fitted.recipe_reason_ == "inputs are numbers, and every training row has one path"
-    assert fitted.classes_.tolist() == list(fitted.hierarchy_.names)
+    assert fitted.classes_.tolist() == sorted(LEAVES)
     assert (fitted.predict(X) == y).mean() > 0.98
     assert fitted.score(X, y) == accuracy_score(y, fitted.predict(X))
-    p = fitted.predict_proba(X)
+    assert fitted.predict_proba(X).shape == (150, 5)
+    p = fitted.predict_node_proba(X)
     assert p.shape == (150, 8)
-    column = {name: number for number, name in enumerate(fitted.classes_)}
+    column = {name: number for number, name in enumerate(fitted.hierarchy_.names)}
     children = p[:, [column["animal/dog"], column["animal/cat"]]].sum(axis=1)
     np.testing.assert_allclose(children, p[:, column["animal"]], rtol=1e-12)
     np.testing.assert_allclose(p[:, [column["animal"], column["plant"]]].sum(axis=1), 1)
@@ -260,7 +261,7 @@ def test_a_given_hierarchy():
     numbers = np.array([h.index(name) for name in names])
     same = classifier().fit(X, numbers, h)
     assert np.array_equal(same.predict(X), [h.index(name) for name in fitted.predict(X)])
-    assert same.classes_.tolist() == list(range(len(h)))
+    assert same.classes_.tolist() == h.leaves.tolist()
     # Bare names find their class; the answer is its name.
     tree = Hierarchy.from_paths(LEAVES.tolist())
     bare = np.array([name.split("/")[-1] for name in LEAVES])[group]

@@ -83,7 +83,7 @@ def test_every_row_is_predicted_by_a_model_that_did_not_see_it():
     found = cross_val_proba(solved(), X, Y, cv=cv)
     expected = np.empty((60, len(H)))
     for train, test in cv.split(X):
-        expected[test] = solved().fit(X[train], Y[train], H).predict_proba(X[test])
+        expected[test] = solved().fit(X[train], Y[train], H).predict_node_proba(X[test])
     np.testing.assert_array_equal(found, expected)
     assert metrics.leaf_accuracy(found, Y, H) > 0.5
 

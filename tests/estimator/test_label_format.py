@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.exceptions import DataConversionWarning
 
-from hierlearn import Hierarchy
+from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import LabelError
 from hierlearn.estimator.label_format import LabelFormat, parse_labels
 
@@ -27,10 +27,15 @@ from hierlearn.estimator.label_format import LabelFormat, parse_labels
         (pl.Series(["a", None]), "one", [["a"], []]),
         (np.array([3, 4]), "one", [[3], [4]]),
         ([True, False], "one", [[True], [False]]),
-        ([["a", "b"], [], "c", None], "several", [["a", "b"], [], ["c"], []]),
-        ([("a", "b"), {"c"}, np.array(["d"])], "several", [["a", "b"], ["c"], ["d"]]),
-        (pl.Series([["a", "b"], ["c"]]), "several", [["a", "b"], ["c"]]),
-        ([[1, 2], [3]], "several", [[1, 2], [3]]),
+        ([["a", "b"], [], ["c", None], None], "levels", [["a/b"], [], ["c"], []]),
+        ([["a", ""], ("b", "c"), np.array(["d"])], "levels", [["a"], ["b/c"], ["d"]]),
+        (np.array([["a", "b"], ["c"]], dtype=object), "levels", [["a/b"], ["c"]]),
+        (pl.Series([["a", "b"], ["c"]]), "levels", [["a/b"], ["c"]]),
+        ([[1, 2], [3, float("nan")]], "levels", [["1/2"], ["3"]]),
+        ([{"b", "a"}, "c", None, set()], "several", [["a", "b"], ["c"], [], []]),
+        ([{2, 1}, frozenset({3})], "several", [[1, 2], [3]]),
+        ([["a/b", "c"], [], ["c"], None], "several", [["a/b", "c"], [], ["c"], []]),
+        ([[["a", "b"], ["c"]], [["c"]], []], "several", [["a/b", "c"], ["c"], []]),
         (np.array([["a", "b"], ["c", None]], dtype=object), "levels", [["a/b"], ["c"]]),
         (np.array([[1, 2], [3, 4]]), "levels", [["1/2"], ["3/4"]]),
         (pd.DataFrame({"x": ["a", None], "y": [1.0, None]}), "levels", [["a/1"], []]),
@@ -52,9 +57,9 @@ def test_one_column_is_one_label_with_scikit_learns_warning():
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (None, "requires y to be passed, but the target y is None; give a label, or a list"),
+        (None, "requires y to be passed, but the target y is None; give a label, or several"),
         ("a/b", "labels are a list with one entry per row, not one string 'a/b'"),
-        (csr_array(np.eye(2)), "labels are a sparse matrix; give a list of labels per row"),
+        (csr_array(np.eye(2)), "labels are a sparse matrix; give a set of labels per row"),
         (
             np.zeros((2, 2, 2)),
             "y should be a 1d array, or (N, L) with one column per level: (2, 2, 2)",
@@ -67,10 +72,17 @@ def test_one_column_is_one_label_with_scikit_learns_warning():
         (np.array([1.0, np.nan]), "Input y contains NaN."),
         (
             np.array([["a/b", "c"], ["d", "e"]]),
-            "row 0: class name 'a/b' holds the separator '/'; choose another with sep= (a table "
-            "has one column per level; for several labels give a list of lists)",
+            "row 0: class name 'a/b' holds the separator '/'; choose another with sep= (a row "
+            "has one name per level; for several labels give a set of paths per row)",
         ),
-        ([["a"], [None, "a"]], "row 1: a label is a string or a number, not None (NoneType)"),
+        ([["a"], [None, "a"]], "row 1: 'a' stands below an empty level; fill the gap"),
+        ([{"a"}, {None}], "row 1: a label is a string or a number, not None (NoneType)"),
+        ([["a", "b"], "c"], "row 1 is 'c', but other rows are lists: a list is one path by levels"),
+        (
+            [["a", "b"], {"c"}],
+            "row 0 is a list, ['a', 'b'], but other rows are sets: a list is one",
+        ),
+        ([[1, 0], [0, 1]], "y (2, 2) holds zeros and ones only: an indicator matrix and one"),
     ],
 )
 def test_refused(y, message):
@@ -88,7 +100,7 @@ def test_numbers_of_a_hierarchy():
     form = LabelFormat.from_labels(parse_labels([0, 2]), h, "/")
     assert form.names(parse_labels([2.0, 1])) == [["a/b"], ["c"]]
     assert form.answer([2, 0]).tolist() == [2, 0]
-    for wrong in ([True], [[1.5]]):
+    for wrong in ([True], [{1.5}]):
         with pytest.raises(LabelError, match=r"row 0: (True|1.5) is no class number"):
             form.names(parse_labels(wrong))
 
@@ -114,6 +126,7 @@ def test_answers_come_back_in_form():
         [2, 10, -1],
         [True, False],
         [["a"], ["b", "c"]],
+        [{"a"}, {"b", "c"}],
         np.array([["a", 1], ["a", 2]], dtype=object),
     ],
 )
@@ -123,9 +136,34 @@ def test_a_form_survives_json(y):
     form = LabelFormat.from_labels(parse_labels(y), None, "/")
     again = LabelFormat.from_dict(json.loads(json.dumps(form.to_dict())), form.hierarchy)
     assert again == form
-    classes, numbers = form.classes()
-    assert np.array_equal(again.classes()[0], classes)
-    assert sorted(numbers) == list(range(len(form.hierarchy)))
+    space = LabelSpace(form.hierarchy)
+    classes, numbers = form.classes(space)
+    assert np.array_equal(again.classes(space)[0], classes)
+    several = form.shape == "several"
+    assert sorted(numbers) == (
+        list(range(len(form.hierarchy))) if several else list(space.terminals)
+    )
+
+
+def test_rows_after_the_training_are_read_as_the_trainings_were():
+    flat = [["red", "round"], ["blue"]]
+    assert parse_labels(flat).rows == [["red/round"], ["blue"]]
+    assert parse_labels(flat, shape="several").rows == flat
+    assert parse_labels(flat, shape="levels").rows == [["red/round"], ["blue"]]
+
+
+def test_a_list_that_is_no_path_of_the_hierarchy_may_have_meant_several_labels():
+    h = Hierarchy.from_paths(["animal/dog", "plant/oak"])
+    by_levels = LabelFormat.from_labels(parse_labels([["animal", "dog"], ["plant"]]), h, "/")
+    assert by_levels.shape == "levels"
+    message = (
+        "row 1: the list ['dog', 'oak'] is one path by levels, and 'dog/oak' is no class of the "
+        "hierarchy; for several labels give a set, {'dog', 'oak'}"
+    )
+    with pytest.raises(LabelError, match=re.escape(message)):
+        LabelFormat.from_labels(parse_labels([["plant"], ["dog", "oak"]]), h, "/")
+    with pytest.raises(LabelError, match=r"row 0: the list \[0, 2\] is one path"):
+        LabelFormat.from_labels(parse_labels([[0, 2]]), h, "/")
 
 
 def test_labels_that_an_inferred_hierarchy_lacks_widen_it():

@@ -184,7 +184,7 @@ def test_any_decoder_that_has_calibrate_can_be_calibrated(paths, tmp_path):
     fitted = pickle.loads(pickle.dumps(fitted))
     held, truth = blobs(400, seed=1)
     fitted.calibrate(held, LEAVES[truth], risk=0.1, decoder="conformal")
-    p = torch.from_numpy(fitted.predict_proba(held))
+    p = torch.from_numpy(fitted.predict_node_proba(held))
     targets = Labels([[one] for one in LEAVES[truth]], fitted.hierarchy_).targets()
     space = fitted.pipeline_.label_space
     wanted = ConformalSets(space).calibrate(p, targets, 0.1).threshold
@@ -272,7 +272,7 @@ def test_a_model_of_the_command_line_is_loaded(paths, tmp_path):
     # And the other way round.
     fitted.save(tmp_path / "mine")
     p = Pipeline.load(tmp_path / "mine").probabilities(X)
-    np.testing.assert_allclose(p.numpy(), fitted.predict_proba(X), atol=1e-5)
+    np.testing.assert_allclose(p.numpy(), fitted.predict_node_proba(X), atol=1e-5)
 
 
 def test_pickles_hold_no_second_network(paths):

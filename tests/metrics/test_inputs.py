@@ -104,7 +104,7 @@ def test_best_classes_are_those_of_a_stable_sort(monkeypatch):
 
 # ---------------------------------------------------------------------- the estimator's output
 
-# What HierarchicalClassifier.predict_proba and .predict return, by the form of the labels.
+# What HierarchicalClassifier.predict_node_proba and .predict return, by the form of the labels.
 PROBA = random_batch(ANIMALS, 4, seed=3).scores.numpy()  # (N, C) float64
 TRUTH = ["animal/dog/pug", "animal/cat", "plant/oak", "animal/dog"]
 NUMBERS = [ANIMALS.index(name) for name in ("pug", "dog", "oak", "plant")]

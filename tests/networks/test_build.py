@@ -75,7 +75,7 @@ def test_an_importable_factory(elsewhere):
         ("somewhere_else:", {}, "unknown network 'somewhere_else:'"),
         ("nowhere.at_all:make", {}, "network 'nowhere.at_all:make' cannot be imported: No module"),
         ("somewhere_else:nothing", {}, "cannot be imported: module 'somewhere_else' has no"),
-        ("somewhere_else:number", {}, "is not a factory: it is not callable"),
+        ("somewhere_else:number", {}, "is not a factory, which is callable, but int 3"),
         ("somewhere_else:wrong", {}, "returned str, but a factory returns an nn.Module"),
         ("mlp", {"width": "wide"}, "width must be an integer of at least 1, not 'wide'"),
     ],

@@ -73,7 +73,7 @@ class Imported:
     """A field that takes code of one's own, and one that takes a part of a registry."""
 
     network: str | None = setting(
-        None, "Which.", registry="hierlearn.networks:NETWORKS", importable=True
+        None, "Which.", registry="hierlearn.networks:NETWORKS", backbones=True
     )
     loss: str = setting(
         "bce",
@@ -88,16 +88,22 @@ class Imported:
 
 
 def test_code_of_ones_own_is_named_among_the_choices():
-    assert settings_of(Imported)["network"].choices() == (*NETWORKS, "package.module:factory")
-    assert Imported("my.code:make").network == "my.code:make"
-    known = ", ".join(sorted([*NETWORKS, "package.module:factory"]))
+    assert settings_of(Imported)["network"].choices() == (*NETWORKS, "package.module:name")
+    for name in ("hierlearn.networks.mlp:mlp", "hf:anything"):
+        assert Imported(name).network == name
+    with pytest.raises(
+        HierlearnError, match=r"network 'my\.code:make' cannot be imported: No module"
+    ):
+        Imported("my.code:make")
+    known = ", ".join(sorted([*NETWORKS, "package.module:name"]))
     message = f"unknown network 'mpl'; did you mean 'mlp'? known: {known}"
     with pytest.raises(HierlearnError, match=re.escape(message)):
         Imported("mpl")
 
 
 def test_what_a_field_does_not_take_of_a_registry_is_told_from_what_is_unknown():
-    flat = ", ".join(name for name, loss in LOSSES.items() if not loss.uses_hierarchy)
+    flat = [name for name, loss in LOSSES.items() if not loss.uses_hierarchy]
+    flat = ", ".join([*flat, "package.module:name"])
     message = f"loss 'hxe' is a loss that knows the hierarchy; use one of {flat}"
     with pytest.raises(HierlearnError, match=f"^{re.escape(message)}$"):
         Imported(loss="hxe")
@@ -109,7 +115,7 @@ def test_the_docstring_names_every_field():
     text = " ".join(Toy.__doc__.split())
     assert text.startswith("A toy. Attributes: size: How large. Default: 3.")
     assert 'color: Which color. Takes "red" or "blue". Default: \'red\'.' in text
-    assert 'recipe: Which recipe. Takes "none" or a name of RECIPES.' in text
+    assert 'recipe: Which recipe. Takes "none" or a name of RECIPES or "package' in text
     for cls in (Settings, Plan):
         for name, one in settings_of(cls).items():
             assert f"{name}: {one.description.help}" in " ".join(cls.__doc__.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import warnings
 from functools import cache
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
 # Click's error of a wrong command line; newer releases of typer have a copy of click inside.
 UsageError: Any = typer.BadParameter.__base__
+# How releases of typer say that a text is no number.
+NUMBERS = re.compile(r"(?:should be|is not) a valid (?P<kind>integer|number|int|float)")
 INTERRUPTED = 130  # what newer releases of typer return after Ctrl-C
 
 MAIN, DATA, MEMORY, STUDIES = "Main commands", "Data", "A trained model", "Studies"  # headings
@@ -332,12 +335,32 @@ def worded(error: Exception, words: Sequence[str]) -> str:
     return in_option_names(message, option_names(command))
 
 
+def not_a_number(error: Any, words: Sequence[str]) -> str | None:
+    """Return what is wrong where an option takes a number; None where it is something else.
+
+    Args:
+        error: of a value that could not be read, in the words of what reads it.
+        words: the command line.
+    """
+    asked = NUMBERS.search(getattr(error, "message", ""))
+    if asked is None:
+        return None
+    kind = "an integer" if asked["kind"].startswith("int") else "a number"
+    for place, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name in getattr(error.param, "opts", ()):
+            given = value if equals else next(iter(words[place + 1 :]), "")
+            return f"{name} must be {kind}, not {given!r}"
+    return None
+
+
 def report_usage(error: Any) -> int:
     """Print in one line what is wrong, or the help where a command is missing."""
     if type(error).__name__ == "NoArgsIsHelpError":
         typer.echo(error.format_message())
     else:
         message = " ".join(error.format_message().split()).rstrip(".")
+        message = not_a_number(error, sys.argv[1:]) or message
         message += "" if message.endswith("?") else ";"
         command = error.ctx.command_path if error.ctx else "hierlearn"
         complain_once(f"{shorten(message)} see {command} --help")

@@ -31,6 +31,7 @@ RISK_OPTIONS = [
 def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder, str]:
     """Return the decoder of the options, and one sentence about it."""
     from hierlearn.decoding import DECODERS
+    from hierlearn.decoding.calibration import check_risk
     from hierlearn.errors import HierlearnError
 
     name, threshold, risk, source = (
@@ -46,6 +47,7 @@ def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder
             raise HierlearnError("--calibrate goes with --risk; say how many errors to allow")
         made = model.make_decoder(name, **chosen)
         return made, summary_of(made, name or model.decoder)
+    check_risk(risk)
     if "threshold" in chosen:
         raise HierlearnError("--risk finds the threshold itself; leave --threshold out")
     if source is None:

@@ -251,25 +251,23 @@ def bar(
 def finish(console: Console, study: Study) -> None:
     """Write tables and the page, print the table, the verdict and the paths."""
     from hierlearn.cli.show import print_study
-    from hierlearn.reports import write_report
+    from hierlearn.reports.compare import write_study
     from hierlearn.reports.page import leaf_first
-    from hierlearn.studies.publish import publish
     from hierlearn.terminal import print_plain
 
-    summary, paths = publish(study)
-    page = write_report(study.folder, summary=summary)
-    print_study(console, leaf_first(study, summary))  # in the order of the page
-    print_plain(console, *summary["verdict"].splitlines())
-    names = ", ".join(path.name for path in [*paths, page])
+    written = write_study(study)
+    print_study(console, leaf_first(study, written.summary))  # in the order of the page
+    print_plain(console, *written.summary["verdict"].splitlines())
+    names = ", ".join(path.name for path in written.paths)
     print_plain(console, f"wrote {names} to {study.folder}")
 
 
 def compare_paper(options: Mapping[str, Any], console: Console) -> None:
     """Reproduce the paper's tables."""
     from hierlearn.cli.sources import open_named
-    from hierlearn.reports import write_report
+    from hierlearn.reports.compare import write_study
     from hierlearn.studies import paper
-    from hierlearn.studies.publish import publish, write_texts
+    from hierlearn.studies.publish import write_texts
     from hierlearn.studies.study import check_collection
     from hierlearn.terminal import print_plain
 
@@ -290,8 +288,7 @@ def compare_paper(options: Mapping[str, Any], console: Console) -> None:
         print_plain(console, f"{name}: {plural(len(paper.ROWS), 'row')}, {seeds} each")
         own = {**options, "tune": "none", "out": options["out"] / name}
         study = run(dataset, candidates, protocol, own)
-        summaries[name] = publish(study)[0]
-        write_report(study.folder, summary=summaries[name])
+        summaries[name] = write_study(study).summary
     titles = {1: "Table 1, the ablation", 2: "Table 2, the results", 0: "What the paper lacks"}
     shown = "\n".join(
         f"## {title}\n\n{paper.as_markdown(summaries, number)}" for number, title in titles.items()

@@ -62,8 +62,9 @@ def check_memory(model: Pipeline, folder: Path) -> None:
 
     if not memory_heads(model.network):
         raise HierlearnError(
-            f"{folder} has no memory: its answers come from weights, not from rows; train a model "
-            f"with --recipe neighbors, or with --head neighbors"
+            f"{folder} has no memory: its answers come from weights, not from rows; train it again "
+            f"with what is new, or train a model that remembers rows and classes without training, "
+            f"with --recipe neighbors, or --head neighbors"
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.cli import shared
 from hierlearn.cli.generate import flag, option, takes
 from hierlearn.cli.memories import WRITING, read_columns
-from hierlearn.errors import DataError, LabelError, place
+from hierlearn.errors import DataError, LabelError, place, plural, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ OPTIONS = [
         "CSV or TSV with the columns id and label: new labels of single rows, such as those of a "
         "class that is split.",
     ),
-    flag("dry_run", "Only count; write nothing."),
+    flag("dry_run", "Only count, also classes without a place; write nothing."),
     option("label_sep", str, None, "Separator of several labels in a cell; ; if none."),
     option("form", str, None, "What an ambiguous --hierarchy holds: nested, parents, ..."),
     option("sep", str, None, "Separator of the names of a path; that of the model if none."),
@@ -67,6 +67,7 @@ def move_model(model: Path, options: Mapping[str, Any]) -> Iterator[str]:
     """Move a model, print the counts, and yield what else to say."""
     from hierlearn.cli.memories import load_with_memory, write_changed
     from hierlearn.cli.sources import open_hierarchy
+    from hierlearn.memory.taxonomy import unplaced
     from hierlearn.pipeline.predictor import label_sep_of
     from hierlearn.pipeline.remember import remap as move
     from hierlearn.terminal import Console
@@ -84,6 +85,13 @@ def move_model(model: Path, options: Mapping[str, Any]) -> Iterator[str]:
     labels = {} if options["labels"] is None else read_labels(options["labels"], new, join)
     found = move(loaded, new, mapping, labels, dry_run=dry_run)
     print_counts(Console(), found)
+    lost = unplaced(old, new, mapping) if dry_run else []
+    if lost:
+        yield (
+            f"{plural(len(lost), 'class has', 'classes have')} no place in the new taxonomy: "
+            f"{quoted(lost, most=10)}; before anything is moved, give each a line in --map, with "
+            f"an empty new name to send its rows to the parent"
+        )
     yield f"fingerprint {old.fingerprint[:16]} -> {new.fingerprint[:16]}"
     if dry_run:
         yield "nothing was written: --dry-run"

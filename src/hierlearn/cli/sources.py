@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.cli.generate import dashed
 from hierlearn.cli.shared import COLUMN_NAMES
-from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.errors import HierlearnError
 from hierlearn.files.locations import without_secrets
 from hierlearn.options import parse_pairs, split_pairs
 
@@ -77,8 +77,6 @@ def find_entry(name: str) -> DatasetEntry:
     """Return a dataset of the registry, or name the nearest."""
     from hierlearn.datasets import DATASETS
 
-    if name not in DATASETS:
-        raise HierlearnError(unknown_name("dataset", name, DATASETS))
     return DATASETS[name]
 
 

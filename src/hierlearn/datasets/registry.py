@@ -13,8 +13,9 @@ from hierlearn.datasets import cwe, esco, icd10cm, medline, naics, omniglot
 from hierlearn.datasets.archives import Archive, locate_archive
 from hierlearn.datasets.clus import CLUS_SETS, REPOSITORY, ClusFile, load_clus, locate_clus
 from hierlearn.datasets.synthetic import make_synthetic
-from hierlearn.errors import DataError, unknown_name
+from hierlearn.errors import DataError
 from hierlearn.options import parse_value
+from hierlearn.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +116,17 @@ def is_of(kind: type, value: object) -> bool:
     return isinstance(value, kind)
 
 
-DATASETS: dict[str, DatasetEntry] = {
+def as_dataset(name: str, value: Any) -> DatasetEntry | None:
+    """Return an imported dataset, or a function that returns a Dataset, as an entry."""
+    if isinstance(value, DatasetEntry):
+        return value
+    if not callable(value):
+        return None
+    first = (value.__doc__ or "").strip().partition("\n")[0]
+    return DatasetEntry(name, first, "generated", value)
+
+
+BUILT_IN: dict[str, DatasetEntry] = {
     entry.name: entry
     for entry in (
         DatasetEntry(
@@ -195,6 +206,14 @@ DATASETS: dict[str, DatasetEntry] = {
         ),
     )
 }
+DATASETS = Registry(
+    "dataset",
+    BUILT_IN,
+    group="hierlearn.datasets",
+    expected="a function that returns a Dataset",
+    read=as_dataset,
+    error=DataError,
+)
 
 
 def load_dataset(name: str = DEFAULT, **options: Any) -> Dataset:
@@ -205,6 +224,4 @@ def load_dataset(name: str = DEFAULT, **options: Any) -> Dataset:
         options: passed on, such as ``size="small"`` for icd10cm or ``data_dir=`` for the
             benchmark files.
     """
-    if name not in DATASETS:
-        raise DataError(unknown_name("dataset", name, DATASETS))
     return DATASETS[name](**options)

@@ -19,13 +19,21 @@ from hierlearn.decoding.subset import Subset
 from hierlearn.decoding.top_down import TopDown, greedy_chain
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.hierarchy import LabelSpace
+from hierlearn.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hierlearn.hierarchy import Hierarchy
 
-DECODERS: dict[str, Callable[..., Decoder]] = {
+
+def as_decoder(name: str, value: Any) -> Callable[..., Decoder] | None:
+    """Return an imported decoder as an entry."""
+    del name
+    return value if isinstance(value, type) and issubclass(value, Decoder) else None
+
+
+BUILT_IN: dict[str, Callable[..., Decoder]] = {
     "argmax": Argmax,
     "leaf": Leaf,
     "top-down": TopDown,
@@ -36,6 +44,13 @@ DECODERS: dict[str, Callable[..., Decoder]] = {
     "stop": Stop,
     "conformal": ConformalSets,
 }
+DECODERS = Registry(
+    "decoder",
+    BUILT_IN,
+    group="hierlearn.decoders",
+    expected="a subclass of hierlearn.decoding.Decoder",
+    read=as_decoder,
+)
 
 
 def make_decoder(
@@ -51,8 +66,6 @@ def make_decoder(
     label_space = LabelSpace.of(label_space)
     hierarchy = label_space.hierarchy
     if isinstance(decoder, str):
-        if decoder not in DECODERS:
-            raise HierlearnError(unknown_name("decoder", decoder, DECODERS))
         check_options(decoder, options)
         try:
             return DECODERS[decoder](label_space, **options)

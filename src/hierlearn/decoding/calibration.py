@@ -1,11 +1,11 @@
-"""Calibration sets: checks, and the rank of the score that a guarantee at level alpha allows.
+"""Calibration sets: checks, and the rank of the score that a guarantee for a risk allows.
 
 Of n + 1 exchangeable scores each is equally likely to be the new one, so it is among the k most
-extreme with probability at most k / (n + 1). The level alpha allows
+extreme with probability at most k / (n + 1). A risk allows
 
-    k = floor(alpha (n + 1)),
+    k = floor(risk (n + 1)),
 
-which must be at least 1: fewer than 1 / alpha - 1 rows give no guarantee.
+which must be at least 1: fewer than 1 / risk - 1 rows give no guarantee.
 """
 
 from __future__ import annotations
@@ -29,26 +29,31 @@ if TYPE_CHECKING:
 MANY_ROWS = 1e15  # below, floats hold every integer
 
 
-def rank_of(alpha: float, count: int) -> int:
-    """Return k, the largest integer with k / (n + 1) <= alpha.
+def check_risk(risk: float) -> None:
+    """Raise unless a risk is a fraction."""
+    if not 0 < risk < 1:
+        raise HierlearnError(f"risk must lie between 0 and 1, not {risk}")
+
+
+def rank_of(risk: float, count: int) -> int:
+    """Return k, the largest integer with k / (n + 1) <= risk.
 
     Args:
-        alpha: the level, between 0 and 1.
+        risk: the level, between 0 and 1.
         count: n, the rows of the calibration set.
     """
-    if not 0 < alpha < 1:
-        raise HierlearnError(f"alpha must lie between 0 and 1, not {alpha}")
-    if 1 / (count + 1) > alpha:
-        needed = f"{1 / alpha:.3g}" if alpha * MANY_ROWS < 1 else f"{least_rows(alpha):,}"
+    check_risk(risk)
+    if 1 / (count + 1) > risk:
+        needed = f"{1 / risk:.3g}" if risk * MANY_ROWS < 1 else f"{least_rows(risk):,}"
         raise HierlearnError(
-            f"alpha = {alpha} needs at least {needed} calibration rows, but there are {count}"
+            f"a risk of {risk} needs at least {needed} calibration rows, but there are {count}"
         )
-    return largest(lambda k: k / (count + 1) <= alpha, int(alpha * (count + 1)))
+    return largest(lambda k: k / (count + 1) <= risk, int(risk * (count + 1)))
 
 
-def least_rows(alpha: float) -> int:
-    """Return the smallest n with 1 / (n + 1) <= alpha."""
-    return largest(lambda n: 1 / (n + 1) > alpha, int(1 / alpha)) + 1
+def least_rows(risk: float) -> int:
+    """Return the smallest n with 1 / (n + 1) <= risk."""
+    return largest(lambda n: 1 / (n + 1) > risk, int(1 / risk)) + 1
 
 
 def largest(holds: Callable[[int], bool], guess: int) -> int:
@@ -64,12 +69,12 @@ def largest(holds: Callable[[int], bool], guess: int) -> int:
 
 
 def check_calibration(
-    probabilities: Tensor, targets: Tensor, hierarchy: Hierarchy, alpha: float
+    probabilities: Tensor, targets: Tensor, hierarchy: Hierarchy, risk: float
 ) -> int:
-    """Raise for an unsuitable calibration set; return the rank that alpha allows."""
+    """Raise for an unsuitable calibration set; return the rank that the risk allows."""
     check_probabilities(probabilities, hierarchy)
     check_targets(targets, probabilities, hierarchy)
-    return rank_of(alpha, len(probabilities))
+    return rank_of(risk, len(probabilities))
 
 
 def check_targets(targets: Tensor, probabilities: Tensor, hierarchy: Hierarchy) -> None:

@@ -13,9 +13,9 @@ leaves does, and their ancestors come along: candidates are closed under ancesto
 size(a) counts the terminal classes at or below a.
 
 Split conformal prediction finds the threshold from n rows: the score of a row is the smallest v
-among its most specific labels, and the threshold the floor(alpha (n + 1))-th smallest score. If
+among its most specific labels, and the threshold the floor(risk (n + 1))-th smallest score. If
 those rows and a new one are exchangeable, all labels of the new one are candidates with probability
-at least 1 - alpha, over the draw of both.
+at least 1 - risk, over the draw of both.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ class ConformalSets(Decoder):
 
     @torch.no_grad()
     def calibrate(
-        self, probabilities: Probabilities, targets: Tensor, alpha: float
+        self, probabilities: Probabilities, targets: Tensor, risk: float
     ) -> ConformalSets:
-        """Return a new decoder whose sets miss a label with probability at most alpha.
+        """Return a new decoder whose sets miss a label with probability at most risk.
 
         This decoder is not changed. Where v ties with the threshold the class is a candidate, so
         ties cost size and not coverage.
@@ -101,10 +101,10 @@ class ConformalSets(Decoder):
         Args:
             probabilities: (n, C) of rows that the model was neither trained nor selected on.
             targets: (n, C) bool, closed, at least one label per row.
-            alpha: the fraction of rows that may miss a label, between 0 and 1.
+            risk: the fraction of rows that may miss a label, between 0 and 1.
         """
         nodes, scores = as_tensor(probabilities), []
-        rank = check_calibration(nodes, targets, self.hierarchy, alpha)
+        rank = check_calibration(nodes, targets, self.hierarchy, risk)
         for rows, p in checked_rows(nodes, self.hierarchy, self.width):
             labels = most_specific(targets[rows], self.hierarchy)
             if not labels.any(dim=1).all():

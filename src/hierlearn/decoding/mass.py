@@ -9,6 +9,7 @@ root. q exists where p adds up: the classes below c hold at most p(c), all of th
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -135,3 +136,24 @@ def terminal_scores(p: Probabilities, label_space: LabelSpace | Hierarchy) -> Te
     child = torch.tensor(structure.edge_children, device=p.device)
     parent = torch.tensor(structure.parent_ids, device=p.device)
     return p.index_add(1, parent, p.index_select(1, child), alpha=-1)
+
+
+def terminal_log_distribution(log_p: Tensor, label_space: LabelSpace | Hierarchy) -> Tensor:
+    """Return (N, T) the log-probability that a row ends at each terminal class; exp sums to 1.
+
+    What is left at the other classes and at the root is spread in proportion; where nothing is
+    left of the terminal classes, all are alike. The decoder ``leaf`` answers the largest.
+
+    Args:
+        log_p: (N, C) log node probabilities.
+        label_space: the taxonomy and its T terminal classes.
+    """
+    space = LabelSpace.of(label_space)
+    terminals = space.terminal_ids(log_p.device)
+    found = log_p.index_select(1, terminals)
+    if space.has_inner_terminals:
+        inner = torch.tensor(space.hierarchy.heights > 0)
+        ends = terminal_scores(log_p.exp(), space).clamp_min(0).log().index_select(1, terminals)
+        found = torch.where(inner.to(log_p.device)[terminals], ends, found)
+    total = found.logsumexp(dim=1, keepdim=True)
+    return torch.where(total.isfinite(), found - total, -math.log(found.shape[1]))

@@ -1,4 +1,4 @@
-"""The threshold of `stop` that keeps the expected error rate at or below alpha.
+"""The threshold of `stop` that keeps the expected error rate at or below a risk.
 
 Conformal risk control (Angelopoulos et al., 2022) for the loss "the answer is none of the row's
 labels and their ancestors". The root is never wrong. On the greedy chain c_1, c_2, ... of a row
@@ -9,10 +9,10 @@ row errs at threshold t exactly where the walk passes c_f:
 
 The loss falls in t, so the threshold is the smallest t among 0 and the scores s of n rows with
 
-    (number of scores above t + 1) / (n + 1) <= alpha.
+    (number of scores above t + 1) / (n + 1) <= risk.
 
 If those rows and a new one are exchangeable, the new one's answer is wrong with probability at most
-alpha, over the draw of both.
+risk, over the draw of both.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def risk_threshold(
     probabilities: Probabilities,
     targets: Tensor,
     label_space: LabelSpace | Hierarchy,
-    alpha: float,
+    risk: float,
 ) -> float:
-    """Return the smallest threshold that conformal risk control allows at level alpha.
+    """Return the smallest threshold that conformal risk control allows for a risk.
 
     The threshold is one of the probabilities or 0, exact in their precision, so that ``Stop``
     makes the same comparison; predict in the precision that was calibrated in.
@@ -51,14 +51,14 @@ def risk_threshold(
         probabilities: (n, C) of rows that the model was neither trained nor selected on.
         targets: (n, C) bool, closed.
         label_space: the taxonomy, a tree or a DAG.
-        alpha: the error rate, between 0 and 1.
+        risk: the error rate, between 0 and 1.
 
     Raises:
         HierlearnError: if there are too few rows, or the targets are not suitable.
     """
     hierarchy = LabelSpace.of(label_space).hierarchy
     nodes = as_tensor(probabilities)
-    rank = check_calibration(nodes, targets, hierarchy, alpha)
+    rank = check_calibration(nodes, targets, hierarchy, risk)
     scores = [
         error_scores(p, targets[rows], hierarchy)
         for rows, p in checked_rows(nodes, hierarchy, row_width(hierarchy))

@@ -47,15 +47,15 @@ class Stop(Decoder):
         passes = (chain != ROOT) & (p.gather(1, chain.clamp_min(0)) > self.threshold)
         return last_of(torch.where(passes.cumprod(dim=1).bool(), chain, ROOT))
 
-    def calibrate(self, probabilities: Probabilities, targets: Tensor, alpha: float) -> Stop:
-        """Return a new decoder whose expected error rate is at most alpha.
+    def calibrate(self, probabilities: Probabilities, targets: Tensor, risk: float) -> Stop:
+        """Return a new decoder whose expected error rate is at most risk.
 
         The guarantee of ``risk_threshold``; this decoder is not changed.
 
         Args:
             probabilities: (n, C) of rows that the model was neither trained nor selected on.
             targets: (n, C) bool, closed.
-            alpha: the error rate, between 0 and 1.
+            risk: the error rate, between 0 and 1.
         """
-        threshold = risk_threshold(probabilities, targets, self.label_space, alpha)
+        threshold = risk_threshold(probabilities, targets, self.label_space, risk)
         return Stop(self.label_space, threshold)

@@ -1,6 +1,6 @@
 """HierarchicalClassifier: training and predicting behind the interface of scikit-learn.
 
-Labels are paths, lists of paths, level columns or plain values; answers have the same form.
+Labels are paths, levels, sets of labels or plain values; answers have the same form.
 Probabilities are those of ``Pipeline`` and of the command line, in single precision: a row gets the
 same ones to the last bit whatever else is in its batch.
 """
@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hierlearn.decoding.edges import most_specific
+from hierlearn.decoding.mass import terminal_log_distribution
 from hierlearn.errors import DataError
 from hierlearn.estimator.calibration import find_threshold, make_calibrated
 from hierlearn.estimator.fitting import FittingMixin
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from hierlearn.decoding import Decoder
     from hierlearn.estimator.incremental import IncrementalState
+    from hierlearn.estimator.label_format import ParsedLabels
     from hierlearn.metrics.evaluation import Evaluation
 
 
@@ -70,8 +72,9 @@ class HierarchicalClassifier(
 
     Attributes:
         hierarchy_: the taxonomy.
-        classes_: the label of every column of ``predict_proba``: all classes in the hierarchy's
-            order; for flat labels without a hierarchy, the labels in their own order.
+        classes_: the label of every column of ``predict_proba``: the terminal classes (the leaves,
+            and inner classes that occur as a label) in the order of their labels; of several labels
+            per row, all classes in the hierarchy's order.
         pipeline_: the trained Pipeline.
         recipe_: the name of the recipe; ``recipe_reason_`` says why.
         history_: a record of every epoch.
@@ -118,24 +121,32 @@ class HierarchicalClassifier(
             decided = most_specific(decided, self.hierarchy_)
         return self._label_format.answer_sets(row.nonzero()[:, 0].tolist() for row in decided)
 
-    def predict_proba(self, X: Any) -> NDArray[np.float32]:
-        """Return (N, C) the probability of every class, columns as in ``classes_``.
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of every class of ``classes_``, as scikit-learn's scores read it.
 
-        A class is never more probable than its parent, unless a link was chosen that allows it.
-        Over the classes of a flat problem the rows sum to 1 where the link is softmax, as it is
-        for one label per row unless you choose otherwise.
+        One label per row: (N, T), how probable it is that the row's label is each of the terminal
+        classes; rows sum to 1. The most probable one is what ``predict`` answers, unless its
+        decoder weighs mistakes (``cost``) or may stop above; ``predict(X, decoder="leaf")`` always
+        does. Several labels per row: (N, C), the probability of every class.
         """
-        return self._columns(self._nodes(X))
+        found: NDArray[np.float64] = np.exp(self.predict_log_proba(X))
+        return found
 
-    def predict_log_proba(self, X: Any) -> NDArray[np.float32]:
-        """Return (N, C) the logarithms of the probabilities, accurate where those are tiny."""
-        return self._columns(self._nodes(X, log=True))
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the logarithms of ``predict_proba``, accurate where those are tiny."""
+        logs, ids = self._nodes(X, log=True).double(), self._class_ids
+        if self._label_format.shape != "several":
+            space = self.pipeline_.label_space
+            logs = terminal_log_distribution(logs, space)
+            ids = np.searchsorted(space.terminals, ids)
+        found: NDArray[np.float64] = np.ascontiguousarray(logs.numpy()[:, ids])
+        return found
 
     def predict_node_proba(self, X: Any) -> NDArray[np.float32]:
         """Return (N, C) the probability of every class, columns as in ``hierarchy_.names``.
 
-        That is what metrics read. ``predict_proba`` differs from it only for flat labels without a
-        hierarchy, which have scikit-learn's order there.
+        That is what metrics read. A class is never more probable than its parent, unless a link was
+        chosen that allows it.
         """
         return self._nodes(X).numpy()
 
@@ -152,7 +163,7 @@ class HierarchicalClassifier(
                 those that are shown, None where one is not defined.
         """
         p = torch.from_numpy(self.predict_node_proba(X))
-        given = parse_labels(y, self.hierarchy_.sep)
+        given = self._parse_more(y)
         if len(given) != len(p):
             raise DataError(f"inputs have {len(p)} rows but labels have {len(given)}")
         return evaluate(p, given, self._label_format, self.pipeline_.label_space, metrics)
@@ -171,7 +182,7 @@ class HierarchicalClassifier(
             sample_weight: (N,) how much each row counts.
         """
         p = self._nodes(X)
-        given = parse_labels(y, self.hierarchy_.sep)
+        given = self._parse_more(y)
         if len(given) != len(p):
             raise DataError(f"inputs have {len(p)} rows but labels have {len(given)}")
         answers, labels, several = answers_and_truth(
@@ -194,7 +205,7 @@ class HierarchicalClassifier(
             decoder: a name of DECODERS that has ``calibrate``.
         """
         p = self._nodes(X)
-        names = self._label_format.names(parse_labels(y, self.hierarchy_.sep))
+        names = self._label_format.names(self._parse_more(y))
         targets = Labels(names, self.hierarchy_).targets()
         threshold = find_threshold(self.pipeline_, decoder, p, targets, risk)
         self.thresholds_ = {**getattr(self, "thresholds_", {}), decoder: threshold}
@@ -246,6 +257,10 @@ class HierarchicalClassifier(
 
     # ------------------------------------------------------------------ the parts
 
+    def _parse_more(self, y: Any) -> ParsedLabels:
+        """Parse labels of rows that come after the training, whose lists are read as its were."""
+        return parse_labels(y, self.hierarchy_.sep, self._label_format.shape)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "pipeline_")
 
@@ -263,7 +278,7 @@ class HierarchicalClassifier(
         self.hierarchy_ = pipeline.hierarchy
         self.recipe_ = pipeline.config.get("recipe", {}).get("name")
         self.recipe_reason_ = pipeline.config.get("recipe", {}).get("because")
-        self.classes_, self._class_ids = form.classes()
+        self.classes_, self._class_ids = form.classes(pipeline.label_space)
         self._label_format, self._incremental = form, state
         self.__dict__.pop("thresholds_", None)  # they were calibrated for other weights
 
@@ -306,10 +321,6 @@ class HierarchicalClassifier(
         check_is_fitted(self)
         inputs = self._read_inputs(X)
         return torch.cat([*self.pipeline_.stream_probabilities(inputs, log=log)])
-
-    def _columns(self, nodes: Tensor) -> NDArray[np.float32]:
-        """Return values of nodes as columns of ``classes_``."""
-        return np.ascontiguousarray(nodes.numpy()[:, self._class_ids])
 
     def _make_decoder(self, decoder: str | Decoder | None, options: dict[str, Any]) -> Decoder:
         thresholds = getattr(self, "thresholds_", {})

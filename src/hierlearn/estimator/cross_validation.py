@@ -50,7 +50,9 @@ def cross_val_proba(
     for train, test in check_cv(cv, labels if single else None, classifier=True).split(X, labels):
         copy = clone(estimator)
         last_step(copy, None, transform=False)[0].set_params(hierarchy=form.hierarchy)
-        copy.fit(_safe_indexing(X, train), labels[train] if single else labels[train].tolist())
+        copy.fit(
+            _safe_indexing(X, train), labels[train] if single else [set(rows[i]) for i in train]
+        )
         fitted, inputs = last_step(copy, _safe_indexing(X, test))
         found[test] = fitted.predict_node_proba(inputs)
     return found

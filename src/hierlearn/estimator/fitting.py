@@ -84,6 +84,7 @@ class FittingMixin:
 
         get_params: Callable[..., dict[str, Any]]
 
+        def _parse_more(self, y: Any) -> ParsedLabels: ...
         def _read_inputs(self, X: Any, *, reset: bool = False, learns: bool = False) -> Any: ...
         def _remember_more(self, *args: Any, **options: Any) -> Self: ...
         def _set_pipeline(
@@ -102,8 +103,9 @@ class FittingMixin:
         Args:
             X: (N, D) array, sparse matrix or frame, or a list of N texts. NaN is a missing value.
                 Columns of a frame may be numbers, categories, texts, dates and booleans.
-            y: the labels: one path per row, a list of paths per row, an (N, L) table with one
-                column per level, or plain values of a flat problem; see docs/estimator.md.
+            y: the labels: one path per row, as a string, a list of levels or a row of an (N, L)
+                table; a set of labels per row; or plain values of a flat problem; see
+                docs/estimator.md.
             hierarchy: the taxonomy, instead of the parameter; by default that of the labels' paths.
             sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
         """
@@ -245,7 +247,7 @@ class FittingMixin:
             )
         elif listing is not None:
             self._label_format.names(listing)
-        return self._train_pass(X, parse_labels(y, self.hierarchy_.sep), sample_weight)
+        return self._train_pass(X, self._parse_more(y), sample_weight)
 
     def _train_pass(self, X: Any, given: ParsedLabels, sample_weight: ArrayLike | None) -> Self:
         """Train one pass over rows; where there is a memory, its last rows are these."""

@@ -1,8 +1,14 @@
 """LabelFormat: how labels were given, so that answers come back in the same form.
 
     one      one label per row: a string (a path), or a number or boolean of a flat problem
-    several  a list of labels per row
-    levels   one column per level, top level first: (N, L) cells, missing below the last one known
+    levels   one path per row by levels, top level first: an (N, L) table, or a list per row such as
+             ["animal", "dog"]; missing below the last one known
+    several  several labels per row: a set of labels, a list of paths that hold the separator
+             (["animal/dog", "pet"]), or a list of paths by levels ([["animal", "dog"], ["pet"]])
+
+A list is ordered and a set is not: ["animal", "dog"] is a dog, {"red", "round"} has two labels.
+Where some list holds the separator, which no name of a level can, all lists are lists of paths;
+rows that come after the training are read as the training's were.
 
 A row without a label is None, "", NaN, NA, an empty list, or a row of missing cells. A number names
 a flat class, or, where a hierarchy is given, is the number of a class in it.
@@ -11,13 +17,13 @@ a flat class, or, where a hierarchy is given, is the number of a class in it.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hierlearn.errors import DataError, HierarchyError, LabelError
+from hierlearn.errors import DataError, HierarchyError, LabelError, quoted, shown
 from hierlearn.estimator.parameters import as_plain
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.guesses import warn_of_other_sep
@@ -31,11 +37,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from hierlearn.hierarchy import LabelSpace
     from hierlearn.hierarchy.nodes import Label
 
 Shape = Literal["one", "several", "levels"]
 
 FLOAT = np.dtype(float)
+SETS = (set, frozenset)
 NUMERIC = "biuf"  # kinds of NumPy's numbers and booleans
 COLUMN = (  # scikit-learn's own words, which its users know
     "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
@@ -53,6 +61,7 @@ class ParsedLabels:
         cells: for levels, the cell of each name that was not a string.
         columns: for levels, L.
         plain: whether strings came as an array of strings, or a list without a missing one.
+        listed: whether levels came as a list per row rather than as a table.
     """
 
     shape: Shape
@@ -60,6 +69,7 @@ class ParsedLabels:
     cells: Mapping[str, Any] = field(default_factory=dict)
     columns: int = 0
     plain: bool = True
+    listed: bool = False
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -93,27 +103,29 @@ def is_number(label: object) -> bool:
     return isinstance(label, (int, float, np.number, np.bool_))
 
 
-def parse_labels(y: Any, sep: str = "/") -> ParsedLabels:
+def parse_labels(y: Any, sep: str = "/", shape: Shape | None = None) -> ParsedLabels:
     """Parse labels in any of their forms.
 
     Args:
         y: a sequence with one entry per row, or an (N, L) array or frame, one column per level.
         sep: what joins the names of a path.
+        shape: that of the training labels, by which lists are read; None for training labels.
     """
     if y is None:
         raise DataError(
             "HierarchicalClassifier requires y to be passed, but the target y is None; "
-            "give a label, or a list of labels, per row"
+            "give a label, or several, per row"
         )
     if isinstance(y, (str, bytes)):
         raise LabelError(f"labels are a list with one entry per row, not one string {y!r}")
     if hasattr(y, "tocsr"):
-        raise LabelError("labels are a sparse matrix; give a list of labels per row")
+        raise LabelError("labels are a sparse matrix; give a set of labels per row")
     if hasattr(y, "columns"):  # a frame of pandas or polars
         rows = y.iter_rows() if hasattr(y, "iter_rows") else y.itertuples(index=False, name=None)
         return parse_levels(list(rows), len(y.columns), sep)
     if isinstance(y, (list, tuple)) or not isinstance(getattr(y, "dtype", FLOAT), np.dtype):
-        return parse_entries(list(y), plain=True)  # frames' own types hold what NumPy's cannot
+        # Frames' own types hold what NumPy's cannot.
+        return parse_entries(list(y), sep, shape, plain=True)
     array = np.asarray(y)
     if array.ndim == 2:
         check_no_indicators(array)
@@ -125,22 +137,74 @@ def parse_labels(y: Any, sep: str = "/") -> ParsedLabels:
     if array.dtype.kind in NUMERIC:
         check_numbers(array)
         return ParsedLabels("one", [[label] for label in array])
-    return parse_entries(array, plain=array.dtype.kind == "U")
+    return parse_entries(array, sep, shape, plain=array.dtype.kind == "U")
 
 
-def parse_entries(entries: Sequence[Any] | NDArray[Any], *, plain: bool) -> ParsedLabels:
-    """Parse a sequence with a label, a list of labels or nothing per row."""
-    several = any(is_list(entry) for entry in entries)
-    rows = [
-        list(entry) if is_list(entry) else [] if has_no_label(entry) else [entry]
-        for entry in entries
-    ]
-    if several:
-        return ParsedLabels("several", rows)
-    given = ParsedLabels("one", rows, plain=plain and all(rows))
-    if given.are_numbers:
-        check_numbers(np.asarray([label for _, label in given.labels()]))
-    return given
+def parse_entries(
+    entries: Sequence[Any] | NDArray[Any], sep: str, shape: Shape | None, *, plain: bool
+) -> ParsedLabels:
+    """Parse a sequence with a label, a list or a set of labels, or nothing per row."""
+    if not any(is_list(entry) for entry in entries):
+        rows = [[] if has_no_label(entry) else [entry] for entry in entries]
+        given = ParsedLabels("one", rows, plain=plain and all(rows))
+        if given.are_numbers:
+            check_numbers(np.asarray([label for _, label in given.labels()]))
+        return given
+    if shape == "several" or holds_several(entries, sep):
+        return ParsedLabels("several", [several_labels(entry, sep) for entry in entries])
+    table: list[list[Any]] = []
+    for number, entry in enumerate(entries):
+        if not is_list(entry) and not has_no_label(entry):
+            raise LabelError(
+                f"row {number} is {shown(entry)}, but other rows are lists: a list is one path by "
+                f"levels, from the top down; give lists for all rows, or a set of paths for rows "
+                f"with several labels"
+            )
+        table.append(list(entry) if is_list(entry) else [])
+    columns = max(1, *map(len, table))
+    padded = [row + [None] * (columns - len(row)) for row in table]
+    if columns > 1:
+        check_no_indicators(as_array(table))
+    return replace(parse_levels(padded, columns, sep), listed=True)
+
+
+def holds_several(entries: Sequence[Any] | NDArray[Any], sep: str) -> bool:
+    """Whether some row says by its form that rows have several labels; see above.
+
+    Raises:
+        LabelError: where a set says so, but a list could be a path by levels.
+    """
+    rows = [(number, entry) for number, entry in enumerate(entries) if is_list(entry)]
+    if any(
+        is_list(label) or (isinstance(label, str) and sep in label)
+        for _, entry in rows
+        if not isinstance(entry, SETS)
+        for label in entry
+    ):
+        return True
+    if not any(isinstance(entry, SETS) for _, entry in rows):
+        return False
+    for number, entry in rows:
+        if not isinstance(entry, SETS) and len(entry) > 1:
+            raise LabelError(
+                f"row {number} is a list, {list(entry)}, but other rows are sets: a list is "
+                f"one path by levels, a set holds several labels; give sets for all rows"
+            )
+    return True
+
+
+def several_labels(entry: Any, sep: str) -> list[Any]:
+    """Return the labels of a row that may have several."""
+    if not is_list(entry):
+        return [] if has_no_label(entry) else [entry]
+    labels = sorted(entry, key=str) if isinstance(entry, SETS) else entry
+    return [sep.join(level_path(one, sep)) if is_list(one) else one for one in labels]
+
+
+def as_array(table: list[list[Any]]) -> NDArray[Any]:
+    """Return rows of equal length as an array; an empty one where they differ."""
+    even = len({len(row) for row in table}) == 1
+    return np.asarray(table) if even else np.empty((0, 2), dtype=object)
 
 
 def is_list(entry: object) -> bool:
@@ -163,7 +227,7 @@ def check_no_indicators(array: NDArray[Any]) -> None:
     if array.shape[1] > 1 and array.dtype.kind in NUMERIC and np.isin(array, (0, 1)).all():
         raise LabelError(
             f"y {array.shape} holds zeros and ones only: an indicator matrix and one column per "
-            f"level look alike; give a list of labels per row"
+            f"level look alike; give a set of labels per row"
         )
 
 
@@ -183,8 +247,8 @@ def parse_levels(table: list[Any], columns: int, sep: str) -> ParsedLabels:
             path = level_path(row, sep)
         except HierarchyError as error:
             raise LabelError(
-                f"row {number}: {error} (a table has one column per level; for several labels "
-                f"give a list of lists)"
+                f"row {number}: {error} (a row has one name per level; for several labels give a "
+                f"set of paths per row)"
             ) from None
         known = (cell for cell in row if not is_missing(cell))
         cells.update((str(cell), cell) for cell in known if not isinstance(cell, str))
@@ -194,6 +258,20 @@ def parse_levels(table: list[Any], columns: int, sep: str) -> ParsedLabels:
     if gaps:
         warn_of_gaps("y", len(gaps), f"row {gaps[0][0]}", gaps[0][1])
     return ParsedLabels("levels", rows, cells, columns)
+
+
+def check_listed(given: ParsedLabels, hierarchy: Hierarchy) -> None:
+    """Raise on a list that is no path of a hierarchy, such as one of several labels."""
+    for row, path in given.labels():
+        if path not in hierarchy:
+            names = [given.cells.get(name, name) for name in path.split(hierarchy.sep)]
+            hint = f"known are {quoted(hierarchy.names, most=3)}"
+            if len(names) > 1 and all(name in hierarchy for name in names):
+                hint = f"for several labels give a set, {{{', '.join(map(repr, names))}}}"
+            raise LabelError(
+                f"row {row}: the list {names} is one path by levels, and {path!r} is no "
+                f"class of the hierarchy; {hint}"
+            )
 
 
 def name_of(label: Any) -> str:
@@ -255,6 +333,8 @@ class LabelFormat:
             if numbers:
                 values |= {name_of(label): as_plain(label) for label in labels}
             hierarchy = infer_hierarchy(labels, numbers, sep)
+        elif given.listed:
+            check_listed(given, hierarchy)
         dtype = str(np.asarray(labels).dtype) if numbers else "str" if given.plain else "object"
         class_numbers = numbers and not inferred
         return cls(hierarchy, given.shape, inferred, class_numbers, values, dtype, given.columns)
@@ -315,17 +395,21 @@ class LabelFormat:
             return False
         return any(name not in self.values for name in self.hierarchy.names)
 
-    def classes(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Return the label of every column of probabilities, and the class number of each.
+    def classes(self, label_space: LabelSpace) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return the label of every column of ``predict_proba``, and the class number of each.
 
-        In the hierarchy's order; in order of the labels where they are flat and no hierarchy was
-        given, as scikit-learn's scores expect.
+        One label per row: the terminal classes in the order of their labels, as everywhere in
+        scikit-learn. Several: all classes, in the hierarchy's order, or in that of the labels where
+        they are flat and no hierarchy was given.
         """
-        labels = self.array(range(len(self.hierarchy)))
-        if self.inferred and self.hierarchy.depth == 1 and not self.is_mixed:
-            order = np.argsort(labels, kind="stable")
-            return labels[order], order.astype(np.int64)
-        return labels, np.arange(len(labels))
+        several = self.shape == "several"
+        numbers = np.arange(len(self.hierarchy)) if several else label_space.terminals
+        labels = self.array(numbers.tolist())
+        flat = self.inferred and self.hierarchy.depth == 1
+        if self.is_mixed or (several and not flat):
+            return labels, numbers
+        order = np.argsort(labels, kind="stable")
+        return labels[order], numbers[order].astype(np.int64)
 
     def array(self, numbers: Iterable[int]) -> NDArray[Any]:
         """Return the labels of classes as an array; of objects where one is the root, or mixed."""

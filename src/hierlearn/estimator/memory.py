@@ -23,7 +23,6 @@ from hierlearn.estimator.label_format import (
     is_list,
     is_number,
     name_of,
-    parse_labels,
 )
 from hierlearn.estimator.parameters import as_plain
 from hierlearn.memory.taxonomy import grown
@@ -126,7 +125,7 @@ class MemoryMixin:
         """
         check_is_fitted(self)
         evidence.rows_of(self.pipeline_)
-        given = parse_labels(y, self.hierarchy_.sep)
+        given = self._parse_more(y)
         form = extended(self._label_format, given, hierarchy)
         return self._remember(X, given, form, ids, sample_weight)
 
@@ -148,7 +147,7 @@ class MemoryMixin:
             raise DataError(f"inputs have {count} rows but there are {len(listed)} ids")
         weights = parse_weights(sample_weight, count)
         names = named(form, given)
-        form.classes()  # raises before anything changes
+        form.array(range(len(form.hierarchy)))  # raises before anything changes
         keep = [int(row) for row in np.flatnonzero(weights > 0)]
         before = self.pipeline_.label_space
         growth.remember(
@@ -184,7 +183,7 @@ class MemoryMixin:
         """
         if train:
             recipe_of(self.pipeline_)  # raises before anything changes
-        given = parse_labels(y, self.hierarchy_.sep)
+        given = self._parse_more(y)
         form = extended(self._label_format, given, hierarchy)
         if listing is not None:
             form = extended(form, listing, hierarchy)
@@ -231,7 +230,7 @@ class MemoryMixin:
         ends, own = dict(mapping or {}), dict(labels or {})
         if not old.numbers:
             form = with_values(form, [*ends.values(), *own.values()])
-        form.classes()  # raises before anything changes
+        form.array(range(len(form.hierarchy)))  # raises before anything changes
         before = self.pipeline_.label_space
         found = growth.remap(
             self.pipeline_,
@@ -255,6 +254,8 @@ class MemoryMixin:
         self._set_pipeline(self.pipeline_, form, state)
 
     if TYPE_CHECKING:
+
+        def _parse_more(self, y: Any) -> ParsedLabels: ...
 
         def _read_inputs(self, X: Any, *, learns: bool = False) -> Any: ...
 

@@ -137,7 +137,7 @@ def network_name(network: Any) -> str | None:
     if isinstance(network, nn.Module):
         return None
     raise HierlearnError(
-        f"network must be a name of NETWORKS, 'package.module:factory', a torch module or None, "
+        f"network must be a name of NETWORKS, 'package.module:name', a torch module or None, "
         f"not {network!r}"
     )
 

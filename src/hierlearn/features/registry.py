@@ -21,6 +21,7 @@ from hierlearn.features.several import SeveralPreprocessor
 from hierlearn.features.table import TablePreprocessor
 from hierlearn.features.texts import TextPreprocessor
 from hierlearn.features.tokens import TokenPreprocessor
+from hierlearn.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,14 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets.dataset import Dataset
 
-FEATURES: dict[str, type[Preprocessor[Any, Any]]] = {
+
+def as_step(name: str, value: Any) -> type[Preprocessor[Any, Any]] | None:
+    """Return an imported step as an entry."""
+    del name
+    return value if isinstance(value, type) and issubclass(value, Preprocessor) else None
+
+
+BUILT_IN: dict[str, type[Preprocessor[Any, Any]]] = {
     NumericPreprocessor.name: NumericPreprocessor,
     PiecewiseLinearPreprocessor.name: PiecewiseLinearPreprocessor,
     TextPreprocessor.name: TextPreprocessor,
@@ -38,6 +46,13 @@ FEATURES: dict[str, type[Preprocessor[Any, Any]]] = {
     TokenPreprocessor.name: TokenPreprocessor,
     ImagePreprocessor.name: ImagePreprocessor,
 }
+FEATURES = Registry(
+    "preprocessing",
+    BUILT_IN,
+    group="hierlearn.features",
+    expected="a subclass of hierlearn.features.Preprocessor",
+    read=as_step,
+)
 
 # Made by a training of other steps and of backbones, never chosen by name.
 INTERNAL: dict[str, type[Preprocessor[Any, Any]]] = {
@@ -118,16 +133,15 @@ def from_state(
 ) -> Preprocessor[Any, Any]:
     """Restore a preprocessor of any class from what its ``state`` returned."""
     name = str(stored(settings, "name"))
-    known = {**FEATURES, **INTERNAL}
-    if name not in known:
-        raise DataError(unknown_name("preprocessor", name, known))
-    return known[name].from_state(settings, arrays)
+    if name in INTERNAL:
+        return INTERNAL[name].from_state(settings, arrays)
+    if name not in FEATURES:
+        raise DataError(unknown_name("preprocessor", name, [*FEATURES, *INTERNAL]))
+    return FEATURES[name].from_state(settings, arrays)
 
 
 def find_step(name: str) -> type[Preprocessor[Any, Any]]:
     """Return a class of ``FEATURES`` by name."""
-    if name not in FEATURES:
-        raise HierlearnError(unknown_name("preprocessing", name, FEATURES))
     step = FEATURES[name]
     if step.name != name:
         raise HierlearnError(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from hierlearn.errors import HierarchyError, LabelError, quoted
+from hierlearn.errors import HierarchyError, LabelError, plural, quoted
 from hierlearn.hierarchy.collect import (
     NodeCollector,
     add_titles,
@@ -61,6 +61,11 @@ class Builders:
         listed: dict[str, int] = {}
         if isinstance(paths, str):
             raise HierarchyError(f"paths must be a list of paths, not the string {paths!r}")
+        if isinstance(paths, Mapping):
+            raise HierarchyError(
+                f"paths must be a list of paths, not a mapping of {plural(len(paths), 'key')}; a "
+                f"nested mapping is for from_nested"
+            )
         for entry, path in enumerate(paths):
             if not isinstance(path, str):
                 raise HierarchyError(f"path {entry} is {path!r}, which is not text")

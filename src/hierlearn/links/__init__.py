@@ -15,9 +15,17 @@ from hierlearn.links.siblings import SiblingsLink
 from hierlearn.links.sigmoid import SigmoidLink
 from hierlearn.links.similarities import fit_temperature, from_similarities
 from hierlearn.links.softmax import SoftmaxLink
+from hierlearn.registry import Registry
+
+
+def as_link(name: str, value: Any) -> type[Link] | None:
+    """Return an imported link as an entry."""
+    del name
+    return value if isinstance(value, type) and issubclass(value, Link) else None
+
 
 # Classes of links, each of which says what it takes beside the label space.
-LINKS: dict[str, type[Any]] = {
+BUILT_IN: dict[str, type[Any]] = {
     "sigmoid": SigmoidLink,
     "softmax": SoftmaxLink,
     "conditional": ConditionalLink,
@@ -28,6 +36,13 @@ LINKS: dict[str, type[Any]] = {
     "random-walk": RandomWalkLink,
     "scaled-softmax": ScaledSoftmaxLink,
 }
+LINKS = Registry(
+    "link",
+    BUILT_IN,
+    group="hierlearn.links",
+    expected="a subclass of hierlearn.links.Link",
+    read=as_link,
+)
 
 __all__ = [
     "LINKS",

@@ -136,9 +136,9 @@ def parse_link(text: str) -> tuple[str, dict[str, Any]]:
     """
     from hierlearn.links import LINKS
 
-    name, colon, rest = text.partition(":")
+    name, colon, rest = LINKS.split(text)
     if name not in LINKS:
-        raise HierlearnError(unknown_name("link", name, LINKS))
+        raise LINKS.unknown(name)
     options = parse_pairs(rest.split(","), f"link {name}") if colon else {}
     known = list(inspect.signature(LINKS[name]).parameters)[1:]  # after the label space
     for option in options:
@@ -163,7 +163,7 @@ def link_name(link: Link) -> str:
     """
     from hierlearn.links import LINKS
 
-    for name, kind in LINKS.items():
+    for name, kind in (*LINKS.items(), *LINKS.imported.items()):
         if type(link) is kind:
             defaults = inspect.signature(kind).parameters
             changed = {k: v for k, v in link.options.items() if v != defaults[k].default}

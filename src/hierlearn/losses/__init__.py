@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hierlearn.losses import functional
 from hierlearn.losses.bases import BASES, BCE, Focal, zero_one
 from hierlearn.losses.bce import BCELoss
@@ -36,8 +38,17 @@ from hierlearn.losses.soft_labels import SoftLabelsLoss
 from hierlearn.losses.teacher import TeacherLoss
 from hierlearn.losses.tsle import TSLELoss
 from hierlearn.losses.variant import LossEntry, Variant
+from hierlearn.registry import Registry
 
-LOSSES: dict[str, LossEntry] = {
+
+def as_loss(name: str, value: Any) -> LossEntry | None:
+    """Return an imported loss as an entry."""
+    del name
+    is_class = isinstance(value, type) and issubclass(value, Loss)
+    return value if is_class or isinstance(value, Variant) else None
+
+
+BUILT_IN: dict[str, LossEntry] = {
     "bce": BCELoss,
     "focal": FocalLoss,
     "hxe": HXELoss,
@@ -60,6 +71,13 @@ LOSSES: dict[str, LossEntry] = {
     "devise": DeViSELoss,
     "tsle": TSLELoss,
 }
+LOSSES = Registry(
+    "loss",
+    BUILT_IN,
+    group="hierlearn.losses",
+    expected="a subclass of hierlearn.losses.Loss",
+    read=as_loss,
+)
 
 __all__ = [
     "BASES",

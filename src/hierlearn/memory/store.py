@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
+from hierlearn.memory.class_sizes import counted_weights
 from hierlearn.memory.index import ApproximateIndex
 from hierlearn.memory.search import dense_distances, nearest, nearest_operator
 from hierlearn.memory.sharded import ShardedSearch
@@ -49,15 +50,17 @@ class Remembered:
         ids: by which rows are named, and forgotten; rows may share one.
         weights: (N,) how much each row counts, above 0; None for all alike.
         texts: what to show of each row; None where inputs are not texts.
+        later: (N,) bool, which rows came after the training; None for none of them.
     """
 
     labels: LabelSets
     ids: Sequence[str]
     weights: NDArray[np.float64] | None = None
     texts: Sequence[str] | None = None
+    later: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("ids", "weights", "texts"):
+        for name in ("ids", "weights", "texts", "later"):
             held = getattr(self, name)
             if held is not None and len(held) != len(self.labels):
                 raise HierlearnError(f"{len(held)} {name} do not fit {len(self.labels)} rows")
@@ -84,6 +87,7 @@ class Remembered:
             [self.ids[row] for row in rows],
             None if self.weights is None else self.weights[rows],
             None if self.texts is None else [self.texts[row] for row in rows],
+            None if self.later is None else self.later[rows],
         )
 
     def join(self, *others: Remembered) -> Remembered:
@@ -96,8 +100,13 @@ class Remembered:
         texts = None
         if all(one.texts is not None for one in parts):
             texts = [text for one in parts for text in one.texts or ()]
+        later = None
+        if any(one.later is not None for one in parts):
+            flags = [np.zeros(len(one), bool) if one.later is None else one.later for one in parts]
+            later = np.concatenate(flags)
         labels = self.labels.join(*(one.labels for one in others))
-        return Remembered(labels, [one for part in parts for one in part.ids], weights, texts)
+        ids = [one for part in parts for one in part.ids]
+        return Remembered(labels, ids, weights, texts, later)
 
     def with_labels(self, labels: LabelSets) -> Remembered:
         """Return the rows with other labels, as after a change of the taxonomy."""
@@ -164,8 +173,9 @@ class Memory(nn.Module):
         device = embeddings.device
         self._set_ids = torch.from_numpy(rows.labels.of_row).to(device)
         self._log_weights = None
-        if rows.weights is not None:
-            weights = torch.from_numpy(np.asarray(rows.weights, dtype=np.float64))
+        counted = counted_weights(rows)
+        if counted is not None:
+            weights = torch.from_numpy(np.asarray(counted, dtype=np.float64))
             self._log_weights = weights.log().float().to(device)
         sets = rows.labels.sets
         small = len(sets) * len(rows.hierarchy) <= DENSE

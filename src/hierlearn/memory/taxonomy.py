@@ -68,6 +68,19 @@ def grown(hierarchy: Hierarchy, labels: Iterable[str]) -> Hierarchy:
     )
 
 
+def unplaced(old: Hierarchy, new: Hierarchy, mapping: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the classes of a hierarchy that have no place in another one, by name or mapping.
+
+    Args:
+        old: the hierarchy.
+        new: the one that replaces it.
+        mapping: as of ``Remap``; names that ``old`` lacks are skipped.
+    """
+    named = {old.names[old.index(name)] for name in mapping if name in old}
+    known = {*named, *new.names}  # a node is its path: no bare names
+    return [name for name in old.names if name not in known]
+
+
 @dataclass(frozen=True)
 class Remap:
     """Where every class of one hierarchy goes in another.
@@ -96,8 +109,7 @@ class Remap:
                     raise HierlearnError(
                         f"the mapping sends {name!r} to {target!r}, which the new hierarchy lacks"
                     )
-        known = {*self._named, *self.new.names}  # a node is its path: no bare names
-        lost = [name for name in self.old.names if name not in known]
+        lost = unplaced(self.old, self.new, self.mapping)
         if lost:
             raise HierlearnError(
                 f"{plural(len(lost), 'class has', 'classes have')} no place in the new hierarchy: "

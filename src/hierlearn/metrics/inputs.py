@@ -110,8 +110,8 @@ def read_scores(scores: Scores, hierarchy: Hierarchy | None, what: str = "scores
     elif holds_text(scores):
         raise HierlearnError(
             f"{what} are labels, such as {holds_text(scores)!r}, but this metric reads (N, C) "
-            f"numbers first, one column per class, as predict_proba gives; metrics of labels are "
-            f"hierarchical_f1, exact_match, answer_accuracy and hierarchical_cost"
+            f"numbers first, one column per class, as predict_node_proba gives; metrics of labels "
+            f"are hierarchical_f1, exact_match, answer_accuracy and hierarchical_cost"
         )
     return as_tensor(scores, what)
 

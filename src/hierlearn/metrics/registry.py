@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.errors import HierlearnError
+from hierlearn.metrics.metric import Metric
+from hierlearn.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from hierlearn.metrics.metric import Metric
 
 FILES = (
     "ranking",
@@ -23,17 +23,30 @@ FILES = (
     "cafa",
 )
 
-METRICS: dict[str, Metric] = {
+
+def as_metric(name: str, value: Any) -> Metric | None:
+    """Return an imported metric, or function of scores, targets and label space, as an entry."""
+    if isinstance(value, Metric):
+        return value
+    return Metric(name, value) if callable(value) else None
+
+
+BUILT_IN: dict[str, Metric] = {
     metric.name: metric
     for file in FILES
     for metric in import_module(f"hierlearn.metrics.{file}").ENTRIES
 }
+METRICS = Registry(
+    "metric",
+    BUILT_IN,
+    group="hierlearn.metrics",
+    expected="a hierlearn.metrics.Metric or a function",
+    read=as_metric,
+)
 
 
 def find_metric(name: str) -> Metric:
     """Return a metric by name; raise for an unknown one, naming the known."""
-    if name not in METRICS:
-        raise HierlearnError(unknown_name("metric", str(name), METRICS))
     return METRICS[name]
 
 

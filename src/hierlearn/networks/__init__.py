@@ -24,13 +24,14 @@ from hierlearn.networks.tabm import tabm
 from hierlearn.networks.token_bag import TokenBagEncoder, token_bag
 from hierlearn.networks.trees import trees
 from hierlearn.networks.tsle import tsle
+from hierlearn.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import nn
 
-NETWORKS: dict[str, Callable[..., nn.Module]] = {
+BUILT_IN: dict[str, Callable[..., nn.Module]] = {
     "mlp": mlp,
     "token-bag": token_bag,
     "linear": linear,
@@ -44,6 +45,13 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "trees": trees,
     "tabm": tabm,
 }
+NETWORKS = Registry(
+    "network",
+    BUILT_IN,
+    group="hierlearn.networks",
+    expected="a factory, which is callable",
+    read=lambda _, value: value if callable(value) else None,
+)
 
 __all__ = [
     "HEADS",

@@ -1,6 +1,6 @@
 """Build: a network by name, with its options, as a model folder stores it.
 
-A name is one of NETWORKS, a backbone such as ``hf:PATH``, or ``package.module:factory`` of code
+A name is one of NETWORKS, a backbone such as ``hf:PATH``, or ``package.module:name`` of code
 that is importable. A factory gets
 the label space and the InputSpec, and returns any ``nn.Module``.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from importlib import import_module
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from hierlearn.networks.heads import make_head
 from hierlearn.networks.inputs import InputSpec
 from hierlearn.networks.layers import check_memory
 from hierlearn.networks.network import Network
+from hierlearn.registry import is_spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +53,7 @@ class NetworkSpec:
     """How to build a network again, as plain values.
 
     Attributes:
-        name: of NETWORKS, or ``package.module:factory``.
+        name: of NETWORKS, or ``package.module:name``.
         inputs: what it reads.
         options: what the factory takes beside the label space and the inputs.
         members: how many networks are stacked; None for one alone.
@@ -97,35 +97,19 @@ class NetworkSpec:
 
     @property
     def foreign(self) -> list[str]:
-        """The factories outside of NETWORKS that building it would import and call."""
-        from hierlearn.networks import NETWORKS
-
+        """The factories of networks and heads that building it would import and call."""
         if self.parts:
             return [name for part in self.parts for name in part.network.foreign]
-        ours = self.name in NETWORKS or names_backbone(self.name)
-        return [self.name] if ":" in self.name and not ours else []
+        named = [] if names_backbone(self.name) else [self.name]
+        named += [head.kind for head in self.heads.values()]
+        return [one for one in named if is_spelled(one)]
 
 
 def find_factory(name: str) -> Callable[..., nn.Module]:
-    """Return a factory of NETWORKS, or import ``package.module:factory``."""
+    """Return a factory of NETWORKS, or that of a backbone such as ``hf:PATH``."""
     from hierlearn.networks import NETWORKS
 
-    if name in NETWORKS:
-        return NETWORKS[name]
-    if names_backbone(name):
-        return partial(backbone, source=name)
-    module, colon, attribute = name.partition(":")
-    if not colon or not module or not attribute:
-        known = [*NETWORKS, "package.module:factory"]
-        raise HierlearnError(unknown_name("network", name, known))
-    try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise HierlearnError(f"network {name!r} cannot be imported: {error}") from None
-    if not callable(found):
-        raise HierlearnError(f"network {name!r} is not a factory: it is not callable")
-    made: Callable[..., nn.Module] = found
-    return made
+    return partial(backbone, source=name) if names_backbone(name) else NETWORKS[name]
 
 
 def option_names(name: str) -> list[str] | None:

@@ -23,6 +23,7 @@ from hierlearn.networks.clems import CLEMSHead
 from hierlearn.networks.devise import DeViSEHead
 from hierlearn.networks.layers import Dense, check_size
 from hierlearn.networks.sparse import SparseRows
+from hierlearn.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -153,18 +154,23 @@ def neighbor_head(
     return head(label_space, Projection(features, size, bias=bias), **options)
 
 
-HEADS: dict[str, Callable[..., Head]] = {
+BUILT_IN: dict[str, Callable[..., Head]] = {
     "linear": LinearHead,
     "neighbors": neighbor_head,
     "clems": CLEMSHead,
     "devise": DeViSEHead,
 }
+HEADS = Registry(
+    "head",
+    BUILT_IN,
+    group="hierlearn.heads",
+    expected="a factory, which is callable",
+    read=lambda _, value: value if callable(value) else None,
+)
 
 
 def head_options(kind: str) -> list[str]:
     """Return the options that a head of HEADS takes."""
-    if kind not in HEADS:
-        raise HierlearnError(unknown_name("head", kind, HEADS))
     taken = [*signature(HEADS[kind]).parameters][2:]
     if "options" in taken:  # of NeighborHead, after label_space and projection
         taken = [*taken[:-1], *[*signature(NeighborHead).parameters][2:]]

@@ -68,8 +68,9 @@ def rows_of(pipeline: Pipeline) -> Remembered:
         raise HierlearnError(
             "the memory of this model is empty"
             if heads == "neighbors"
-            else "this model has no memory: its answers come from weights, not from rows; train "
-            "with recipe='neighbors', or head='neighbors', for answers with evidence"
+            else "this model has no memory: its answers come from weights, not from rows; train it "
+            "again with what is new, or train with recipe='neighbors', or head='neighbors', for "
+            "answers with evidence, and rows and classes that are remembered without training"
         )
     return rows
 

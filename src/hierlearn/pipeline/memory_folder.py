@@ -292,8 +292,9 @@ class MemoryFolder:
 def no_memory(folder: Path) -> HierlearnError:
     """Return the error of a model without a memory."""
     return HierlearnError(
-        f"{folder} has no memory: its answers come from weights, not from rows; train a model with "
-        f"recipe 'neighbors', or with head 'neighbors'"
+        f"{folder} has no memory: its answers come from weights, not from rows; train it again "
+        f"with what is new, or train a model that remembers rows and classes without training, "
+        f"with recipe 'neighbors', or head 'neighbors'"
     )
 
 

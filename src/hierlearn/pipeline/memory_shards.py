@@ -3,6 +3,7 @@
     embeddings/HEAD   (n, D), or (M, n, D) of an ensemble
     set_offsets, set_numbers, set_of_row   label sets as CSR, and the set of each row
     weights           (n,) how much each row counts, where rows differ in that
+    later             (n,) which rows came after the training, where any did
     names             JSON as bytes: the classes that the sets number, ids, texts
     id_digests        (n,) digests of the ids, ascending, and ``id_rows`` the row of each
     seen              digests of the rows by their inputs, of rows that were remembered later
@@ -114,6 +115,8 @@ def write_shard(path: Path, shard: Shard) -> None:
     }
     if rows.weights is not None:
         arrays["weights"] = np.asarray(rows.weights, dtype=np.float64)
+    if rows.later is not None and rows.later.any():
+        arrays["later"] = rows.later.astype(np.uint8)
     if len(shard.seen):
         arrays["seen"] = shard.seen.view(np.int64)
     tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
@@ -146,7 +149,9 @@ def read_shard(path: Path, places: Places, policy: Any) -> Shard:
         if not len(of_row) == len(names["ids"]) == len(names["texts"] or names["ids"]):
             raise ValueError("ids, texts and label sets differ in number")
         weights = tensors["weights"].numpy() if "weights" in tensors else None
-        rows = Remembered(LabelSets(sets, of_row), names["ids"], weights, names["texts"])
+        later = tensors["later"].numpy().astype(bool) if "later" in tensors else None
+        labels = LabelSets(sets, of_row)
+        rows = Remembered(labels, names["ids"], weights, names["texts"], later)
         embeddings = {
             name.removeprefix(HEAD): held for name, held in tensors.items() if name.startswith(HEAD)
         }

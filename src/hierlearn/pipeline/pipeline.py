@@ -15,6 +15,7 @@ Nothing is ever unpickled. A network factory outside of hierlearn is called only
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
@@ -35,7 +36,7 @@ from hierlearn.files.reading import guarded
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import Hierarchy, LabelSpace
-from hierlearn.links import link_name, make_link
+from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.networks import read_output
 from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.networks.network import AVERAGE
@@ -55,6 +56,7 @@ from hierlearn.pipeline.missing import note_missing
 from hierlearn.pipeline.network_size import check_network
 from hierlearn.pipeline.seen_rows import ROWS_FILE, SeenRows
 from hierlearn.pipeline.tiles import batch_outputs
+from hierlearn.registry import is_spelled, refuse_imports, untrusted
 from hierlearn.training.processes import find_device
 from hierlearn.training.rows import as_rows
 
@@ -240,7 +242,7 @@ class Pipeline:
         if self.network_spec is None:
             raise HierlearnError(
                 f"a {type(self.network).__name__} that was passed in as a module cannot be saved "
-                f"as a model folder; name its factory, network='package.module:factory', or save "
+                f"as a model folder; name its factory, network='package.module:name', or save "
                 f"its state_dict yourself"
             )
         check_filled(self.network)
@@ -339,7 +341,10 @@ class Pipeline:
                 f"{folder / FILES[1]} is not the hierarchy of this model: fingerprint "
                 f"{hierarchy.fingerprint[:12]}, the model has {config['fingerprint'][:12]}"
             )
-        with guarded(folder / FILES[2], "does not describe this model", CheckpointError, COPY):
+        with (
+            guarded(folder / FILES[2], "does not describe this model", CheckpointError, COPY),
+            nullcontext() if trust else refuse_imports(folder),
+        ):
             return cls._load(folder, config, hierarchy, device, trust), config["files"]
 
     @classmethod
@@ -351,11 +356,8 @@ class Pipeline:
         label_space = LabelSpace(hierarchy, config["terminals"])
         tensors, _ = read_tensors(folder / FILES[0])
         spec = NetworkSpec.from_dict(config["network"])
-        if spec.foreign and not trust:
-            raise CheckpointError(
-                f"{folder} names the network {spec.foreign[0]!r}, which is code outside of "
-                f"hierlearn; pass trust=True if you trust it to run"
-            )
+        if not trust:
+            check_trusted(folder, spec, config)
         weights = named(tensors, "network/")
         check_network(folder, spec, label_space, weights)
         network = build_network(spec, label_space)
@@ -383,6 +385,36 @@ class Pipeline:
         self.network.to(self.device)
         if ROWS_FILE in names:
             self.seen = SeenRows.load(folder / ROWS_FILE, later)
+
+
+def check_trusted(folder: Path, spec: NetworkSpec, config: Mapping[str, Any]) -> None:
+    """Raise where a model folder names code outside of hierlearn, before any of it is imported.
+
+    Args:
+        folder: the folder.
+        spec: of its network.
+        config: what else it says; the loss trains on, where ``partial_fit`` is called.
+    """
+    recipe = config.get("recipe") or {}
+    named = {
+        "network": spec.foreign,
+        "link": [LINKS.split(config["link"])[0]],
+        "decoder": [config["decoder"]["name"], *config["decoder"]["options"].values()],
+        "loss": [recipe.get("loss"), *strings_in(recipe.get("loss_options"))],
+        "head": [*recipe.get("joint", ())],
+    }
+    for kind, names in named.items():
+        for name in names:
+            if is_spelled(name):
+                raise CheckpointError(str(untrusted(folder, kind, name)))
+
+
+def strings_in(value: Any) -> list[str]:
+    """Return all strings in plain values, keys included."""
+    if isinstance(value, str):
+        return [value]
+    parts = [*value, *value.values()] if isinstance(value, dict) else value
+    return [one for part in parts for one in strings_in(part)] if isinstance(parts, list) else []
 
 
 def check_width(rows: Tensor | SparseRows, inputs: InputSpec) -> None:

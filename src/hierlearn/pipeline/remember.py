@@ -18,7 +18,7 @@ from hierlearn.features.images import as_images
 from hierlearn.hierarchy.labels import Labels, UnlabeledDescendants
 from hierlearn.hierarchy.titles import inherit_titles
 from hierlearn.memory import LabelSets, Remembered
-from hierlearn.memory.taxonomy import Remap, grown
+from hierlearn.memory.taxonomy import Remap, grown, unplaced
 from hierlearn.networks.memories import embeddings_of, memory_heads, set_memory
 from hierlearn.pipeline.changes import (
     check_answers_from_memory,
@@ -78,6 +78,9 @@ def remember(
     weights: NDArray[np.float64] | None = None,
 ) -> Growth:
     """Add labeled rows to the memory of a pipeline, in place, and the classes that they bring.
+
+    However few rows a new class has, they count as much as those of a class of the usual size, see
+    ``memory/class_sizes.py``.
 
     Args:
         pipeline: a pipeline with a memory.
@@ -160,7 +163,8 @@ def new_rows(
     found = LabelSets.from_labels(Labels(labels, wanted, unlabeled_descendants=known.policy))
     names = ids if ids is not None else range(known.next_id, known.next_id + total)
     counts = None if weights is None else np.asarray(weights, dtype=np.float64)
-    rows = Remembered(found, [str(one) for one in names], counts, texts)
+    later = np.ones(total, dtype=bool)
+    rows = Remembered(found, [str(one) for one in names], counts, texts, later)
     starts = range(0, total, BATCH)
     batches = (pipeline.rows(inputs[begin : begin + BATCH]) for begin in starts)
     embeddings = encode_batches(pipeline.network, batches)
@@ -219,6 +223,9 @@ def remap(
 ) -> dict[str, int]:
     """Move a pipeline to another taxonomy, in place; return how many classes and rows change.
 
+    Where classes have no place in the new taxonomy it raises; a dry run counts them, as
+    "without a place", and counts their rows as if the mapping removed them.
+
     Args:
         pipeline: a pipeline with a memory.
         hierarchy: the new taxonomy.
@@ -229,7 +236,9 @@ def remap(
         dry_run: only count.
     """
     rows = rows_of(pipeline)
-    plan = Remap(pipeline.hierarchy, hierarchy, {k: as_list(v) for k, v in (mapping or {}).items()})
+    asked = {k: as_list(v) for k, v in (mapping or {}).items()}
+    lost = unplaced(pipeline.hierarchy, hierarchy, asked) if dry_run else []
+    plan = Remap(pipeline.hierarchy, hierarchy, {**asked, **{name: [] for name in lost}})
     own: dict[int, Sequence[str]] = {}
     if labels:
         places: dict[str, list[int]] = {}
@@ -248,6 +257,9 @@ def remap(
     }
     check_answers_from_memory(pipeline, "another taxonomy")
     if dry_run:
+        if lost:
+            found["removed"] -= len(lost)
+            found = {"without a place": len(lost), **found}
         return found
     before = pipeline.hierarchy.fingerprint
     replace_memory(pipeline, embeddings_of(pipeline.network), rows.with_labels(moved), plan)

@@ -6,18 +6,21 @@ flat:schedule=1cycle  a recipe, or a loss, with a setting of its own
 auto, best            what ``hierlearn train`` trains with no recipe named, and with effort best
 bce, hxe:alpha=0.3    a loss
 loss:hcl:floor=0.5    a loss whose name is a recipe's too
+mine.losses:Mine      a loss or a recipe of your own, package.module:name; options follow as above
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.errors import HierlearnError
 from hierlearn.losses import LOSSES
 from hierlearn.options import parse_pairs
+from hierlearn.registry import imported, is_spelled
 from hierlearn.training.fields import settings_of
-from hierlearn.training.recipes import RECIPES
+from hierlearn.training.recipes import RECIPES, Recipe
 from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
@@ -113,17 +116,18 @@ def parse_candidate(text: str) -> Candidate:
     """Read a candidate as it is written."""
     written = text.strip()
     is_loss = written.startswith(LOSS)
-    name, colon, rest = written.removeprefix(LOSS).partition(":")
-    recipes = [] if is_loss else [*PIPELINES, *RECIPES]
-    if name not in recipes and name not in LOSSES:
-        kind = "loss" if is_loss else "loss or recipe"
-        raise HierlearnError(unknown_name(kind, name, [*recipes, *LOSSES]))
+    name, colon, rest = split_name(written.removeprefix(LOSS))
+    is_recipe = not is_loss and (name in PIPELINES or names_recipe(name))
+    if not is_recipe and name not in LOSSES:
+        if is_loss:
+            raise LOSSES.unknown(name)
+        raise LOSSES.unknown(name, "loss or recipe", (*PIPELINES, *RECIPES))
     if name in PIPELINES and not is_loss and colon:
         raise HierlearnError(
             f"{name} chooses its loss by the rows, so {written!r} names an option of nothing; name "
             f"a recipe or a loss, such as hcl:floor=0.3"
         )
-    kind = "recipe" if name in recipes else "loss"
+    kind = "recipe" if is_recipe else "loss"
     given = parse_pairs(filter(str.strip, rest.split("+")), f"{kind} {name}")
     shown = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in given.items())
     options, settings = apart(given, name if kind == "loss" else loss_of(name))
@@ -133,6 +137,24 @@ def parse_candidate(text: str) -> Candidate:
     unique = loss_key(name)
     label = f"{unique} ({shown})" if shown else unique
     return Candidate(f"{unique}{colon}{rest}", name, options, None, label, settings)
+
+
+def split_name(text: str) -> tuple[str, str, str]:
+    """Return the name of a loss or recipe, a colon, and the options after it."""
+    name, colon, rest = text.partition(":")
+    if name in PIPELINES or dict.__contains__(RECIPES, name):
+        return name, colon, rest
+    found = LOSSES.split(text)
+    if is_spelled(found[0]) and "." not in name and find_spec(name) is None:
+        return name, colon, rest  # no module, but a name with a typing error
+    return found
+
+
+def names_recipe(name: str) -> bool:
+    """Whether a name is that of a recipe; what it imports may be a loss as well."""
+    if not is_spelled(name):
+        return name in RECIPES
+    return isinstance(imported(name), Recipe)
 
 
 def loss_of(recipe: str) -> str | None:
@@ -167,7 +189,8 @@ def apart(given: Mapping[str, Any], loss: str | None) -> tuple[dict[str, Any], d
 
 def loss_key(name: str) -> str:
     """Return how a loss is written: with a prefix where its name is a recipe's too."""
-    return f"{LOSS}{name}" if name in (*PIPELINES, *RECIPES) else name
+    both = name in PIPELINES or (not is_spelled(name) and name in RECIPES)
+    return f"{LOSS}{name}" if both else name
 
 
 def parse_candidates(given: str | Sequence[str | Candidate]) -> list[Candidate]:

@@ -210,7 +210,7 @@ def stop_early(
     half = np.random.default_rng(0).permutation(len(texts))
     known, new = half[: len(half) // 2], half[len(half) // 2 :]
     decoder: Any = make_decoder(pipeline.label_space, "stop")
-    threshold = decoder.calibrate(p[known], targets[known], alpha=RISK).threshold
+    threshold = decoder.calibrate(p[known], targets[known], risk=RISK).threshold
     decided = make_decoder(pipeline.label_space, "stop", threshold=threshold)(p[new]).tolist()
     names = dataset.hierarchy.names
     wrong, shown = 0, None

@@ -18,9 +18,9 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.registry import IMPORTED, Registry, installed
 
 T = TypeVar("T")
-IMPORTED = "package.module:factory"  # how code of one's own is named
 KINDS = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 
 
@@ -34,7 +34,7 @@ class Description:
         also: names beside those of the registry.
         only: which entries of the registry are taken, where not all are of use.
         excluded: what the other entries are, for the error.
-        importable: whether ``package.module:factory`` of other code is taken too.
+        backbones: whether backbones such as ``hf:PATH`` are taken, too.
         at_least: the smallest value.
         above: what a value must exceed.
         below: what a value must stay under.
@@ -48,7 +48,7 @@ class Description:
     also: tuple[str, ...] = ()
     only: Callable[[Any], bool] | None = None
     excluded: str = ""
-    importable: bool = False
+    backbones: bool = False
     at_least: float | None = None
     above: float | None = None
     below: float | None = None
@@ -105,15 +105,29 @@ class Setting:
             *self.description.also,
             *(name for name, one in self._entries().items() if only(one)),
         ]
-        return (*listed, IMPORTED) if self.description.importable else tuple(listed)
+        return (*listed, IMPORTED)
 
     def _not_known(self, value: Any, known: Sequence[str]) -> str:
         """Return what is wrong with a value that is not among the choices."""
-        if self.description.only is None or value not in self._entries():
-            return unknown_name(self.name, str(value), known)
+        entries = self._entries() if self.description.registry else {}
+        if self.description.only is None or value not in entries:
+            more = installed(entries.group) if isinstance(entries, Registry) else ()
+            return unknown_name(self.name, str(value), [*known, *more])
         return (
             f"{self.name} {value!r} is {self.description.excluded}; use one of {', '.join(known)}"
         )
+
+    def _is_elsewhere(self, value: Any) -> bool:
+        """Whether a value names a backbone, or code that the registry finds elsewhere."""
+        if not isinstance(value, str) or not self.description.registry:
+            return False
+        if self.description.backbones:
+            from hierlearn.backbones import names_backbone
+
+            if names_backbone(value):
+                return True
+        only, entries = self.description.only, self._entries()
+        return value in entries and (only is None or only(entries[value]))
 
     def _entries(self) -> Mapping[str, Any]:
         module, _, name = self.description.registry.partition(":")
@@ -144,8 +158,7 @@ class Setting:
             value = float(value)
         if self.literals or self.description.registry:
             known = self.choices()
-            elsewhere = self.description.importable and isinstance(value, str) and ":" in value
-            if value not in known and not elsewhere:
+            if value not in known and not self._is_elsewhere(value):
                 raise HierlearnError(self._not_known(value, known))
         if self.kind is dict:
             if not isinstance(value, Mapping):
@@ -225,9 +238,7 @@ def names(one: Setting) -> str:
     """Return which names a setting takes, as text, without looking them up."""
     listed = [f'"{name}"' for name in (*one.description.also, *one.literals)]
     if one.registry:
-        listed.append(f"a name of {one.registry}")
-    if one.description.importable:
-        listed.append(f'"{IMPORTED}"')
+        listed += [f"a name of {one.registry}", f'"{IMPORTED}"']
     return f" Takes {' or '.join(listed)}." if listed else ""
 
 

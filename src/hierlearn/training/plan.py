@@ -57,7 +57,7 @@ class Plan:
         "hf:PATH_OR_NAME for a text encoder of transformers, timm:NAME for an image encoder of "
         "timm.",
         registry="hierlearn.networks:NETWORKS",
-        importable=True,
+        backbones=True,
     )
     network_options: Mapping[str, Any] = setting({}, "Options of the network, such as width=800.")
     encoder: Mapping[str, Any] = setting(
@@ -183,7 +183,7 @@ def check_joint(joint: Mapping[str, Any]) -> None:
 
     for name, weight in joint.items():
         if name not in LOSSES:
-            raise HierlearnError(unknown_name("loss of a further head", name, LOSSES))
+            raise LOSSES.unknown(name, "loss of a further head")
         number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
         if not number or not 0 <= weight < float("inf"):
             raise HierlearnError(

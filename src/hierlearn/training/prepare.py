@@ -15,7 +15,14 @@ from hierlearn.datasets.row_groups import RowGroups
 from hierlearn.datasets.table import Table
 from hierlearn.datasets.typed_columns import ColumnWarning
 from hierlearn.decoding import make_decoder
-from hierlearn.errors import DataError, HierlearnError, quoted, unknown_name
+from hierlearn.errors import (
+    DataError,
+    DataWarning,
+    HierlearnError,
+    plural,
+    quoted,
+    unknown_name,
+)
 from hierlearn.features import make_preprocessor
 from hierlearn.features.registry import find_step
 from hierlearn.hierarchy import LabelSpace
@@ -54,6 +61,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
+
+MANY_LABELS = 50  # of which nearly all have one row: hardly a taxonomy
+ONE_ROW_EACH = 0.9  # of the labels
 
 
 @dataclass(frozen=True)
@@ -141,6 +151,7 @@ def prepare(
     labels = labels_of_rows(
         train_set.labels, dataset.hierarchy, unlabeled_descendants=plan.unlabeled_descendants
     )
+    check_learnable(raw, labels)
     logits = extras.logits or extras.network is not None
     decision = decide(plan, labels, prepared_kind(train_set, plan), logits=logits)
     recipe, settings = decision.recipe, decision.settings
@@ -188,6 +199,37 @@ def prepare(
         link=reading_link(recipe.link, own, label_space).to(device),
         decoder=decoder,
     )
+
+
+def check_learnable(dataset: Dataset, labels: Labels) -> None:
+    """Raise where rows have no input at all; warn where there is hardly anything to learn.
+
+    Args:
+        dataset: the training rows.
+        labels: of these rows.
+    """
+    if dataset.kind == "numbers" and isinstance(dataset.inputs, np.ndarray) and len(dataset):
+        empty = np.isnan(dataset.inputs).all(axis=0)
+        if empty.size and empty.all():
+            raise DataError("all inputs are missing (NaN), so there is nothing to learn from")
+        if empty.any():
+            where = ", ".join(map(str, np.flatnonzero(empty)[:5]))
+            warn(f"{plural(int(empty.sum()), 'input column')} without any value, such as {where}")
+    counts = np.bincount(labels.terminal[1], minlength=len(dataset.hierarchy))
+    classes, single = int((counts > 0).sum()), int((counts == 1).sum())
+    if classes == 1 and labels.terminal_counts.all():
+        name = dataset.hierarchy.names[int(counts.argmax())]
+        warn(f"all training rows have the label {name!r}, so every answer will be that class")
+    if classes >= MANY_LABELS and single >= ONE_ROW_EACH * classes:
+        warn(
+            f"{single:,} of {plural(classes, 'label')} have a single training row, as free text "
+            f"and ids do; check that these are the labels (--label on the command line)"
+        )
+
+
+def warn(message: str) -> None:
+    """Warn of data that can be read, but are perhaps not what is meant."""
+    warnings.warn(message, DataWarning, stacklevel=2)
 
 
 def in_batches_if_needed(decision: Decision, plan: Plan, reason: str | None) -> Decision:

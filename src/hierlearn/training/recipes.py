@@ -30,6 +30,7 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
+from hierlearn.registry import Registry
 from hierlearn.training.rules import (
     clems,
     cnn_hl_li,
@@ -107,7 +108,7 @@ class Recipe:
         return self if self.rule is None else replace(self, **self.rule(facts), rule=None)
 
 
-RECIPES: dict[str, Recipe] = {
+BUILT_IN: dict[str, Recipe] = {
     "neighbors": Recipe(
         "bce",
         "a memory of the training rows: answers by the labels of similar ones, with evidence",
@@ -249,12 +250,19 @@ RECIPES: dict[str, Recipe] = {
         rule=plain,
     ),
 }
+RECIPES = Registry(
+    "recipe",
+    BUILT_IN,
+    group="hierlearn.recipes",
+    expected="a hierlearn.training.Recipe",
+    read=lambda _, value: value if isinstance(value, Recipe) else None,
+)
 
 
 def find_recipe(name: str) -> Recipe:
     """Return a recipe by its name."""
     if name not in RECIPES:
-        raise HierlearnError(unknown_name("recipe", name, ["auto", *RECIPES]))
+        raise RECIPES.unknown(name, also=("auto",))
     return RECIPES[name]
 
 
@@ -291,8 +299,6 @@ def choose_recipe(
 
 def build_loss(name: str, label_space: LabelSpace, **options: Any) -> Loss:
     """Make a loss of LOSSES; raise on an option that it does not take."""
-    if name not in LOSSES:
-        raise HierlearnError(unknown_name("loss", name, LOSSES))
     entry = LOSSES[name]
     asked = ", ".join(f"{option}={value!r}" for option, value in options.items())
     known = entry.option_names()

@@ -1,0 +1,178 @@
+"""Registry: things by name, wherever their code is. One lookup for every kind of them.
+
+    LOSSES["hxe"]                   a name that hierlearn, or your own code at run time, registers
+    LOSSES["triplet"]               an entry point of an installed package, group hierlearn.losses
+    LOSSES["my_code.losses:Mine"]   ``package.module:name``, imported
+
+A registry is a dictionary of the first kind; the others are imported when they are asked for by
+name. What is stored, in a model folder for instance, imports nothing unless it is trusted.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from hierlearn.errors import HierlearnError, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+T = TypeVar("T")
+IMPORTED = "package.module:name"  # how code of one's own is named
+SPELLED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+_refused: ContextVar[str | None] = ContextVar("refused", default=None)
+
+
+class Registry(dict[str, T], Generic[T]):
+    """Entries of one kind by name.
+
+    Args:
+        kind: what an entry is, for errors: "loss".
+        entries: those of hierlearn.
+        group: the group of the entry points of installed packages.
+        expected: what an imported object must be, for errors.
+        read: from a name and an imported object to its entry; None where it is no such thing.
+        error: what an unknown name raises.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        entries: Mapping[str, T],
+        *,
+        group: str,
+        expected: str,
+        read: Callable[[str, Any], T | None],
+        error: type[HierlearnError] = HierlearnError,
+    ) -> None:
+        super().__init__(entries)
+        self.kind, self.group, self.expected = kind, group, expected
+        self.read, self.error = read, error
+        self.imported: dict[str, T] = {}  # what was asked for by name and is not registered
+
+    def __missing__(self, name: str) -> T:
+        found = self._import(name)
+        if found is None:
+            raise self.unknown(name)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a name is known; one that is spelled ``package.module:name`` must be there."""
+        if super().__contains__(name):
+            return True
+        return isinstance(name, str) and self._import(name) is not None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an entry, or the default where there is none."""
+        if name not in self:
+            return default
+        return self[name]
+
+    def unknown(self, name: object, kind: str | None = None, also: tuple[str, ...] = ()) -> Any:
+        """Return the error of an unknown name, with the nearest known ones.
+
+        Args:
+            name: what was asked for.
+            kind: what it should have been, where that is not the kind of the registry.
+            also: other names that would do.
+        """
+        known = [*also, *self, *installed(self.group), IMPORTED]
+        return self.error(unknown_name(kind or self.kind, str(name), known))
+
+    def split(self, text: str) -> tuple[str, str, str]:
+        """Return the name in front of options, the colon after it, and the options.
+
+        Args:
+            text: ``name``, ``name:options``, or either with ``package.module:name``.
+        """
+        name, colon, rest = text.partition(":")
+        spelled = SPELLED.match(text)
+        if not super().__contains__(name) and spelled and text[spelled.end() :][:1] in ("", ":"):
+            name = spelled.group()
+            colon, rest = text[spelled.end() :][:1], text[spelled.end() + 1 :]
+        return name, colon, rest
+
+    def _import(self, name: str) -> T | None:
+        """Return the entry of a name that is not registered; None where there is none."""
+        if name in self.imported:
+            return self.imported[name]
+        place = name if SPELLED.fullmatch(name) else installed(self.group).get(name)
+        if place is None:
+            return None
+        if place is name:
+            check_allowed(self.kind, name)
+        value = imported(place, self.kind, name)
+        entry = self.read(name, value)
+        if entry is None:
+            raise self.error(
+                f"{self.kind} {name!r} is not {self.expected}, but {type(value).__name__} "
+                f"{getattr(value, '__name__', value)!s}"
+            )
+        self.imported[name] = entry
+        return entry
+
+
+def imported(place: str, kind: str = "name", name: str | None = None) -> Any:
+    """Return what ``module:name`` names.
+
+    Args:
+        place: the module and the name.
+        kind: what it should be, for the error.
+        name: how it was asked for, where that is another name.
+    """
+    module, _, attribute = place.partition(":")
+    try:
+        value: Any = import_module(module)
+        for part in attribute.split(".") if attribute else ():
+            value = getattr(value, part)
+    except Exception as error:  # code of somebody else, which may raise anything
+        plain = isinstance(error, (ImportError, AttributeError))
+        reason = str(error) if plain else f"{type(error).__name__}: {error}"
+        raise HierlearnError(f"{kind} {name or place!r} cannot be imported: {reason}") from error
+    return value
+
+
+def installed(group: str) -> dict[str, str]:
+    """Return the entry points of installed packages, ``module:name`` by name."""
+    from importlib.metadata import entry_points
+
+    return {one.name: one.value for one in entry_points(group=group)}
+
+
+def is_spelled(name: object) -> bool:
+    """Whether a name is spelled ``package.module:name``."""
+    return isinstance(name, str) and SPELLED.fullmatch(name) is not None
+
+
+@contextmanager
+def refuse_imports(source: object) -> Iterator[None]:
+    """Refuse names that are spelled ``package.module:name`` while something stored is read.
+
+    Args:
+        source: what is read, for the error.
+    """
+    token = _refused.set(str(source))
+    try:
+        yield
+    finally:
+        _refused.reset(token)
+
+
+def check_allowed(kind: str, name: str) -> None:
+    """Raise on code outside of hierlearn that something stored names."""
+    source = _refused.get()
+    if source is not None:
+        raise untrusted(source, kind, name)
+
+
+def untrusted(source: object, kind: str, name: str) -> HierlearnError:
+    """Return the error of something stored that names code outside of hierlearn."""
+    return HierlearnError(
+        f"{source} names the {kind} {name!r}, which is code outside of hierlearn; pass trust=True "
+        f"if you trust it to run"
+    )
