@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hierlearn.pipeline.seen_rows import Overlap
 
 HELD_OUT = "valid"
+NEAREST = "nearest"  # a label that the model does not know counts for the class above
 
 ANNOTATIONS = ("annotations", "evidence", "aspect", "annotation_key")
 
@@ -137,7 +138,8 @@ def open_labeled(model: Pipeline, source: str, options: Mapping[str, Any]) -> Da
     from hierlearn.datasets.image_folder import is_images
 
     if is_images(source) and reads_images(model):
-        return open_dataset(source, {"hierarchy": model.hierarchy, **given_options(options)})
+        given = {"unknown": NEAREST, **given_options(options)}
+        return open_dataset(source, {"hierarchy": model.hierarchy, **given})
     if not is_table(source):
         return open_dataset(source, options)
     return open_labeled_table(model, source, options, model.hierarchy)
@@ -190,7 +192,51 @@ def open_labeled_table(
     columns["skip_broken"] = options.get("skip_broken")
     if hierarchy is None:
         return open_dataset(source, {**columns, "sep": model.hierarchy.sep})
+    columns["unknown"] = given.get("unknown", NEAREST)
     return open_dataset(source, {"hierarchy": hierarchy, **columns})
+
+
+def label_notes(model: Pipeline, dataset: Dataset) -> list[str]:
+    """Return what to say of the labels of rows before they are evaluated, one sentence each."""
+    return [note for note in (unseen_note(dataset), unlabeled_note(model, dataset)) if note]
+
+
+def unseen_note(dataset: Dataset) -> str:
+    """Say how many rows have labels that the model does not know; nothing where none has."""
+    from hierlearn.errors import plural, quoted
+
+    if not dataset.unseen:
+        return ""
+    labels = dict.fromkeys(label for own in dataset.unseen.values() for label in own)
+    many = len(dataset.unseen) > 1
+    lost = [row for row in dataset.unseen if not dataset.labels[row]]
+    note = (
+        f"{plural(len(dataset.unseen), 'row')} {'have' if many else 'has'} "
+        f"{plural(len(labels), 'label')} that training never saw: scored at the nearest known "
+        f"class above"
+    )
+    if lost:
+        names = dict.fromkeys(label for row in lost for label in dataset.unseen[row])
+        note += (
+            f"; {plural(len(lost), 'row')} of them {'have' if len(lost) > 1 else 'has'} none above, "
+            f"so any class is wrong there: {quoted(names, most=3)}"
+        )
+    return note
+
+
+def unlabeled_note(model: Pipeline, dataset: Dataset) -> str:
+    """Say how many rows have no label at all; nothing where all have one."""
+    from hierlearn.pipeline.evaluate import policy_of
+
+    count = sum(not labels for labels in dataset.labels) - sum(
+        not dataset.labels[row] for row in dataset.unseen
+    )
+    if not count:
+        return ""
+    has = "row has" if count == 1 else "rows have"
+    if policy_of(model) == "ignore":
+        return f"{count:,} {has} no label, so nothing is known of {'it' if count == 1 else 'them'}"
+    return f"{count:,} {has} no label: right is only to answer none"
 
 
 def check_sep(model: Pipeline, sep: str | None) -> None:

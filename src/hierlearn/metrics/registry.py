@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hierlearn.metrics.metric import Metric
 
 FILES = (
+    "answers",
     "ranking",
     "hier_dist",
     "accuracy",

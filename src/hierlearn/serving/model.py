@@ -17,7 +17,8 @@ from hierlearn.memory import Remembered
 from hierlearn.networks.memories import memory_heads, remembered
 from hierlearn.pipeline.answer_columns import ClassNames, Layout, level_columns, top_columns
 from hierlearn.pipeline.explain import explain
-from hierlearn.pipeline.predict import answer_names, answers
+from hierlearn.pipeline.input_columns import level_column_names
+from hierlearn.pipeline.predict import answer_names, answers, first_classes
 from hierlearn.pipeline.reasons import has_parts, reasons
 from hierlearn.pipeline.remember import Growth, remember
 from hierlearn.serving.rows import Inputs
@@ -116,7 +117,7 @@ class ServedModel:
         pipeline = self.pipeline
         more = {} if options.threshold is None else {"threshold": options.threshold}
         decoder = pipeline.make_decoder(options.decoder, **more)
-        layout = Layout(level_names(pipeline) if options.by_level else (), options.top)
+        layout = Layout(level_column_names(pipeline) if options.by_level else (), options.top)
         layout.check(pipeline)
         found = Decision(decoder, layout, (*answer_names(pipeline), *layout.names(pipeline)))
         with self._lock:
@@ -176,17 +177,17 @@ class ServedModel:
         chunk = self.inputs.chunk(task.columns, task.first)
         p = self.pipeline.probabilities(chunk.inputs)
         columns = self.columns(p, task.options)
-        name, found = self._evidence(chunk, columns["path"], count)
+        name, found = self._evidence(chunk, p, task.options, count)
         return [
             {**answer, name: own} for answer, own in zip(as_objects(columns), found, strict=True)
         ]
 
     def _evidence(
-        self, chunk: Chunk, paths: Sequence[str], count: int
+        self, chunk: Chunk, p: Tensor, options: Options, count: int
     ) -> tuple[str, list[list[dict[str, Any]]]]:
         """Return what answers rest on, and what that is called."""
         if not self.has_memory and has_parts(self.pipeline):
-            chosen = [path.split(self.label_sep)[0] or None for path in paths]
+            chosen = first_classes(p, self.decision(options).decoder)
             every = reasons(self.pipeline, chunk.inputs, chosen, count)
             return "parts", [[vars(one) for one in own] for own in every]
         found = explain(self.pipeline, chunk.inputs, count)
@@ -258,17 +259,6 @@ class ServedModel:
             content = {"fingerprint": own.fingerprint, "sep": own.sep, "classes": classes}
             self._hierarchy = to_json(content)
         return self._hierarchy
-
-
-def level_names(pipeline: Pipeline) -> list[str]:
-    """Return how the column of every level is called: as in training, or by number."""
-    named = pipeline.config.get("columns", {}).get("levels") or []
-    if isinstance(named, str):
-        named = [name.strip() for name in named.split(",") if name.strip()]
-    depth = pipeline.hierarchy.depth
-    if len(named) == depth and not {*named} & {"id", *answer_names(pipeline)}:
-        return list(named)
-    return [f"level_{level}" for level in range(1, depth + 1)]
 
 
 def joined(tasks: Sequence[Task]) -> Columns:
