@@ -198,30 +198,11 @@ def open_labeled_table(
 
 def label_notes(model: Pipeline, dataset: Dataset) -> list[str]:
     """Return what to say of the labels of rows before they are evaluated, one sentence each."""
-    return [note for note in (unseen_note(dataset), unlabeled_note(model, dataset)) if note]
+    from hierlearn.datasets.label_report import unseen_note
 
-
-def unseen_note(dataset: Dataset) -> str:
-    """Say how many rows have labels that the model does not know; nothing where none has."""
-    from hierlearn.errors import plural, quoted
-
-    if not dataset.unseen:
-        return ""
-    labels = dict.fromkeys(label for own in dataset.unseen.values() for label in own)
-    many = len(dataset.unseen) > 1
     lost = [row for row in dataset.unseen if not dataset.labels[row]]
-    note = (
-        f"{plural(len(dataset.unseen), 'row')} {'have' if many else 'has'} "
-        f"{plural(len(labels), 'label')} that training never saw: scored at the nearest known "
-        f"class above"
-    )
-    if lost:
-        names = dict.fromkeys(label for row in lost for label in dataset.unseen[row])
-        note += (
-            f"; {plural(len(lost), 'row')} of them {'have' if len(lost) > 1 else 'has'} none above, "
-            f"so any class is wrong there: {quoted(names, most=3)}"
-        )
-    return note
+    notes = [unseen_note(dataset.unseen, lost), unlabeled_note(model, dataset)]
+    return [note for note in notes if note]
 
 
 def unlabeled_note(model: Pipeline, dataset: Dataset) -> str:

@@ -17,7 +17,7 @@ from hierlearn.errors import DataError, LabelError, place, plural, quoted, unkno
 from hierlearn.files.writing import atomic_write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from hierlearn.files.locations import Location
@@ -186,6 +186,31 @@ def unseen_rows(
         return {}
     held = [tuple(label for label in labels if label in report.unseen) for labels in sets]
     return {row: held[code] for row, code in enumerate(codes) if held[code]}
+
+
+def unseen_note(unseen: Mapping[int, Sequence[str]], lost: Sequence[int]) -> str:
+    """Say how many rows have labels that the taxonomy lacks; nothing where none has.
+
+    Args:
+        unseen: these labels by row.
+        lost: the rows of them that have no class above these labels either.
+    """
+    if not unseen:
+        return ""
+    labels = dict.fromkeys(label for own in unseen.values() for label in own)
+    note = (
+        f"{plural(len(unseen), 'row')} {'have' if len(unseen) > 1 else 'has'} "
+        f"{plural(len(labels), 'label')} that training never saw: scored at the nearest known "
+        f"class above"
+    )
+    if not lost:
+        return note
+    names = dict.fromkeys(label for row in lost for label in unseen[row])
+    has = "has" if len(lost) == 1 else "have"
+    return (
+        f"{note}; {plural(len(lost), 'row')} of them {has} none above, so any class is wrong "
+        f"there: {quoted(names, most=3)}"
+    )
 
 
 def stand_for(label: str, hierarchy: Hierarchy, report: LabelReport, line: int) -> tuple[str, ...]:

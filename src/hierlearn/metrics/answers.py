@@ -174,13 +174,21 @@ def severity(answers: Answers, *, reduction: Reduction = "mean") -> Tensor:
     return reduce_rows(rows, reduction, "severity")
 
 
-def f1(answers: Answers) -> Tensor:
-    """Return the hierarchical F1 of all rows together, 0 where all sets are empty."""
+def f1(answers: Answers, *, weights: Tensor | None = None) -> Tensor:
+    """Return the hierarchical F1 of all rows together, 0 where all sets are empty.
+
+    Args:
+        answers: answers and truth.
+        weights: (N,) how much each row counts; None counts each as 1.
+    """
     check_rows(len(answers), "f1")
     answered = answers.known(answers.sets)
-    both = (answered & answers.targets).sum().double()
-    sizes = (answered.sum() + answers.targets.sum()).double()
-    return 2 * both / sizes.clamp_min(1)
+    both = (answered & answers.targets).sum(dim=1).double()
+    sizes = (answered.sum(dim=1) + answers.targets.sum(dim=1)).double()
+    if weights is not None:
+        both, sizes = weights * both, weights * sizes
+    total = sizes.sum()
+    return 2 * both.sum() / torch.where(total > 0, total, 1.0)
 
 
 def calibration(answers: Answers, *, bins: int = BINS) -> Tensor:
