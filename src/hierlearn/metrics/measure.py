@@ -93,6 +93,24 @@ class Predictions:
             return metric.of(self.answers)
         return metric(self.scores(metric), self.known()[1], self.space)
 
+    def figures(self, metrics: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return metrics by name; the argument is that of ``measure``."""
+        chosen = metrics is not None and metrics != "all"
+        found: dict[str, Any] = {}
+        for name in names_of(metrics):
+            metric = METRICS[name]
+            try:
+                check_supported(metric, self.space)
+                value = self.value(metric)
+            except HierlearnError:
+                if chosen:
+                    raise
+                found[name] = None  # too few classes, or rows without a label
+                continue
+            many = metric.by_level
+            found[name] = [plain(float(v)) for v in value] if many else plain(float(value))
+        return found
+
     def rows(self, metric: Metric) -> NDArray[np.float64]:
         """Return (N,) the metric of each row."""
         metric.check_per_row()
@@ -127,21 +145,7 @@ def measure(
         mask: (N, C) which targets are known, as ``Labels.mask`` returns; None for all.
         decoder: how the model answers; by default the best terminal class.
     """
-    given = Predictions(probabilities, targets, label_space, mask, decoder)
-    chosen = metrics is not None and metrics != "all"
-    found: dict[str, Any] = {}
-    for name in names_of(metrics):
-        metric = METRICS[name]
-        try:
-            check_supported(metric, given.space)
-            value = given.value(metric)
-        except HierlearnError:
-            if chosen:
-                raise
-            found[name] = None  # too few classes, or rows without a label
-            continue
-        found[name] = [plain(float(v)) for v in value] if metric.by_level else plain(float(value))
-    return found
+    return Predictions(probabilities, targets, label_space, mask, decoder).figures(metrics)
 
 
 def names_of(metrics: Sequence[str] | None) -> Sequence[str]:

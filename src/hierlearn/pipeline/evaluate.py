@@ -15,7 +15,7 @@ import torch
 from hierlearn.datasets.dataset import count_rows, row_names
 from hierlearn.errors import DataError, HierlearnError, plural, shorten
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.metrics.measure import measure
+from hierlearn.metrics.measure import Predictions
 from hierlearn.pipeline.tiles import tiled_probabilities
 
 if TYPE_CHECKING:
@@ -51,10 +51,23 @@ def evaluate(
             that are ``shown``, "all" for every one, None where one is not defined.
         decoder: how it answers; by default the pipeline's own.
     """
+    return predictions(pipeline, dataset, decoder).figures(metrics)
+
+
+def predictions(
+    pipeline: Pipeline, dataset: Dataset, decoder: Decoder | None = None
+) -> Predictions:
+    """Return what a pipeline predicts for labeled rows, ready to be measured.
+
+    Args:
+        pipeline: a trained pipeline.
+        dataset: rows labeled by the pipeline's hierarchy.
+        decoder: how it answers; by default the pipeline's own.
+    """
     targets, mask = truth_of(pipeline, dataset)
     p = probabilities_of(pipeline, dataset)
-    decoder = decoder or pipeline.make_decoder()
-    return measure(p, targets, pipeline.label_space, metrics, mask=mask, decoder=decoder)
+    space = pipeline.label_space
+    return Predictions(p, targets, space, mask, decoder or pipeline.make_decoder())
 
 
 def truth_of(pipeline: Pipeline, dataset: Dataset) -> tuple[Tensor, Tensor | None]:
