@@ -252,13 +252,13 @@ def finish(console: Console, study: Study) -> None:
     """Write tables and the page, print the table, the verdict and the paths."""
     from hierlearn.cli.show import print_study
     from hierlearn.reports import write_report
-    from hierlearn.reports.page import leaf_first
+    from hierlearn.reports.page import exact_first
     from hierlearn.studies.publish import publish
     from hierlearn.terminal import print_plain
 
     summary, paths = publish(study)
     page = write_report(study.folder, summary=summary)
-    print_study(console, leaf_first(study, summary))  # in the order of the page
+    print_study(console, exact_first(study, summary))  # in the order of the page
     print_plain(console, *summary["verdict"].splitlines())
     names = ", ".join(path.name for path in [*paths, page])
     print_plain(console, f"wrote {names} to {study.folder}")
