@@ -6,16 +6,20 @@ import copy
 import json
 import threading
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hierlearn.datasets.coded_column import CodedColumn
+from hierlearn.decoding import CALIBRATED, calibratable
+from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.titles import joined_titles
 from hierlearn.memory import Remembered
 from hierlearn.networks.memories import memory_heads, remembered
 from hierlearn.pipeline.answer_columns import ClassNames, Layout, level_columns, top_columns
+from hierlearn.pipeline.evaluate import predictions
 from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.input_columns import level_column_names
 from hierlearn.pipeline.predict import answer_names, answers, first_classes
@@ -28,8 +32,10 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from hierlearn.datasets import Dataset
     from hierlearn.datasets.streaming import Chunk
     from hierlearn.decoding import Decoder
+    from hierlearn.metrics.measure import Predictions
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.explain import Evidence
     from hierlearn.serving.rows import Columns
@@ -46,12 +52,14 @@ class Options:
         by_level: the class of every level.
         decoder: how to decide, by name; None for the decoder of the model.
         threshold: of the decoder.
+        risk: the fraction of wrong answers to allow; finds the threshold.
     """
 
     top: int = 0
     by_level: bool = False
     decoder: str | None = None
     threshold: float | None = None
+    risk: float | None = None
 
 
 @dataclass(frozen=True)
@@ -92,10 +100,12 @@ class ServedModel:
 
     Args:
         pipeline: the model; nobody else may change it.
+        calibration: labeled rows that it has not seen, by which it keeps a risk; None where there
+            are none.
     """
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self.pipeline = pipeline
+    def __init__(self, pipeline: Pipeline, calibration: Dataset | None = None) -> None:
+        self.pipeline, self.calibration = pipeline, calibration
         self.inputs = Inputs.of(pipeline)
         known = pipeline.config.get("columns", {})
         given = known.get("label_sep", ";")
@@ -116,7 +126,10 @@ class ServedModel:
             return found
         pipeline = self.pipeline
         more = {} if options.threshold is None else {"threshold": options.threshold}
-        decoder = pipeline.make_decoder(options.decoder, **more)
+        if options.risk is None:
+            decoder = pipeline.make_decoder(options.decoder, **more)
+        else:
+            decoder = self._keeping(options)
         layout = Layout(level_column_names(pipeline) if options.by_level else (), options.top)
         layout.check(pipeline)
         found = Decision(decoder, layout, (*answer_names(pipeline), *layout.names(pipeline)))
@@ -125,6 +138,31 @@ class ServedModel:
                 self._decisions.pop(next(iter(self._decisions)))
             self._decisions[options] = found
         return found
+
+    def _keeping(self, options: Options) -> Decoder:
+        """Return the decoder that keeps the risk of options."""
+        assert options.risk is not None
+        if options.threshold is not None:
+            raise HierlearnError("risk finds the threshold itself; leave threshold out")
+        if self.calibration is None:
+            raise HierlearnError(
+                "the server has no rows to keep a risk by; start it with --calibrate, or give a "
+                "threshold instead of risk"
+            )
+        name = options.decoder or CALIBRATED
+        decoder = calibratable(self.pipeline.make_decoder(name), name)
+        found = self.calibrating
+        made: Decoder = decoder.calibrate(found.p, found.targets, options.risk)
+        return made
+
+    @cached_property
+    def calibrating(self) -> Predictions:
+        """What the model predicts for the rows by which it keeps a risk."""
+        assert self.calibration is not None
+        dataset = self.calibration
+        if dataset.hierarchy != self.pipeline.hierarchy:  # which has grown since
+            dataset = replace(dataset, hierarchy=self.pipeline.hierarchy)
+        return predictions(self.pipeline, dataset)
 
     def columns(self, p: Tensor, options: Options) -> dict[str, list[Any]]:
         """Return the answers to (n, C) probabilities as columns of plain values."""
@@ -218,7 +256,7 @@ class ServedModel:
         chunk = self.inputs.chunk(columns)
         pipeline = copied(self.pipeline)
         growth = remember(pipeline, chunk.inputs, labels, ids=ids)
-        return ServedModel(pipeline), growth
+        return ServedModel(pipeline, self.calibration), growth
 
     # ------------------------------------------------------------------ describing
 

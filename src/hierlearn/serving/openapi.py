@@ -136,6 +136,13 @@ def decoder_schema() -> dict[str, Any]:
     return {
         "decoder": {**TEXT, "enum": sorted(DECODERS), "description": "instead of the model's own"},
         "threshold": {**NUMBER, "description": "of the decoder, such as stop"},
+        "risk": {
+            **NUMBER,
+            "exclusiveMinimum": 0,
+            "exclusiveMaximum": 1,
+            "description": "the fraction of wrong answers to allow; finds the threshold by the "
+            "rows of --calibrate, without which it is refused",
+        },
     }
 
 
