@@ -2,8 +2,10 @@
 
 A metric that is ``of_answers`` reads what a decoder answers. One that chooses among the terminal
 classes reads ``terminal_scores``, the p of a class minus that of its children: by p alone an inner
-class would always beat the classes below it. Where entries are unknown, answers are compared on the
-known ones; other metrics read p = 0 there, and leave out rows of which nothing is known.
+class would always beat the classes below it.
+
+Where entries are unknown, answers are compared on the known ones. Metrics of terminal classes leave
+such rows out; others read the smallest score there, and leave out rows of which nothing is known.
 """
 
 from __future__ import annotations
@@ -57,10 +59,8 @@ class Predictions:
         self.targets = self.targets.to(self.p.device)
         check_closed(self.targets, hierarchy)
         self.mask, self.decoder = inside(mask, self.p), decoder
-        self.rows_known: Tensor | None = None if self.mask is None else self.mask.any(dim=1)
         self._answers: Answers | None = None
-        self._known: tuple[Tensor, Tensor] | None = None
-        self._terminal: Tensor | None = None
+        self._read: dict[str, tuple[Tensor, Tensor]] = {}
 
     @property
     def answers(self) -> Answers:
@@ -69,29 +69,28 @@ class Predictions:
             self._answers = Answers(self.p, self.targets, self.space, self.mask, self.decoder)
         return self._answers
 
-    def known(self) -> tuple[Tensor, Tensor]:
-        """Return p, 0 where unknown, and targets of the rows of which anything is known."""
-        if self._known is None:
-            self._known = self.p, self.targets
-            if self.mask is not None and not bool(self.mask.all()):
-                p = self.p.masked_fill(~self.mask, 0.0)
-                self._known = p[self.rows_known], self.targets[self.rows_known]
-        return self._known
+    def rows_of(self, metric: Metric) -> Tensor | None:
+        """Return (N,) bool the rows that a metric of scores reads; None for all."""
+        if self.mask is None:
+            return None
+        return self.mask.all(dim=1) if metric.of_terminals else self.mask.any(dim=1)
 
-    def scores(self, metric: Metric) -> Tensor:
-        """Return what a metric reads: p, or the terminal scores."""
-        p, _ = self.known()
-        if not metric.of_terminals:
-            return p
-        if self._terminal is None:
-            self._terminal = terminal_scores(p, self.space)
-        return self._terminal
+    def read(self, metric: Metric) -> tuple[Tensor, Tensor]:
+        """Return what a metric of scores reads: p, or the terminal scores, and the targets."""
+        key = "terminal" if metric.of_terminals else metric.takes
+        if key not in self._read:
+            p, targets, rows = self.p, self.targets, self.rows_of(metric)
+            if self.mask is not None and rows is not None:
+                lowest = -1.0 if metric.takes == "scores" else 0.0
+                p, targets = p.masked_fill(~self.mask, lowest)[rows], targets[rows]
+            self._read[key] = terminal_scores(p, self.space) if metric.of_terminals else p, targets
+        return self._read[key]
 
     def value(self, metric: Metric) -> Tensor:
         """Return the metric."""
         if metric.of_answers:
             return metric.of(self.answers)
-        return metric(self.scores(metric), self.known()[1], self.space)
+        return metric(*self.read(metric), self.space)
 
     def figures(self, metrics: Sequence[str] | None = None) -> dict[str, Any]:
         """Return metrics by name; the argument is that of ``measure``."""
@@ -117,11 +116,11 @@ class Predictions:
         if metric.of_answers:
             found = metric.of(self.answers, reduction="none")
         else:
-            found = metric.rows(self.scores(metric), self.known()[1], self.space)
-        if len(found) < len(self.p):
-            assert self.rows_known is not None
+            found = metric.rows(*self.read(metric), self.space)
+        rows = None if metric.of_answers else self.rows_of(metric)
+        if rows is not None:
             some, found = found, torch.full((len(self.p),), torch.nan, dtype=torch.float64)
-            found[self.rows_known.cpu()] = some.cpu()
+            found[rows.cpu()] = some.cpu()
         return found.cpu().numpy().astype(np.float64)
 
 
