@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from hierlearn.datasets import read_table
+from hierlearn.datasets.label_report import LabelWarning
 from hierlearn.metrics import METRICS
 from hierlearn.metrics.registry import shown_metrics
 from hierlearn.pipeline import Pipeline
@@ -95,7 +96,9 @@ def test_a_label_that_training_never_saw_is_scored_above_and_counted(trained, ca
     )
     call(f"predict {trained} bare.csv -o out.csv")
     answers = [line.split(",")[0] for line in (tmp_path / "out.csv").read_text().splitlines()[1:]]
-    truth = ["animal/dog" if n in dogs else "" if n == oak else row[3] for n, row in enumerate(rows)]
+    truth = [
+        "animal/dog" if n in dogs else "" if n == oak else row[3] for n, row in enumerate(rows)
+    ]
     right = [one == other for one, other in zip(answers, truth, strict=True)]
     assert found["metrics"]["exact"] == pytest.approx(sum(right) / len(rows))
     assert found["metrics"]["exact"] < known["exact"]
@@ -107,7 +110,8 @@ def test_a_label_that_training_never_saw_is_scored_above_and_counted(trained, ca
     assert "unknown label 'stone/gneiss'" in call(
         f"evaluate {trained} new.csv --unknown error", code=2
     )
-    call(f"evaluate {trained} new.csv --unknown skip -o skipped.json")
+    with pytest.warns(LabelWarning, match="3 unknown labels"):
+        call(f"evaluate {trained} new.csv --unknown skip -o skipped.json")
     left = json.loads((tmp_path / "skipped.json").read_text())["count"]
     assert left == len(rows) - len(dogs) - 1
     assert "training never saw" in call(f"report {trained} --data new.csv -o page.html")
@@ -133,11 +137,11 @@ def test_a_risk_is_evaluated_as_it_is_predicted(trained, call, tmp_path):
     assert found["complete"] < 1
     assert shown["complete"] == f"{100 * found['complete']:.2f} %"
     cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in told.splitlines()]
-    assert ["rows", "complete", "partial", "no answer"] == next(
+    assert next(
         [cell.strip() for cell in line.strip("┃").split("┃")]
         for line in told.splitlines()
         if "partial" in line
-    )
+    ) == ["rows", "complete", "partial", "no answer"]
     complete = len(rows) - none - partial
     counts = [f"{n} ({n / len(rows):.1%})" for n in (complete, partial, none)]
     assert [str(len(rows)), *counts] in cells

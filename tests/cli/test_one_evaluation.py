@@ -159,9 +159,7 @@ def test_every_place_shows_the_same_figures(kind, call, tmp_path):
     }
     if name == "partial labels":  # there, what ends above a leaf says nothing of what lies below
         ends = set()
-    expected = loop(
-        answers, labels, {*CLASSES, *ends}, 3, partial=name == "partial labels"
-    )
+    expected = loop(answers, labels, {*CLASSES, *ends}, 3, partial=name == "partial labels")
     assert figures.keys() == expected.keys()
     for one in figures:
         assert figures[one] == pytest.approx(expected[one], rel=1e-5), one

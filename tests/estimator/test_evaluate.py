@@ -108,7 +108,9 @@ def test_a_label_that_the_training_lacked_is_scored_at_the_nearest_class_above(f
         with pytest.warns(LabelWarning) as said:
             found = model.evaluate(more_x, more_y)
         assert [str(one.message) for one in said] == [told]
-        assert found == fitted.evaluate(more_x, [[one] if isinstance(one, str) else one for one in above])
+        assert found == fitted.evaluate(
+            more_x, [[one] if isinstance(one, str) else one for one in above]
+        )
         with pytest.warns(LabelWarning, match="labels that training never saw"):
             assert model.score(more_x, more_y) == found["exact"]
     with pytest.raises(HierlearnError, match="row 0: unknown label 'stone'"):

@@ -144,7 +144,9 @@ def test_an_answer_above_the_label_is_a_mistake_everywhere(model, number_rows):
     right = np.array([name == row[0] for name, row in zip(names, test.labels, strict=True)])
     assert ((told.decisions.heights[0] == 0) == right).all()
     assert told.metrics["exact"] == right.mean()
-    above = [f"{row[0]}/".startswith(f"{one}/") for one, row in zip(names, test.labels, strict=True)]
+    above = [
+        f"{row[0]}/".startswith(f"{one}/") for one, row in zip(names, test.labels, strict=True)
+    ]
     assert np.any(above & ~right)
     text = model_page(inner, test)
     shown = re.search(r'class="value">([0-9.]+) % wrong', text)[1]

@@ -91,9 +91,7 @@ def calibration_rows(model: Pipeline, options: Mapping[str, Any]) -> tuple[Datas
         options = {**options, "dataset_option": None, "data_dir": None, "id_column": None}
     dataset = open_labeled(model, source, options)
     picked, which = pick_rows(dataset, options["calibrate_rows"], "--calibrate-rows", model)
-    return picked, check_unseen(
-        model, picked, source if which == "all" else f"{source} ({which})"
-    )
+    return picked, check_unseen(model, picked, source if which == "all" else f"{source} ({which})")
 
 
 def check_unseen(model: Pipeline, rows: Dataset, name: str) -> str:

@@ -45,7 +45,9 @@ def calibratable(decoder: Decoder, name: str) -> Any:
     """Return a decoder that has ``calibrate``; raise for one that has not, by its name."""
     if not hasattr(decoder, "calibrate"):
         able = [one for one, made in DECODERS.items() if hasattr(made, "calibrate")]
-        raise HierlearnError(f"decoder {name} cannot be calibrated; a risk takes {' or '.join(able)}")
+        raise HierlearnError(
+            f"decoder {name} cannot be calibrated; a risk takes {' or '.join(able)}"
+        )
     return decoder
 
 

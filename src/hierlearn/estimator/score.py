@@ -100,9 +100,7 @@ def evaluate(
         metrics: names of METRICS; by default those that are shown.
     """
     labels, mask = truth(given, form, pipeline)
-    return Evaluation(
-        measure(p, labels, pipeline.label_space, metrics, mask=mask, decoder=decoder)
-    )
+    return Evaluation(measure(p, labels, pipeline.label_space, metrics, mask=mask, decoder=decoder))
 
 
 def score(

@@ -75,9 +75,7 @@ def truth_of(pipeline: Pipeline, dataset: Dataset) -> tuple[Tensor, Tensor | Non
     check_hierarchy(pipeline, dataset)
     if not len(dataset):
         raise HierlearnError("there are no rows to evaluate on")
-    labels = Labels(
-        dataset.labels, pipeline.hierarchy, unlabeled_descendants=policy_of(pipeline)
-    )
+    labels = Labels(dataset.labels, pipeline.hierarchy, unlabeled_descendants=policy_of(pipeline))
     return labels.targets(), known_entries(labels, dataset.unseen)
 
 
@@ -109,8 +107,7 @@ def probabilities_of(pipeline: Pipeline, dataset: Dataset) -> Tensor:
     rows: Any = inputs
     count = count_rows(inputs)
     parts = [
-        tiled_probabilities(pipeline, rows[begin : begin + size])
-        for begin in range(0, count, size)
+        tiled_probabilities(pipeline, rows[begin : begin + size]) for begin in range(0, count, size)
     ]
     p = torch.cat(parts)
     check_finite(p, dataset)

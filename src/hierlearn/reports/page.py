@@ -120,8 +120,7 @@ def by_level(study: Study, candidates: list[Candidate]) -> dict[str, list[list[f
     """Return the accuracy of each level, one list per seed, by candidate."""
     runs = study.runs()
     return {
-        one.key: [run["test"]["accuracy"] for run in study.runs_of(one, runs)]
-        for one in candidates
+        one.key: [run["test"]["accuracy"] for run in study.runs_of(one, runs)] for one in candidates
     }
 
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-
 @dataclass(frozen=True)
 class Truth:
     """The labels of the test rows, as CSR.
