@@ -161,8 +161,8 @@ class Partial:
     """Rows of which some are labeled above the leaf, and probabilities that are given."""
 
     h = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g"])
-    labels = ["a/b", "a/b/c", "a", "f/g", "f"]
-    names = ["a/b/c", "a/b/c", "f/g", "f/g", "f/g"]  # what is answered
+    labels = ("a/b", "a/b/c", "a", "f/g", "f")
+    names = ("a/b/c", "a/b/c", "f/g", "f/g", "f/g")  # what is answered
 
     @classmethod
     def p(cls):

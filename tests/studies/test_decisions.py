@@ -34,7 +34,7 @@ def read(hierarchy, rows, decided):
 @pytest.mark.parametrize("seed", range(40))
 def test_heights_and_nearest_labels_are_those_of_loops(seed):
     hierarchy, rows, decided = case(seed)
-    truth, found = read(hierarchy, rows, decided)
+    _, found = read(hierarchy, rows, decided)
     for member, classes in enumerate(decided.tolist()):
         for row, (labels, c) in enumerate(zip(rows, classes, strict=True)):
             closed = set(hierarchy.closure([hierarchy.index(label) for label in labels]))

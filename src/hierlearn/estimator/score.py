@@ -49,9 +49,9 @@ def known_labels(
         texts = [name_of(label) for label in labels] if given.are_numbers else labels
         here: list[Any] = []
         for label in texts:
-            if isinstance(label, str) and label not in above and label not in hierarchy:
-                if is_unknown(label, hierarchy):
-                    above[label] = hierarchy.nearest_known(label)
+            new = isinstance(label, str) and label not in above and label not in hierarchy
+            if new and is_unknown(label, hierarchy):
+                above[label] = hierarchy.nearest_known(label)
             if label in above:
                 unseen.setdefault(row, []).append(label)
                 here += above[label]

@@ -8,8 +8,8 @@ are known; A_k and T_k are their classes of level k.
     accuracy       of level k: fraction with A_k = T_k, of the rows with T_k not empty
     severity       mean number of wrong levels, of the rows that have any
     f1             2 sum |A n T| / sum (|A| + |T|), over all rows together
-    calibration    sum over bins b of n_b / N * |mean p in b - fraction right in b|, over the classes
-                   that are written: the most specific of A. Such a class is right if it is in T
+    calibration    sum over bins b of n_b / N * |mean p in b - fraction right in b|, over the
+                   classes that are written, the most specific of A; one in T is right
     answered       fraction of rows with A not empty
     complete       fraction of rows whose answer is not above the terminal classes
 
