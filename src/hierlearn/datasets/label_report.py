@@ -215,9 +215,8 @@ def unseen_note(unseen: Mapping[int, Sequence[str]], lost: Sequence[int]) -> str
 
 def stand_for(label: str, hierarchy: Hierarchy, report: LabelReport, line: int) -> tuple[str, ...]:
     """Return the classes that a label stands for, and note it where it is no class."""
-    if (report.skipped or report.unseen) and is_unknown(
-        label, hierarchy
-    ):  # looking for similar names takes long
+    others = report.skipped or report.unseen  # looking for similar names takes long
+    if others and is_unknown(label, hierarchy):
         report.skipped[label] = Found(line, reason=f"unknown label {label!r}")
         return ()
     try:
