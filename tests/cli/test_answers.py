@@ -109,7 +109,7 @@ def test_levels_have_the_names_of_their_columns(call, tmp_path):
     assert all(row["path"] == f"{row['kind']}/{row['sort']}" for row in found)
     said = call("evaluate model t.csv")
     shown = [line.split("│")[1].strip() for line in said.splitlines() if line.startswith("│")]
-    assert shown[:3] == ["leaf-accuracy", "level-accuracy 1 (kind)", "level-accuracy 2 (sort)"]
+    assert shown[:3] == ["accuracy, level 1 (kind)", "accuracy, level 2 (sort)", "exact"]
 
 
 def test_a_level_of_a_set_holds_all_its_classes(trained, rows, call):

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from hierlearn.datasets import read_table
+from hierlearn.datasets.label_report import LabelWarning
 from hierlearn.metrics import METRICS
 from hierlearn.metrics.registry import shown_metrics
 from hierlearn.pipeline import Pipeline
@@ -22,9 +23,9 @@ def test_the_columns_and_the_test_rows_are_those_of_the_training(trained, call, 
     wanted = measure(Pipeline.load(trained), dataset.split("test"))
     assert found["metrics"] == wanted
     assert (found["rows"], found["count"]) == ("test", 20)
-    assert f"{wanted['au-prc']:.4f}" in said
+    assert f"{100 * wanted['exact']:.2f} %" in said
     stored = json.loads((trained / "config.json").read_text())["metrics"]["test"]
-    assert stored["au-prc"] == pytest.approx(wanted["au-prc"])
+    assert stored == wanted
 
 
 def test_metrics_and_rows_may_be_chosen(trained, call):
@@ -45,16 +46,105 @@ def shown_rows(said):
 def test_accuracy_leads_at_every_level_and_directions_are_shown(trained, call, tmp_path):
     found = shown_rows(call(f"evaluate {trained} {trained.parent}/rows.csv -o figures.json"))
     figures = json.loads((tmp_path / "figures.json").read_text())["metrics"]
-    assert found[0] == ["leaf-accuracy", "higher", f"{figures['leaf-accuracy']:.4f}"]
-    assert [row[0] for row in found[1:4]] == [f"level-accuracy {level}" for level in (1, 2, 3)]
-    assert [row[2] for row in found[1:4]] == [f"{one:.4f}" for one in figures["level-accuracy"]]
-    better = {row[0].split()[0]: row[1] for row in found}
-    assert set(better) == set(figures)
+    assert [row[0] for row in found[:4]] == [
+        *(f"accuracy, level {level}" for level in (1, 2, 3)),
+        "exact",
+    ]
+    assert [row[2] for row in found[:3]] == [f"{100 * one:.2f} %" for one in figures["accuracy"]]
+    assert found[3] == ["exact", "higher", f"{100 * figures['exact']:.2f} %"]
+    better = {row[0].split(",")[0]: row[1] for row in found}
+    assert set(better) == set(figures) - {"answered", "complete"}  # all rows are
     for name, direction in better.items():
         wanted = {"up": "higher", "down": "lower", "none": ""}[METRICS[name].direction]
         assert direction == wanted, name
     assert {"higher", "lower"} <= set(better.values())
-    assert [row[0] for row in found].index("hit@1") > 3
+
+
+def test_all_metrics_are_there_if_asked_for(trained, call, tmp_path):
+    said = call(f"evaluate {trained} {trained.parent}/rows.csv --metrics all -o figures.json")
+    found = json.loads((tmp_path / "figures.json").read_text())["metrics"]
+    assert list(found) == list(METRICS)
+    names = [row[0].split(",")[0] for row in shown_rows(said)]
+    assert list(dict.fromkeys(names)) == list(METRICS)
+    assert "n/a" not in said.split("hier-dist-path")[0]
+
+
+def test_a_label_that_training_never_saw_is_scored_above_and_counted(trained, call, tmp_path):
+    lines = (trained.parent / "rows.csv").read_text().splitlines()
+    rows = [line.split(",")[:4] for line in lines[81:]]
+    (tmp_path / "known.csv").write_text("\n".join(["a,b,c,class", *map(",".join, rows)]) + "\n")
+    call(f"evaluate {trained} known.csv -o known.json")
+    known = json.loads((tmp_path / "known.json").read_text())["metrics"]
+    dogs = [n for n, row in enumerate(rows) if row[3] == "animal/dog/pug"]
+    for n in dogs:
+        rows[n][3] = f"animal/dog/new{n % 2}"
+    oak = next(n for n, row in enumerate(rows) if row[3] == "plant/oak")
+    rows[oak][3] = "stone/gneiss"
+    (tmp_path / "new.csv").write_text("\n".join(["a,b,c,class", *map(",".join, rows)]) + "\n")
+    said = call(f"evaluate {trained} new.csv -o new.json")
+    labels = len({rows[n][3] for n in dogs}) + 1
+    assert (
+        f"{len(dogs) + 1} rows have {labels} labels that training never saw: scored at the nearest "
+        f"known class above; 1 row of them has none above, so any class is wrong there: "
+        f"'stone/gneiss'"
+    ) in " ".join(said.split())
+    found = json.loads((tmp_path / "new.json").read_text())
+    assert found["count"] == len(rows)  # none is left out
+    # By hand: a new dog is scored as a dog, so what is said of its breed is wrong.
+    (tmp_path / "bare.csv").write_text(
+        "\n".join(["a,b,c", *(",".join(row[:3]) for row in rows)]) + "\n"
+    )
+    call(f"predict {trained} bare.csv -o out.csv")
+    answers = [line.split(",")[0] for line in (tmp_path / "out.csv").read_text().splitlines()[1:]]
+    truth = [
+        "animal/dog" if n in dogs else "" if n == oak else row[3] for n, row in enumerate(rows)
+    ]
+    right = [one == other for one, other in zip(answers, truth, strict=True)]
+    assert found["metrics"]["exact"] == pytest.approx(sum(right) / len(rows))
+    assert found["metrics"]["exact"] < known["exact"]
+    top = [one.split("/")[0] == two.split("/")[0] for one, two in zip(answers, truth, strict=True)]
+    assert found["metrics"]["accuracy"][0] == pytest.approx(
+        sum(one for n, one in enumerate(top) if n != oak) / (len(rows) - 1)
+    )
+    # It may still be refused, or skipped.
+    assert "unknown label 'stone/gneiss'" in call(
+        f"evaluate {trained} new.csv --unknown error", code=2
+    )
+    with pytest.warns(LabelWarning, match="3 unknown labels"):
+        call(f"evaluate {trained} new.csv --unknown skip -o skipped.json")
+    left = json.loads((tmp_path / "skipped.json").read_text())["count"]
+    assert left == len(rows) - len(dogs) - 1
+    assert "training never saw" in call(f"report {trained} --data new.csv -o page.html")
+
+
+def test_a_risk_is_evaluated_as_it_is_predicted(trained, call, tmp_path):
+    table = f"{trained.parent}/rows.csv"
+    risk = f"--risk 0.2 --calibrate {table} --calibrate-rows test"
+    said = call(f"evaluate {trained} {table} --rows all {risk} -o figures.json")
+    assert "decoder stop at threshold" in said
+    assert "found on 20 rows" in said
+    found = json.loads((tmp_path / "figures.json").read_text())["metrics"]
+    shown = {row[0]: row[2] for row in shown_rows(said)}
+    told = call(f"predict {trained} {table} {risk} -o out.csv --keep class")
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    head, rows = lines[0].split(","), [line.split(",") for line in lines[1:]]
+    path, label = head.index("path"), 0
+    none = sum(not row[path] for row in rows)
+    partial = sum(row[head.index("stopped")] == "true" for row in rows) - none
+    assert found["answered"] == pytest.approx(1 - none / len(rows))
+    assert found["complete"] == pytest.approx(1 - (none + partial) / len(rows))
+    assert found["exact"] == pytest.approx(sum(row[path] == row[label] for row in rows) / len(rows))
+    assert found["complete"] < 1
+    assert shown["complete"] == f"{100 * found['complete']:.2f} %"
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in told.splitlines()]
+    assert next(
+        [cell.strip() for cell in line.strip("┃").split("┃")]
+        for line in told.splitlines()
+        if "partial" in line
+    ) == ["rows", "complete", "partial", "no answer"]
+    complete = len(rows) - none - partial
+    counts = [f"{n} ({n / len(rows):.1%})" for n in (complete, partial, none)]
+    assert [str(len(rows)), *counts] in cells
 
 
 def test_the_keys_of_the_file_are_stable(trained, call, tmp_path):
@@ -75,10 +165,11 @@ def test_a_table_of_other_columns_is_read_by_the_hierarchy_of_the_model(trained,
 
 def test_a_figure_that_is_not_defined_is_left_empty(trained, call, tmp_path):
     (tmp_path / "top.csv").write_text("a,b,c,class\n1,2,3,animal\n")
-    call(f"evaluate {trained} top.csv -o out.json")
+    call(f"evaluate {trained} top.csv -o out.json --metrics all")
     found = json.loads((tmp_path / "out.json").read_text())["metrics"]
     assert found["leaf-accuracy"] is None
     assert found["hit@1"] is not None
+    assert found["accuracy"][1:] == [None, None]
     message = call(f"evaluate {trained} top.csv --metrics leaf-accuracy", code=2)
     assert "leaf" in message
 

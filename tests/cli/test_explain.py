@@ -192,3 +192,19 @@ def test_words_of_a_model_without_a_memory(rows, call):
     assert {row["part"] for row in table} == {"note: barks", "note: purrs"}
     effect = float(table[0]["probability"]) - float(table[0]["without"])
     assert float(table[0]["effect"]) == pytest.approx(effect, abs=1e-5)
+
+
+def test_a_class_may_hold_the_separator_of_labels(call, tmp_path):
+    """With --label-sep none a cell is one label; what explains it needs the class, not its text."""
+    lines = ["note,kind"]
+    for n in range(12):
+        lines += [f"barks small number{n},animal/dog; small", f"purrs tall number{n},animal/cat"]
+    (tmp_path / "notes.csv").write_text("\n".join(lines) + "\n")
+    call("train notes.csv --label kind --label-sep none --text note --out model")
+    said = call("explain model notes.csv --limit 2 --out parts.csv")
+    assert "line 2: animal/dog; small, probability" in said
+    assert "without barks" in said or "without small" in said
+    rows = (tmp_path / "parts.csv").read_text().splitlines()
+    assert any(row.startswith("2,animal/dog; small,") for row in rows)
+    said = call("explain model notes.csv --limit 1 --decoder coherent")
+    assert "line 2: animal/dog; small" in said

@@ -159,7 +159,7 @@ def test_the_risk_is_kept_on_the_calibration_rows(trained, rows, call, tmp_path)
         ),
         (
             "new.csv -o out.csv --risk 0.1 --decoder leaf --calibrate rows.csv",
-            "decoder leaf cannot be calibrated; --risk takes stop or conformal",
+            "decoder leaf cannot be calibrated; a risk takes stop or conformal",
         ),
         (
             "new.csv -o out.csv --risk 0.1 --calibrate new.csv",

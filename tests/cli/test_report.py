@@ -112,9 +112,9 @@ def test_the_page_shows_what_evaluate_measures(model, call):
     call("evaluate model rows.csv --rows valid --out metrics.json")
     told = json.loads(Path("metrics.json").read_text())["metrics"]
     call("report model --data rows.csv --rows valid --out page.html")
-    assert f"<b>{100 * told['leaf-accuracy']:.1f} %</b><span>leaf accuracy" in Path(
-        "page.html"
-    ).read_text(encoding="utf-8")
+    assert f"<b>{100 * told['exact']:.2f} %</b><span>exact answers" in Path("page.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_model_can_still_be_loaded_and_replaced_beside_its_page(model, call):

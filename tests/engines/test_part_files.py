@@ -17,7 +17,7 @@ def begun(folder, *parts, plan=PLAN):
     made.begin(plan, force=False)
     for part in parts:
         made.path(part).write_text(f"x\n{part}\n")
-        made.complete(part, 1, 0, 0)
+        made.complete(part, 1, 0, 0, 0)
     return made
 
 
@@ -27,7 +27,7 @@ def test_a_finished_folder_lists_its_parts(tmp_path):
     for part in range(3):
         assert made.attempt(part) == 1
         made.path(part).write_text(f"x\n{part}\n")
-        records.append(made.complete(part, 1, part, 0))
+        records.append(made.complete(part, 1, part, 0, 0))
     made.finish(records)
     names = {path.name for path in made.folder.iterdir()}
     assert names == {f"part-0000{part}.csv" for part in range(3)} | {MANIFEST, SUCCESS}

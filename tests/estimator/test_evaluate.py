@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from estimator.toy_data import LEAVES, blobs, classifier, solved
 from hierlearn import Hierarchy, join_levels, load, metrics, scorer
+from hierlearn.datasets.label_report import LabelWarning
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.pipeline.row_digests import row_digests
 
@@ -52,38 +53,36 @@ def test_labels_in_any_form_have_the_same_figures(fitted, form):
 
 
 def test_the_figures_are_those_that_a_loop_counts(fitted):
-    """By hand: the best leaf, and the best class of each level."""
-    found, names = fitted.evaluate(X, Y), list(fitted.hierarchy_.names)
-    p = dict(zip(names, fitted.predict_node_proba(X).T, strict=True))
-    leaves = sorted(set(LEAVES))
-    hits = [max(leaves, key=lambda c: p[c][row]) == Y[row] for row in range(len(Y))]
-    assert found["leaf-accuracy"] == np.mean(hits)
-    assert 0.5 < found["leaf-accuracy"] < 1
+    """By hand: of what predict answers, whole paths and their beginnings."""
+    predicted = fitted.predict(X)
+    found = fitted.evaluate(X, Y)
+    assert found["exact"] == np.mean(predicted == Y) == fitted.score(X, Y)
+    pairs = [(one.split("/"), other.split("/")) for one, other in zip(predicted, Y, strict=True)]
     for level in (1, 2, 3):
-        classes = [name for name in names if name.count("/") == level - 1]
-        known = [row for row in range(len(Y)) if Y[row].count("/") >= level - 1]
-        right = [
-            Y[row].split("/")[:level] == max(classes, key=lambda c: p[c][row]).split("/")
-            for row in known
-        ]
-        assert found["level-accuracy"][level - 1] == pytest.approx(np.mean(right))
+        rows = [a[:level] == b[:level] for a, b in pairs if len(b) >= level]
+        assert found["accuracy"][level - 1] == pytest.approx(np.mean(rows))
+    wrong = [
+        sum(a[k : k + 1] != b[k : k + 1] or a[:k] != b[:k] for k in range(max(len(a), len(b))))
+        for a, b in pairs
+        if a != b
+    ]
+    assert found["severity"] == pytest.approx(np.mean(wrong))
 
 
 def test_a_result_is_a_dict_that_prints_accuracy_first(fitted):
     found = fitted.evaluate(X, Y)
     assert json.loads(json.dumps(found)) == found
-    assert list(found)[:2] == ["leaf-accuracy", "level-accuracy"]
+    assert list(found)[:2] == ["accuracy", "exact"]
     lines = [line.split() for line in str(found).splitlines()]
     assert repr(found) == str(found)
     assert lines[0] == ["metric", "value", "better"]
-    value = f"{100 * found['leaf-accuracy']:.2f}"
-    assert lines[1] == ["leaf-accuracy", value, "%", "higher"]
-    assert [line[:3] for line in lines[2:5]] == [
-        ["level-accuracy,", "level", str(level)] for level in (1, 2, 3)
+    assert [line[:3] for line in lines[1:4]] == [
+        ["accuracy,", "level", str(level)] for level in (1, 2, 3)
     ]
+    assert lines[4] == ["exact", f"{100 * found['exact']:.2f}", "%", "higher"]
     better = {line[0]: line[-1] for line in lines}
-    assert better["lca-height"] == "lower"
-    assert better["mean-level"] not in ("higher", "lower")
+    assert better["severity"] == better["calibration"] == "lower"
+    assert not {"answered", "complete"} & set(better)  # all rows are, which says nothing
     assert str(metrics.Evaluation({"hit@1": None})).splitlines()[1].split() == [
         "hit@1",
         "n/a",
@@ -99,16 +98,24 @@ def test_chosen_metrics_and_errors(fitted):
         fitted.evaluate(X, Y[:-1])
 
 
-def test_a_label_that_the_training_lacked_is_missed(fitted):
-    more_x, more_y = np.r_[X, X[:2]], [*Y, "plant/rose", "animal/dog/pug/fawn"]
-    found = fitted.evaluate(more_x, more_y)
-    assert found["terminal-accuracy"] == pytest.approx(
-        fitted.evaluate(X, Y)["terminal-accuracy"] * 100 / 102
+def test_a_label_that_the_training_lacked_is_scored_at_the_nearest_class_above(fitted):
+    more_x, more_y = np.r_[X, X[:3]], [*Y, "plant/rose", "animal/dog/pug/fawn", "stone"]
+    above = [*Y, "plant", "animal/dog/pug", []]
+    told = (
+        "3 rows have 3 labels that training never saw: scored at the nearest known class above; "
+        "1 row of them has none above, so any class is wrong there: 'stone'"
     )
-    assert len(found["level-accuracy"]) == 4
-    given = solved(hierarchy=fitted.hierarchy_).fit(X, Y)
-    with pytest.raises(HierlearnError, match="row 100: unknown label 'plant/rose'"):
-        given.evaluate(more_x, more_y)
+    for model in (fitted, solved(hierarchy=fitted.hierarchy_).fit(X, Y)):
+        with pytest.warns(LabelWarning) as said:
+            found = model.evaluate(more_x, more_y)
+        assert [str(one.message) for one in said] == [told]
+        assert found == fitted.evaluate(
+            more_x, [[one] if isinstance(one, str) else one for one in above]
+        )
+        with pytest.warns(LabelWarning, match="labels that training never saw"):
+            assert model.score(more_x, more_y) == found["exact"]
+    with pytest.raises(HierlearnError, match="row 0: unknown label 'stone'"):
+        fitted.evaluate(X[:1], ["stone"])  # nothing that is known: a wrong column
 
 
 def test_node_probabilities_have_the_order_of_the_hierarchy():
@@ -120,7 +127,7 @@ def test_node_probabilities_have_the_order_of_the_hierarchy():
     nodes = flat.predict_node_proba(X)
     np.testing.assert_allclose(nodes[:, [0, 2, 1]], flat.predict_proba(X), rtol=1e-12)
     accuracy = float(metrics.leaf_accuracy(nodes, y, flat.hierarchy_))
-    assert accuracy == flat.evaluate(X, y)["leaf-accuracy"] == flat.score(X, y)
+    assert accuracy == flat.evaluate(X, y)["exact"] == flat.score(X, y)
     # A frame names its columns, so its order does not matter.
     frame = pd.DataFrame(flat.predict_proba(X), columns=flat.classes_)
     assert float(metrics.leaf_accuracy(frame, y, flat.hierarchy_)) == accuracy
@@ -130,7 +137,10 @@ def test_node_probabilities_have_the_order_of_the_hierarchy():
 
 
 def test_scores_are_the_metrics_and_larger_is_better(fitted):
-    found = fitted.evaluate(X, Y)
+    found = fitted.evaluate(X, Y, "all")
+    assert scorer("f1")(fitted, X, Y) == found["f1"]
+    assert scorer("accuracy", level=2)(fitted, X, Y) == found["accuracy"][1]
+    assert scorer("severity")(fitted, X, Y) == -found["severity"]
     assert scorer("hier-f1")(fitted, X, Y) == found["hier-f1"]
     assert scorer("lca-height")(fitted, X, Y) == -found["lca-height"]
     assert scorer("level-accuracy", level=2)(fitted, X, Y) == found["level-accuracy"][1]
@@ -169,13 +179,15 @@ def test_level_columns_are_scored_in_cross_validation(form):
 def test_folds_that_lack_a_class_are_scored():
     rare = Y.copy().astype(object)
     rare[0] = "plant/rose"
-    found = cross_validate(solved(), X, rare, cv=KFold(2), scoring=scorer("hit@1"))["test_score"]
+    with pytest.warns(LabelWarning, match="1 row has 1 label that training never saw"):
+        scored = cross_validate(solved(), X, rare, cv=KFold(2), scoring=scorer("hit@1"))
+    found = scored["test_score"]
     assert not np.isnan(found).any()
 
 
 def test_what_scorers_raise(fitted):
-    with pytest.raises(HierlearnError, match=r"unknown metric 'f1'"):
-        scorer("f1")
+    with pytest.raises(HierlearnError, match=r"unknown metric 'f2'"):
+        scorer("f2")
     with pytest.raises(HierlearnError, match="mean-level is no score: neither more nor less"):
         scorer("mean-level")
     with pytest.raises(HierlearnError, match="level-accuracy has one value per level; choose one"):

@@ -5,10 +5,12 @@ import torch
 
 import hierlearn
 from hierlearn import Hierarchy, metrics
+from hierlearn.decoding import make_decoder
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.metrics import METRICS
 from metrics.score_batches import DIAMOND, assert_same, random_batch
+from reference.metrics import answers as naive_answers
 
 WIDE = Hierarchy.from_paths(
     ["a/b/c", "a/b/d", "a/e", "f/g", "f/h", "i", "j/k"]
@@ -59,11 +61,26 @@ def test_the_names():
     expected |= {"level-accuracy", "mean-level", "ap-micro", "ap-macro", "au-prc", "clus-au-prc"}
     expected |= {"coverage", "calibration-error", "hier-precision", "hier-recall", "hier-f1"}
     expected |= {"exact-match", "coherence-violations", "fmax", "weighted-fmax", "smin"}
+    expected |= {"accuracy", "exact", "severity", "f1", "calibration", "answered", "complete"}
     assert set(METRICS) == expected
 
 
 def sets_at_a_half(scores, hierarchy):
     return hierarchy.max_up(scores) >= 0.5
+
+
+def answered(figure):
+    """Return a figure of the best terminal classes, by the loops of the reference."""
+
+    def loop(s, t, x, h):
+        chosen = make_decoder(x, "leaf")(s).tolist()
+        truth = [row.nonzero()[:, 0].tolist() for row in t]
+        parents = [list(h.parents(c)) for c in range(len(h))]
+        terminals = set(x.terminals.tolist())
+        found = naive_answers.figures([[c] for c in chosen], truth, s.tolist(), parents, terminals)
+        return torch.tensor(found[figure], dtype=torch.float64)
+
+    return loop
 
 
 EXPLICIT = {  # of scores, targets and a label space, whose hierarchy is h
@@ -102,6 +119,10 @@ EXPLICIT = {  # of scores, targets and a label space, whose hierarchy is h
         s, t, h, information=metrics.information_content(t, h)
     ).s.min(),
 }
+EXPLICIT |= {
+    name: answered(name)
+    for name in ("accuracy", "exact", "severity", "f1", "calibration", "answered", "complete")
+}
 GO = Hierarchy.from_paths(["GO0003674/x/y", "GO0005575/z", "p/q/r", "p/s", "p/q/t"])
 
 
@@ -120,7 +141,7 @@ def test_it_is_the_function_with_these_options(name):
 def test_it_says_what_it_is(name):
     metric = METRICS[name]
     assert metric.direction in ("up", "down", "none")
-    assert (metric.direction == "none") == (name == "mean-level")
+    assert (metric.direction == "none") == (name in ("mean-level", "answered", "complete"))
     assert metric.takes in ("scores", "probabilities")
     assert 20 < len(metric.description) < 100
     assert not metric.description.endswith(".")
@@ -142,7 +163,7 @@ def test_values_lie_within_the_bounds(name):
             found = worst(found.reshape(-1))
             assert (found >= low).all(), hierarchy
             assert (found <= high).all(), hierarchy
-            if name != "mistake-severity" and not metric.by_level:
+            if name not in ("mistake-severity", "severity") and not metric.by_level:
                 assert len(found)
 
 
@@ -156,7 +177,7 @@ def test_perfect_scores_reach_the_good_end(name):
         found = worst(found.reshape(-1))
         if metric.direction == "none" or name in ("hier-dist@5", "coverage"):
             continue  # these have no perfect end here; random scores are compared below
-        if name == "mistake-severity":
+        if name in ("mistake-severity", "severity"):
             assert not len(found)  # no mistake
             continue
         end = torch.full_like(found, high if metric.direction == "up" else low)
@@ -168,7 +189,7 @@ def test_perfect_scores_are_better_than_random_and_inverted_ones(name):
     metric = METRICS[name]
     if metric.direction == "none":
         pytest.skip("neither more nor less is better")
-    if name == "mistake-severity":
+    if name in ("mistake-severity", "severity"):
         pytest.skip("perfect scores make no mistake to be judged by")
     batch = leaf_batch(WIDE)
     sign = 1 if metric.direction == "up" else -1

@@ -28,6 +28,7 @@ def test_the_mean_of_the_rows_is_the_metric(name):
     assert rows.dtype == torch.float64
     assert_same(rows.nanmean(), metric(BATCH.scores, BATCH.targets, SPACE))
     every_row_counts = name in ("mean-level", "exact-match", "coherence-violations")
+    every_row_counts |= name in ("exact", "severity", "answered", "complete")
     assert bool(rows[4].isnan()) == (not every_row_counts)
     # A row has its value whatever the others are.
     for row in (0, 4, 7):
@@ -47,7 +48,8 @@ def test_rows_by_the_oracle():
 
 def test_metrics_without_rows():
     without = sorted(set(METRICS) - set(BY_ROW))
-    expected = ["ap-macro", "ap-micro", "au-prc", "calibration-error", "clus-au-prc", "fmax"]
+    expected = ["accuracy", "ap-macro", "ap-micro", "au-prc", "calibration", "calibration-error"]
+    expected += ["clus-au-prc", "f1", "fmax"]
     expected += ["hier-f1", "hier-precision", "hier-recall", "level-accuracy", "smin"]
     assert without == [*expected, "weighted-fmax"]
     for name in without:
@@ -75,6 +77,7 @@ def test_figures_are_written_by_their_unit(name, value, digits, text):
 def test_units():
     percent = [name for name, metric in METRICS.items() if metric.unit == "percent"]
     assert percent == [
+        *("accuracy", "exact", "calibration", "answered", "complete"),
         *("hit@1", "hit@5", "mrr", "terminal-accuracy", "leaf-accuracy", "level-accuracy"),
         "exact-match",
     ]

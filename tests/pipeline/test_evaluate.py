@@ -2,21 +2,28 @@
 
 import json
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
 
-from hierlearn import Hierarchy
+from hierlearn import Hierarchy, Labels, LabelSpace
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.metrics import METRICS
 from hierlearn.metrics.measure import measure
 from hierlearn.metrics.registry import shown_metrics
 from hierlearn.pipeline import Pipeline, evaluate, train
-from hierlearn.pipeline.evaluate import EvaluationWarning
+from hierlearn.pipeline.evaluate import EvaluationWarning, known_entries
 from hierlearn.pipeline.reporting import Reporting
+from hierlearn.training import Plan
+from hierlearn.training.early_stopping import measure_members
+from hierlearn.training.prepare import prepare
+from hierlearn.training.rows import Rows
+from hierlearn.training.selection import scorer
 from training.datasets import TREE, partial_problem, plan, problem
 
+MODULE = import_module("hierlearn.pipeline.evaluate")  # the package has a function of this name
 QUIET = Reporting(bar=False)
 
 
@@ -32,10 +39,9 @@ def test_the_shown_figures_are_those_of_the_registry(trained):
     p = trained.probabilities(dataset.inputs)
     targets = dataset.hierarchy.encode(dataset.labels)
     for name in shown_metrics():
-        if METRICS[name].of_terminals:
-            continue
         expected = METRICS[name](p, targets, trained.label_space)
         assert found[name] == pytest.approx(expected.tolist(), nan_ok=True)
+    assert list(evaluate(trained, dataset, "all")) == list(METRICS)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
@@ -83,7 +89,7 @@ def test_a_model_is_kept_where_its_test_rows_cannot_be_evaluated(tmp_path):
 
 
 def test_a_model_is_kept_where_its_network_raises_on_a_test_row(tmp_path, monkeypatch):
-    monkeypatch.setattr(Pipeline, "probabilities", lambda *_: 1 / 0)
+    monkeypatch.setattr(MODULE, "tiled_probabilities", lambda *_: 1 / 0)
     with pytest.warns(EvaluationWarning) as said:
         train(problem(), plan("bce"), out=tmp_path, reporting=QUIET)
     assert {str(one.message) for one in said} == {
@@ -98,7 +104,7 @@ def test_probabilities_that_are_nan_name_their_rows(trained, monkeypatch):
     rows = problem().split("test")
     p = trained.probabilities(rows.inputs)
     p[[3, 5], 1] = float("nan")
-    monkeypatch.setattr(type(trained), "probabilities", lambda *_: p)
+    monkeypatch.setattr(MODULE, "tiled_probabilities", lambda *_: p)
     with pytest.raises(DataError) as caught:
         evaluate(trained, replace(rows, ids=[f"r{row}" for row in range(len(rows))]))
     assert str(caught.value) == (
@@ -110,7 +116,7 @@ def test_probabilities_that_are_nan_name_their_rows(trained, monkeypatch):
 def test_a_figure_that_is_not_defined_is_none_unless_it_was_asked_for():
     p = torch.full((2, 8), 0.5)
     targets = torch.zeros(2, 8, dtype=torch.bool)  # rows without a label
-    found = measure(p, targets, TREE)
+    found = measure(p, targets, TREE, "all")
     assert found["hit@1"] is None
     assert found["coherence-violations"] == 0
     with pytest.raises(HierlearnError, match="label"):
@@ -146,3 +152,67 @@ def test_rows_of_another_hierarchy_and_no_rows_are_refused(trained):
     empty = replace(dataset, inputs=dataset.inputs[:0], labels=[], splits={})
     with pytest.raises(HierlearnError, match="there are no rows to evaluate on"):
         evaluate(trained, empty)
+
+
+# ---------------------------------------------------------------------- partial labels
+
+
+class Partial:
+    """Rows of which some are labeled above the leaf, and probabilities that are given."""
+
+    h = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g"])
+    labels = ("a/b", "a/b/c", "a", "f/g", "f")
+    names = ("a/b/c", "a/b/c", "f/g", "f/g", "f/g")  # what is answered
+
+    @classmethod
+    def p(cls):
+        return 0.6 * cls.h.encode(cls.names).float()
+
+    @classmethod
+    def known(cls):
+        return Labels(cls.labels, cls.h, unlabeled_descendants="ignore")
+
+
+@pytest.mark.parametrize("metric", ["exact", "f1", "au-prc", "hier-f1", "terminal-accuracy"])
+def test_partial_labels_count_the_same_in_validation_selection_and_evaluation(metric):
+    """Below the labels of rows 0, 2 and 4 nothing is known, so only row 2 is wrong."""
+    p, labels = Partial.p(), Partial.known()
+    space = LabelSpace(Partial.h)
+    rows = Rows(np.zeros((5, 1), np.float32), labels, torch.device("cpu"))
+    validated = float(measure_members(metric, [p], rows, [False], space)[0])
+    chosen = scorer(metric, labels.targets(), space, labels.mask())(p)
+    told = measure(p, labels, space, [metric], mask=labels.mask())[metric]
+    assert validated == pytest.approx(told)
+    assert chosen == pytest.approx(told, abs=1e-3)  # of half precision
+    as_negatives = measure(p, labels, space, [metric])[metric]
+    assert told > as_negatives or metric == "terminal-accuracy"
+    if metric == "exact":
+        assert told == 4 / 5
+    if metric == "terminal-accuracy":
+        assert told == 1  # of rows 1 and 3, whose labels are whole
+
+
+def test_validation_rows_have_the_mask_of_the_training_rows():
+    dataset = replace(
+        partial_problem(), splits={"train": np.arange(30), "valid": np.arange(30, 60)}
+    )
+    for policy in ("ignore", "negative"):
+        made = Plan(loss="bce", unlabeled_descendants=policy, settings={"epochs": 1})
+        prepared = prepare(dataset, made, torch.device("cpu"))
+        valid = prepared.valid
+        assert valid.is_partial == prepared.rows.is_partial == (policy == "ignore")
+        if policy == "ignore":
+            truth = Labels(
+                dataset.split("valid").labels, dataset.hierarchy, unlabeled_descendants=policy
+            )
+            assert torch.equal(valid.mask(torch.arange(30)), truth.mask())
+
+
+def test_a_label_that_the_taxonomy_lacks_says_that_no_class_below_is_true():
+    labels = Partial.known()
+    mask = known_entries(labels, {0: ("a/b/new",)})
+    assert mask[0].all()
+    assert torch.equal(mask[1:], labels.mask()[1:])
+    found = measure(Partial.p(), labels, Partial.h, ["exact"], mask=mask)
+    assert found == {"exact": 3 / 5}
+    assert known_entries(Labels(Partial.labels, Partial.h), {0: ("a/b/new",)}) is None

@@ -9,7 +9,7 @@ import numpy as np
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics import METRICS as ALL
 from hierlearn.studies.candidates import Candidate
-from hierlearn.studies.decisions import HEIGHT, Truth, nearest_labels
+from hierlearn.studies.decisions import Truth
 from hierlearn.studies.runner import Result
 from hierlearn.studies.study import Study
 
@@ -60,20 +60,26 @@ def summary(labels=("flat", "better", "worse"), **changes):
 
 
 def stored_rows(truth, decided):
-    """Return what a study stores of (seeds, N) decided classes, without metrics but the height."""
+    """Return what a study stores of (seeds, N) decided classes, without metrics of the table."""
     decided = np.asarray(decided, dtype=np.int32)
-    heights = np.full(decided.shape, np.nan, dtype=np.float32)
-    for own, classes in zip(heights, decided.astype(np.int64), strict=True):
-        labels = nearest_labels(truth, classes)
-        known = labels >= 0
-        own[known] = truth.hierarchy.lca_heights(classes[known], labels[known])
-        own[known & truth.contains(np.arange(len(classes)), classes)] = 0
+    h = truth.hierarchy
+    levels = np.full(decided.shape, np.nan, dtype=np.float32)
+    labels = [
+        {int(c) for c in truth.closed[begin:end]}
+        for begin, end in zip(truth.offsets[:-1], truth.offsets[1:], strict=True)
+    ]
+    for own, classes in zip(levels, decided.tolist(), strict=True):
+        for row, c in enumerate(classes):
+            odd = labels[row] ^ set(h.closure([c]))
+            if odd:
+                own[row] = len({int(h.levels[one]) for one in odd})
     probability = np.random.default_rng(0).random(decided.shape).astype(np.float32)
     return {
         "argmax": decided,
         "terminal": decided.copy(),
         "probability": probability,
-        HEIGHT: heights,
+        "exact": np.isnan(levels).astype(np.float32),
+        "severity": levels,
     }
 
 
@@ -136,7 +142,7 @@ def study(
         rows = stored_rows(Truth(hierarchy, *labels.closed), decided[candidate.key])
         for name in metrics:
             if ALL[name].per_row:
-                rows.setdefault(name, draw.random(rows[HEIGHT].shape).astype(np.float32))
+                rows.setdefault(name, draw.random(rows["exact"].shape).astype(np.float32))
         runs = [
             {
                 "candidate": candidate.key,
@@ -144,7 +150,7 @@ def study(
                 "test": {
                     **dict.fromkeys(metrics, float(draw.random())),
                     **(values or {}).get(candidate.key, {}),
-                    "level-accuracy": draw.random(hierarchy.depth).tolist(),
+                    "accuracy": draw.random(hierarchy.depth).tolist(),
                 },
                 "best_epoch": 3,
                 "still_improving": False,

@@ -4,11 +4,9 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import binomtest
 from sklearn.metrics import (
     classification_report,
@@ -20,12 +18,12 @@ from hierlearn import Hierarchy
 from hierlearn.datasets import Dataset, read_table
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.metrics import calibration_error
+from hierlearn.metrics.answers import binned_error
 from hierlearn.pipeline import evaluate
 from hierlearn.pipeline.explain import explain
 from hierlearn.reports import classes, reliability, risk, write_model_report
 from hierlearn.reports.model_page import model_page
-from hierlearn.reports.model_sections import first_percent, wilson
+from hierlearn.reports.model_sections import wilson
 from hierlearn.reports.outcome import outcome
 from tolerances import FLOAT64
 
@@ -113,13 +111,19 @@ def test_confusions_are_those_of_the_confusion_matrix(found, names):
 
 def test_the_first_figures_are_those_of_evaluate(model, number_rows, found, model_html):
     told = evaluate(model, number_rows.split("test"))
-    for name in ("leaf-accuracy", "terminal-accuracy", "level-accuracy", "lca-height"):
-        assert found.metrics[name] == told[name]
+    assert {name: found.metrics[name] for name in told} == told
     text = model_html.read_text(encoding="utf-8")
-    assert f"<b>{100 * told['leaf-accuracy']:.1f} %</b><span>leaf accuracy" in text
-    for value in told["level-accuracy"]:
-        assert f">{100 * value:.1f} %</td>" in text
-    low, high = binomtest(round(told["leaf-accuracy"] * len(found)), len(found)).proportion_ci(
+    assert f"<b>{100 * told['exact']:.2f} %</b><span>exact answers" in text
+    for value in told["accuracy"]:
+        assert f">{100 * value:.2f} %</td>" in text
+    for value in (
+        f"{told['severity']:.3f}",
+        f"{told['f1']:.3f}",
+        f"{100 * told['calibration']:.2f} %",
+    ):
+        assert f"<dd>{value}</dd>" in text
+    assert f"<b>the answers</b> error {100 * told['calibration']:.2f} %" in text
+    low, high = binomtest(round(told["exact"] * len(found)), len(found)).proportion_ci(
         method="wilson"
     )
     assert f"95 % interval {100 * low:.1f} to {100 * high:.1f}<" in text
@@ -131,16 +135,37 @@ def test_the_interval_is_wilsons(right, rows):
     assert wilson(right / rows, rows) == pytest.approx((told.low, told.high), abs=1e-6)
 
 
-def test_labels_that_end_at_inner_classes_are_explained(model, number_rows, found):
-    """Then a prediction above the label counts as right in the bar, but not in the accuracy."""
+def test_an_answer_above_the_label_is_a_mistake_everywhere(model, number_rows):
     test = number_rows.split("test")
-    assert "lies above the label" not in model_page(model, test)
     inner = replace(model, label_space=LabelSpace(model.hierarchy, [model.hierarchy.names[0]]))
     told = outcome(inner, test)
     decided = told.decisions.decided[0]
-    closed = told.targets.numpy()[np.arange(len(told)), decided]
-    assert ((told.decisions.heights[0] == 0) == closed).all()
-    assert "lies above the label" in model_page(inner, test)
+    names = [model.hierarchy.names[c] for c in decided]
+    right = np.array([name == row[0] for name, row in zip(names, test.labels, strict=True)])
+    assert ((told.decisions.heights[0] == 0) == right).all()
+    assert told.metrics["exact"] == right.mean()
+    above = [
+        f"{row[0]}/".startswith(f"{one}/") for one, row in zip(names, test.labels, strict=True)
+    ]
+    assert np.any(above & ~right)
+    text = model_page(inner, test)
+    shown = re.search(r'class="value">([0-9.]+) % wrong', text)[1]
+    assert shown == f"{100 * (1 - right.mean()):.1f}"
+
+
+def test_answers_that_stop_are_those_of_the_decoder(model, number_rows):
+    test = number_rows.split("test")
+    unsure = replace(model, decoder="stop", decoder_options={"threshold": 0.6})
+    told, found = evaluate(unsure, test), outcome(unsure, test)
+    assert found.metrics["complete"] == told["complete"] < told["answered"] < 1
+    text = model_page(unsure, test)
+    assert f"<dt>Rows with an answer</dt><dd>{100 * told['answered']:.2f} %</dd>" in text
+    answers = unsure.predict(test.inputs)
+    for row in np.flatnonzero(found.decisions.mistakes[0]):
+        answer, label = answers[row], test.labels[row][0]
+        assert answer
+        assert answer != label
+        assert not label.startswith(f"{answer}/")
 
 
 def test_a_path_breaks_between_classes():
@@ -148,23 +173,24 @@ def test_a_path_breaks_between_classes():
     assert classes.class_cell(tree, 1) == "a&lt;b/<wbr>c"
 
 
-def test_only_all_is_100_percent():
-    shares = (1.0, 5598 / 5599, 0.9999999, 0.6744, 0.0001, 1e-9, 0.0)
-    shown = [first_percent(one) for one in shares]
-    assert shown == ["100.0", "99.98", "99.99", "67.4", "0.01", "0.01", "0.0"]
-
-
-def test_reliability_is_that_of_a_loop_over_rows(found):
+def test_reliability_is_that_of_a_loop_over_answers(found):
     hierarchy = found.space.hierarchy
-    for one, columns in zip(
-        reliability.reliabilities(found, bins=10), hierarchy.level_slices, strict=True
-    ):
+    decided = found.answers.single.tolist()
+    every, *levels = reliability.reliabilities(found, bins=10)
+    assert every.error == pytest.approx(float(binned_error(*found.answers.sure_and_right(), 10)))
+    assert [one.level for one in levels] == [1, 2, 3]
+    for one in (every, *levels):
         bins = {}
-        for p, truth in zip(found.p[:, columns], found.targets[:, columns], strict=True):
-            if truth.any():
-                best = int(p.argmax())
-                place = min(int(float(p[best].double()) * 10 + 1e-12), 9)
-                bins.setdefault(place, []).append((float(p[best].double()), bool(truth[best])))
+        for row, c in enumerate(decided):
+            path = hierarchy.names[c].split("/")
+            depth = len(path) if one.level is None else one.level
+            label = found.dataset.labels[row][0].split("/")
+            if depth > len(path) or (one.level is not None and depth > len(label)):
+                continue
+            number = hierarchy.index("/".join(path[:depth]))
+            sure = float(found.p[row, number].double())
+            place = min(int(sure * 10 + 1e-12), 9)
+            bins.setdefault(place, []).append((sure, path[:depth] == label[:depth]))
         assert len(bins) == len(one.rows)
         error = 0.0
         for place, number in zip(sorted(bins), range(len(one.rows)), strict=True):
@@ -173,19 +199,6 @@ def test_reliability_is_that_of_a_loop_over_rows(found):
             assert [one.p[number], one.right[number]] == pytest.approx([sure, right])
             error += len(bins[place]) / one.rows.sum() * abs(sure - right)
         assert one.error == pytest.approx(error)
-        assert np.average(one.right, weights=one.rows) == pytest.approx(
-            found.metrics["level-accuracy"][one.level - 1]
-        )
-
-
-def test_a_flat_hierarchy_of_one_class_has_the_error_of_the_metric():
-    """There the best class is the only class, so both definitions agree."""
-    tree = Hierarchy.from_paths(["a"])
-    p = torch.tensor([[0.9], [0.2], [0.6]])
-    targets = torch.tensor([[True], [True], [True]])
-    made = SimpleNamespace(p=p, targets=targets, space=LabelSpace(tree))
-    (one,) = reliability.reliabilities(made, bins=5)
-    assert one.error == pytest.approx(float(calibration_error(p, targets, tree, bins=5)[0]))
 
 
 def test_leaving_rows_unanswered_is_that_of_a_loop(found):
@@ -197,7 +210,7 @@ def test_leaving_rows_unanswered_is_that_of_a_loop(found):
         kept = p >= threshold
         assert curve.answered[number] == pytest.approx(kept.mean())
         assert curve.risk[number] == pytest.approx(1 - right[kept].mean())
-    assert curve.risk[0] == pytest.approx(1 - found.metrics["terminal-accuracy"])
+    assert curve.risk[0] == pytest.approx(1 - found.metrics["exact"])
 
 
 def test_stopping_is_that_of_the_decoder(model, found):
@@ -249,10 +262,9 @@ def test_several_labels_leave_out_what_does_not_apply(set_model, set_rows, set_h
     text, data = set_html.read_text(encoding="utf-8"), embedded(set_html)
     assert 'id="confusions"' not in text
     assert "confused" not in data["candidates"][0]
-    assert "wrong by height 1</span>" not in text  # no bar of heights
     for section in ("results", "classes", "calibration", "risk", "hierarchy", "settings"):
         assert f'<section id="{section}"' in text
-    assert "Rows with exactly the right set" in text
+    assert "exact answers: the right set" in text
     test = set_rows.split("test")
     assert data["support"][-1] == sum(bool(labels) for labels in test.labels)
     assert f"{len(test)} rows of sets" in text  # those without a label count here
@@ -303,12 +315,13 @@ def test_training_rows_are_warned_of(model, number_rows, split, trained_on, said
     assert said is None or said in text
 
 
-def test_rows_without_a_label_are_left_out_and_counted(model, number_rows):
+def test_rows_without_a_label_count_as_in_evaluate(model, number_rows):
     test = number_rows.split("test")
     some = replace(test, labels=[[], [], *test.labels[2:]])
     text = model_page(model, some, "all")
-    assert f"{len(test) - 2} rows of" in text
-    assert "2 rows without a label left out" in text
+    assert f"{len(test)} rows of" in text
+    assert "2 rows without a label" in text
+    assert f"<b>{100 * evaluate(model, some)['exact']:.2f} %</b>" in text
     none = replace(test, labels=[[]] * len(test))
     with pytest.raises(HierlearnError, match=f"none of the {len(test)} rows has a label"):
         model_page(model, none)
@@ -319,7 +332,7 @@ def test_a_model_without_mistakes_has_no_empty_section(model, number_rows, found
     text = model_page(model, number_rows.split("test").take(right))
     assert 'id="mistakes"' not in text
     assert 'id="confusions"' not in text
-    assert "<b>100.0 %</b>" in text
+    assert "<b>100.00 %</b>" in text
 
 
 def test_rows_are_named_by_line_where_they_have_no_id(model, number_rows, tmp_path):

@@ -68,8 +68,9 @@ def test_the_table_is_the_summary(study, page):
     rows = table_of(page.read_text(encoding="utf-8"))
     assert len(rows) == 3
     for number, cells in enumerate(rows.values()):
-        rest = [name for name in told["metrics"] if name != "terminal-accuracy"]
-        for metric, (text, mean, bold) in zip(["terminal-accuracy", *rest], cells, strict=True):
+        names = [name for name in told["metrics"] if name != "terminal-accuracy"]
+        assert names[0] == "exact"
+        for metric, (text, mean, bold) in zip(names, cells, strict=True):
             figure = told["figures"][metric][number]
             assert mean == figure["mean"]  # to the last digit
             assert text == "{} ± {}".format(*cell(metric, figure))
@@ -325,29 +326,28 @@ def heads(text):
     return re.findall(r'<td data-metric="([^"]*)"', text)
 
 
-def test_leaf_accuracy_comes_first_and_once(study, page):
-    """Where every label ends at a leaf, leaf-accuracy and terminal-accuracy are one figure."""
+def test_exact_answers_come_first_and_once(study, page):
+    """Here terminal-accuracy is the same figure in every run."""
     found = heads(page.read_text(encoding="utf-8"))
-    assert found[0] == "leaf-accuracy"
+    assert found[0] == "exact"
     assert "terminal-accuracy" not in found
-    means = study.values(study.candidates[0], "leaf-accuracy")
+    means = study.values(study.candidates[0], "terminal-accuracy")
     shown = next(iter(table_of(page.read_text(encoding="utf-8")).values()))[0][1]
     assert shown == pytest.approx(sum(means) / len(means))
 
 
-@pytest.mark.parametrize("leaf", [0.25, None])
-def test_terminal_accuracy_comes_first_where_it_is_another_figure(tmp_path, leaf):
-    values = {"hit@1": 0.75, "terminal-accuracy": 0.5, "leaf-accuracy": leaf}
+def test_terminal_accuracy_is_shown_where_it_is_another_figure(tmp_path):
+    values = {"hit@1": 0.75, "terminal-accuracy": 0.5, "exact": 0.25}
     study = study_by_hand(
         tmp_path / "s",
         Hierarchy.from_paths(["a/b", "a/c"]),
         [["b"], ["a"]],
         {"one": [[1, 2]] * 2, "two": [[2, 2]] * 2},
-        metrics=["hit@1", "terminal-accuracy"],
+        metrics=["hit@1", "terminal-accuracy", "exact"],
         values={"one": values, "two": values},
     )
     text = write_report(study.folder).read_text()
-    assert heads(text)[:2] == ["terminal-accuracy", "hit@1"]
+    assert heads(text)[:3] == ["exact", "hit@1", "terminal-accuracy"]
 
 
 def test_mistakes_are_named_by_id_or_line(tmp_path):

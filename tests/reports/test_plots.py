@@ -107,15 +107,10 @@ def test_the_bars_of_a_candidate_fill_the_width():
     assert wrong == ["50.0 % wrong", "0.0 % wrong", "100.0 % wrong"]
 
 
-def test_the_legend_names_every_height():
+def test_the_legend_names_every_number_of_levels():
     words = re.findall(r"</i>([^<]+)", plots.severity_legend(3))
-    assert words == [
-        "right",
-        "wrong by height 1",
-        "wrong by height 2",
-        "wrong by height 3 (the root)",
-    ]
-    assert re.findall(r"</i>([^<]+)", plots.severity_legend(1))[1] == "wrong by height 1 (the root)"
+    assert words == ["exact", "wrong at 1 level", "wrong at 2 levels", "wrong at 3 levels"]
+    assert re.findall(r"</i>([^<]+)", plots.severity_legend(1))[1] == "wrong at 1 level"
 
 
 def test_levels_show_mean_and_seeds():

@@ -250,3 +250,52 @@ def test_metrics_are_in_the_format_of_prometheus(server, fresh):
     counts = [int(line.rpartition(" ")[2]) for line in values if line.startswith(name)]
     assert counts == sorted(counts)
     assert counts[-1] == server.metric('hierlearn_request_seconds_count{path="/predict"}')
+
+
+@pytest.fixture(scope="module")
+def careful(models, tmp_path_factory):
+    """A server that keeps a risk by labeled rows of its own; some labels it does not know."""
+    folder = tmp_path_factory.mktemp("careful")
+    write_rows(folder / "known.csv", 90, seed=2)
+    lines = (folder / "known.csv").read_text().splitlines()
+    lines[3] = lines[3].rpartition("/")[0] + "/new"
+    (folder / "known.csv").write_text("\n".join(lines) + "\n")
+    found = Running(models / "table", "--calibrate", str(folder / "known.csv"), cwd=folder)
+    yield found, folder / "known.csv"
+    found.end()
+
+
+@pytest.mark.parametrize("risk", [0.05, 0.3])
+def test_a_risk_is_kept_as_the_command_keeps_it(careful, fresh, predicted, risk):
+    server, known = careful
+    assert "a risk is kept by 90 rows of" in "".join(server.said)
+    assert "1 row has 1 label that training never saw" in "".join(server.said)
+    wanted = predicted("--risk", str(risk), "--calibrate", str(known))
+    assert_same(server.predict(fresh[1], risk=risk), [dict(row) for row in wanted])
+    assert any(row["stopped"] == "true" for row in wanted)
+    code, found = server.post("/explain", {"rows": fresh[1][:3], "risk": risk})
+    assert code == 200
+    assert [one["path"] for one in found["answers"]] == [row["path"] for row in wanted[:3]]
+    sets = predicted("--risk", str(risk), "--calibrate", str(known), "--decoder", "conformal")
+    answers = server.predict(fresh[1], risk=risk, decoder="conformal")
+    assert [one["path"] for one in answers] == [row["path"] for row in sets]
+
+
+def test_a_risk_that_cannot_be_kept_is_refused(server, careful, fresh):
+    rows = fresh[1][:1]
+    code, found = server.post("/predict", {"rows": rows, "risk": 0.1})
+    assert code == 422
+    assert found["error"] == (
+        "the server has no rows to keep a risk by; start it with --calibrate, or give a threshold "
+        "instead of risk"
+    )
+    for more, said in (
+        ({"risk": 1}, "risk must be a number between 0 and 1, not 1"),
+        ({"risk": True}, "risk must be a number between 0 and 1, not True"),
+        ({"risk": 0.1, "threshold": 0.5}, "risk finds the threshold itself; leave threshold out"),
+        ({"risk": 0.1, "decoder": "leaf"}, "decoder leaf cannot be calibrated; a risk takes stop"),
+        ({"risk": 0.001}, "needs at least 999 calibration rows, but there are 90"),
+    ):
+        code, found = careful[0].post("/predict", {"rows": rows, **more})
+        assert code == 422
+        assert said in found["error"]

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from hierlearn import Hierarchy
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.studies.decisions import HEIGHT, Decisions, Truth, evaluate_decisions
+from hierlearn.studies.decisions import Decisions, Truth, evaluate_decisions
 from hierlearn.studies.summary import summarize
 from losses.random_batches import random_hierarchy
 from reports.handmade_study import stored_rows
@@ -33,8 +34,7 @@ def read(hierarchy, rows, decided):
 @pytest.mark.parametrize("seed", range(40))
 def test_heights_and_nearest_labels_are_those_of_loops(seed):
     hierarchy, rows, decided = case(seed)
-    truth, found = read(hierarchy, rows, decided)
-    metric = [[] for _ in decided]  # the metric that a study stores
+    _, found = read(hierarchy, rows, decided)
     for member, classes in enumerate(decided.tolist()):
         for row, (labels, c) in enumerate(zip(rows, classes, strict=True)):
             closed = set(hierarchy.closure([hierarchy.index(label) for label in labels]))
@@ -48,11 +48,9 @@ def test_heights_and_nearest_labels_are_those_of_loops(seed):
                 lca = hierarchy.lca(c, end)
                 far[end] = hierarchy.root_height if lca is None else int(hierarchy.heights[lca])
             assert far[int(found.nearest[member, row])] == min(far.values())
-            assert found.heights[member, row] == (0 if c in closed else min(far.values()))
-            metric[member].append(found.heights[member, row])
-    if any(rows):
-        told = evaluate_decisions(truth, decided, [HEIGHT])[HEIGHT]
-        assert told == pytest.approx([np.mean(one) for one in metric])
+            # Right is the label itself: a class above or below it is off by at least 1.
+            wanted = 0 if c in ends else max(1, min(far.values()))
+            assert found.heights[member, row] == wanted
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -96,12 +94,33 @@ def test_the_dense_targets_are_those_of_the_labels():
     assert torch.equal(Truth(hierarchy, *labels.closed).targets, labels.targets())
 
 
-def test_heights_are_the_severity_of_the_summary(tmp_path):
+def test_no_answer_and_one_that_stops_early_are_not_shown_as_mistakes():
+    h = Hierarchy.from_paths(["a/b/c", "a/d"])
+    truth = Truth(h, *Labels(["a/b/c", "a/b/c", "a/b/c", "a/d"], h).closed)
+    decided = np.array([[-1, h.index("a"), h.index("a/d"), h.index("a/d")]])
+    rows = {**stored_rows(truth, np.maximum(decided, 0)), "answer": decided}
+    found = Decisions.read(truth, rows)
+    assert found.heights.tolist() == [[3, 2, 2, 0]]
+    assert found.mistakes.tolist() == [[False, True, True, False]]
+    terminal = np.array([not h.children(c) for c in range(len(h))])
+    assert Decisions.read(truth, rows, terminal).mistakes.tolist() == [[False, False, True, False]]
+    assert found.hits.tolist() == [3, 0, 1, 0]  # a, a/b, a/d, a/b/c
+
+
+def test_the_table_and_the_bars_of_the_mistakes_agree(tmp_path):
+    """Also where labels end at inner classes: an answer above or below the label is a mistake."""
     study = run(tmp_path / "s", ("bce", "hxe"))
     summary, truth = summarize(study), study.truth()
-    for candidate in study.candidates:
-        heights = Decisions.read(truth, study.rows(candidate)).heights
-        told = stored_rows(truth, study.rows(candidate)["terminal"])[HEIGHT]
-        assert np.array_equal(study.rows(candidate)[HEIGHT], told)
-        counts = np.bincount(heights.ravel(), minlength=study.hierarchy.root_height + 1)
-        assert (counts / heights.size).tolist() == pytest.approx(summary["severity"][candidate.key])
+    metrics = summary["metrics"]
+    assert metrics[:2] == ["exact", "severity"]
+    for place, candidate in enumerate(study.candidates):
+        bar = summary["severity"][candidate.key]
+        table = summary["figures"]["exact"][place]
+        assert bar[0] == pytest.approx(table["mean"])
+        assert sum(bar) == pytest.approx(1)
+        rows = study.rows(candidate)
+        told = stored_rows(truth, rows["answer"])
+        assert np.array_equal(rows["exact"], told["exact"])
+        assert np.array_equal(rows["severity"], told["severity"], equal_nan=True)
+        wrong = Decisions.read(truth, rows).heights > 0
+        assert np.array_equal(wrong, rows["exact"] == 0)

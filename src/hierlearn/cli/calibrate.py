@@ -30,7 +30,7 @@ RISK_OPTIONS = [
 
 def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder, str]:
     """Return the decoder of the options, and one sentence about it."""
-    from hierlearn.decoding import DECODERS
+    from hierlearn.decoding import CALIBRATED, calibratable
     from hierlearn.decoding.calibration import check_risk
     from hierlearn.errors import HierlearnError
 
@@ -55,13 +55,8 @@ def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder
             "--risk needs --calibrate DATA: labeled rows that were used neither to train nor to "
             "select the model, because the guarantee rests on them"
         )
-    able = [one for one, decoder in DECODERS.items() if hasattr(decoder, "calibrate")]
-    name = name or able[0]
-    made = model.make_decoder(name, **chosen)
-    if not hasattr(made, "calibrate"):
-        raise HierlearnError(
-            f"decoder {name} cannot be calibrated; --risk takes {' or '.join(able)}"
-        )
+    name = name or CALIBRATED
+    made = calibratable(model.make_decoder(name, **chosen), name)
     return calibrated(model, made, name, options)
 
 
@@ -69,29 +64,36 @@ def calibrated(
     model: Pipeline, decoder: Any, name: str, options: Mapping[str, Any]
 ) -> tuple[Decoder, str]:
     """Return the decoder whose threshold keeps the risk on new rows."""
-    from hierlearn.cli.model_rows import is_table, open_labeled, pick_rows
+    from hierlearn.cli.model_rows import label_notes
     from hierlearn.cli.show import working
     from hierlearn.errors import plural
-    from hierlearn.hierarchy.labels import Labels
-    from hierlearn.pipeline.evaluate import check_hierarchy
+    from hierlearn.pipeline.evaluate import predictions
 
     source, risk = options["calibrate"], options["risk"]
+    picked, condition = calibration_rows(model, options)
+    with working("calibrating"):
+        found = predictions(model, picked)
+    made: Decoder = decoder.calibrate(found.p, found.targets, risk)
+    rows = plural(len(picked), "row")
+    wrong = "have a label outside the answer" if made.answers == "candidates" else "are wrong"
+    notes = "".join(f"; {note}" for note in label_notes(model, picked))
+    return made, (
+        f"{summary_of(made, name)}, found on {rows} of {source}: on average over such draws of "
+        f"rows at most a fraction {risk:.3g} of new answers {wrong}, if the rows are drawn "
+        f"alike{condition}{notes}"
+    )
+
+
+def calibration_rows(model: Pipeline, options: Mapping[str, Any]) -> tuple[Dataset, str]:
+    """Return the rows of --calibrate, and what remains to be assumed of them."""
+    from hierlearn.cli.model_rows import is_table, open_labeled, pick_rows
+
+    source = options["calibrate"]
     if is_table(source):  # options of the dataset to predict on are not for it
         options = {**options, "dataset_option": None, "data_dir": None, "id_column": None}
     dataset = open_labeled(model, source, options)
-    check_hierarchy(model, dataset)
     picked, which = pick_rows(dataset, options["calibrate_rows"], "--calibrate-rows", model)
-    condition = check_unseen(model, picked, source if which == "all" else f"{source} ({which})")
-    with working("calibrating"):
-        probabilities = model.probabilities(picked.inputs)
-    targets = Labels(picked.labels, model.hierarchy).targets()
-    made: Decoder = decoder.calibrate(probabilities, targets, risk)
-    rows = plural(len(picked), "row")
-    wrong = "have a label outside the answer" if made.answers == "candidates" else "are wrong"
-    return made, (
-        f"{summary_of(made, name)}, found on {rows} of {source}: at most a fraction "
-        f"{risk:.3g} of new answers {wrong}, if the rows are drawn alike{condition}"
-    )
+    return picked, check_unseen(model, picked, source if which == "all" else f"{source} ({which})")
 
 
 def check_unseen(model: Pipeline, rows: Dataset, name: str) -> str:

@@ -252,11 +252,11 @@ def finish(console: Console, study: Study) -> None:
     """Write tables and the page, print the table, the verdict and the paths."""
     from hierlearn.cli.show import print_study
     from hierlearn.reports.compare import write_study
-    from hierlearn.reports.page import leaf_first
+    from hierlearn.reports.page import exact_first
     from hierlearn.terminal import print_plain
 
     written = write_study(study)
-    print_study(console, leaf_first(study, written.summary))  # in the order of the page
+    print_study(console, exact_first(study, written.summary))  # in the order of the page
     print_plain(console, *written.summary["verdict"].splitlines())
     names = ", ".join(path.name for path in written.paths)
     print_plain(console, f"wrote {names} to {study.folder}")

@@ -142,7 +142,8 @@ def stopped(shown: Shown, risk: tuple[float, float], hierarchy: Hierarchy) -> li
         f"     its best guess would have been {titled(shown.first, hierarchy)};",
         f"     right is {titled(shown.truth, hierarchy)}",
         f"     told to be wrong at most {asked:.0f} % of the time, it is on {found:.1f} % of "
-        f"new phrases",
+        f"new phrases:",
+        "     the promise is about the average over draws of rows, and one draw varies around it",
     ]
 
 

@@ -60,10 +60,11 @@ NOT_OF_ANSWERS = ("out", "force", "trust", "address", "workers", "gpus_per_worke
 
 
 class Written(NamedTuple):
-    """What was written: rows, answers above the terminal classes, cells that are formulas."""
+    """What was written: rows, answers above the terminal classes, no answers, formulas."""
 
     rows: int
     stopped: int
+    unanswered: int
     formulas: int
 
 
@@ -170,7 +171,7 @@ def predict_on_engine(
             folder.join(out, records, header_of(out, header))
         else:
             folder.finish(records)
-    return Written(*(sum(column) for column in zip(*(one[1:4] for one in records), strict=True)))
+    return Written(*(sum(column) for column in zip(*(one[1:5] for one in records), strict=True)))
 
 
 @contextmanager

@@ -45,9 +45,9 @@ NOT_LONG = ("decoder", "decoder_option", "threshold", "risk", "by_level", "expla
 
 def choose_layout(model: Pipeline, options: Mapping[str, Any]) -> Layout:
     """Return what is written beside the answers; raise on options that do not go together."""
-    from hierlearn.cli.figures import level_columns
     from hierlearn.errors import HierlearnError, unknown_name
     from hierlearn.pipeline.answer_columns import Layout
+    from hierlearn.pipeline.input_columns import level_column_names
 
     wanted = options["layout"] or "wide"
     if wanted not in ("wide", "long"):
@@ -60,7 +60,7 @@ def choose_layout(model: Pipeline, options: Mapping[str, Any]) -> Layout:
                 f"{dashed(given[0])} out"
             )
     layout = Layout(
-        levels=level_columns(model) if options["by_level"] else (),
+        levels=level_column_names(model) if options["by_level"] else (),
         top=options["top"] or 0,
         scores=options["scores"],
         long=wanted == "long",

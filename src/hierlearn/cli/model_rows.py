@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hierlearn.pipeline.seen_rows import Overlap
 
 HELD_OUT = "valid"
+NEAREST = "nearest"  # a label that the model does not know counts for the class above
 
 ANNOTATIONS = ("annotations", "evidence", "aspect", "annotation_key")
 
@@ -137,7 +138,8 @@ def open_labeled(model: Pipeline, source: str, options: Mapping[str, Any]) -> Da
     from hierlearn.datasets.image_folder import is_images
 
     if is_images(source) and reads_images(model):
-        return open_dataset(source, {"hierarchy": model.hierarchy, **given_options(options)})
+        given = {"unknown": NEAREST, **given_options(options)}
+        return open_dataset(source, {"hierarchy": model.hierarchy, **given})
     if not is_table(source):
         return open_dataset(source, options)
     return open_labeled_table(model, source, options, model.hierarchy)
@@ -192,6 +194,7 @@ def open_labeled_table(
     columns["skip_broken"] = options.get("skip_broken")
     if hierarchy is None:
         return open_dataset(source, {**columns, "sep": model.hierarchy.sep})
+    columns["unknown"] = given.get("unknown", NEAREST)
     return open_dataset(source, {"hierarchy": hierarchy, **columns})
 
 
@@ -201,6 +204,30 @@ def check_inputs(source: str, inputs: Mapping[str, Any], delimiter: str | None) 
 
     named = [inputs[name] for name in ("text", "image") if name in inputs]
     open_table(source, delimiter).check_inputs([*named, *inputs.get("features", ())])
+
+
+def label_notes(model: Pipeline, dataset: Dataset) -> list[str]:
+    """Return what to say of the labels of rows before they are evaluated, one sentence each."""
+    from hierlearn.datasets.label_report import unseen_note
+
+    lost = [row for row in dataset.unseen if not dataset.labels[row]]
+    notes = [unseen_note(dataset.unseen, lost), unlabeled_note(model, dataset)]
+    return [note for note in notes if note]
+
+
+def unlabeled_note(model: Pipeline, dataset: Dataset) -> str:
+    """Say how many rows have no label at all; nothing where all have one."""
+    from hierlearn.pipeline.evaluate import policy_of
+
+    count = sum(not labels for labels in dataset.labels) - sum(
+        not dataset.labels[row] for row in dataset.unseen
+    )
+    if not count:
+        return ""
+    has = "row has" if count == 1 else "rows have"
+    if policy_of(model) == "ignore":
+        return f"{count:,} {has} no label, so nothing is known of {'it' if count == 1 else 'them'}"
+    return f"{count:,} {has} no label: right is only to answer none"
 
 
 def check_sep(model: Pipeline, sep: str | None) -> None:

@@ -155,7 +155,7 @@ def predict(
             ):
                 written.append(columns, kept)
                 advance(written.rows)
-    print_answers(console, written.rows, None if layout.long else written.stopped)
+    print_answers(console, written, decided=not layout.long)
     for line in filter(None, (renamed(keep, names), formula_note(written, options))):
         print_plain(console, line)
     print_plain(console, f"wrote {shown_output(out)}")
@@ -215,16 +215,27 @@ def open_chunks(
     return [Chunk(inputs, range(1, len(picked) + 1))], len(picked), f"{which} rows of {data}"
 
 
-def print_answers(console: Any, rows: int, stopped: int | None) -> None:
-    """Print the table that the command ends with; ``stopped`` is None where nothing is decided."""
+def print_answers(console: Any, written: Any, *, decided: bool) -> None:
+    """Print the table that the command ends with.
+
+    Args:
+        console: where to.
+        written: what counted the answers.
+        decided: whether there are answers, and not only scores.
+    """
     from hierlearn.errors import plural
     from hierlearn.terminal import Table, print_plain
 
-    if stopped is None:
+    rows = written.rows
+    if not decided:
         print_plain(console, f"scores of {plural(rows, 'row')}")
         return
+    none, partial = written.unanswered, written.stopped - written.unanswered
     table = Table()
-    for column in ("rows", "stopped early", "share"):
+    table.add_column("rows", justify="right")
+    counts = {"complete": rows - written.stopped, "partial": partial, "no answer": none}
+    for column in counts:
         table.add_column(column, justify="right")
-    table.add_row(f"{rows:,}", f"{stopped:,}", f"{stopped / max(rows, 1):.1%}")
+    shares = (f"{count:,} ({count / max(rows, 1):.1%})" for count in counts.values())
+    table.add_row(f"{rows:,}", *shares)
     console.print(table)

@@ -35,7 +35,7 @@ def explain_by_parts(model: Pipeline, data: str, options: Mapping[str, Any]) -> 
     from hierlearn.datasets.writing import table_writer
     from hierlearn.errors import plural
     from hierlearn.files.standard import is_standard
-    from hierlearn.pipeline.predict import answers, probability_chunks
+    from hierlearn.pipeline.predict import answers, first_classes, probability_chunks
     from hierlearn.pipeline.predictor import label_sep_of
     from hierlearn.pipeline.reasons import reasons
     from hierlearn.terminal import Console, print_plain
@@ -54,8 +54,7 @@ def explain_by_parts(model: Pipeline, data: str, options: Mapping[str, Any]) -> 
     with writer as append, working("explaining", limit if out is None else total) as advance:
         for chunk, p in probability_chunks(model, some, Path(data)):
             columns = answers(p, decoder, model, join)
-            chosen = [first_class(path, join) for path in columns["path"]]
-            found = reasons(model, chunk.inputs, chosen, count)
+            found = reasons(model, chunk.inputs, first_classes(p, decoder), count)
             for row in range(min(len(found), limit - done)):
                 print_plain(console, "", headline(chunk, columns, row, join))
                 for line in reason_lines(found[row]):
@@ -67,11 +66,6 @@ def explain_by_parts(model: Pipeline, data: str, options: Mapping[str, Any]) -> 
     if out is not None:
         shown = f"{plural(done, 'answer')} with up to {plural(count, 'part')}"
         print_plain(console, "", f"wrote {shown_output(out)}, {shown}")
-
-
-def first_class(path: str, join: str) -> str | None:
-    """Return the class of an answer, of a set the first one; None where there is none."""
-    return path.split(join)[0] or None
 
 
 def reason_lines(found: Sequence[Reason]) -> list[str]:

@@ -104,16 +104,19 @@ def report_study(folder: Path, out: Path, options: Mapping[str, Any]) -> list[Pa
 
 def report_model(folder: Path, out: Path, options: Mapping[str, Any]) -> list[Path]:
     """Write the page of a model."""
-    from hierlearn.cli.model_rows import open_labeled, rows_to_evaluate, seen_rows
+    from hierlearn.cli.model_rows import label_notes, open_labeled, rows_to_evaluate, seen_rows
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.missing import checked_missing
     from hierlearn.reports import write_model_report
+    from hierlearn.terminal import Console, print_plain
     from hierlearn.training.processes import find_device
 
     loaded = Pipeline.load(folder, device=find_device(options["device"]), trust=options["trust"])
     loaded.missing = checked_missing(options["missing"])
     dataset = open_labeled(loaded, options["data"], options)
     picked, which = rows_to_evaluate(loaded, dataset, options["rows"])
+    for note in label_notes(loaded, picked):
+        print_plain(Console(), note)
     overlap = seen_rows(loaded, picked)
     known = None if overlap is None or overlap.by_chance else overlap.known
     return [write_model_report(loaded, picked, out, split=which, trained_on=known, every=dataset)]

@@ -15,6 +15,7 @@ from hierlearn.errors import HierlearnError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hierlearn.datasets import Dataset
     from hierlearn.pipeline import Pipeline
 
 TOKEN = "HIERLEARN_TOKEN"
@@ -30,6 +31,14 @@ OPTIONS = [
         None,
         f"File with the token that POST /remember asks for; also the variable {TOKEN}.",
     ),
+    option(
+        "calibrate",
+        str,
+        None,
+        "Labeled rows that were used neither to train nor to select the model; requests may then "
+        "name a risk.",
+    ),
+    option("calibrate_rows", str, None, "Split of --calibrate to use, or all."),
     flag("save", "Write what POST /remember adds to the folder of the model."),
     option("max_batch", int, 1024, "Rows that are computed together.", min=1, panel=LIMITS),
     option(
@@ -116,11 +125,31 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
         print_plain(console, f"docs: {url}/docs; stop with Ctrl-C or SIGTERM")
         sys.stdout.flush()
 
-    service = Service(ServedModel(loaded), settings)
+    served = ServedModel(loaded, read_calibration(loaded, options, console))
+    service = Service(served, settings)
     service.warm_up()
     code = run(service, address, started)
     if code:
         raise typer.Exit(code)
+
+
+def read_calibration(model: Pipeline, options: Mapping[str, Any], console: Any) -> Dataset | None:
+    """Return the rows by which requests keep a risk, and say how many; None where none are."""
+    from hierlearn.cli.calibrate import calibration_rows
+    from hierlearn.cli.model_rows import label_notes
+    from hierlearn.cli.sources import check_goes_with
+    from hierlearn.errors import plural
+    from hierlearn.terminal import print_plain
+
+    if options["calibrate"] is None:
+        check_goes_with({"calibrate_rows": options["calibrate_rows"]}, "--calibrate")
+        return None
+    found, condition = calibration_rows(model, options)
+    rows, source = plural(len(found), "row"), options["calibrate"]
+    print_plain(console, f"a risk is kept by {rows} of {source}, if new ones are alike{condition}")
+    for note in label_notes(model, found):
+        print_plain(console, note)
+    return found
 
 
 def read_token(path: Path | None) -> str | None:

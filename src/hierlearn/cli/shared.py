@@ -86,8 +86,9 @@ COLUMNS = [
         "unknown",
         str,
         None,
-        "What to do with labels that the taxonomy does not have; error if none.",
-        metavar="[error|skip]",
+        "Labels that the taxonomy lacks: skip them, or count them for the nearest class above. "
+        "By default an error in training, nearest where a model is evaluated.",
+        metavar="[error|skip|nearest]",
         panel=OWN_DATA,
     ),
     option(

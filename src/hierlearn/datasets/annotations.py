@@ -21,7 +21,7 @@ import numpy as np
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.file_lines import FileLines
 from hierlearn.datasets.label_checks import class_counts, listed, near_duplicates, one_name_cells
-from hierlearn.datasets.label_report import LabelReport, class_labels
+from hierlearn.datasets.label_report import LabelReport, class_labels, unseen_rows
 from hierlearn.datasets.table_file import first_rows
 from hierlearn.errors import (
     DataError,
@@ -147,9 +147,13 @@ class Annotations:
             ids=None if self.columns.id_column is None else self._ids,
             lines=self._line_of,
             label_report=report,
+            unseen=unseen_rows(sets, codes, report),
         )
         joined = self.columns.labels_by_id is not None
-        lost = [not new and (joined or bool(old)) for old, new in zip(sets, named, strict=True)]
+        kept = self.columns.unknown == "nearest"
+        lost = [
+            not new and (not kept if old else joined) for old, new in zip(sets, named, strict=True)
+        ]
         gone = np.array(lost, dtype=bool)[codes]
         report.rows_left_out = int(gone.sum())
         report.warn(self.path)

@@ -40,7 +40,7 @@ class Columns:
         column_kinds: the kinds of columns by name, where they should not be found by rule.
         labels_by_id: instead of columns of labels, the labels of each row by its id.
         unknown: "error" to raise on a label that the hierarchy does not have, "skip" to leave it
-            out.
+            out, "nearest" to let it count for the nearest class above.
         embeddings: instead of input columns, the vectors of the rows: a file, or a column of lists.
     """
 

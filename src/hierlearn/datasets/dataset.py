@@ -86,6 +86,8 @@ class Dataset:
         ids: N identifiers, such as the key of each row in a database; None where there are none.
         lines: the line of each row in its file; None where rows come from no file, or several.
         label_report: what became of labels that are no class, where they were read from a file.
+        unseen: by row number, labels that the hierarchy lacks, where the nearest class above them
+            stands in ``labels`` instead, if there is one.
     """
 
     inputs: NDArray[np.float32] | list[str] | Table | Images
@@ -98,6 +100,7 @@ class Dataset:
     ids: Sequence[str] | None = None
     lines: Sequence[int] | None = None
     label_report: LabelReport | None = None
+    unseen: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         inputs: Any = self.inputs
@@ -177,6 +180,13 @@ class Dataset:
             splits={},
             ids=None if self.ids is None else [self.ids[row] for row in selected],
             lines=None if self.lines is None else taken(self.lines, selected),
+            unseen={
+                place: self.unseen[row]
+                for place, row in enumerate(selected.tolist())
+                if row in self.unseen
+            }
+            if self.unseen
+            else {},
         )
 
     def keep(self, rows: Rows) -> Dataset:

@@ -19,7 +19,7 @@ import numpy as np
 from hierlearn.datasets.annotations import ALIASES
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.images import ENDINGS, ImageFile, Images
-from hierlearn.datasets.label_report import class_labels
+from hierlearn.datasets.label_report import class_labels, unseen_rows
 from hierlearn.datasets.readers import holds_tables
 from hierlearn.errors import DataError, HierlearnError, plural
 from hierlearn.hierarchy import Hierarchy
@@ -68,7 +68,7 @@ def read_images(
         source: a folder, ``shard.tar``, or ``shards/train-*.tar``.
         hierarchy: the taxonomy, or a file of it; by default inferred from the paths.
         unknown: "error" to raise on a label that the hierarchy does not have, "skip" to leave it
-            out.
+            out, "nearest" to let it count for the nearest class above.
 
     Raises:
         DataError: if there are no images, or one has no label.
@@ -163,6 +163,7 @@ def labeled_images(
         lines=[firsts[one] for one in sets],
     )
     known = dict(zip(sets, named, strict=True))
+    numbers = {one: number for number, one in enumerate(sets)}
     images = Images(found.references)
     labels = [known[one] for one in found.labels if one is not None]
     splits = np.array(found.splits)
@@ -175,8 +176,10 @@ def labeled_images(
         source=f"images of {source.name}",
         ids=images.names,
         label_report=report,
+        unseen=unseen_rows(sets, (numbers[one] for one in found.labels if one is not None), report),
     )
     gone = np.array([not one for one in labels], dtype=bool)
+    gone[list(dataset.unseen)] = False
     report.rows_left_out = int(gone.sum())
     report.warn(source)
     return dataset.keep(~gone) if report.rows_left_out else dataset

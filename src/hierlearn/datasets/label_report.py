@@ -3,6 +3,7 @@
 replaced   an old id stands for another class (``alt_id``, ``replaced_by``)
 pruned     a class that was removed counts for its nearest ancestors
 skipped    a label that the hierarchy does not have, left out with ``unknown="skip"``
+unseen     one that counts for the nearest class above it, with ``unknown="nearest"``
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from hierlearn.errors import DataError, LabelError, place, plural, quoted, unkno
 from hierlearn.files.writing import atomic_write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from hierlearn.files.locations import Location
     from hierlearn.hierarchy import Hierarchy
 
-Unknown = Literal["error", "skip"]
+Unknown = Literal["error", "skip", "nearest"]
 HEADER = ("label", "rows", "occurrences", "first_line", "reason")
 
 
@@ -57,12 +58,14 @@ class LabelReport:
         replaced: old ids.
         pruned: classes that were removed.
         skipped: labels that the hierarchy does not have.
+        unseen: labels that it does not have, and the class above that each counts for, if any.
         rows_left_out: rows without any label that is left.
     """
 
     replaced: dict[str, Found] = field(default_factory=dict)
     pruned: dict[str, Found] = field(default_factory=dict)
     skipped: dict[str, Found] = field(default_factory=dict)
+    unseen: dict[str, Found] = field(default_factory=dict)
     rows_left_out: int = 0
 
     def messages(self) -> list[str]:
@@ -137,7 +140,8 @@ def class_labels(
         raw: distinct sets of labels.
         rows: how many rows have each set.
         hierarchy: the taxonomy.
-        unknown: "error" to raise on a label that it does not have, "skip" to leave it out.
+        unknown: "error" to raise on a label that it does not have, "skip" to leave it out,
+            "nearest" to let it count for the nearest class above it, if there is any.
         path: the file, for errors.
         lines: the first line of each set.
 
@@ -152,21 +156,67 @@ def class_labels(
         for label in labels:
             if label not in known:
                 known[label] = stand_for(label, hierarchy, report, line)
+                if unknown == "nearest" and label in report.skipped:
+                    known[label] = counted_above(label, hierarchy, report)
             found |= dict.fromkeys(known[label])
         for label in dict.fromkeys(labels):
-            for part in (report.replaced, report.pruned, report.skipped):
+            for part in (report.replaced, report.pruned, report.skipped, report.unseen):
                 if label in part:
                     part[label].rows += times
                     part[label].occurrences += times * list(labels).count(label)
         named.append(list(found))
-    if report.skipped and unknown == "error":
+    if report.skipped and unknown != "skip":
         raise unknown_labels(report.skipped, path)
+    if report.unseen and not any(named):
+        raise unknown_labels(report.unseen, path)
     return named, report
+
+
+def unseen_rows(
+    sets: Sequence[Sequence[str]], codes: Iterable[int], report: LabelReport
+) -> dict[int, tuple[str, ...]]:
+    """Return by row number the labels that count for the nearest class above them.
+
+    Args:
+        sets: distinct sets of labels.
+        codes: the set of each row.
+        report: what became of them.
+    """
+    if not report.unseen:
+        return {}
+    held = [tuple(label for label in labels if label in report.unseen) for labels in sets]
+    return {row: held[code] for row, code in enumerate(codes) if held[code]}
+
+
+def unseen_note(unseen: Mapping[int, Sequence[str]], lost: Sequence[int]) -> str:
+    """Say how many rows have labels that the taxonomy lacks; nothing where none has.
+
+    Args:
+        unseen: these labels by row.
+        lost: the rows of them that have no class above these labels either.
+    """
+    if not unseen:
+        return ""
+    labels = dict.fromkeys(label for own in unseen.values() for label in own)
+    note = (
+        f"{plural(len(unseen), 'row')} {'have' if len(unseen) > 1 else 'has'} "
+        f"{plural(len(labels), 'label')} that training never saw: scored at the nearest known "
+        f"class above"
+    )
+    if not lost:
+        return note
+    names = dict.fromkeys(label for row in lost for label in unseen[row])
+    has = "has" if len(lost) == 1 else "have"
+    return (
+        f"{note}; {plural(len(lost), 'row')} of them {has} none above, so any class is wrong "
+        f"there: {quoted(names, most=3)}"
+    )
 
 
 def stand_for(label: str, hierarchy: Hierarchy, report: LabelReport, line: int) -> tuple[str, ...]:
     """Return the classes that a label stands for, and note it where it is no class."""
-    if report.skipped and is_unknown(label, hierarchy):  # looking for similar names takes long
+    others = report.skipped or report.unseen  # looking for similar names takes long
+    if others and is_unknown(label, hierarchy):
         report.skipped[label] = Found(line, reason=f"unknown label {label!r}")
         return ()
     try:
@@ -179,6 +229,15 @@ def stand_for(label: str, hierarchy: Hierarchy, report: LabelReport, line: int) 
     elif label in hierarchy.pruned or label not in hierarchy:
         report.pruned[label] = Found(line, classes=classes)
     return classes
+
+
+def counted_above(label: str, hierarchy: Hierarchy, report: LabelReport) -> tuple[str, ...]:
+    """Return the classes that an unknown label counts for; one that is ambiguous stays an error."""
+    if not is_unknown(label, hierarchy):
+        return ()
+    found = report.unseen[label] = report.skipped.pop(label)
+    found.classes = hierarchy.nearest_known(label)
+    return found.classes
 
 
 def is_unknown(label: str, hierarchy: Hierarchy) -> bool:

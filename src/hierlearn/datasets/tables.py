@@ -77,7 +77,8 @@ def read_table(
         labels_by_id: instead of columns of labels, the labels of each row by its id, such as those
             of ``read_gaf``; rows without any are left out.
         unknown: "error" to raise on a label that the hierarchy does not have, "skip" to leave it
-            out; see ``Dataset.label_report``.
+            out, "nearest" to let it count for the nearest class above; see
+            ``Dataset.label_report``.
         embeddings: instead of input columns, the vector of each row that another model made: a
             ``.npy`` or ``.safetensors`` file with one row per row of the table, or a column of
             lists.

@@ -53,6 +53,17 @@ DECODERS = Registry(
 )
 
 
+CALIBRATED = "stop"  # what keeps a risk where no decoder is named
+
+
+def calibratable(decoder: Decoder, name: str) -> Any:
+    """Return a decoder that has ``calibrate``; raise for one that has not, by its name."""
+    if not hasattr(decoder, "calibrate"):
+        able = " or ".join(one for one, made in DECODERS.items() if hasattr(made, "calibrate"))
+        raise HierlearnError(f"decoder {name} cannot be calibrated; a risk takes {able}")
+    return decoder
+
+
 def make_decoder(
     label_space: LabelSpace | Hierarchy, decoder: str | Decoder, /, **options: Any
 ) -> Decoder:
@@ -106,6 +117,7 @@ def check_options(decoder: str, options: Mapping[str, Any]) -> None:
 
 
 __all__ = [
+    "CALIBRATED",
     "DECODERS",
     "Argmax",
     "Coherent",
@@ -118,6 +130,7 @@ __all__ = [
     "Subset",
     "TopDown",
     "ancestor_sets",
+    "calibratable",
     "greedy_chain",
     "make_decoder",
     "risk_threshold",

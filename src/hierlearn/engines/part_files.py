@@ -53,6 +53,7 @@ class Record(NamedTuple):
         part: its number, from 0.
         rows: how many rows of the table it answers.
         stopped: how many of these answers are above the terminal classes.
+        unanswered: how many of these are no class at all.
         formulas: how many of its cells a spreadsheet would run as a formula.
         bytes: the size of its file.
         sha256: of its file.
@@ -61,6 +62,7 @@ class Record(NamedTuple):
     part: int
     rows: int
     stopped: int
+    unanswered: int
     formulas: int
     bytes: int
     sha256: str
@@ -152,10 +154,13 @@ class PartFolder:
             f"force=True to replace them, or name another folder"
         )
 
-    def complete(self, part: int, rows: int, stopped: int, formulas: int) -> Record:
+    def complete(
+        self, part: int, rows: int, stopped: int, unanswered: int, formulas: int
+    ) -> Record:
         """Write the record of a part whose file is there."""
         path = self.path(part)
-        record = Record(part, rows, stopped, formulas, path.stat().st_size, digest(path))
+        size = path.stat().st_size
+        record = Record(part, rows, stopped, unanswered, formulas, size, digest(path))
         with atomic_write(self.record_path(part)) as file:
             file.write(json_text(record._asdict()))
         remove(self.tries_path(part))

@@ -106,7 +106,7 @@ class PartJob:
         with answer_file(path, self.names, stream.keep, escape=self.escape) as file:
             for columns, kept in self.predictor.answers(stream, Path(str(stream.path)), before):
                 file.append(columns, kept)
-        return self.folder.complete(number, file.rows, file.stopped, file.formulas)
+        return self.folder.complete(number, file.rows, file.stopped, file.unanswered, file.formulas)
 
 
 def pieces_of(streams: Sequence[TableStream], rows: int = ROWS) -> list[Piece]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.decoding import DECODERS
-from hierlearn.errors import HierlearnError
+from hierlearn.decoding import calibratable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,10 +25,7 @@ def find_threshold(pipeline: Pipeline, name: str, p: Tensor, targets: Tensor, ri
         targets: (N, C) bool, closed.
         risk: the fraction of wrong answers.
     """
-    decoder: Any = pipeline.make_decoder(None if name == pipeline.decoder else name)
-    if not hasattr(decoder, "calibrate"):
-        able = [one for one, made in DECODERS.items() if hasattr(made, "calibrate")]
-        raise HierlearnError(f"decoder {name} cannot be calibrated; use {' or '.join(able)}")
+    decoder = calibratable(pipeline.make_decoder(None if name == pipeline.decoder else name), name)
     return float(decoder.calibrate(p, targets, risk).threshold)
 
 

@@ -37,7 +37,7 @@ from hierlearn.estimator.parameters import (
     storable,
     with_parameters,
 )
-from hierlearn.estimator.score import answers_and_truth, evaluate, exact_fraction, pooled_f1
+from hierlearn.estimator.score import evaluate, score
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.pipeline.missing import checked_missing, note_missing
 from hierlearn.pipeline.pipeline import Pipeline
@@ -151,30 +151,32 @@ class HierarchicalClassifier(
         return self._nodes(X).numpy()
 
     def evaluate(self, X: Any, y: Any, metrics: Sequence[str] | None = None) -> Evaluation:
-        """Return metrics of the probabilities by name: a dict that prints as a table.
+        """Return the figures of what ``predict`` answers by name: a dict that prints as a table.
 
-        Leaf accuracy and the accuracy of every level come first. A label that an inferred hierarchy
-        lacks counts as missed.
+        They are those of ``hierlearn evaluate``: accuracy of every level, exact answers, levels
+        wrong per mistake, hierarchical F1, calibration. A label that the taxonomy lacks is scored
+        at the nearest class above it, with a warning.
 
         Args:
             X: the rows.
             y: their labels, as ``fit`` takes them.
             metrics: names of METRICS, each of which must be defined for these rows; by default
-                those that are shown, None where one is not defined.
+                those that are shown, "all" for every one, None where one is not defined.
         """
-        p = torch.from_numpy(self.predict_node_proba(X))
+        p = self._nodes(X)
         given = self._parse_more(y)
         if len(given) != len(p):
             raise DataError(f"inputs have {len(p)} rows but labels have {len(given)}")
-        return evaluate(p, given, self._label_format, self.pipeline_.label_space, metrics)
+        decoder = self._make_decoder(None, {})
+        return evaluate(p, given, self._label_format, self.pipeline_, decoder, metrics)
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return how often ``predict`` is right: 1 at best.
 
-        One label per row: the fraction of rows predicted exactly. Several labels, or a decoder that
-        answers sets: the hierarchical F1 of all rows. Under unlabeled_descendants="ignore" an
-        answer below a label is not wrong, and a row without a label does not count. A label that
-        an inferred hierarchy lacks counts as missed.
+        One label per row: "exact" of ``evaluate``, the fraction of rows predicted exactly. Several
+        labels, or a decoder that answers sets: "f1", the hierarchical F1 of all rows. Under
+        unlabeled_descendants="ignore" an answer below a label is not wrong, and a row without a
+        label does not count.
 
         Args:
             X: the rows.
@@ -185,11 +187,9 @@ class HierarchicalClassifier(
         given = self._parse_more(y)
         if len(given) != len(p):
             raise DataError(f"inputs have {len(p)} rows but labels have {len(given)}")
-        answers, labels, several = answers_and_truth(
-            self._make_decoder(None, {}), p, given, self._label_format, self.unlabeled_descendants
-        )
-        measure = pooled_f1 if several else exact_fraction
-        return measure(answers, labels, torch.from_numpy(parse_weights(sample_weight, len(p))))
+        weights = torch.from_numpy(parse_weights(sample_weight, len(p)))
+        decoder = self._make_decoder(None, {})
+        return score(p, given, self._label_format, self.pipeline_, decoder, weights)
 
     def calibrate(self, X: Any, y: Any, risk: float = 0.05, decoder: str = "stop") -> Self:
         """Find the threshold of ``predict(X, decoder="stop")``: how sure it must be to go deeper.

@@ -1,25 +1,24 @@
-"""Score: the quality of decisions as one number, for scikit-learn.
+"""Score: what a classifier is worth on labeled rows; the figures are those of ``evaluate``.
 
-    one label per row    the fraction of rows whose closed answer is the truth on known classes
-    several labels       F1 = 2 sum |A n T| / sum (|A| + |T|), over the known classes of all rows
+    one label per row    exact: the fraction of rows that are answered exactly
+    several labels       f1: 2 sum |A n T| / sum (|A| + |T|)
 
-A and T are closed under ancestors. Known is what the policy of the labels leaves: under "ignore"
-the classes below a label are not, so an answer there is not wrong, and a row without a label
-says nothing at all.
+A label that the taxonomy lacks is scored at the nearest class above it that it has.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import warnings
 from typing import TYPE_CHECKING, Any
 
-import torch
-
+from hierlearn.datasets.label_report import LabelWarning, is_unknown, unseen_note
 from hierlearn.errors import DataError
-from hierlearn.hierarchy import LabelSpace
+from hierlearn.estimator.label_format import name_of
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.metrics.answers import Answers, exact, f1
 from hierlearn.metrics.evaluation import Evaluation
 from hierlearn.metrics.measure import measure
+from hierlearn.pipeline.evaluate import known_entries, policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,80 +27,115 @@ if TYPE_CHECKING:
 
     from hierlearn.decoding import Decoder
     from hierlearn.estimator.label_format import LabelFormat, ParsedLabels
+    from hierlearn.pipeline.pipeline import Pipeline
 
 
-def answers_and_truth(
-    decoder: Decoder, p: Tensor, given: ParsedLabels, form: LabelFormat, policy: Any
-) -> tuple[Tensor, Labels, bool]:
-    """Return answers and truth over all classes of both, and whether rows have several labels.
+def known_labels(
+    given: ParsedLabels, form: LabelFormat
+) -> tuple[list[list[Any]], dict[int, list[str]]]:
+    """Return the labels of rows as a taxonomy knows them, and by row those that it lacks.
 
     Args:
-        decoder: how a decision is made.
-        p: (N, C) node probabilities.
-        given: the true labels; an inferred hierarchy may lack some.
+        given: the labels.
         form: the form of the training labels.
-        policy: how the classes below a label count, as in Labels.
     """
-    extended = form.extended_hierarchy(given)
-    names = replace(form, hierarchy=extended).names(given)
-    labels = Labels(names, extended, unlabeled_descendants=policy)
-    answers = torch.zeros(len(p), len(extended), dtype=torch.bool)
-    answers[:, [extended.index(name) for name in form.hierarchy.names]] = decoder.sets(p)
-    several = "several" in (given.shape, form.shape) or decoder.answers != "class"
-    return answers, labels, several
+    if given.are_numbers and form.numbers:
+        return form.names(given), {}
+    hierarchy = form.hierarchy
+    above: dict[str, tuple[str, ...]] = {}
+    named: list[list[Any]] = []
+    unseen: dict[int, list[str]] = {}
+    for row, labels in enumerate(given.rows):
+        texts = [name_of(label) for label in labels] if given.are_numbers else labels
+        here: list[Any] = []
+        for label in texts:
+            new = isinstance(label, str) and label not in above and label not in hierarchy
+            if new and is_unknown(label, hierarchy):
+                above[label] = hierarchy.nearest_known(label)
+            if label in above:
+                unseen.setdefault(row, []).append(label)
+                here += above[label]
+            else:
+                here.append(label)
+        named.append(here)
+    if unseen and not any(named):
+        return given.rows if not given.are_numbers else form.names(given), {}  # says which
+    return named, unseen
+
+
+def truth(
+    given: ParsedLabels, form: LabelFormat, pipeline: Pipeline
+) -> tuple[Labels, Tensor | None]:
+    """Return labels, and a mask of what is known of them; warn of those that the taxonomy lacks.
+
+    Args:
+        given: the labels.
+        form: the form of the training labels.
+        pipeline: what was trained on these.
+    """
+    names, unseen = known_labels(given, form)
+    if unseen:
+        lost = [row for row in unseen if not names[row]]
+        warnings.warn(LabelWarning(unseen_note(unseen, lost)), stacklevel=4)
+    labels = Labels(names, form.hierarchy, unlabeled_descendants=policy_of(pipeline))
+    return labels, known_entries(labels, unseen)
 
 
 def evaluate(
     p: Tensor,
     given: ParsedLabels,
     form: LabelFormat,
-    space: LabelSpace,
+    pipeline: Pipeline,
+    decoder: Decoder,
     metrics: Sequence[str] | None,
 ) -> Evaluation:
-    """Return metrics of probabilities; a label that an inferred hierarchy lacks counts as missed.
+    """Return metrics of a classifier.
 
     Args:
         p: (N, C) node probabilities.
         given: the true labels.
         form: the form of the training labels.
-        space: that of the training.
+        pipeline: what was trained.
+        decoder: how it answers.
         metrics: names of METRICS; by default those that are shown.
     """
-    extended = form.extended_hierarchy(given)
-    labels = Labels(replace(form, hierarchy=extended).names(given), extended)
-    if extended is not form.hierarchy:
-        wide = p.new_zeros(len(p), len(extended))
-        wide[:, [extended.index(name) for name in form.hierarchy.names]] = p
-        p, space = wide, LabelSpace(extended, space.terminal_names)
-    return Evaluation(measure(p, labels, space, metrics))
+    labels, mask = truth(given, form, pipeline)
+    return Evaluation(measure(p, labels, pipeline.label_space, metrics, mask=mask, decoder=decoder))
 
 
-def exact_fraction(answers: Tensor, labels: Labels, weights: Tensor) -> float:
-    """Return the fraction of rows that are answered exactly.
+def score(
+    p: Tensor,
+    given: ParsedLabels,
+    form: LabelFormat,
+    pipeline: Pipeline,
+    decoder: Decoder,
+    weights: Tensor,
+) -> float:
+    """Return ``exact``, or ``f1`` where rows have several labels or sets are answered.
 
     Args:
-        answers: (N, C) bool, closed.
-        labels: the truth.
+        p: (N, C) node probabilities.
+        given: the true labels.
+        form: the form of the training labels.
+        pipeline: what was trained.
+        decoder: how it answers.
         weights: (N,) how much each row counts.
     """
-    known = labels.mask()
-    counted = weights * known.any(dim=1)
+    labels, mask = truth(given, form, pipeline)
+    answers = Answers(p, labels, pipeline.label_space, mask, decoder)
+    several = "several" in (given.shape, form.shape) or decoder.answers != "class"
+    return weighted_f1(answers, weights) if several else weighted_exact(answers, weights)
+
+
+def weighted_exact(answers: Answers, weights: Tensor) -> float:
+    """Return the fraction of rows that are answered exactly, each counted by its weight."""
+    rows = exact(answers, reduction="none")
+    counted = weights * ~rows.isnan()
     if not bool(counted.any()):
         raise DataError("no row has a label, so there is nothing to score")
-    right = ((answers & known) == labels.targets()).all(dim=1)
-    return float((counted * right).sum() / counted.sum())
+    return float((counted * rows.nan_to_num()).sum() / counted.sum())
 
 
-def pooled_f1(answers: Tensor, labels: Labels, weights: Tensor) -> float:
-    """Return the hierarchical F1 of all rows together, 0 where all sets are empty.
-
-    Args:
-        answers: (N, C) bool, closed.
-        labels: the truth.
-        weights: (N,) how much each row counts.
-    """
-    targets = labels.targets()
-    both = (weights * (answers & targets).sum(dim=1)).sum()
-    sizes = (answers & labels.mask()).sum(dim=1) + targets.sum(dim=1)
-    total = (weights * sizes).sum()
-    return float(2 * both / torch.where(total > 0, total, 1.0))
+def weighted_f1(answers: Answers, weights: Tensor) -> float:
+    """Return the hierarchical F1 of all rows together, each counted by its weight."""
+    return float(f1(answers, weights=weights))

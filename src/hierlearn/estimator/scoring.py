@@ -42,12 +42,12 @@ def scorer(name: str, *, level: int | None = None) -> Scorer:
     estimator is a HierarchicalClassifier, or a pipeline or a search that ends in one.
 
     Args:
-        name: a name of METRICS, such as "hier-f1".
-        level: for a metric with one value per level, such as "level-accuracy": which, from 1.
+        name: a name of METRICS, such as "f1".
+        level: for a metric with one value per level, such as "accuracy": which, from 1.
 
     Example:
-        >>> scorer("hier-f1")
-        Scorer(name='hier-f1', level=None)
+        >>> scorer("f1")
+        Scorer(name='f1', level=None)
     """
     metric = find_metric(name)
     if metric.direction == "none":

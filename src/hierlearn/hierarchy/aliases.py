@@ -53,6 +53,24 @@ class Aliases:
         names = self.stand_ins(label)
         return (nodes.index(label),) if names is None else tuple(nodes.index(one) for one in names)
 
+    def nearest_known(self, label: str) -> tuple[str, ...]:
+        """Return the classes of a label, or of the longest beginning of its path that has any.
+
+        Example:
+            >>> from hierlearn import Hierarchy
+            >>> h = Hierarchy.from_paths(["dog/pug", "cat"])
+            >>> h.nearest_known("dog/beagle"), h.nearest_known("fish/carp")
+            (('dog',), ())
+        """
+        nodes: Any = self
+        while True:
+            if label in nodes or self.stand_ins(label) is not None:
+                return tuple(nodes.names[number] for number in self.resolve(label))
+            above, found, _ = label.rpartition(nodes.sep)
+            if not found:
+                return ()
+            label = above
+
     def stand_ins(self, label: str) -> tuple[str, ...] | None:
         """Return the classes that an alias or a pruned class stands for; None for other labels."""
         if label in self.aliases:

@@ -158,7 +158,6 @@ ENTRIES = (
         module_class="TerminalAccuracy",
         per_row=True,
         of_terminals=True,
-        shown=True,
     ),
     Metric(
         "leaf-accuracy",
@@ -167,7 +166,6 @@ ENTRIES = (
         unit="percent",
         module_class="LeafAccuracy",
         per_row=True,
-        shown=True,
     ),
     Metric(
         "level-accuracy",
@@ -176,7 +174,6 @@ ENTRIES = (
         unit="percent",
         module_class="LevelAccuracy",
         by_level=True,
-        shown=True,
     ),
     Metric(
         "mean-level",
@@ -187,6 +184,5 @@ ENTRIES = (
         module_class="MeanPredictedLevel",
         limits=lambda h: (1.0, float(h.depth)),
         per_row=True,
-        shown=True,
     ),
 )

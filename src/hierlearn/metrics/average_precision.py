@@ -277,7 +277,6 @@ ENTRIES = (
         options={"classes": "evaluated"},
         module_class="AveragePrecision",
         limits=unit_interval,
-        shown=True,
     ),
     Metric(
         "clus-au-prc",

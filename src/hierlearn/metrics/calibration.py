@@ -92,6 +92,5 @@ ENTRIES = (
         limits=unit_interval,
         takes="probabilities",
         by_level=True,
-        shown=True,
     ),
 )

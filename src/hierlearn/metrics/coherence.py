@@ -82,6 +82,5 @@ ENTRIES = (
         limits=lambda h: (0.0, float(len(h.structure.parent_ids))),
         takes="probabilities",
         per_row=True,
-        shown=True,
     ),
 )

@@ -291,7 +291,6 @@ ENTRIES = (
         module_class="HierDist",
         limits=_heights,
         per_row=True,
-        shown=True,
     ),
     Metric(
         "lca-height",
@@ -304,7 +303,6 @@ ENTRIES = (
         limits=_heights,
         per_row=True,
         of_terminals=True,
-        shown=True,
     ),
     Metric(
         "hier-dist-path",
@@ -340,6 +338,5 @@ ENTRIES = (
         module_class="MistakeSeverity",
         limits=_heights,
         per_row=True,
-        shown=True,
     ),
 )

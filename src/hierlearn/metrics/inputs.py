@@ -210,6 +210,17 @@ def inputs(
     return scores, targets
 
 
+def inside(mask: Tensor | None, beside: Tensor) -> Tensor | None:
+    """Return (N, C) bool which entries are known; raise for another shape than ``beside`` has."""
+    if mask is None:
+        return None
+    if mask.shape != beside.shape:
+        raise HierlearnError(
+            f"mask {tuple(mask.shape)} must match probabilities {tuple(beside.shape)}"
+        )
+    return mask.to(beside.device).bool()
+
+
 def check_closed(targets: Tensor, hierarchy: Hierarchy) -> None:
     """Raise for a positive class with a parent that is not positive."""
     rows, numbers = positives(targets)

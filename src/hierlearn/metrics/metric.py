@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hierlearn.hierarchy import Hierarchy
+    from hierlearn.metrics.answers import Answers
     from hierlearn.metrics.inputs import Scores, Space, Targets
     from hierlearn.metrics.modules import HierlearnMetric
 
@@ -46,6 +47,8 @@ class Metric:
         per_row: whether it is a mean over rows; the function then takes ``reduction="none"``.
         by_level: whether it gives (L,) instead of one number.
         of_terminals: whether it chooses among the terminal classes only.
+        of_answers: whether it is about what a decoder answers: the function gets ``Answers``
+            instead. Called with probabilities, these are the best terminal classes.
         needs_tree: whether a DAG raises an error.
         min_candidates: how many candidates it needs: classes, or terminal ones with
             ``of_terminals``.
@@ -64,6 +67,7 @@ class Metric:
     per_row: bool = False
     by_level: bool = False
     of_terminals: bool = False
+    of_answers: bool = False
     needs_tree: bool = False
     min_candidates: int = 1
     shown: bool = False
@@ -92,17 +96,35 @@ class Metric:
 
         The arguments are those of a call.
         """
+        self.check_per_row()
+        return self._call(scores, targets, label_space, reduction="none")
+
+    def check_per_row(self) -> None:
+        """Raise unless each row has a value."""
         if not self.per_row:
             raise HierlearnError(f"{self.name} is not a mean over rows, so no row has a value")
-        return self._call(scores, targets, label_space, reduction="none")
 
     def _call(
         self, scores: Scores, targets: Targets, label_space: Space, **reduction: str
     ) -> Tensor:
         space = LabelSpace.of(label_space)
+        if self.of_answers:
+            from hierlearn.metrics.answers import Answers  # which has entries of this class
+
+            return self.of(Answers(scores, targets, space), **reduction)
         read = read_scores(scores, space.hierarchy)
         truth = read_targets(targets, space.hierarchy).to(read.device)
         found = self.function(read, truth, space, **self.options, **reduction)
+        return torch.as_tensor(found, dtype=torch.float64)
+
+    def of(self, answers: Answers, **reduction: str) -> Tensor:
+        """Return a metric ``of_answers``.
+
+        Args:
+            answers: answers and truth.
+            reduction: ``reduction="none"`` for the value of each row.
+        """
+        found = self.function(answers, **self.options, **reduction)
         return torch.as_tensor(found, dtype=torch.float64)
 
     def bounds(self, label_space: Space) -> tuple[float, float]:

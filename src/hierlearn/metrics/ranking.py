@@ -120,7 +120,6 @@ ENTRIES = (
         options={"k": 1},
         module_class="HitAtK",
         per_row=True,
-        shown=True,
     ),
     Metric(
         "hit@5",
@@ -140,7 +139,6 @@ ENTRIES = (
         module_class="MeanReciprocalRank",
         limits=unit_interval,
         per_row=True,
-        shown=True,
     ),
     Metric(
         "coverage",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FILES = (
+    "answers",
     "ranking",
     "hier_dist",
     "accuracy",

@@ -268,7 +268,6 @@ ENTRIES = (
         module_class="HierarchicalF1",
         limits=unit_interval,
         takes="probabilities",
-        shown=True,
     ),
     Metric(
         "exact-match",

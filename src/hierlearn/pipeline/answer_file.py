@@ -34,6 +34,7 @@ class AnswerFile:
     Attributes:
         rows: how many rows of the input were answered.
         stopped: how many of the answers are above the terminal classes.
+        unanswered: how many of these are no class at all.
         formulas: how many cells a spreadsheet would run as a formula.
     """
 
@@ -42,7 +43,7 @@ class AnswerFile:
         self._kept = kept
         self._escape = escape
         self._values: dict[int, Checked] = {}
-        self.rows = self.stopped = self.formulas = 0
+        self.rows = self.stopped = self.unanswered = self.formulas = 0
 
     def append(self, columns: Mapping[str, Sequence[Any]], kept: Mapping[str, Any]) -> None:
         """Write rows: the columns of the answers, and those of the input by their own names."""
@@ -56,6 +57,7 @@ class AnswerFile:
         if "stopped" in columns:
             self.rows += len(columns["stopped"])
             self.stopped += int(np.sum(columns["stopped"]))
+            self.unanswered += count_empty(columns["path"])
         elif "row" in columns:  # several rows per row of the input
             self.rows += int(columns["row"][-1] - columns["row"][0]) + 1
 
@@ -80,6 +82,13 @@ class AnswerFile:
             return cells
         self.formulas += int(np.count_nonzero(known.formulas[cells.codes]))
         return CodedColumn(known.escaped, cells.codes) if self._escape else cells
+
+
+def count_empty(paths: Sequence[str]) -> int:
+    """Return how many answers are no class."""
+    if isinstance(paths, CodedColumn):
+        return int(np.count_nonzero(paths.codes == len(paths.values) - 1))  # the root is the last
+    return sum(not path for path in paths)
 
 
 class Checked:

@@ -364,10 +364,10 @@ class BlendTraining(Job):
             for one in (p, scaled)
         )
         pipeline.scaling = scaling if after < before else None
-        if mask is None:
-            sure = scaled if pipeline.scaling is not None else p
-            figures = measure(sure, targets, pipeline.label_space)
-            pipeline.config["metrics"] = {LEFT_OUT: figures}
+        sure = scaled if pipeline.scaling is not None else p
+        decoder = pipeline.make_decoder()
+        figures = measure(sure, targets, pipeline.label_space, mask=mask, decoder=decoder)
+        pipeline.config["metrics"] = {LEFT_OUT: figures}
         pipeline.config["calibration"] = {
             **scaling.to_dict(),
             "used": after < before,

@@ -7,6 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import plural
+from hierlearn.metrics.evaluation import figure_lines
+from hierlearn.pipeline.input_columns import level_names
 from hierlearn.printable import printable
 
 if TYPE_CHECKING:
@@ -62,7 +64,11 @@ def model_card(hierarchy: Hierarchy, config: Mapping[str, Any]) -> str:
                 "| metric | value |",
                 "|---|---|",
             ]
-            lines += [f"| {plain(name)} | {show(value)} |" for name, value in figures.items()]
+            levels = level_names(config, hierarchy.depth)
+            lines += [
+                f"| {plain(name)} | {plain(texts[0])} |"
+                for name, _, texts in figure_lines([figures], levels)
+            ]
     versions = ", ".join(f"{k} {v}" for k, v in config.get("versions", {}).items())
     lines += ["", f"Hierarchy {hierarchy.fingerprint[:16]}. {versions}".rstrip(), ""]
     return "\n".join(lines)

@@ -1,20 +1,31 @@
-"""Evaluate: the metrics of a pipeline on some rows."""
+"""Evaluate: what a pipeline is worth on labeled rows. Whatever shows figures gets them here.
+
+The answers are those that ``predict`` writes: of the same probabilities, by the same decoder. Rows
+count as in training: entries that ``unlabeled_descendants="ignore"`` leaves open are neither right
+nor wrong, except below a label that the taxonomy lacks, where every known class is wrong.
+"""
 
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hierlearn.datasets.dataset import row_names
+import torch
+
+from hierlearn.datasets.dataset import count_rows, row_names
 from hierlearn.errors import DataError, HierlearnError, plural, shorten
-from hierlearn.metrics.measure import measure
+from hierlearn.hierarchy.labels import Labels
+from hierlearn.metrics.measure import Predictions
+from hierlearn.pipeline.tiles import tiled_probabilities
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from torch import Tensor
 
     from hierlearn.datasets import Dataset
+    from hierlearn.decoding import Decoder
+    from hierlearn.hierarchy.labels import UnlabeledDescendants
     from hierlearn.pipeline.pipeline import Pipeline
 
     Figures: TypeAlias = dict[str, float | list[float | None] | None]
@@ -24,24 +35,83 @@ class EvaluationWarning(UserWarning):
     """A model was trained, and the rows that were held out cannot be evaluated."""
 
 
-def evaluate(pipeline: Pipeline, dataset: Dataset, metrics: Sequence[str] | None = None) -> Figures:
+def evaluate(
+    pipeline: Pipeline,
+    dataset: Dataset,
+    metrics: Sequence[str] | None = None,
+    *,
+    decoder: Decoder | None = None,
+) -> Figures:
     """Return the metrics of a pipeline on the rows of a dataset.
 
     Args:
         pipeline: a trained pipeline.
         dataset: rows labeled by the pipeline's hierarchy.
         metrics: names of METRICS, each of which must be defined for these rows; by default those
-            that are ``shown``, None where one is not defined.
+            that are ``shown``, "all" for every one, None where one is not defined.
+        decoder: how it answers; by default the pipeline's own.
     """
-    from hierlearn.hierarchy.labels import Labels
+    return predictions(pipeline, dataset, decoder).figures(metrics)
 
+
+def predictions(
+    pipeline: Pipeline, dataset: Dataset, decoder: Decoder | None = None
+) -> Predictions:
+    """Return what a pipeline predicts for labeled rows, ready to be measured.
+
+    Args:
+        pipeline: a trained pipeline.
+        dataset: rows labeled by the pipeline's hierarchy.
+        decoder: how it answers; by default the pipeline's own.
+    """
+    targets, mask = truth_of(pipeline, dataset)
+    p = probabilities_of(pipeline, dataset)
+    space = pipeline.label_space
+    return Predictions(p, targets, space, mask, decoder or pipeline.make_decoder())
+
+
+def truth_of(pipeline: Pipeline, dataset: Dataset) -> tuple[Tensor, Tensor | None]:
+    """Return the targets of labeled rows, and a mask of what is known, None where all is."""
     check_hierarchy(pipeline, dataset)
     if not len(dataset):
         raise HierlearnError("there are no rows to evaluate on")
-    targets = Labels(dataset.labels, pipeline.hierarchy).targets()
-    p = pipeline.probabilities(dataset.inputs)
+    labels = Labels(dataset.labels, pipeline.hierarchy, unlabeled_descendants=policy_of(pipeline))
+    return labels.targets(), known_entries(labels, dataset.unseen)
+
+
+def known_entries(labels: Labels, unseen: Collection[int]) -> Tensor | None:
+    """Return (N, C) which entries are known, None where all are.
+
+    Args:
+        labels: of the rows.
+        unseen: rows with a label that the taxonomy lacks, so that no class below the nearest one
+            that it has is true.
+    """
+    if labels.unlabeled_descendants == "negative":
+        return None
+    mask = labels.mask()
+    mask[list(unseen)] = True
+    return mask
+
+
+def policy_of(pipeline: Pipeline) -> UnlabeledDescendants:
+    """Return how the classes below a label counted when a pipeline was trained."""
+    plan: dict[str, Any] = pipeline.config.get("plan", {})
+    found: UnlabeledDescendants = plan.get("unlabeled_descendants", "negative")
+    return found
+
+
+def probabilities_of(pipeline: Pipeline, dataset: Dataset) -> Tensor:
+    """Return the probabilities of rows, to the last bit those that ``predict`` decides on."""
+    inputs, size = dataset.inputs, pipeline.batch_size()
+    rows: Any = inputs
+    count = count_rows(inputs)
+    parts = [
+        tiled_probabilities(pipeline, rows[begin : begin + size]) for begin in range(0, count, size)
+    ]
+    p = torch.cat(parts)
     check_finite(p, dataset)
-    return measure(p, targets, pipeline.label_space, metrics)
+    return p
 
 
 def evaluate_after_training(pipeline: Pipeline, dataset: Dataset, which: str) -> Figures | None:

@@ -292,6 +292,17 @@ def answers(
     return {name: found[name] for name in answer_names(pipeline)}
 
 
+def first_classes(probabilities: Tensor, decoder: Decoder) -> list[str | None]:
+    """Return the class of each answer, of a set the first one; None where there is none."""
+    names = decoder.hierarchy.names
+    if decoder.answers == "class":
+        return [names[one] if one >= 0 else None for one in decoder(probabilities).tolist()]
+    chosen = decoder.representatives(probabilities)
+    first = chosen.int().argmax(dim=1).tolist()
+    some = chosen.any(dim=1).tolist()
+    return [names[one] if there else None for one, there in zip(first, some, strict=True)]
+
+
 def class_answers(probabilities: Tensor, classes: Tensor, names: ClassNames) -> Columns:
     """Return the columns of one class per row; the root has no name and probability 1."""
     p = probabilities.gather(1, classes.clamp_min(0)[:, None]).squeeze(1)

@@ -23,7 +23,7 @@ MOST = 60  # pairs with those in the fold
 
 def class_counts(outcome: Outcome) -> dict[str, list[int]]:
     """Return rows, decisions and right decisions of every class, (C,) each, and its level."""
-    answers, targets = outcome.answers, outcome.targets
+    answers, targets = outcome.answers.known(outcome.answers.sets), outcome.targets
     return {
         "level": outcome.space.hierarchy.levels.tolist(),
         "rows": targets.sum(dim=0).tolist(),
@@ -43,11 +43,11 @@ def confusions(outcome: Outcome, most: int = MOST) -> list[dict[str, int]]:
     """
     hierarchy, decisions = outcome.space.hierarchy, outcome.decisions
     truth, decided = decisions.nearest[0], decisions.decided[0]
-    wrong = decisions.heights[0] > 0
+    wrong = decisions.mistakes[0]
     pairs, often = np.unique(truth[wrong] * len(hierarchy) + decided[wrong], return_counts=True)
     order = np.argsort(-often, kind="stable")[:most]
     left, right = pairs[order] // len(hierarchy), pairs[order] % len(hierarchy)
-    ends = np.bincount(truth, minlength=len(hierarchy))
+    ends = np.bincount(truth[truth >= 0], minlength=len(hierarchy))
     columns = {
         "true": left,
         "decided": right,

@@ -1,7 +1,7 @@
 """Figures: the main plots of a study as files for papers, PNG and SVG, by matplotlib.
 
 metrics     one panel per metric: one dot per candidate, with its intervals
-severity    stacked bars: right, wrong by height 1, 2, ...
+severity    stacked bars: exact, wrong at 1, 2, ... levels
 levels      one panel per level, with the same dots
 curriculum  one panel per loss that selects: the selected fraction of each level over the epochs
 """
@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.reports.page import by_level, curricula, finished, read
-from hierlearn.reports.plots import Dot, height_text, in_percent, level_dots, metric_dots
+from hierlearn.reports.plots import Dot, in_percent, level_dots, metric_dots, wrong_text
 from hierlearn.reports.saving import need_matplotlib, save_figures
 from hierlearn.studies.tables import ARROWS
 
@@ -129,7 +129,7 @@ def severity(summary: Mapping[str, Any]) -> Figure:
     for height in range(highest + 1):
         part = [100 * one[height] for one in shares]
         color = RIGHT if height == 0 else ramp((height - 1) / max(highest - 1, 1))
-        text = height_text(height, highest)
+        text = wrong_text(height)
         axes.barh(range(count), part, left=begin, color=color, label=text, edgecolor="white")
         begin = [before + more for before, more in zip(begin, part, strict=True)]
     name_rows(axes, summary["labels"])

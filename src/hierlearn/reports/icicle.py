@@ -53,7 +53,7 @@ def of_candidate(
 
 def confused(decisions: Decisions, count: int, most: int) -> tuple[tuple[Ints, Ints], Ints, int]:
     """Return pairs (true, decided), how often each occurs, and how many rarer ones are left out."""
-    wrong = decisions.heights > 0
+    wrong = decisions.mistakes
     keys = decisions.nearest[wrong] * count + decisions.decided[wrong]
     found, often = np.unique(keys, return_counts=True)
     order = np.lexsort((found, -often))[:most]

@@ -31,7 +31,7 @@ MOST_LABELS = 4  # shown of a remembered row
 
 def worst(decisions: Decisions, *, most: int = MOST) -> list[list[int]]:
     """Return [row, true class, decided class, height, agreeing seeds, p in percent] of each."""
-    seeds, rows = np.nonzero(decisions.heights > 0)
+    seeds, rows = np.nonzero(decisions.mistakes)
     decided = decisions.decided[seeds, rows]
     if not len(rows):
         return []

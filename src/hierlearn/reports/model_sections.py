@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.errors import plural
+from hierlearn.metrics.answers import wrong_levels
+from hierlearn.metrics.evaluation import STOPPING, shown
+from hierlearn.pipeline.input_columns import level_names
 from hierlearn.reports.markup import safe
 from hierlearn.reports.plots import severity_bars, severity_legend
 from hierlearn.reports.risk import risk_plot, risk_table
@@ -35,7 +38,7 @@ def headline(pipeline: Pipeline, found: Outcome, split: str) -> str:
     if recipe:
         parts.append(f"recipe {recipe}")
     if found.unlabeled:
-        parts.append(f"{plural(found.unlabeled, 'row')} without a label left out")
+        parts.append(f"{plural(found.unlabeled, 'row')} without a label")
     return " · ".join(safe(part) for part in parts)
 
 
@@ -47,43 +50,22 @@ def warning(text: str | None) -> str:
 def results(pipeline: Pipeline, found: Outcome) -> str:
     """Return the figures that the page begins with."""
     return (
-        f'<div class="hero">{first_figure(found)}{level_table(found)}{facts(pipeline, found)}</div>'
+        f'<div class="hero">{first_figure(found)}{level_table(pipeline, found)}{facts(found)}</div>'
         + severity(found)
     )
 
 
 def first_figure(found: Outcome) -> str:
-    """Return the accuracy of the best leaf, with its interval; else of the best terminal class."""
-    figures = found.metrics
-    names = ("leaf-accuracy", "terminal-accuracy")
-    name = next((one for one in names if figures.get(one) is not None), None)
-    if name is None:
+    """Return the fraction of exact answers, with its interval."""
+    value = found.metrics["exact"]
+    if value is None:
         return ""
-    value, rows = figures[name], counted(found, name)
-    low, high = wilson(value, rows)
-    what = {
-        ("leaf-accuracy", False): "leaf accuracy",
-        ("leaf-accuracy", True): "leaf accuracy: the best leaf is among the row's labels",
-    }.get((name, found.several), name.replace("-", " "))
+    low, high = wilson(value, int(found.answers.counted.sum()))
+    what = "exact answers: the right set" if found.several else "exact answers"
     return (
-        f'<div class="big"><b>{first_percent(value)} %</b><span>{what}</span>'
+        f'<div class="big"><b>{shown("exact", value)}</b><span>{what}</span>'
         f"<span>95 % interval {100 * low:.1f} to {100 * high:.1f}</span></div>"
     )
-
-
-def first_percent(share: float) -> str:
-    """Return a fraction in percent; 100 and 0 only where it is all, or nothing."""
-    text = f"{100 * share:.1f}"
-    if text in ("100.0", "0.0") and 0 < share < 1:
-        return f"{min(max(100 * share, 0.01), 99.99):.2f}"
-    return text
-
-
-def counted(found: Outcome, name: str) -> int:
-    """Return how many rows count in an accuracy."""
-    if name == "leaf-accuracy":
-        return int(found.targets[:, found.space.hierarchy.leaves.tolist()].any(dim=1).sum())
-    return found.truth.labeled
 
 
 def wilson(share: float, count: int) -> tuple[float, float]:
@@ -93,21 +75,23 @@ def wilson(share: float, count: int) -> tuple[float, float]:
     return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
 
 
-def level_table(found: Outcome) -> str:
+def level_table(pipeline: Pipeline, found: Outcome) -> str:
     """Return the accuracy of every level with a bar."""
     hierarchy = found.space.hierarchy
+    names = level_names(pipeline.config, hierarchy.depth)
+    counts = found.answers.labeled_levels.sum(dim=0).tolist()
     lines = []
-    for number, (value, columns) in enumerate(
-        zip(found.metrics["level-accuracy"], hierarchy.level_slices, strict=True), start=1
+    for name, value, columns, rows in zip(
+        names, found.metrics["accuracy"], hierarchy.level_slices, counts, strict=True
     ):
         if value is None:
             continue
-        size, rows = columns.stop - columns.start, found.targets[:, columns].any(dim=1).sum()
+        size = columns.stop - columns.start
         lines.append(
-            f'<tr><th scope="row">level {number}</th><td class="size">'
-            f"{plural(size, 'class', 'classes')}</td><td>{plural(int(rows), 'row')}</td>"
+            f'<tr><th scope="row">level {safe(name)}</th><td class="size">'
+            f"{plural(size, 'class', 'classes')}</td><td>{plural(rows, 'row')}</td>"
             f'<td class="bar"><i style="width:{100 * value:.1f}%"></i></td>'
-            f'<td class="number">{100 * value:.1f} %</td></tr>'
+            f'<td class="number">{shown("accuracy", value)}</td></tr>'
         )
     return (
         '<table class="levels"><caption>Accuracy by level</caption>'
@@ -115,55 +99,44 @@ def level_table(found: Outcome) -> str:
     )
 
 
-def facts(pipeline: Pipeline, found: Outcome) -> str:
-    """Return a few more figures, each with what it is."""
-    figures, shown = found.metrics, {}
-    leaf, terminal = (figures.get(name) for name in ("leaf-accuracy", "terminal-accuracy"))
-    if leaf is not None and terminal is not None and leaf != terminal:
-        shown["Accuracy where labels may end at inner classes"] = f"{100 * terminal:.1f} %"
-    shown["Hierarchical F1"] = f"{figures['hier-f1']:.3f}"
-    if figures.get("au-prc") is not None:
-        shown["Area under precision and recall"] = f"{figures['au-prc']:.3f}"
-    if figures.get("exact-match") is not None:
-        shown["Rows with exactly the right set"] = f"{100 * figures['exact-match']:.1f} %"
-    wrong = found.decisions.heights[0][found.decisions.heights[0] > 0]
-    if len(wrong) and not found.several:
-        highest = found.space.hierarchy.root_height
-        shown["Mean height of a mistake"] = f"{wrong.mean():.2f} of {highest}"
-    if figures.get("answer-accuracy") is not None and pipeline.decoder != "leaf":
-        shown[f"Right answers of the decoder {pipeline.decoder}"] = (
-            f"{100 * figures['answer-accuracy']:.1f} %, mean level {figures['answer-level']:.2f}"
-        )
+FACTS = {  # the figures beside exact answers and accuracy
+    "severity": "Levels wrong per mistake",
+    "f1": "Hierarchical F1",
+    "calibration": "Calibration error of the answers",
+    "answered": "Rows with an answer",
+    "complete": "Rows with a complete answer",
+    "au-prc": "Area under precision and recall",
+}
+
+
+def facts(found: Outcome) -> str:
+    """Return the other figures, each with what it is."""
     items = "".join(
-        f"<div><dt>{safe(name)}</dt><dd>{safe(value)}</dd></div>" for name, value in shown.items()
+        f"<div><dt>{safe(text)}</dt><dd>{shown(name, found.metrics[name])}</dd></div>"
+        for name, text in FACTS.items()
+        if found.metrics[name] is not None
+        and not (name in STOPPING and found.metrics["complete"] == 1)
     )
     return f'<dl class="facts">{items}</dl>'
 
 
 def severity(found: Outcome) -> str:
-    """Return how bad the mistakes are, as one bar; nothing where rows have several labels."""
-    if found.several:
-        return ""
-    highest = found.space.hierarchy.root_height
-    counts = np.bincount(found.decisions.heights[0], minlength=highest + 1)
+    """Return how bad the mistakes are, as one bar."""
+    depth = found.space.hierarchy.depth
+    levels = wrong_levels(found.answers)[found.answers.counted].numpy()
+    counts = np.bincount(levels, minlength=depth + 1)
     bar = {
         "candidates": ["model"],
         "labels": ["rows, in %"],
-        "severity": {"model": (counts / counts.sum()).tolist()},
+        "severity": {"model": (counts / max(counts.sum(), 1)).tolist()},
     }
-    note = ""
-    if found.space.has_inner_terminals:
-        note = (
-            '<p class="legend">Here a prediction that lies above the label is right as well; the '
-            "accuracies above ask for the label itself.</p>"
-        )
-    return severity_bars(bar) + severity_legend(highest) + note
+    return severity_bars(bar) + severity_legend(depth)
 
 
 def classes_note(found: Outcome) -> str:
     """Return what the figures of the classes are about."""
     absent = int((found.targets.sum(dim=0) == 0).sum())
-    note = f"The prediction is {found.answered_by}."
+    note = f"The prediction is what the decoder {found.answered_by} answers."
     if absent:
         has = "class has" if absent == 1 else "classes have"
         note += f" {absent:,} {has} no row here, and so no recall."

@@ -1,8 +1,7 @@
 """Outcome: what a model does on labeled rows, computed once for all parts of its page.
 
-With one path per row, the decision is the best terminal class, as in the metrics leaf-accuracy and
-terminal-accuracy. With several, a set is answered: that of the model's decoder where it answers
-sets, otherwise every class with p >= 0.5, as in hier-f1.
+The figures and the answers are those of ``hierlearn evaluate``. Where the model answers sets, a
+mistake is shown by the best terminal class of the row.
 """
 
 from __future__ import annotations
@@ -11,15 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.metrics import answer_accuracy, hierarchical_f1, mean_level
-from hierlearn.metrics.measure import measure, measure_rows
-from hierlearn.metrics.sets import THRESHOLD, answered_sets
-from hierlearn.pipeline.evaluate import check_hierarchy
-from hierlearn.studies.decisions import HEIGHT, Decisions, Truth
+from hierlearn.pipeline.evaluate import predictions
+from hierlearn.studies.decisions import Decisions, Truth
 from hierlearn.studies.runner import decide
 
 if TYPE_CHECKING:
@@ -27,108 +22,93 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets import Dataset
     from hierlearn.hierarchy import LabelSpace
+    from hierlearn.metrics.answers import Answers
     from hierlearn.pipeline import Pipeline
 
-METRICS = ("leaf-accuracy", "terminal-accuracy", "level-accuracy", "lca-height")
-SET_METRICS = ("leaf-accuracy", "level-accuracy", "au-prc", "exact-match")
+BEYOND = ("au-prc",)  # what the page shows beside the figures of evaluate
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The probabilities and decisions of a model on N rows, with the truth.
+    """The probabilities and answers of a model on N rows, with the truth.
 
     Attributes:
-        dataset: the rows that count.
-        space: what can be predicted.
-        p: (N, C) node probabilities.
-        targets: (N, C) bool, closed.
+        dataset: the rows.
         truth: the labels, sparse.
-        decisions: the best terminal class of every row, (1, N).
-        answers: (N, C) bool, closed: what is answered.
-        several: whether a row has several labels, so that sets are answered.
-        answered_by: how the sets are answered.
+        answers: what the model answers, beside the labels.
+        decisions: the answer of every row, (1, N); where sets are answered, its best terminal
+            class.
+        several: whether a row has several labels, or sets are answered.
+        answered_by: the name of the decoder.
         metrics: metrics by name; None where one is not defined.
-        unlabeled: rows that were left out, because they have no label.
+        unlabeled: how many rows have no label.
     """
 
     dataset: Dataset
-    space: LabelSpace
-    p: Tensor
-    targets: Tensor
     truth: Truth
+    answers: Answers
     decisions: Decisions
-    answers: Tensor
     several: bool
     answered_by: str
     metrics: dict[str, Any]
     unlabeled: int = 0
 
     def __len__(self) -> int:
-        return len(self.targets)
+        return len(self.answers)
+
+    @property
+    def space(self) -> LabelSpace:
+        """What can be predicted."""
+        return self.answers.space
+
+    @property
+    def p(self) -> Tensor:
+        """(N, C) node probabilities."""
+        return self.answers.p
+
+    @property
+    def targets(self) -> Tensor:
+        """(N, C) bool, closed."""
+        return self.answers.targets
 
 
 def outcome(pipeline: Pipeline, dataset: Dataset) -> Outcome:
     """Return what a pipeline does on labeled rows."""
-    check_hierarchy(pipeline, dataset)
-    space = pipeline.label_space
+    given = predictions(pipeline, dataset)
+    answers, space = given.answers, pipeline.label_space
     labels = Labels(dataset.labels, space.hierarchy)
     ends = np.diff(labels.terminal[0])
     if not ends.any():
         raise HierlearnError(
             f"none of the {len(dataset)} rows has a label, so there is nothing to report on"
         )
-    several, unlabeled = bool((ends > 1).any()), int(np.count_nonzero(ends == 0))
-    if unlabeled and not several:
-        dataset = dataset.take(ends > 0)
-        labels = Labels(dataset.labels, space.hierarchy)
-    targets = labels.targets()
-    p = pipeline.probabilities(dataset.inputs)
-    found = {**decide(p, space), **measure_rows(p, targets, space, [HEIGHT])}
     truth = Truth(space.hierarchy, *labels.closed)
-    decisions = Decisions.read(truth, {name: values[None] for name, values in found.items()})
-    predicted: Tensor = torch.from_numpy(decisions.decided[0])
-    answered_by, threshold = "the best terminal class of each row", None
-    if several:
-        predicted, answered_by, threshold = answered(pipeline, p)
-    answers, _ = answered_sets(predicted, targets, space, threshold)
-    metrics = figures(p, targets, space, SET_METRICS if several else METRICS)
-    metrics["hier-f1"] = float(hierarchical_f1(answers, targets, space))
-    decoder = pipeline.make_decoder()
-    if not several and decoder.answers == "class":
-        chosen = decoder(p)
-        metrics["answer-accuracy"] = float(answer_accuracy(chosen, targets, space))
-        metrics["answer-level"] = float(mean_level(chosen, space))
+    rows = decide(given.p, space)
+    if answers.single is not None:
+        best = answers.single.clamp_min(0)[:, None]
+        rows["probability"] = given.p.gather(1, best)[:, 0].numpy()
+        rows["answer"] = answers.single.numpy()
+        rows["wrong"] = answers.wrong_levels.any(dim=1).numpy()
+    found = {name: values[None] for name, values in rows.items()}
+    decisions = Decisions.read(truth, found, terminal=space.is_terminal)
     return Outcome(
         dataset=dataset,
-        space=space,
-        p=p,
-        targets=targets,
         truth=truth,
-        decisions=decisions,
         answers=answers,
-        several=several,
-        answered_by=answered_by,
-        metrics=metrics,
-        unlabeled=0 if several else unlabeled,
+        decisions=decisions,
+        several=bool((ends > 1).any()) or answers.single is None,
+        answered_by=pipeline.decoder,
+        metrics={**given.figures(), **undefined_as_none(given, BEYOND)},
+        unlabeled=int(np.count_nonzero(ends == 0)),
     )
 
 
-def answered(pipeline: Pipeline, p: Tensor) -> tuple[Tensor, str, float | None]:
-    """Return the sets of rows with several labels, how they are made, and a threshold if any."""
-    decoder = pipeline.make_decoder()
-    if decoder.answers == "set":
-        return decoder(p), f"the set that the decoder {pipeline.decoder} answers", None
-    return p, f"all classes with p of at least {THRESHOLD}", THRESHOLD
-
-
-def figures(
-    p: Tensor, targets: Tensor, space: LabelSpace, names: tuple[str, ...]
-) -> dict[str, Any]:
+def undefined_as_none(given: Any, names: tuple[str, ...]) -> dict[str, Any]:
     """Return metrics by name, None where one is not defined for these rows."""
     found: dict[str, Any] = {}
     for name in names:
         try:
-            found |= measure(p, targets, space, [name])
-        except HierlearnError:  # such as no label at a leaf
+            found |= given.figures([name])
+        except HierlearnError:
             found[name] = None
     return found

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hierlearn.studies.decisions import Truth
 
 NAME = "report.html"
-LEAF, TERMINAL = "leaf-accuracy", "terminal-accuracy"
+EXACT, TERMINAL = "exact", "terminal-accuracy"
 
 
 def write_report(
@@ -65,26 +65,20 @@ def read(
             f"{study.folder} has no finished loss to report on yet; run hierlearn compare again, "
             f"which continues from there"
         )
-    return study, leaf_first(study, summarize(study) if summary is None else summary)
+    return study, exact_first(study, summarize(study) if summary is None else summary)
 
 
-def leaf_first(study: Study, summary: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a summary whose first metric is how often the best leaf is right.
+def exact_first(study: Study, summary: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a summary whose first metric is the exact answers, where the table has them.
 
-    That is terminal-accuracy where every label ends at a leaf: the same figure in every run, with
-    intervals and tests, shown by the name that needs no explanation. Otherwise terminal-accuracy
-    comes first by its own name.
+    Where terminal-accuracy is that figure in every run, it is not shown twice.
     """
     names = list(summary["metrics"])
-    figures, directions = dict(summary["figures"]), dict(summary["directions"])
-    if TERMINAL in names and LEAF not in names:
+    if EXACT in names and TERMINAL in names:
         runs = [run["test"] for run in study.runs()]
-        if all(run.get(LEAF) == run.get(TERMINAL) for run in runs):
-            figures[LEAF], directions[LEAF] = figures[TERMINAL], directions[TERMINAL]
-            names[names.index(TERMINAL)] = LEAF
-    first = [name for name in (LEAF, TERMINAL) if name in names]
-    ordered = [*first, *(name for name in names if name not in first)]
-    return {**summary, "metrics": ordered, "figures": figures, "directions": directions}
+        if all(run[EXACT] == run[TERMINAL] for run in runs):
+            names.remove(TERMINAL)
+    return {**summary, "metrics": sorted(names, key=lambda name: name != EXACT)}
 
 
 def page(study: Study, summary: Mapping[str, Any]) -> str:
@@ -105,7 +99,7 @@ def page(study: Study, summary: Mapping[str, Any]) -> str:
         first=safe(summary["labels"][0]),
         panels=plots.metric_panels(summary),
         severity=plots.severity_bars(summary),
-        severity_legend=plots.severity_legend(study.hierarchy.root_height),
+        severity_legend=plots.severity_legend(study.hierarchy.depth),
         levels=plots.level_panels(summary, by_level(study, candidates)),
         curriculum=curriculum(study, candidates),
         options=sections.options(summary["labels"]),
@@ -126,8 +120,7 @@ def by_level(study: Study, candidates: list[Candidate]) -> dict[str, list[list[f
     """Return the accuracy of each level, one list per seed, by candidate."""
     runs = study.runs()
     return {
-        one.key: [run["test"]["level-accuracy"] for run in study.runs_of(one, runs)]
-        for one in candidates
+        one.key: [run["test"]["accuracy"] for run in study.runs_of(one, runs)] for one in candidates
     }
 
 

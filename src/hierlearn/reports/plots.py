@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from hierlearn.errors import plural
 from hierlearn.metrics.registry import find_metric
 from hierlearn.reports.markup import safe
 from hierlearn.studies.tables import ARROWS, is_bold
@@ -115,7 +116,7 @@ def level_dots(
             Dot(
                 summary["labels"][number],
                 None if mean is None else 100 * mean,
-                find_metric("level-accuracy").format(mean),
+                find_metric("accuracy").format(mean),
                 values=[100 * value for value in known if value is not None],
                 kind="first" if number == 0 else "same",
             )
@@ -185,7 +186,7 @@ def dot_plot(dots: Sequence[Dot], what: str) -> str:
 
 
 def severity_bars(summary: Mapping[str, Any]) -> str:
-    """Return one bar per candidate: the fraction of rows right, wrong by height 1, 2, ..."""
+    """Return one bar per candidate: the fraction of rows right, wrong at 1, 2, ... levels."""
     step, bar = 42, 20
     height = step * len(summary["candidates"])
     lines = [f'<svg class="bars" width="100%" height="{height}" role="img" aria-label="Mistakes">']
@@ -198,12 +199,12 @@ def severity_bars(summary: Mapping[str, Any]) -> str:
         )
         lines.append(f'<text x="100%" y="{y + 12}" class="value">{mistakes}</text>')
         begin = 0.0
-        for height_of, share in enumerate(shares):
+        for levels, share in enumerate(shares):
             if share:
-                text = f"{height_text(height_of, len(shares) - 1)}: {100 * share:.1f} %"
+                text = f"{wrong_text(levels)}: {100 * share:.1f} %"
                 lines.append(
                     f'<rect x="{100 * begin:.3f}%" y="{y + 17}" width="{100 * share:.3f}%" '
-                    f'height="{bar}" style="fill:{height_color(height_of, len(shares) - 1)}">'
+                    f'height="{bar}" style="fill:{wrong_color(levels, len(shares) - 1)}">'
                     f"<title>{text}</title></rect>"
                 )
             if share >= 0.065:  # narrower ones have no room for text on a phone
@@ -215,28 +216,25 @@ def severity_bars(summary: Mapping[str, Any]) -> str:
     return "\n".join([*lines, "</svg>"])
 
 
-def severity_legend(highest: int) -> str:
+def severity_legend(depth: int) -> str:
     """Return what the colors of the bars mean."""
     items = [
-        f'<span><i style="background:{height_color(height, highest)}"></i>'
-        f"{height_text(height, highest)}</span>"
-        for height in range(highest + 1)
+        f'<span><i style="background:{wrong_color(levels, depth)}"></i>{wrong_text(levels)}</span>'
+        for levels in range(depth + 1)
     ]
     return f'<p class="legend">{"".join(items)}</p>'
 
 
-def height_text(height: int, highest: int) -> str:
-    """Say how wrong a decision of some height is."""
-    if height == 0:
-        return "right"
-    return f"wrong by height {height}" + (" (the root)" if height == highest else "")
+def wrong_text(levels: int) -> str:
+    """Say how wrong an answer is."""
+    return "exact" if levels == 0 else f"wrong at {plural(levels, 'level')}"
 
 
-def height_color(height: int, highest: int) -> str:
-    """Return the CSS color of a height: right has its own, wrong ones darken."""
-    if height == 0:
+def wrong_color(levels: int, depth: int) -> str:
+    """Return the CSS color of how wrong an answer is: exact has its own, wrong ones darken."""
+    if levels == 0:
         return "var(--right)"
-    share = 100 if highest == 1 else round(100 * (height - 1) / (highest - 1))
+    share = 100 if depth == 1 else round(100 * (levels - 1) / (depth - 1))
     return f"color-mix(in oklab, var(--far) {share}%, var(--near))"
 
 

@@ -1,9 +1,11 @@
-"""Reliability: of the decisions a model is 80 % sure of, are 80 % right? One diagram per level.
+"""Reliability: of the answers a model is 80 % sure of, are 80 % right? One diagram for all of them.
 
-On every level the best class counts, over the rows with a label there, as in level-accuracy. The
-error is the expected calibration error of that class,
+Its error is the figure ``calibration``,
 
     sum over bins b of n_b / n * |mean of p in b - fraction right in b|
+
+One more diagram per level is about the class of the answer there, over the rows with a label at the
+level.
 """
 
 from __future__ import annotations
@@ -15,9 +17,8 @@ import numpy as np
 import torch
 
 from hierlearn.errors import plural
-from hierlearn.hierarchy import Hierarchy
-from hierlearn.metrics import calibration_error
-from hierlearn.metrics.choices import best_classes
+from hierlearn.metrics.answers import BINS, bin_of, binned_error
+from hierlearn.metrics.evaluation import shown
 from hierlearn.reports.plots import WIDTH, line, panel
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 
     from hierlearn.reports.outcome import Outcome
 
-BINS = 10
-SHOWN = 6  # levels before the fold
+SHOWN = 7  # diagrams before the fold
 SIZE = 282  # of a diagram's square, in pixels
 LEFT, TOP, FOOT = 48, 10, 36
 LARGEST, SMALLEST = 9.0, 2.2  # radius of a dot
@@ -34,17 +34,17 @@ LARGEST, SMALLEST = 9.0, 2.2  # radius of a dot
 
 @dataclass(frozen=True)
 class Reliability:
-    """How sure a model is on one level, and how often it is right.
+    """How sure a model is, and how often it is right.
 
     Attributes:
-        level: from 1.
-        p: (B,) the mean probability of the decisions in each bin that is not empty.
-        right: (B,) the fraction of them that is right.
+        level: from 1; None for the classes that are answered.
+        p: (B,) the mean probability in each bin that is not empty.
+        right: (B,) the fraction that is right.
         rows: (B,) how many there are.
         error: the expected calibration error.
     """
 
-    level: int
+    level: int | None
     p: NDArray[np.float64]
     right: NDArray[np.float64]
     rows: NDArray[np.int64]
@@ -52,23 +52,17 @@ class Reliability:
 
 
 def reliabilities(outcome: Outcome, bins: int = BINS) -> list[Reliability]:
-    """Return the reliability of every level that has a labeled row."""
-    one_class = Hierarchy.from_paths(["the decision"])
+    """Return the reliability of the answers, and of every level that has an answered row."""
     found = []
-    for level, columns in enumerate(outcome.space.hierarchy.level_slices, start=1):
-        labeled = outcome.targets[:, columns].any(dim=1)
-        if not bool(labeled.any()):
+    depth = outcome.space.hierarchy.depth
+    for level in (None, *range(1, depth + 1)):
+        sure, right = outcome.answers.sure_and_right(level)
+        if not len(sure):
             continue
-        p = outcome.p[labeled][:, columns]
-        best = best_classes(p)
-        sure = p.gather(1, best).double()  # (n, 1)
-        right = outcome.targets[labeled][:, columns].gather(1, best)
-        error = calibration_error(sure.clamp(0, 1), right, one_class, bins=bins)
-        edges = torch.arange(1, bins, dtype=torch.float64) / bins
-        place = torch.bucketize(sure[:, 0], edges, right=True)
+        place = bin_of(sure, bins)
         rows = torch.bincount(place, minlength=bins)
-        sums = torch.bincount(place, sure[:, 0], minlength=bins)
-        hits = torch.bincount(place, right[:, 0].double(), minlength=bins)
+        sums = torch.bincount(place, sure, minlength=bins)
+        hits = torch.bincount(place, right.double(), minlength=bins)
         kept = rows > 0
         found.append(
             Reliability(
@@ -76,14 +70,14 @@ def reliabilities(outcome: Outcome, bins: int = BINS) -> list[Reliability]:
                 (sums[kept] / rows[kept]).numpy(),
                 (hits[kept] / rows[kept]).numpy(),
                 rows[kept].numpy(),
-                float(error),
+                float(binned_error(sure, right, bins)),
             )
         )
     return found
 
 
 def reliability_panels(found: list[Reliability]) -> str:
-    """Return one diagram per level; those of deep levels folded."""
+    """Return the diagrams; those of deep levels folded."""
     panels = [panel(caption(one), diagram(one)) for one in found]
     shown = f'<div class="panels">{"".join(panels[:SHOWN])}</div>'
     if len(panels) <= SHOWN:
@@ -97,9 +91,10 @@ def caption(one: Reliability) -> str:
     """Return what a diagram is headed by."""
     sure = float(np.average(one.p, weights=one.rows))
     right = float(np.average(one.right, weights=one.rows))
+    what = "the answers" if one.level is None else f"level {one.level}"
     return (
-        f"<b>level {one.level}</b> error {100 * one.error:.1f} points; {100 * sure:.1f} % sure on "
-        f"average, {100 * right:.1f} % right; {plural(int(one.rows.sum()), 'row')}"
+        f"<b>{what}</b> error {shown('calibration', one.error)}; {100 * sure:.1f} % sure on "
+        f"average, {100 * right:.1f} % right; {plural(int(one.rows.sum()), 'class', 'classes')}"
     )
 
 
@@ -115,7 +110,7 @@ def diagram(one: Reliability) -> str:
 
     lines = [
         f'<svg class="reliability" viewBox="0 0 {WIDTH} {foot + FOOT}" role="img" aria-label='
-        f'"level {one.level}: calibration error {100 * one.error:.1f} points">'
+        f'"calibration error {shown("calibration", one.error)}">'
     ]
     for share in (0, 0.5, 1):
         lines += [
@@ -136,6 +131,6 @@ def diagram(one: Reliability) -> str:
         lines += [
             line(x(p), y(p), x(p), y(hits), "gap"),
             f'<circle cx="{x(p):.1f}" cy="{y(hits):.1f}" r="{radius:.1f}" class="bin"><title>'
-            f"{rows:,} rows: {100 * p:.1f} % sure, {100 * hits:.1f} % right</title></circle>",
+            f"{rows:,} of them: {100 * p:.1f} % sure, {100 * hits:.1f} % right</title></circle>",
         ]
     return "\n".join([*lines, "</svg>"])

@@ -20,6 +20,7 @@ from hierlearn.metrics import operating_curve
 from hierlearn.metrics.measure import measure_rows
 from hierlearn.reports.markup import table
 from hierlearn.reports.plots import line, span, tick_texts, ticks
+from hierlearn.studies.runner import decide
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,9 +62,10 @@ def leave_curve(outcome: Outcome) -> RiskCurve:
     right = measure_rows(outcome.p, outcome.targets, space, ["terminal-accuracy"])
     right_of = right["terminal-accuracy"]
     counted = ~np.isnan(right_of)
-    p, hits = outcome.decisions.probability[0][counted], right_of[counted]
+    best = decide(outcome.p, space)
+    p, hits = best["probability"][counted].astype(np.float64), right_of[counted]
     levels = space.hierarchy.levels
-    deep = levels[outcome.decisions.decided[0][counted]].astype(np.float64)
+    deep = levels[best["terminal"][counted]].astype(np.float64)
     order = np.argsort(-p, kind="stable")
     p, hits, deep = p[order], hits[order], deep[order]
     last = np.append(p[1:] != p[:-1], True)  # rows of one probability are answered together

@@ -6,18 +6,23 @@ import copy
 import json
 import threading
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hierlearn.datasets.coded_column import CodedColumn
+from hierlearn.decoding import CALIBRATED, calibratable
+from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.titles import joined_titles
 from hierlearn.memory import Remembered
 from hierlearn.networks.memories import memory_heads, remembered
 from hierlearn.pipeline.answer_columns import ClassNames, Layout, level_columns, top_columns
+from hierlearn.pipeline.evaluate import predictions
 from hierlearn.pipeline.explain import explain
-from hierlearn.pipeline.predict import answer_names, answers
+from hierlearn.pipeline.input_columns import level_column_names
+from hierlearn.pipeline.predict import answer_names, answers, first_classes
 from hierlearn.pipeline.reasons import has_parts, reasons
 from hierlearn.pipeline.remember import Growth, remember
 from hierlearn.serving.rows import Inputs
@@ -27,8 +32,10 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from hierlearn.datasets import Dataset
     from hierlearn.datasets.streaming import Chunk
     from hierlearn.decoding import Decoder
+    from hierlearn.metrics.measure import Predictions
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.explain import Evidence
     from hierlearn.serving.rows import Columns
@@ -45,12 +52,14 @@ class Options:
         by_level: the class of every level.
         decoder: how to decide, by name; None for the decoder of the model.
         threshold: of the decoder.
+        risk: the fraction of wrong answers to allow; finds the threshold.
     """
 
     top: int = 0
     by_level: bool = False
     decoder: str | None = None
     threshold: float | None = None
+    risk: float | None = None
 
 
 @dataclass(frozen=True)
@@ -91,10 +100,12 @@ class ServedModel:
 
     Args:
         pipeline: the model; nobody else may change it.
+        calibration: labeled rows that it has not seen, by which it keeps a risk; None where there
+            are none.
     """
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self.pipeline = pipeline
+    def __init__(self, pipeline: Pipeline, calibration: Dataset | None = None) -> None:
+        self.pipeline, self.calibration = pipeline, calibration
         self.inputs = Inputs.of(pipeline)
         known = pipeline.config.get("columns", {})
         given = known.get("label_sep", ";")
@@ -115,8 +126,11 @@ class ServedModel:
             return found
         pipeline = self.pipeline
         more = {} if options.threshold is None else {"threshold": options.threshold}
-        decoder = pipeline.make_decoder(options.decoder, **more)
-        layout = Layout(level_names(pipeline) if options.by_level else (), options.top)
+        if options.risk is None:
+            decoder = pipeline.make_decoder(options.decoder, **more)
+        else:
+            decoder = self._keeping(options)
+        layout = Layout(level_column_names(pipeline) if options.by_level else (), options.top)
         layout.check(pipeline)
         found = Decision(decoder, layout, (*answer_names(pipeline), *layout.names(pipeline)))
         with self._lock:
@@ -124,6 +138,31 @@ class ServedModel:
                 self._decisions.pop(next(iter(self._decisions)))
             self._decisions[options] = found
         return found
+
+    def _keeping(self, options: Options) -> Decoder:
+        """Return the decoder that keeps the risk of options."""
+        assert options.risk is not None
+        if options.threshold is not None:
+            raise HierlearnError("risk finds the threshold itself; leave threshold out")
+        if self.calibration is None:
+            raise HierlearnError(
+                "the server has no rows to keep a risk by; start it with --calibrate, or give a "
+                "threshold instead of risk"
+            )
+        name = options.decoder or CALIBRATED
+        decoder = calibratable(self.pipeline.make_decoder(name), name)
+        found = self.calibrating
+        made: Decoder = decoder.calibrate(found.p, found.targets, options.risk)
+        return made
+
+    @cached_property
+    def calibrating(self) -> Predictions:
+        """What the model predicts for the rows by which it keeps a risk."""
+        assert self.calibration is not None
+        dataset = self.calibration
+        if dataset.hierarchy != self.pipeline.hierarchy:  # which has grown since
+            dataset = replace(dataset, hierarchy=self.pipeline.hierarchy)
+        return predictions(self.pipeline, dataset)
 
     def columns(self, p: Tensor, options: Options) -> dict[str, list[Any]]:
         """Return the answers to (n, C) probabilities as columns of plain values."""
@@ -176,17 +215,17 @@ class ServedModel:
         chunk = self.inputs.chunk(task.columns, task.first)
         p = torch.cat([*self.pipeline.stream_probabilities(chunk.inputs)])
         columns = self.columns(p, task.options)
-        name, found = self._evidence(chunk, columns["path"], count)
+        name, found = self._evidence(chunk, p, task.options, count)
         return [
             {**answer, name: own} for answer, own in zip(as_objects(columns), found, strict=True)
         ]
 
     def _evidence(
-        self, chunk: Chunk, paths: Sequence[str], count: int
+        self, chunk: Chunk, p: Tensor, options: Options, count: int
     ) -> tuple[str, list[list[dict[str, Any]]]]:
         """Return what answers rest on, and what that is called."""
         if not self.has_memory and has_parts(self.pipeline):
-            chosen = [path.split(self.label_sep)[0] or None for path in paths]
+            chosen = first_classes(p, self.decision(options).decoder)
             every = reasons(self.pipeline, chunk.inputs, chosen, count)
             return "parts", [[vars(one) for one in own] for own in every]
         found = explain(self.pipeline, chunk.inputs, count)
@@ -217,7 +256,7 @@ class ServedModel:
         chunk = self.inputs.chunk(columns, learns=True)
         pipeline = copied(self.pipeline)
         growth = remember(pipeline, chunk.inputs, labels, ids=ids)
-        return ServedModel(pipeline), growth
+        return ServedModel(pipeline, self.calibration), growth
 
     # ------------------------------------------------------------------ describing
 
@@ -258,17 +297,6 @@ class ServedModel:
             content = {"fingerprint": own.fingerprint, "sep": own.sep, "classes": classes}
             self._hierarchy = to_json(content)
         return self._hierarchy
-
-
-def level_names(pipeline: Pipeline) -> list[str]:
-    """Return how the column of every level is called: as in training, or by number."""
-    named = pipeline.config.get("columns", {}).get("levels") or []
-    if isinstance(named, str):
-        named = [name.strip() for name in named.split(",") if name.strip()]
-    depth = pipeline.hierarchy.depth
-    if len(named) == depth and not {*named} & {"id", *answer_names(pipeline)}:
-        return list(named)
-    return [f"level_{level}" for level in range(1, depth + 1)]
 
 
 def joined(tasks: Sequence[Task]) -> Columns:

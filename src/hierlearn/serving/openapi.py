@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.datasets.column_kinds import base_kind, date_format
 from hierlearn.datasets.dates import ISO, split_form
 from hierlearn.decoding import DECODERS
-from hierlearn.serving.model import Options, level_names
+from hierlearn.pipeline.input_columns import level_column_names
+from hierlearn.serving.model import Options
 from hierlearn.serving.requests import MOST_EVIDENCE
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def answer_schema(model: ServedModel) -> dict[str, Any]:
     own = {name: ANSWERS[name] for name in model.decision(Options()).names}
     more = {
         f"{begin}{end}": {"type": ["number", "string", "null"] if end else "string"}
-        for begin in (*level_names(model.pipeline), "top_1")
+        for begin in (*level_column_names(model.pipeline), "top_1")
         for end in ("", "_probability")
     }
     return {
@@ -135,6 +136,13 @@ def decoder_schema() -> dict[str, Any]:
     return {
         "decoder": {**TEXT, "enum": sorted(DECODERS), "description": "instead of the model's own"},
         "threshold": {**NUMBER, "description": "of the decoder, such as stop"},
+        "risk": {
+            **NUMBER,
+            "exclusiveMinimum": 0,
+            "exclusiveMaximum": 1,
+            "description": "the fraction of wrong answers to allow; finds the threshold by the "
+            "rows of --calibrate, without which it is refused",
+        },
     }
 
 

@@ -12,8 +12,8 @@ from hierlearn.serving.model import Options
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-PREDICT = ("rows", "top", "by_level", "decoder", "threshold")
-EXPLAIN = ("rows", "count", "decoder", "threshold")
+PREDICT = ("rows", "top", "by_level", "decoder", "threshold", "risk")
+EXPLAIN = ("rows", "count", "decoder", "threshold", "risk")
 REMEMBER = ("rows", "labels", "ids")
 MOST_EVIDENCE = 100  # rows, words or cells behind an answer
 
@@ -79,6 +79,11 @@ def read_options(body: Mapping[str, Any]) -> Options:
         or not abs(threshold) < 1e9
     ):
         raise HierlearnError(f"threshold must be a number, not {shown(threshold)}")
+    risk = body.get("risk")
+    if risk is not None and (
+        isinstance(risk, bool) or not isinstance(risk, (int, float)) or not 0 < risk < 1
+    ):
+        raise HierlearnError(f"risk must be a number between 0 and 1, not {shown(risk)}")
     by_level = body.get("by_level", False)
     if not isinstance(by_level, bool):
         raise HierlearnError(f"by_level must be true or false, not {shown(by_level)}")
@@ -87,6 +92,7 @@ def read_options(body: Mapping[str, Any]) -> Options:
         by_level=by_level,
         decoder=decoder,
         threshold=None if threshold is None else float(threshold),
+        risk=None if risk is None else float(risk),
     )
 
 

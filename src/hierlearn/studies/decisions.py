@@ -1,9 +1,10 @@
-"""Decisions: the stored terminal decisions of a candidate against the truth.
+"""Decisions: the stored decisions of a candidate against the truth.
 
 A run is evaluated once, right after training, and the metrics of every test row are stored beside
 the decisions. What is left for later is here: which label of its row a decision came nearest to
 (by the height of their lowest common ancestor), how often each class is hit, and the metrics of
-decisions that were made under another taxonomy.
+decisions that were made under another taxonomy. A decision is right where it is a label itself, not
+a class above or below one.
 
 Of the rows of class c, the accuracy of c is the fraction whose decision is c or lies below it. The
 accuracy of a level is the fraction of the rows with a label there for which a class of that level,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
     Ints = NDArray[np.int64]
-
-HEIGHT = "lca-height"  # the metric that says how wrong a terminal decision is
 
 
 @dataclass(frozen=True)
@@ -91,11 +90,13 @@ class Decisions:
     """The decisions of a candidate with what they missed; (S, N) each, S seeds.
 
     Attributes:
-        decided: the terminal class.
+        decided: the class; -1 where none is answered.
         nearest: the row's label that lies nearest to it; -1 where the row has none.
-        heights: how wrong it is: 0 where it is right or the row has no label.
+        heights: how wrong it is: the height of the lowest common ancestor with that label, 0 where
+            the decision is right or the row has no label.
         probability: how probable the model thought it.
         hits: (C,) decisions at or below each class, of the class's rows, over all seeds.
+        early: which stop above the terminal classes, on the path to a label.
     """
 
     decided: Ints
@@ -103,37 +104,70 @@ class Decisions:
     heights: Ints
     probability: NDArray[np.float64]
     hits: Ints
+    early: NDArray[np.bool_] | None = None
 
     @classmethod
-    def read(cls, truth: Truth, rows: Mapping[str, NDArray[Any]]) -> Decisions:
+    def read(
+        cls,
+        truth: Truth,
+        rows: Mapping[str, NDArray[Any]],
+        terminal: NDArray[np.bool_] | None = None,
+    ) -> Decisions:
         """Read the decisions of a candidate.
 
         Args:
             truth: the labels.
-            rows: what a study stores of each test row, see ``Study.rows``.
+            rows: what a study stores of each test row, see ``Study.rows``; ``wrong`` says which
+                decisions are, where some entries of the truth are unknown.
+            terminal: (C,) the terminal classes. A decision that stops above them, on the path to
+                a label, is not among the mistakes that are shown.
         """
-        decided = rows["terminal"].astype(np.int64)
-        heights = np.nan_to_num(rows[HEIGHT]).astype(np.int64)
+        decided = rows.get("answer", rows["terminal"]).astype(np.int64)
         hits = np.zeros(len(truth.hierarchy), dtype=np.int64)
         for classes in decided:
             hits += np.bincount(hits_on_path(truth, classes)[1], minlength=len(hits))
-        nearest = np.stack([nearest_labels(truth, classes) for classes in decided])
-        return cls(decided, nearest, heights, rows["probability"].astype(np.float64), hits)
+        near = [nearest_labels(truth, classes) for classes in decided]
+        nearest, heights = (np.stack([pair[side] for pair in near]) for side in (0, 1))
+        if "wrong" in rows:
+            heights = np.where(rows["wrong"], heights, 0)
+        p = rows["probability"].astype(np.float64)
+        early = np.zeros(decided.shape, dtype=bool)
+        if terminal is not None:
+            for seed, classes in enumerate(decided):
+                above = truth.contains(np.arange(len(classes)), classes)
+                early[seed] = above & ~terminal[classes]
+        return cls(decided, nearest, heights, p, hits, early)
+
+    @cached_property
+    def mistakes(self) -> NDArray[np.bool_]:
+        """(S, N) bool: the decisions to show as mistakes, a wrong class each."""
+        wrong: NDArray[np.bool_] = (self.heights > 0) & (self.decided >= 0)
+        return wrong if self.early is None else wrong & ~self.early
 
 
-def nearest_labels(truth: Truth, classes: Ints) -> Ints:
-    """Return (N,) the label of each row that is nearest to (N,) classes; -1 without a label."""
+def nearest_labels(truth: Truth, classes: Ints) -> tuple[Ints, Ints]:
+    """Return (N,) the label of each row that is nearest to (N,) classes, -1 without a label.
+
+    And the height of their lowest common ancestor, 0 where the label is the class itself.
+    """
     rows, labels = truth.terminal
     starts = np.flatnonzero(np.diff(rows, prepend=-1))  # the first label of each row
-    order = np.lexsort((truth.hierarchy.lca_heights(classes[rows], labels), rows))[starts]
+    here = classes[rows]
+    heights = truth.hierarchy.lca_heights(np.maximum(here, 0), labels)
+    heights = np.where(here < 0, truth.hierarchy.root_height, heights)
+    heights = np.where(here == labels, 0, np.maximum(heights, 1))
+    order = np.lexsort((heights, rows))[starts]
     nearest = np.full(len(truth), -1, dtype=np.int64)
     nearest[rows[starts]] = labels[order]
-    return nearest
+    found = np.zeros(len(truth), dtype=np.int64)
+    found[rows[starts]] = heights[order]
+    return nearest, found
 
 
 def hits_on_path(truth: Truth, classes: Ints) -> tuple[Ints, Ints]:
     """Return rows and classes of the labels that lie on the paths to (N,) decided classes."""
-    offsets, closed = truth.hierarchy.close(np.arange(len(classes) + 1), classes)
+    offsets = np.append(0, np.cumsum(classes >= 0))
+    offsets, closed = truth.hierarchy.close(offsets, classes[classes >= 0])
     rows = np.repeat(np.arange(len(classes)), np.diff(offsets))
     right = truth.contains(rows, closed)
     return rows[right], closed[right]

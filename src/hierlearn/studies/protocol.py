@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
     from hierlearn.studies.candidates import Candidate
 
-TABLE = ("hit@1", "mrr", "hier-dist", "lca-height", "terminal-accuracy", "mean-level", "au-prc")
+TABLE = (
+    *("exact", "severity", "hit@1", "mrr", "hier-dist", "lca-height", "terminal-accuracy"),
+    *("mean-level", "au-prc"),
+)
 Tune = Literal["none", "paper", "each"]  # how settings are chosen before a study
 KINDS = ("labels", "hierarchy")  # of noise
 # How losses train, unless the settings say otherwise.

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hierlearn.decoding import make_decoder
 from hierlearn.decoding.mass import terminal_scores
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
@@ -23,11 +24,11 @@ from hierlearn.losses import CollapseWarning
 from hierlearn.memory.store import Memory
 from hierlearn.metrics import find_metric
 from hierlearn.metrics.choices import best_classes
-from hierlearn.metrics.measure import check_supported, measure, measure_rows
+from hierlearn.metrics.measure import Predictions, check_supported
 from hierlearn.networks.ensemble import members_of
+from hierlearn.pipeline.evaluate import predictions
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import run, train
-from hierlearn.studies.decisions import HEIGHT
 from hierlearn.studies.evidence import StoredEvidence, find_evidence
 from hierlearn.studies.protocol import EARLY
 from hierlearn.studies.splits import without_test_rows
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from hierlearn.training.plan import Plan
     from hierlearn.training.prepare import Prepared
     from hierlearn.training.trainer import Trainer
+
+
+ALWAYS = ("exact", "severity")  # stored of each test row
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,6 @@ def run_pipelines(
     The arguments are those of ``run_task``; the log is that of the first seed.
     """
     test, training = dataset.split("test"), without_test_rows(dataset)
-    targets = Labels(test.labels, dataset.hierarchy).targets()
     check_metrics(task, LabelSpace.from_labels(Labels(training.labels, dataset.hierarchy)))
     logs: list[list[dict[str, Any]]] = []
     runs, parts = [], []
@@ -155,14 +158,14 @@ def run_pipelines(
             on_step=on_step and partial(in_part, on_step, number, len(task.seeds)),
         )
         pipeline = train(training, replace(task.plan, settings=settings), reporting=reporting)
-        p, space = pipeline.probabilities(test.inputs), pipeline.label_space
-        parts.append(measured_rows(task, p, targets, space))
+        given = predictions(pipeline, test)
+        parts.append(measured_rows(task, given))
         trained = pipeline.config.get("training", {})
         runs.append(
             {
                 "candidate": task.candidate.key,
                 "seed": seed,
-                "test": measure_all(p, targets, space, task.metrics),
+                "test": measure_all(given, task.metrics),
                 "valid": first(trained.get("best_value")),
                 "best_epoch": first(trained.get("best_epoch")) or 0,
                 "still_improving": not is_solved(pipeline.config.get("settings", {}))
@@ -259,7 +262,8 @@ def ready_rows(prepared: Prepared, test: Dataset) -> Rows:
     inputs: Any = test.inputs
     if prepared.preprocessor is not None:  # sparse rows go as they are
         inputs = prepared.preprocessor.transform(inputs)
-    labels = Labels(test.labels, prepared.label_space.hierarchy)
+    policy = prepared.plan.unlabeled_descendants
+    labels = Labels(test.labels, prepared.label_space.hierarchy, unlabeled_descendants=policy)
     return Rows(inputs, labels, prepared.rows.device)
 
 
@@ -268,18 +272,21 @@ def evaluate(
 ) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
     """Return the runs of a candidate, one dictionary per seed, and what is stored of the rows."""
     space = prepared.label_space
-    targets = test.targets(torch.arange(len(test)))
+    every = torch.arange(len(test))
+    targets, mask = test.targets(every), test.mask(every)
+    decoder = make_decoder(space, prepared.decoder, **dict(prepared.plan.decoder_options))
     decision = prepared.decision
     decided = decision.settings.to_dict()
     named = dict.fromkeys((*EARLY, *decision.recipe.settings, *task.plan.settings))
     runs: list[dict[str, Any]] = []
     parts = []
     for member, p in enumerate(member_probabilities(prepared.network, test, prepared.read)):
-        parts.append(measured_rows(task, p, targets, space))
+        given = Predictions(p, targets, space, mask, decoder)
+        parts.append(measured_rows(task, given))
         runs.append(
             {
                 "candidate": task.candidate.key,
-                "test": measure_all(p, targets, space, task.metrics),
+                "test": measure_all(given, task.metrics),
                 "valid": trainer.stopping.value[member],
                 "best_epoch": trainer.stopping.epoch[member],
                 "still_improving": not is_solved(decided)
@@ -297,12 +304,13 @@ def evaluate(
     return runs, stacked(parts)
 
 
-def measured_rows(
-    task: Task, p: Tensor, targets: Tensor, space: LabelSpace
-) -> dict[str, NDArray[Any]]:
+def measured_rows(task: Task, given: Predictions) -> dict[str, NDArray[Any]]:
     """Return the decisions and the per-row metrics of one model, (N,) each."""
-    per_row = [name for name in dict.fromkeys((*task.metrics, HEIGHT)) if find_metric(name).per_row]
-    found = {**decide(p, space), **measure_rows(p, targets, space, per_row)}
+    metrics = [find_metric(name) for name in dict.fromkeys((*task.metrics, *ALWAYS))]
+    found = decide(given.p, given.space)
+    if given.answers.single is not None:
+        found["answer"] = given.answers.single.cpu().numpy()
+    found |= {one.name: given.rows(one) for one in metrics if one.per_row}
     return {
         name: values.astype(np.int32 if values.dtype.kind == "i" else np.float32)
         for name, values in found.items()
@@ -314,16 +322,15 @@ def stacked(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[An
     return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
 
 
-def measure_all(
-    p: Tensor, targets: Tensor, space: LabelSpace, metrics: Sequence[str]
-) -> dict[str, Any]:
+def measure_all(given: Predictions, metrics: Sequence[str]) -> dict[str, Any]:
     """Return the metrics of the table and those that are ``shown``, None where undefined.
 
-    A metric of the table that is not defined for these rows raises an error.
+    A metric of the table that is not defined for these rows raises an error; severity has no value
+    where nothing is wrong.
     """
-    found = measure(p, targets, space)
-    rest = [name for name in metrics if found.get(name) is None]
-    return {**found, **measure(p, targets, space, rest)} if rest else found
+    found = given.figures()
+    rest = [name for name in metrics if name not in found]
+    return {**found, **given.figures(rest)} if rest else found
 
 
 def decide(p: Tensor, space: LabelSpace) -> dict[str, NDArray[Any]]:

@@ -186,7 +186,8 @@ class Study:
         """Return what is stored of the test rows, each (seeds, N).
 
         ``argmax`` is the most probable class, ``terminal`` the best terminal class and
-        ``probability`` its probability; the per-row metrics of the table go by their names.
+        ``probability`` its probability; ``answer`` is what the candidate answers, -1 for no class,
+        where that is one class per row. The per-row metrics of the table go by their names.
         """
         path = self.folder / "rows" / f"{candidate.file_name}.safetensors"
         tensors, _ = read_tensors(path)
@@ -196,10 +197,13 @@ class Study:
                 raise StudyError(
                     f"{path}: {name} {tuple(value.shape)} must be {shape}, seeds and test rows"
                 )
-        for name in ("argmax", "terminal"):
+        for name in ("argmax", "terminal", "exact", "severity"):
             if name not in tensors:
                 raise StudyError(f"{path} is damaged: it lacks {name}")
-            check_classes(path, tensors[name].numpy(), len(self.hierarchy))
+        check_classes(path, tensors["argmax"].numpy(), len(self.hierarchy))
+        check_classes(path, tensors["terminal"].numpy(), len(self.hierarchy))
+        if "answer" in tensors:
+            check_classes(path, tensors["answer"].numpy().clip(0), len(self.hierarchy))
         if "probability" not in tensors or not tensors["probability"].isfinite().all():
             raise StudyError(f"{path} is damaged: its probabilities are not finite")
         return {name: value.numpy() for name, value in tensors.items()}

@@ -15,7 +15,6 @@ import numpy as np
 
 from hierlearn.metrics.measure import plain
 from hierlearn.metrics.registry import find_metric
-from hierlearn.studies.decisions import HEIGHT
 from hierlearn.studies.statistics import LEVEL, bootstrap_interval, holm, paired_test, spread
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def summarize(study: Study) -> dict[str, Any]:
     keys = [candidate.key for candidate in candidates]
     metrics = [name for name in study.config["metrics"] if not find_metric(name).by_level]
     rows = {candidate.key: study.rows(candidate) for candidate in candidates}
-    height = study.hierarchy.root_height
+    depth = study.hierarchy.depth
     return {
         "candidates": keys,
         "labels": [candidate.title for candidate in candidates],
@@ -47,7 +46,7 @@ def summarize(study: Study) -> dict[str, Any]:
         "seeds": len(study.seeds),
         "figures": {name: column(study, candidates, name, runs, rows) for name in metrics},
         "by_level": {one.key: by_level(study.runs_of(one, runs)) for one in candidates},
-        "severity": {key: severity(rows[key][HEIGHT], height) for key in keys},
+        "severity": {key: severity(rows[key], depth) for key in keys},
         "still_improving": {
             one.key: sum(run["still_improving"] for run in study.runs_of(one, runs))
             for one in candidates
@@ -115,17 +114,18 @@ def mark_best(metric: str, figures: Sequence[dict[str, Any]]) -> None:
 
 def by_level(runs: Sequence[Mapping[str, Any]]) -> list[float | None]:
     """Return the mean accuracy of each level of the runs of a candidate."""
-    table = np.array([run["test"]["level-accuracy"] for run in runs], dtype=np.float64)
+    table = np.array([run["test"]["accuracy"] for run in runs], dtype=np.float64)
     return [plain(value) for value in table.mean(axis=0).tolist()]
 
 
-def severity(heights: NDArray[Any], root_height: int) -> list[float]:
-    """Return the fraction of labeled rows that are right, and wrong by LCA height 1, 2, ...
+def severity(rows: Rows, depth: int) -> list[float]:
+    """Return the fraction of rows that are exact, and wrong at 1, 2, ... levels.
 
     Args:
-        heights: (seeds, N) the LCA height of each decision, NaN without a label.
-        root_height: the largest.
+        rows: of which ``exact`` and ``severity`` are read.
+        depth: the largest number of levels.
     """
-    known = heights[~np.isnan(heights)].astype(np.int64)
-    counts = np.bincount(known, minlength=root_height + 1)
-    return [float(value) for value in counts / max(known.size, 1)]
+    counted = ~np.isnan(rows["exact"])
+    levels = np.nan_to_num(rows["severity"][counted]).astype(np.int64)
+    counts = np.bincount(levels, minlength=depth + 1)
+    return [float(value) for value in counts / max(levels.size, 1)]

@@ -147,13 +147,14 @@ def measure_members(
         space: what can be predicted.
     """
     values = torch.zeros(len(found) + 1, dtype=torch.float64, device=rows.device)
-    targets = rows.targets(torch.arange(len(rows), device=rows.device))
+    every = torch.arange(len(rows), device=rows.device)
+    targets, mask = rows.targets(every), rows.mask(every)
     finite = torch.stack([p.isfinite().all() for p in found]).tolist()
     for member, p in enumerate(found):
         if stopped[member]:
             continue
         if finite[member]:
-            values[member] = compute(name, p, targets, space).to(values.device)
+            values[member] = compute(name, p, targets, space, mask).to(values.device)
         else:
             values[-1] = values[-1] or member + 1
     return values

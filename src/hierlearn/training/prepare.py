@@ -178,7 +178,8 @@ def prepare(
     valid = None
     if len(held_out):
         held = embedded(dataset.take(held_out), embedder)
-        truth = labels_of_rows(held.labels, dataset.hierarchy)
+        policy = plan.unlabeled_descendants
+        truth = labels_of_rows(held.labels, dataset.hierarchy, unlabeled_descendants=policy)
         valid = make_rows(held.inputs, preprocessor, truth, device, dense=dense)
     rows = make_rows(train_set.inputs, preprocessor, labels, device, weights, dense)
     rows.ids, rows.numbers = train_set.ids, picked

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hierlearn.metrics import find_metric
-from hierlearn.metrics.measure import measure
+from hierlearn.metrics.measure import compute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -88,13 +88,13 @@ def scorer(
         metric: a name of METRICS, one number.
         targets: (N, C) closed multi-hot.
         label_space: what can be predicted.
-        mask: (N, C) which targets are known; None for all. Only AU(PRC) can leave some out.
+        mask: (N, C) which targets are known; None for all.
     """
     if metric == "au-prc":
         return lambda p: counted_average_precision(p, targets, mask)
 
     def score(p: Tensor) -> float:
-        return float(measure(p, targets, label_space, [metric])[metric])
+        return float(compute(metric, p, targets, label_space, mask))
 
     return score
 
