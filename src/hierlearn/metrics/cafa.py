@@ -9,9 +9,11 @@ At a threshold t row i is answered P_i(t) = {c : p_i(c) >= t}, closed, and its t
     mi(t) = mean over rows of the sum of ic(c) over P_i(t) \ T_i     misinformation
     Smin  = min over t of sqrt(ru(t)^2 + mi(t)^2)
 
-The weighted Fmax counts every class by its information content ic, over the rows whose truth has
-any; where no class has any, all count alike. Rows without a label, among the classes that are
-evaluated, do not count. Thresholds are 0.01, 0.02, ..., 1 unless others are given.
+The weighted Fmax counts every class by its information content ic; where no class has any, all
+count alike. Rows are those with a label in the namespace of the classes that are evaluated (any
+label, where there are no namespaces), as cafaeval has it: a row that is known by the top class alone
+counts where that class does not, with recall 0, and lowers the precision where it is answered.
+Thresholds are 0.01, 0.02, ..., 1 unless others are given.
 """
 
 from __future__ import annotations
@@ -144,7 +146,7 @@ def cafa_curve(
         thresholds: (T,) ascending, above 0; by default 0.01, 0.02, ..., 1.
 
     Raises:
-        HierlearnError: where no row has a label among the classes.
+        HierlearnError: where no row has a label in the namespaces of the classes.
     """
     hierarchy = LabelSpace.of(label_space).hierarchy
     groups = {"all": np.arange(len(hierarchy)) if classes is None else classes}
@@ -152,7 +154,9 @@ def cafa_curve(
         probabilities, targets, hierarchy, groups, information=information, thresholds=thresholds
     )
     if "all" not in found:
-        raise HierlearnError("no row has a label among these classes, so there is no Fmax")
+        raise HierlearnError(
+            "no row has a label in the namespace of these classes, so there is no Fmax"
+        )
     return found["all"]
 
 
@@ -171,8 +175,9 @@ def cafa_curves(
         probabilities: (N, C) node probabilities.
         targets: (N, C) multi-hot, or labels.
         label_space: the taxonomy.
-        groups: the numbers of the classes of each group; by default ``namespace_classes``. A group
-            in which no row has a label is left out.
+        groups: the numbers of the classes of each group; by default ``namespace_classes``, which is
+            ``no_orphans`` of cafaeval; all classes of a namespace are its default. A group whose
+            namespace labels no row is left out.
         information: (C,) information content of each class; by default that of these rows.
         thresholds: (T,) ascending, above 0; by default 0.01, 0.02, ..., 1.
     """
@@ -184,7 +189,10 @@ def cafa_curves(
     ic = checked_information(information, truth, hierarchy).to(p.device)
     steps = checked_thresholds(thresholds).to(p.device)
     groups = namespace_classes(hierarchy) if groups is None else groups
-    sums = {name: Sums(steps, flags(one, hierarchy).to(p.device)) for name, one in groups.items()}
+    sums = {}
+    for name, one in groups.items():
+        counted = flags(one, hierarchy)
+        sums[name] = Sums(steps, counted.to(p.device), beside(counted, hierarchy).to(p.device))
     make_coherent = Coherence(hierarchy)
     for rows in row_chunks(len(p), max(p.shape[1], len(hierarchy.structure.parent_ids))):
         part = make_coherent(p[rows])
@@ -199,13 +207,15 @@ class Sums:
     Args:
         thresholds: (T,) ascending.
         counted: (C,) bool, the classes that count.
+        labeling: (C,) bool, the classes whose rows count.
     """
 
-    def __init__(self, thresholds: Tensor, counted: Tensor) -> None:
+    def __init__(self, thresholds: Tensor, counted: Tensor, labeling: Tensor) -> None:
         self.thresholds = thresholds
-        self.counted = counted
+        self.counted, self.labeling = counted, labeling
         self.rows = 0
-        names = ("pr", "rc", "wpr", "wrc", "ru", "mi", "answered", "informed", "informative")
+        self.plain = True  # no class has information
+        names = ("pr", "rc", "wpr", "wrc", "ru", "mi", "answered", "informed")
         self.totals = {name: torch.zeros_like(thresholds) for name in names}
 
     def add(self, p: Tensor, truth: Tensor, ic: Tensor) -> None:
@@ -216,11 +226,11 @@ class Sums:
             truth: (n, C) bool, closed.
             ic: (C,) the information content of each class.
         """
-        truth = truth & self.counted
-        labeled = truth.any(1).nonzero().squeeze(1)
+        labeled = (truth & self.labeling).any(1).nonzero().squeeze(1)
         if not len(labeled):
             return
-        p, truth = p[labeled], truth[labeled]
+        p, truth = p[labeled], truth[labeled] & self.counted
+        self.plain = not bool(ic[self.counted].any())
         self.rows += len(p)
         steps = self.thresholds.to(p.dtype)  # 0.29 as a probability and as a threshold is one
         rows, numbers = ((p >= steps[0]) & self.counted).nonzero(as_tuple=True)
@@ -241,14 +251,13 @@ class Sums:
         size, w_size = truth.sum(1, keepdim=True).double(), (truth.double() @ ic)[:, None]
         values = {
             "pr": divided(true, answered),
-            "rc": true / size,
+            "rc": divided(true, size.expand(shape)),
             "wpr": divided(w_true, w_answered),
             "wrc": divided(w_true, w_size.expand(shape)),
             "ru": (w_size - w_true).clamp_min(0.0),
             "mi": (w_answered - w_true).clamp_min(0.0),
             "answered": (answered > 0).double(),
             "informed": (w_answered > 0).double(),
-            "informative": (w_size > 0).double().expand(shape),
         }
         for name, one in values.items():
             self.totals[name] += one.sum(0)
@@ -257,17 +266,13 @@ class Sums:
         """Return the means."""
         total = self.totals
         precision, recall = divided(total["pr"], total["answered"]), total["rc"] / self.rows
-        plain = not bool(total["informative"].any())
-        weighted = (
-            divided(total["wpr"], total["informed"]),
-            divided(total["wrc"], total["informative"]),
-        )
+        weighted = divided(total["wpr"], total["informed"]), total["wrc"] / self.rows
         return CafaCurve(
             thresholds=self.thresholds,
             precision=precision,
             recall=recall,
-            weighted_precision=precision if plain else weighted[0],
-            weighted_recall=recall if plain else weighted[1],
+            weighted_precision=precision if self.plain else weighted[0],
+            weighted_recall=recall if self.plain else weighted[1],
             uncertainty=total["ru"] / self.rows,
             misinformation=total["mi"] / self.rows,
             coverage=total["answered"] / self.rows,
@@ -302,6 +307,14 @@ def flags(classes: Numbers, hierarchy: Hierarchy) -> Tensor:
     found = torch.zeros(len(hierarchy), dtype=torch.bool)
     found[torch.from_numpy(numbers.astype(np.int64))] = True
     return found
+
+
+def beside(counted: Tensor, hierarchy: Hierarchy) -> Tensor:
+    """Return (C,) bool the classes of the namespaces of those that count; all without any."""
+    if not hierarchy.namespace_names:
+        return torch.ones_like(counted)
+    own = {hierarchy.namespaces[number] for number in counted.nonzero()[:, 0].tolist()}
+    return torch.tensor([one in own for one in hierarchy.namespaces])
 
 
 def checked_thresholds(thresholds: Sequence[float] | Tensor | None) -> Tensor:

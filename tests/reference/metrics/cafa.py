@@ -28,27 +28,29 @@ def information_content(targets, parents):
     return out
 
 
-def at_threshold(scores, targets, parents, ic, classes, threshold):
-    """Precision, recall, both by information, uncertainty and misinformation at one threshold."""
+def at_threshold(scores, targets, parents, ic, classes, threshold, namespace=None):
+    """Precision, recall, both by information, uncertainty and misinformation at one threshold.
+
+    As cafaeval: rows with a label in the namespace count, though it be none of the classes.
+    """
     pr, rc, wpr, wrc, ru, mi = [], [], [], [], [], []
     for row, target in zip(scores, targets, strict=True):
-        truth = {c for c in classes if target[c]}
-        if not truth:
+        if not any(target[c] for c in (range(len(parents)) if namespace is None else namespace)):
             continue
+        truth = {c for c in classes if target[c]}
         row = coherent(row, parents)
         found = {c for c in classes if row[c] >= threshold}
         if found:
             pr.append(len(found & truth) / len(found))
-        rc.append(len(found & truth) / len(truth))
+        rc.append(len(found & truth) / len(truth) if truth else 0.0)
         held, true = sum(ic[c] for c in found), sum(ic[c] for c in truth)
         both = sum(ic[c] for c in found & truth)
         if held > 0:
             wpr.append(both / held)
-        if true > 0:
-            wrc.append(both / true)
+        wrc.append(both / true if true > 0 else 0.0)
         ru.append(sum(ic[c] for c in truth - found))
         mi.append(sum(ic[c] for c in found - truth))
-    if not wrc:  # no truth has information, so all classes count alike
+    if not any(ic[c] for c in classes):  # all classes count alike
         wpr, wrc = pr, rc
     return [sum(x) / len(x) if x else 0.0 for x in (pr, rc, wpr, wrc, ru, mi)]
 
@@ -58,9 +60,9 @@ def harmonic(a, b):
     return 2 * a * b / (a + b) if a + b > 0 else 0.0
 
 
-def figures(scores, targets, parents, ic, classes, thresholds):
+def figures(scores, targets, parents, ic, classes, thresholds, namespace=None):
     """Fmax, weighted Fmax and Smin."""
-    rows = [at_threshold(scores, targets, parents, ic, classes, t) for t in thresholds]
+    rows = [at_threshold(scores, targets, parents, ic, classes, t, namespace) for t in thresholds]
     return (
         max(harmonic(row[0], row[1]) for row in rows),
         max(harmonic(row[2], row[3]) for row in rows),
