@@ -91,13 +91,13 @@ def stall(count):
     def answer(handler):
         handler.wfile.write(handler.head_of_range()[:count])
         handler.wfile.flush()
-        handler.server.release.wait(10)
+        handler.server.release.wait(600)
 
     return answer
 
 
 def never_answer(handler):
-    handler.server.release.wait(10)
+    handler.server.release.wait(600)
 
 
 def status(code):

@@ -8,7 +8,7 @@ import warm
 from training.datasets import environment
 
 
-def launch(script, *words, restarts=0, seconds=120):
+def launch(script, *words, restarts=0, seconds=600):
     """Run two processes of a script and return what became of them.
 
     Args:

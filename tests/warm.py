@@ -40,7 +40,7 @@ PRELOADED = [
     "yaml",
 ]
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-SECONDS = 120  # until the server has imported everything on a slow machine
+SECONDS = 240  # until the server has imported everything on a slow machine
 
 _server = None  # of this process
 

@@ -2,10 +2,10 @@
 
 import json
 import os
+import resource
 import shlex
 import subprocess
 import sys
-import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -75,13 +75,16 @@ def files(tmp_path):
 def test_help_lists_the_commands_quickly():
     times = []
     for _ in range(3):
-        start = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = run("--help", python=[sys.executable])
-        times.append(time.perf_counter() - start)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert done.returncode == 0
     assert "inspect" in done.stdout
     assert "data" in done.stdout
-    assert min(times) < 2.0  # the promise is 0.5 s; a busy test machine gets some room
+    assert (
+        min(times) < 2.0
+    )  # of a processor; the promise is 0.5 s, and a busy machine gets some room
 
 
 def test_inspect_draws_and_writes(files):

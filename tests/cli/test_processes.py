@@ -18,7 +18,7 @@ from hierlearn.training.checkpoint import Checkpoints
 from training.datasets import environment
 
 HIERLEARN = [sys.executable, "-m", "hierlearn"]
-SECONDS = 90  # for a slow machine
+SECONDS = 240  # for a slow machine
 LONG = ["--epochs", "100000", "--batch-size", "8", "--loss", "bce"]  # nobody waits for its end
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at /proc")

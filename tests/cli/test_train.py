@@ -295,7 +295,7 @@ def test_under_torchrun_one_process_prints_and_writes(rows):
         text=True,
         env={**os.environ, "COLUMNS": "120", "OMP_NUM_THREADS": "1"},
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("recipe quick") == 1

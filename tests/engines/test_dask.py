@@ -14,7 +14,7 @@ from small_models import made_model, write_rows
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install dask")
 dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed: pip install dask")
 pytestmark = pytest.mark.filterwarnings("default")
-SECONDS = 120  # at most, on a slow machine
+SECONDS = 240  # at most, on a slow machine
 
 
 @pytest.fixture(scope="module")

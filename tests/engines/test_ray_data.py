@@ -27,7 +27,7 @@ from small_models import made_model, write_rows
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'ray[data]'")
 pytestmark = pytest.mark.filterwarnings("default")
 ROWS = 2000
-SECONDS = 120  # at most, on a slow machine
+SECONDS = 240  # at most, on a slow machine
 
 
 @pytest.fixture(scope="module")

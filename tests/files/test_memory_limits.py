@@ -43,7 +43,7 @@ except HierlearnError as error:
 
 def outcome(path, limit):
     line = [sys.executable, "-c", CODE, str(path), str(limit)]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-500:]
     return done.stdout.strip().replace(str(path), "FILE")
 

@@ -184,9 +184,7 @@ def test_a_process_that_was_really_killed(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
     child = subprocess.Popen([sys.executable, "-c", code, path])
-    while len(names(tmp_path)) < 2:
-        time.sleep(0.01)
-    time.sleep(0.2)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, and still to be waited for
     assert not is_empty(tmp_path)
     write(tmp_path / "b.txt")  # while the dead child is not waited for
     assert child.wait() == -9

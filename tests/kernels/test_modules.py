@@ -96,4 +96,4 @@ def test_two_processes_select_as_one(tmp_path):
     runs = [
         subprocess.Popen([*command, str(rank), str(tmp_path)], env=variables) for rank in (0, 1)
     ]
-    assert [run.wait(timeout=120) for run in runs] == [0, 0]
+    assert [run.wait(timeout=600) for run in runs] == [0, 0]

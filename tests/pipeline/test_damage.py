@@ -53,7 +53,7 @@ def refusal(folder):
     begun = time.process_time()
     with pytest.raises(CheckpointError) as caught:
         Pipeline.load(folder)
-    assert time.process_time() - begun < 5
+    assert time.process_time() - begun < 30
     message = str(caught.value)
     assert len(message) <= 600
     assert "\n" not in message

@@ -432,7 +432,7 @@ def test_two_processes_at_once_lose_nothing(folder):
         while any(one.poll() is None for one in both):
             Pipeline.load(folder)  # which reads whole models meanwhile
             time.sleep(0.02)
-        assert [one.wait(60) for one in both] == [0, 0]
+        assert [one.wait(240) for one in both] == [0, 0]
     new = memory(folder)["ids"][24:]
     assert sorted(new) == sorted(
         f"{name}-{number}-{one}" for name in "xy" for number in range(3) for one in range(2)
@@ -461,7 +461,7 @@ def test_a_folder_that_another_process_holds_is_named(folder, monkeypatch):
             locks.locked(folder, 0.2),
         ):
             pass
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 60
         other.kill()  # and its lock is gone with it
     with locks.locked(folder, 10), locks.locked(folder, 0.2):
         pass

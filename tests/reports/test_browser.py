@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections import Counter
 from contextlib import contextmanager
 
@@ -15,6 +16,7 @@ from hierlearn.studies.summary import summarize
 from hierlearn.studies.tables import cell, is_bold
 from reports.handmade_study import study as study_by_hand
 
+MILLISECONDS = 240_000  # on a slow machine
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FOUND = next(filter(None, map(shutil.which, BROWSERS)), None)
 pytestmark = pytest.mark.skipif(
@@ -27,7 +29,9 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=FOUND, args=["--no-sandbox"])
+        made = playwright.chromium.launch(
+            executable_path=FOUND, args=["--no-sandbox"], timeout=MILLISECONDS
+        )
         yield made
         made.close()
 
@@ -36,6 +40,7 @@ def browser():
 def opened(browser, path, width=1280, **options):
     """Open a page; it must say nothing to the console, ask for no other file, open no dialog."""
     tab = browser.new_page(viewport={"width": width, "height": 900}, **options)
+    tab.set_default_timeout(MILLISECONDS)
     heard = []
     tab.on("console", lambda message: heard.append(message.text))
     tab.on("pageerror", lambda error: heard.append(str(error)))
@@ -49,6 +54,18 @@ def opened(browser, path, width=1280, **options):
     assert tab.evaluate("window.hits") == 0
     tab.close()
     assert heard == []
+
+
+def wait_until(tab, expression):
+    """Wait until an expression of the page is true.
+
+    ``wait_for_function`` evaluates it again inside of the page, which the page's own policy forbids
+    unless the first look is late enough.
+    """
+    end = time.monotonic() + MILLISECONDS / 1000
+    while not tab.evaluate(expression):
+        assert time.monotonic() < end, expression
+        tab.wait_for_timeout(20)
 
 
 @pytest.fixture

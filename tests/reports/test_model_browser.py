@@ -2,7 +2,12 @@
 
 import pytest
 
-from reports.test_browser import browser, opened, pytestmark  # noqa: F401  (a fixture and a mark)
+from reports.test_browser import (
+    browser,  # noqa: F401  (a fixture)
+    opened,
+    pytestmark,  # noqa: F401
+    wait_until,
+)
 
 
 @pytest.fixture
@@ -107,9 +112,10 @@ def test_a_wide_table_fades_where_there_is_more(browser, page):  # noqa: F811
         assert wide.evaluate("one => one.scrollWidth > one.clientWidth")
         assert float(wide.evaluate(fade).removesuffix("px")) > 20
         wide.evaluate("one => one.scrollTo(one.scrollWidth, 0)")
-        made.wait_for_function(
+        wait_until(
+            made,
             "getComputedStyle(document.querySelector('.wide:has(table.figures)'))"
-            ".getPropertyValue('--fade') === '0px'"
+            ".getPropertyValue('--fade') === '0px'",
         )
     with opened(browser, page, 1280) as made:
         wide = made.locator(".wide:has(table.figures)")

@@ -75,7 +75,7 @@ class Running:
             self.signal()
             self.wait()
         for thread in self.threads:
-            thread.join(5)
+            thread.join(SECONDS)
         self.job.stdout.close()
         self.job.stderr.close()
         assert not any("Traceback" in line for line in self.complained), "".join(self.complained)

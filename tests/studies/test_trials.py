@@ -129,7 +129,8 @@ def slow(data, trial, on_step=None):
         file.write(f"{sys.argv[2]}\\n")
     if sys.argv[2] == "dies":
         os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.4)  # long enough for the other process to take the next one
+    while not Path("here").exists():  # until the other process has taken one, too
+        time.sleep(0.02)
     return whole(data, trial, on_step)
 
 shared_trials.run_trial = slow
@@ -150,22 +151,28 @@ def start(folder, url, name):
     )
 
 
+def wait_until(condition):
+    end = time.monotonic() + 240
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def test_two_processes_share_the_trials_of_one_storage(expected, counted, tmp_path, monkeypatch):
     pytest.importorskip("optuna")
     url, whole = f"sqlite:///{tmp_path / 'tune.db'}", shared_trials.run_trial
 
     def slow(*given):
-        time.sleep(0.4)  # long enough for the other process to take the next one
+        (tmp_path / "here").touch()
+        wait_until((tmp_path / "runs").exists)  # until the other process has taken one, too
         return whole(*given)
 
     monkeypatch.setattr(shared_trials, "run_trial", slow)
     other = start(tmp_path, url, "other")
-    begun = time.monotonic()
-    while not (tmp_path / "ready-other").exists() and time.monotonic() - begun < 60:
-        time.sleep(0.05)
+    wait_until((tmp_path / "ready-other").exists)
     (tmp_path / "go").touch()
     assert search(storage=url) == expected
-    assert other.wait(60) == 0
+    assert other.wait(240) == 0
     runs = (tmp_path / "runs").read_text().split()
     assert len(runs) > 0
     assert len(counted) > 0
@@ -177,11 +184,11 @@ def test_the_trial_of_a_killed_process_is_run_again(expected, counted, tmp_path,
     pytest.importorskip("optuna")
     url = f"sqlite:///{tmp_path / 'tune.db'}"
     (tmp_path / "go").touch()
-    assert start(tmp_path, url, "dies").wait(60) < 0
+    assert start(tmp_path, url, "dies").wait(240) < 0
     assert [one.state.name for one in opened(url).trials] == ["RUNNING"]
-    monkeypatch.setattr(shared_trials, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(shared_trials, "SILENT_SECONDS", 3.0)
     monkeypatch.setattr(shared_trials, "BEAT_SECONDS", 0.1)
-    time.sleep(0.6)
+    time.sleep(3.1)
     assert search(storage=url) == expected
     assert len(counted) == 6
     states = [one.state.name for one in opened(url).trials]

@@ -92,11 +92,15 @@ def at_random_moments(folder):
 def when_it_appears(pattern, times):
     """Kill a attempt as soon as a file of some name is there, a few times."""
 
+    def before():  # long enough in the midst of a write for the other process to see it
+        sync = os.fsync
+        os.fsync = lambda file: (time.sleep(0.05), sync(file))
+
     def case(folder):
         ends, left = [], 0
         for _ in range(times):
             known = set(folder.glob(pattern))
-            child = attempt(folder)
+            child = attempt(folder, before)
             while not set(folder.glob(pattern)) - known:
                 if os.waitpid(child, os.WNOHANG)[0]:
                     return {"ends": [*ends, "finished unseen"], "left": left}
@@ -167,7 +171,7 @@ def told_to_stop(folder):
         with handle_sigterm(1):
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # busy with something else
             os.write(write, b"ready\n")
-            time.sleep(60)
+            time.sleep(600)
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as file:

@@ -36,7 +36,7 @@ def nursed(tmp_path_factory):
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=600,
     )
     assert run.returncode == 0, run.stderr
     return folder, json.loads(run.stdout)

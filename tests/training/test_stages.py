@@ -163,7 +163,7 @@ def test_a_killed_training_goes_on_in_its_stage_bit_for_bit(tmp_path):
     for moment in (21, 33):  # in the midst of an epoch of the second level, and of the last
         command = [*warm.python(), staged_worker.__file__, str(cut), str(moment)]
         done = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, timeout=90
+            command, env=environment(), capture_output=True, text=True, timeout=600
         )
         assert done.returncode == -signal.SIGKILL, done.stderr
         left = [int(path.stem[5:]) for path in Checkpoints(cut / "checkpoints").paths()]

@@ -56,7 +56,7 @@ def test_bytes_are_on_the_disk_before_the_rename(server, target, monkeypatch):
 PROGRAM = """
 import sys
 from hierlearn.datasets.download import fetch
-fetch(sys.argv[1], sys.argv[2], size=int(sys.argv[3]), sha256=sys.argv[4], timeout=8)
+fetch(sys.argv[1], sys.argv[2], size=int(sys.argv[3]), sha256=sys.argv[4], timeout=100)
 """
 
 
@@ -66,7 +66,7 @@ def start(server, target):
 
 
 def wait_until(condition):
-    end = time.monotonic() + 10
+    end = time.monotonic() + 240
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -99,7 +99,7 @@ def test_two_processes_download_once(server, target):
         processes.append(start(server, target))
         time.sleep(0.5)
         server.release.set()
-        assert [process.wait(10) for process in processes] == [0, 0]
+        assert [process.wait(240) for process in processes] == [0, 0]
     finally:
         for process in processes:
             with suppress(ProcessLookupError):

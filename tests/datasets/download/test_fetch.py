@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from itertools import pairwise
 
 import pytest
@@ -87,9 +86,9 @@ def test_a_server_that_sends_no_length(server, target, answer, size):
 
 def test_the_end_of_the_body_needs_no_closed_connection(server, target):
     server.script = [stall(SIZE)]
-    begin = time.monotonic()
-    get(server, target, timeout=5.0)
-    assert time.monotonic() - begin < 2
+    get(server, target, timeout=60.0)
+    assert server.ranges == [None]
+    assert not server.release.is_set()
     assert target.read_bytes() == BODY
 
 

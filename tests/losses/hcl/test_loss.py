@@ -246,7 +246,7 @@ def test_two_processes_select_the_same_as_one(tmp_path):
         subprocess.Popen([*warm.python(), "-c", WORKER, str(rank), str(tmp_path)])
         for rank in (0, 1)
     ]
-    assert [run.wait(timeout=120) for run in runs] == [0, 0]
+    assert [run.wait(timeout=600) for run in runs] == [0, 0]
     found = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
     logits, targets = batch()
     x = logits.clone().requires_grad_()
