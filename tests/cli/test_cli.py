@@ -82,9 +82,7 @@ def test_help_lists_the_commands_quickly():
     assert done.returncode == 0
     assert "inspect" in done.stdout
     assert "data" in done.stdout
-    assert (
-        min(times) < 2.0
-    )  # of a processor; the promise is 0.5 s, and a busy machine gets some room
+    assert min(times) < 2.0  # of a processor; the promise is 0.5 s
 
 
 def test_inspect_draws_and_writes(files):

@@ -117,6 +117,22 @@ class Running:
         body = {"rows": rows, "labels": labels, **more}
         return self.post("/remember", body, Authorization=f"Bearer {token}")
 
+    def raw(self, content, timeout=SECONDS):
+        """A connection on which some bytes were sent."""
+        found = socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+        found.sendall(content)
+        return found
+
+    def begun(self):
+        """A connection whose request was accepted, and whose body does not come."""
+        found = self.raw(
+            b"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n"
+            b"expect: 100-continue\r\n\r\n"
+        )
+        assert found.recv(100).startswith(b"HTTP/1.1 100")  # somebody reads
+        found.sendall(b"{")
+        return found
+
     def metric(self, line):
         """The value of a line of /metrics."""
         for one in self.get("/metrics")[2].splitlines():

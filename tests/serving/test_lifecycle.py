@@ -66,7 +66,7 @@ def test_a_stop_finishes_what_was_accepted(models, started):
 
 
 def test_a_server_that_drains_is_alive_but_not_ready(models, started):
-    server = started(models / "table", "--drain", "2")
+    server = started(models / "table", "--drain", "8")
     assert server.get("/ready")[0] == 200
     server.signal(signal.SIGINT)
     while server.get("/ready")[0] == 200:
@@ -78,28 +78,20 @@ def test_a_server_that_drains_is_alive_but_not_ready(models, started):
 
 
 def test_a_second_signal_ends_at_once(models, started):
-    server = started(models / "table")
-    with socket.create_connection(("127.0.0.1", server.port)) as slow:
-        slow.sendall(b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n{")
-        time.sleep(0.2)
+    server = started(models / "table", "--timeout", "1000", "--stop-timeout", "1000")
+    with server.begun():
         server.signal()
         time.sleep(0.5)
         assert server.job.poll() is None  # it waits for the body
-        begin = time.monotonic()
         server.signal()
         assert server.wait() == 128 + signal.SIGTERM
-        assert time.monotonic() - begin < 20  # the body may take 30
 
 
 def test_a_stop_has_a_limit(models, started):
-    server = started(models / "table", "--stop-timeout", "1")
-    with socket.create_connection(("127.0.0.1", server.port)) as slow:
-        slow.sendall(b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n{")
-        time.sleep(0.2)
-        begin = time.monotonic()
+    server = started(models / "table", "--timeout", "1000", "--stop-timeout", "1")
+    with server.begun():
         server.signal()
         assert server.wait() == 1  # something was cut off
-        assert time.monotonic() - begin < 20
 
 
 # ---------------------------------------------------------------------- growing

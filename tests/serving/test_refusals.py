@@ -1,21 +1,34 @@
 """Bad input is refused with one sentence, and never with a 500."""
 
 import json
+import select
 import socket
+from contextlib import ExitStack, suppress
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from serving.client import TOKEN, Running
+from hierlearn.errors import HierlearnError
+from hierlearn.serving.door import Door
+from hierlearn.serving.requests import EXPLAIN, PIECE, PREDICT, REMEMBER, Refusal, parse_body
+from serving.client import SECONDS, TOKEN, Running
 
 ROW = {"a": 1, "b": 2.0, "kind": "x", "note": "purrs", "day": "2024-01-11"}
 
 
 @pytest.fixture(scope="module")
 def server(models, tmp_path_factory):
-    words = ["--max-rows", "50", "--max-body", "1", "--timeout", "2", "--missing", "error"]
+    words = ["--max-rows", "50", "--max-body", "1", "--timeout", "200", "--missing", "error"]
     found = Running(models / "table", *words, cwd=tmp_path_factory.mktemp("server"))
+    yield found
+    found.end()
+
+
+@pytest.fixture(scope="module")
+def hasty(models, tmp_path_factory):
+    words = ("--timeout", "2", "--max-connections", "30", "--allow-host", "Model.Example.")
+    found = Running(models / "table", *words, cwd=tmp_path_factory.mktemp("hasty"))
     yield found
     found.end()
 
@@ -37,7 +50,9 @@ BAD = {
     "no JSON": (b"{rows}", 400, "not JSON"),
     "nothing": (b"", 400, "not JSON"),
     "NaN": (b'{"rows": [{"a": NaN}]}', 400, "NaN is no value of JSON"),
-    "nested": (b"[" * 100_000, 400, "nested too deeply"),
+    "nested": (b"[" * 50_000, 400, "nested too deeply"),
+    "nested deeply": (b'{"rows": ' + b"[" * 100_000, 413, "more lists and objects than rows may"),
+    "long": (b"[" * 100_000, 422, 'an object such as {"rows": [...]}, not \'[[['),
     "digits": (b'{"rows": [[' + b"9" * 10_000 + b"]]}", 400, "not JSON"),
     "half a character": (b'{"rows": [{"note": "\\ud800"}]}', 400, "surrogate"),
     "a list": (b"[]", 422, 'an object such as {"rows": [...]}, not list of 0 entries'),
@@ -184,18 +199,18 @@ def test_no_bytes_are_answered_with_a_500(server, body):
 RAW = [
     b"\x00\xff\x16\x03\x01" * 40,
     b"GET / HTTP/9.9\r\n\r\n",
-    b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: -5\r\n\r\n",
-    b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello",
-    b"POST /predict HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    b"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: -5\r\n\r\n",
+    b"POST /no HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello",
+    b"POST /predict HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
     b"POST /predict HTTP/1.1\r\n" + b"x: " + b"y" * 200_000 + b"\r\n\r\n",
-    b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n{",  # and then nothing
-    b"GET /%ff%fe\x80 HTTP/1.1\r\nhost: a\r\n\r\n",
+    b"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{",  # and then nothing
+    b"GET /%ff%fe\x80 HTTP/1.1\r\nhost: localhost\r\n\r\n",
 ]
 
 
 @pytest.mark.parametrize("content", RAW, ids=range(len(RAW)))
 def test_what_is_not_http_leaves_the_server_alive(server, content):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=SECONDS) as raw:
         try:
             raw.sendall(content)
             if content.endswith(b"{"):
@@ -207,9 +222,182 @@ def test_what_is_not_http_leaves_the_server_alive(server, content):
     assert server.get("/health")[0] == 200
 
 
-def test_a_body_that_does_not_arrive_is_given_up(server):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
-        raw.sendall(b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n{")
-        answer = raw.recv(1000)
-    assert answer.startswith(b"HTTP/1.1 408")
-    assert server.get("/health")[0] == 200
+def test_a_body_that_does_not_arrive_is_given_up(hasty):
+    with hasty.begun() as raw:
+        assert raw.recv(1000).startswith(b"HTTP/1.1 408")
+    assert hasty.get("/health")[0] == 200
+
+
+# ---------------------------------------------------------------------- who is let in
+
+
+@pytest.mark.parametrize("code", [400, 421, 200])
+def test_only_hosts_that_the_server_goes_by_are_answered(hasty, code):
+    hosts = {
+        200: ["localhost", "LOCALHOST:8000", "127.0.0.1", "[::1]:8", "model.example:80"],
+        400: ["", "a b", "[::1", "a/b", "localhost:port", "a\tb", "ü"],
+        421: ["evil.example", "127.0.0.1.evil.example", "localhost.evil", "10.0.0.1", "[::2]"],
+    }
+    for host in hosts[code]:
+        value = f"host: {host}\r\n".encode("latin1")
+        for path in (b"/health", b"/docs", b"/nothing"):
+            with hasty.raw(b"GET " + path + b" HTTP/1.1\r\n" + value + b"\r\n") as raw:
+                got = int(raw.recv(1000).split()[1])
+            assert got == (404 if code == 200 and path == b"/nothing" else code), (host, path)
+    if code == 421:
+        _, found = hasty.post("/explain", {"rows": [ROW]}, host="evil.example")
+        assert found["error"].endswith("start it with --allow-host evil.example")
+    with hasty.raw(b"GET /health HTTP/1.0\r\n\r\n") as raw:
+        assert b" 400 " in raw.recv(1000)
+
+
+def test_the_names_of_a_host():
+    known = Door(None, ("0.0.0.0", "Example.org.", "[FE80::1]"))
+    assert known.answers("example.org", None)
+    assert known.answers("fe80::1", None)
+    assert known.answers("192.0.2.7", ("192.0.2.7", 80))  # the address that a connection came to
+    assert not known.answers("192.0.2.7", ("192.0.2.8", 80))
+    assert not known.answers("evil.example", ("192.0.2.7", 80))
+    assert Door(None, ("*",)).answers("evil.example", None)
+
+
+SILENT = [b"", b"GET /health HTTP/1.1\r\nhost: local", b"POST /predict HTTP/1.1\r\n"]
+
+
+def test_connections_that_say_nothing_keep_nobody_out(hasty):
+    """More of them than the server may have; whoever says something is answered meanwhile."""
+    with ExitStack() as stack:
+        held = [stack.enter_context(hasty.raw(SILENT[n % 3])) for n in range(90)]
+        for _ in range(3):
+            code, _, answer = hasty.get("/health")
+            assert (code, answer) == (200, {"status": "alive"})
+            assert len(hasty.predict([ROW])) == 1
+        for one in held:  # the first made room, the last are closed when their time is over
+            with suppress(ConnectionError):
+                assert one.recv(10) == b""
+
+
+def test_a_connection_that_is_idle_is_closed(hasty):
+    answers = []
+    with hasty.raw(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n") as raw:
+        while part := raw.recv(1000):  # ends where the server closes
+            answers.append(part)
+    assert b"".join(answers).count(b"HTTP/1.1 200") == 1
+    with hasty.raw(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n") as raw:
+        answer = b""
+        while not answer.endswith(b"}"):
+            answer += raw.recv(1000)
+        with suppress(ConnectionError):  # a header that arrives byte by byte is none
+            while not select.select([raw], [], [], 0.2)[0]:
+                raw.sendall(b"G")
+            assert raw.recv(100) == b""
+
+
+# ---------------------------------------------------------------------- large bodies
+
+
+def test_a_body_that_is_too_large_is_told_so(server):
+    """Not reset, also where the client sends all of it before it looks for an answer."""
+    rows = b'{"rows": [' + b" " * (40 << 20) + b"]}"
+    for path, code in (("/predict", 413), ("/explain", 413), ("/remember", 401), ("/no", 404)):
+        for _ in range(3):
+            got, found = server.post(path, rows)
+            assert got == code
+            assert "error" in found
+    connection = server.connect()
+    connection.putrequest("POST", "/predict")
+    connection.putheader("transfer-encoding", "chunked")
+    connection.endheaders()
+    for _ in range(40):
+        connection.send(b"100000\r\n" + b" " * (1 << 20) + b"\r\n")
+    connection.send(b"0\r\n\r\n")
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_one_that_asks_first_is_told_before_it_sends(server):
+    with server.raw(
+        b"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999\r\n"
+        b"expect: 100-continue\r\n\r\n"
+    ) as raw:
+        assert raw.recv(100).startswith(b"HTTP/1.1 413")
+
+
+MANY = {
+    "rows": b'{"rows": [' + b"[]," * 300_000 + b"[]]}",
+    "texts": b'{"rows": [' + b'"",' * 300_000 + b'""]}',
+    "a row": b'{"rows": [[' + b"[]," * 300_000 + b"[]]]}",
+    "an object": b'{"rows": [{"a": [' + b"{}," * 300_000 + b"{}]}]}",
+    "another field": b'{"rows": [], "top": [' + b"[]," * 300_000 + b"[]]}",
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_what_has_too_many_entries_is_not_read(name, monkeypatch):
+    made = []
+    scan = json.JSONDecoder().scan_once
+
+    class Decoder(json.JSONDecoder):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.scan_once = lambda text, place: made.append(place) or scan(text, place)
+
+    monkeypatch.setattr("hierlearn.serving.requests.json.JSONDecoder", Decoder)
+    with pytest.raises(Refusal) as caught:
+        parse_body(MANY[name], PREDICT, 50)
+    assert caught.value.code == 413
+    assert "at most 50 rows at once" in caught.value.message
+    assert len(made) < 100
+
+
+def test_a_large_body_is_read_by_another_thread_and_in_pieces(server, monkeypatch):
+    numbers = [0.5] * 200_000
+    body = json.dumps({"rows": [numbers, [1, 2]], "top": 3}).encode()
+    longest = []
+    whole = json.loads
+
+    def loads(text, **options):
+        longest.append(len(text))
+        return whole(text, **options)
+
+    monkeypatch.setattr("hierlearn.serving.requests.json.loads", loads)
+    assert parse_body(body, PREDICT, 50) == whole(body)
+    assert len(longest) > 10
+    assert max(longest) <= PIECE + 2
+    many = [{**ROW, "note": "purrs " * 3000}] * 50
+    assert len(server.predict(many)) == 50
+
+
+SPACES = st.sampled_from(["", " ", "\n", "\t \r\n"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(BODIES | JSON, SPACES, st.data())
+@example({"rows": [[1, 2], [3.5]], "top": None}, " ", None)
+@example({"rows": ["\ud800"]}, "", None)
+def test_entry_by_entry_is_as_whole(body, space, data):
+    """Small bodies by the reader of large ones: the same values, and errors where json has them."""
+    text = json.dumps(body, separators=(f"{space},{space}", f"{space}:{space}"))
+    text, changed = f"{space}{text}{space}", False
+    if data is not None and data.draw(st.booleans()):
+        place, changed = data.draw(st.integers(0, len(text))), True
+        text = (
+            text[:place]
+            + data.draw(st.sampled_from(["", ",", "]", "}", "1", '"', "x"]))
+            + (text[place + data.draw(st.integers(0, 1)) :])
+        )
+    known = [*PREDICT, *EXPLAIN, *REMEMBER, "x"]
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        for large in (1 << 30, -1):
+            patch.setattr("hierlearn.serving.requests.LARGE", large)
+            patch.setattr("hierlearn.serving.requests.PIECE", 4)
+            try:
+                found.append(repr(parse_body(text.encode(), known, 10_000)))
+            except Refusal as refusal:
+                found.append(refusal.code)
+            except HierlearnError:
+                found.append(422)
+    if changed:  # an unknown field and a fault: whichever is met first
+        found = ["refused" if isinstance(one, int) else one for one in found]
+    assert found[0] == found[1]

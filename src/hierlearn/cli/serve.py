@@ -23,6 +23,14 @@ SHORTEST = 16  # characters of a token
 LIMITS, STOP = "Limits", "Stopping"  # panels of --help
 OPTIONS = [
     option("host", str, "127.0.0.1", "Address to listen on; 0.0.0.0 for every interface."),
+    option(
+        "allow_host",
+        list[str],
+        None,
+        "Name by which clients may call the server, beside its address and those of this machine; "
+        "* for any. Repeatable.",
+        metavar="NAME",
+    ),
     option("port", int, 8000, "Port to listen on; 0 for one that is free.", min=0, max=65535),
     option("threads", int, None, "Threads of torch; all cores if none.", min=1),
     option(
@@ -55,8 +63,22 @@ OPTIONS = [
     ),
     option("max_rows", int, 10_000, "Rows of a request; more get 413.", min=1, panel=LIMITS),
     option("max_body", int, 16, "MiB of a request; more get 413.", min=1, panel=LIMITS),
-    option("timeout", float, 30.0, "Seconds that a request may take.", min=0.001, panel=LIMITS),
-    option("max_connections", int, 1000, "Connections at once.", min=1, panel=LIMITS),
+    option(
+        "timeout",
+        float,
+        30.0,
+        "Seconds that a request may take; a connection may be silent as long.",
+        min=0.001,
+        panel=LIMITS,
+    ),
+    option(
+        "max_connections",
+        int,
+        1000,
+        "Connections at once; the one that is idle longest makes room.",
+        min=2,
+        panel=LIMITS,
+    ),
     option(
         "drain",
         float,
@@ -116,8 +138,9 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
         save_to=model if options["save"] else None,
         trust=options["trust"],
     )
-    names = ("host", "port", "drain", "stop_timeout", "max_connections")
-    address = Address(**{name: options[name] for name in names})
+    names = ("host", "port", "drain", "stop_timeout", "max_connections", "timeout")
+    allowed = tuple(options["allow_host"] or ())
+    address = Address(**{name: options[name] for name in names}, allow_host=allowed)
     console = Console()
 
     def started(url: str) -> None:

@@ -11,8 +11,8 @@ At a threshold t row i is answered P_i(t) = {c : p_i(c) >= t}, closed, and its t
 
 The weighted Fmax counts every class by its information content ic; where no class has any, all
 count alike. Rows are those with a label in the namespace of the classes that are evaluated (any
-label, where there are no namespaces), as cafaeval has it: a row that is known by the top class alone
-counts where that class does not, with recall 0, and lowers the precision where it is answered.
+label, where there are no namespaces), as cafaeval has it: a row that is known by the top class
+alone counts where that class does not, with recall 0, and lowers the precision if it is answered.
 Thresholds are 0.01, 0.02, ..., 1 unless others are given.
 """
 

@@ -7,22 +7,24 @@ import hmac
 import html
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.serving import openapi
 from hierlearn.serving.batching import Overloaded
+from hierlearn.serving.door import Door
 from hierlearn.serving.metrics import CONTENT_TYPE
 from hierlearn.serving.model import Task, to_json
 from hierlearn.serving.requests import (
     EXPLAIN,
+    LARGE,
     MOST_EVIDENCE,
     PREDICT,
     REMEMBER,
     Refusal,
-    check_fields,
     parse_body,
     read_count,
     read_ids,
@@ -32,16 +34,17 @@ from hierlearn.serving.requests import (
 from hierlearn.serving.service import Addition, Question
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     from hierlearn.serving.model import Options, ServedModel
     from hierlearn.serving.rows import Columns
     from hierlearn.serving.service import Service
 
     Handler = Callable[[Any], Awaitable[Any]]
+    Read = TypeVar("Read")
 
+CLOSE = {"connection": "close"}  # the rest of the body is not waited for
 BODIES = 16  # times the largest body that may be held while bodies arrive
-DISCARDED = 4  # times the largest body that are read only to be dropped
 EXPLAINED_TOGETHER = 8  # rows of a task of /explain, so that others get their turn
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'unsafe-inline'; "
@@ -63,8 +66,13 @@ def find_fastapi() -> Any:
     return fastapi
 
 
-def make_app(service: Service) -> Any:
-    """Return the application of a service, with an OpenAPI description of its model."""
+def make_app(service: Service, hosts: Sequence[str] = ()) -> Any:
+    """Return the application of a service, with an OpenAPI description of its model.
+
+    Args:
+        service: the model and its queues.
+        hosts: by which the server goes beside its addresses.
+    """
     fastapi = find_fastapi()
     from hierlearn import __version__
 
@@ -84,6 +92,7 @@ def make_app(service: Service) -> Any:
         redoc_url=None,
     )
     Paths(service, app, fastapi).add()
+    app.add_middleware(Door, hosts=hosts, seconds=service.settings.body_timeout)
     app.add_middleware(Measured, service=service, paths={route.path for route in app.routes})
     app.add_exception_handler(404, not_found)
     app.add_exception_handler(405, not_found)
@@ -144,6 +153,8 @@ class Paths:
     def __init__(self, service: Service, app: Any, fastapi: Any) -> None:
         self.service, self.app = service, app
         self.buffered = 0  # bytes of bodies that are being read
+        # One thread, so that many large bodies do not become many more objects at a time.
+        self.readers = ThreadPoolExecutor(1, "hierlearn-bodies")
         self.response = fastapi.responses.Response
         self.request = fastapi.Request
 
@@ -211,7 +222,7 @@ class Paths:
             except HierlearnError as error:
                 return self._error(422, str(error))
             except asyncio.CancelledError:  # the time for finishing requests is over
-                return self._error(503, "the server stops")
+                return self._error(503, "the server stops", CLOSE)
             except Exception:  # a fault of ours
                 traceback.print_exc()
                 return self._error(500, "internal error; the log of the server has the details")
@@ -228,47 +239,57 @@ class Paths:
 
     # ------------------------------------------------------------------ the body
 
-    async def _body(self, request: Any) -> dict[str, Any]:
-        """Return the JSON object of a request; raise on a body that is too large or too slow."""
-        most, seconds = self.service.settings.max_bytes, self.service.settings.body_timeout
-        length = request.headers.get("content-length", "")
-        close = {"connection": "close"}
-        too_large = Refusal(413, f"the body has more than {most:,} bytes; send fewer rows", close)
-        if length.isdecimal() and int(length[:20]) > DISCARDED * most:
-            raise too_large
-        try:
-            body = await asyncio.wait_for(self._read_all(request, most), seconds)
-        except asyncio.TimeoutError:
-            raise Refusal(408, f"the body did not arrive within {seconds:g} s", close) from None
-        if body is None:
-            raise too_large
-        return parse_body(body)
+    async def _asked(
+        self,
+        request: Any,
+        known: Sequence[str],
+        most: int,
+        read: Callable[[dict[str, Any]], Read],
+    ) -> Read:
+        """Return what is read from the body of a request; a large one is read in a thread.
 
-    async def _read_all(self, request: Any, most: int) -> bytes | None:
-        """Return the body of a request; None where it has more than ``most`` bytes.
-
-        A body that is somewhat too large is read to its end and dropped: a client that still sends
-        would not see the answer.
+        Args:
+            request: with a JSON object.
+            known: the fields that it may have.
+            most: rows.
+            read: called with the object.
         """
+        seconds = self.service.settings.body_timeout
+        parts: list[bytes] = []
+        try:
+            try:
+                await asyncio.wait_for(self._receive(request, parts), seconds)
+            except asyncio.TimeoutError:
+                raise Refusal(408, f"the body did not arrive within {seconds:g} s", CLOSE) from None
+            body = b"".join(parts)
+            if len(body) <= LARGE:
+                return read(parse_body(body, known, most))
+            return await asyncio.get_running_loop().run_in_executor(
+                self.readers, lambda: read(parse_body(body, known, most))
+            )
+        finally:
+            self.buffered -= sum(map(len, parts))
+
+    async def _receive(self, request: Any, parts: list[bytes]) -> None:
+        """Receive the body of a request; raise on one that is too large."""
         from starlette.requests import ClientDisconnect
 
-        parts, size, kept = [], 0, 0
+        most, size = self.service.settings.max_bytes, 0
+        length = request.headers.get("content-length", "")
+        too_large = Refusal(413, f"the body has more than {most:,} bytes; send fewer rows")
+        if length.isdecimal() and int(length[:20]) > most:
+            raise too_large
         try:
             async for part in request.stream():
                 size += len(part)
-                if size > DISCARDED * most:
-                    return None
-                if size <= most:
-                    parts.append(part)
-                    kept += len(part)
-                    self.buffered += len(part)
+                if size > most:
+                    raise too_large
+                parts.append(part)
+                self.buffered += len(part)
                 if self.buffered > BODIES * most:
                     raise Overloaded("too many bodies arrive at once; try again in 1 s", 1)
         except ClientDisconnect:
             raise Refusal(400, "the connection was closed before the end of the body") from None
-        finally:
-            self.buffered -= kept
-        return b"".join(parts) if size <= most else None
 
     def _columns(self, model: ServedModel, body: dict[str, Any], most: int) -> tuple[Columns, int]:
         """Return the rows of a request as columns, and how many there are."""
@@ -285,27 +306,32 @@ class Paths:
         """Answer rows."""
         queue = self.service.predicting
         queue.check_room()  # before anything is read
-        body = await self._body(request)
-        check_fields(body, PREDICT)
-        options, model = read_options(body), self.service.model
-        columns, rows = self._columns(model, body, self.service.settings.max_rows)
-        model.decision(options)  # raises on what the model cannot do
+        model, settings = self.service.model, self.service.settings
+
+        def read(body: dict[str, Any]) -> tuple[list[Task], int]:
+            options = read_options(body)
+            columns, rows = self._columns(model, body, settings.max_rows)
+            model.decision(options)  # raises on what the model cannot do
+            return [*pieces(columns, rows, options, settings.limits.max_batch)], rows
+
+        parts, rows = await self._asked(request, PREDICT, settings.max_rows, read)
         queue.check_room(rows)
-        parts = pieces(columns, rows, options, self.service.settings.limits.max_batch)
         return await self._joined([queue.submit(Question(model, one), len(one)) for one in parts])
 
     async def explain(self, request: Any) -> Any:
         """Answer rows with what the answers rest on."""
         queue = self.service.explaining
         queue.check_room()
-        body = await self._body(request)
-        check_fields(body, EXPLAIN)
-        count = read_count(body, "count", 3, MOST_EVIDENCE)
-        options, model = read_options(body), self.service.model
-        columns, rows = self._columns(model, body, self.service.settings.max_explained)
-        model.decision(options)
+        model, most = self.service.model, self.service.settings.max_explained
+
+        def read(body: dict[str, Any]) -> tuple[list[Task], int, int]:
+            count, options = read_count(body, "count", 3, MOST_EVIDENCE), read_options(body)
+            columns, rows = self._columns(model, body, most)
+            model.decision(options)
+            return [*pieces(columns, rows, options, EXPLAINED_TOGETHER)], rows, count
+
+        parts, rows, count = await self._asked(request, EXPLAIN, most, read)
         queue.check_room(rows)
-        parts = pieces(columns, rows, options, EXPLAINED_TOGETHER)
         return await self._joined(
             [queue.submit(Question(model, one, count), len(one)) for one in parts]
         )
@@ -323,11 +349,13 @@ class Paths:
         """Add labeled rows to the memory."""
         self._check_token(request.headers.get("authorization", ""))
         queue = self.service.remembering
-        body = await self._body(request)
-        check_fields(body, REMEMBER)
-        columns, rows = self._columns(self.service.model, body, self.service.settings.max_rows)
-        labels, ids = read_labels(body, rows), read_ids(body, rows)
-        found = await queue.submit(Addition(Task(columns), labels, ids), rows)
+        model, most = self.service.model, self.service.settings.max_rows
+
+        def read(body: dict[str, Any]) -> tuple[Addition, int]:
+            columns, rows = self._columns(model, body, most)
+            return Addition(Task(columns), read_labels(body, rows), read_ids(body, rows)), rows
+
+        found = await queue.submit(*await self._asked(request, REMEMBER, most, read))
         return self._json(to_json(found))
 
     def _check_token(self, given: str) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
 from hierlearn.serving.app import find_fastapi, make_app
+from hierlearn.serving.door import watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,6 +39,9 @@ class Address:
         drain: seconds between the signal to stop and the end of accepting connections.
         stop_timeout: seconds for what was accepted.
         max_connections: at once.
+        allow_host: names by which clients may call the server beside its address and those of the
+            loopback; ``*`` for any.
+        timeout: seconds for a header, and between two requests of a connection.
     """
 
     host: str = "127.0.0.1"
@@ -45,6 +49,8 @@ class Address:
     drain: float = 0.0
     stop_timeout: float = 30.0
     max_connections: int = 1000
+    allow_host: tuple[str, ...] = ()
+    timeout: float = 30.0
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -127,7 +133,7 @@ def serve(service: Service, address: Address, on_started: Callable[[str], None])
     limit = max(1, round(address.stop_timeout))  # uvicorn takes an integer
     bound = listen(address.host, address.port)
     config = uvicorn.Config(
-        make_app(service),
+        make_app(service, (address.host, *address.allow_host)),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -135,6 +141,10 @@ def serve(service: Service, address: Address, on_started: Callable[[str], None])
         backlog=BACKLOG,
         limit_concurrency=address.max_connections,
         timeout_graceful_shutdown=limit,
+    )
+    config.load()
+    config.http_protocol_class = watched(
+        config.http_protocol_class, address.timeout, address.max_connections
     )
     server = Server(config)
     server.run(sockets=[bound])
