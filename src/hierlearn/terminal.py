@@ -7,6 +7,7 @@ a class that is called ``[red]`` is shown as it is called.
 from __future__ import annotations
 
 import sys
+import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,52 @@ def show_warning(message: Warning | str, category: type[Warning], *where: Any, *
     del where, more
     name = "" if issubclass(category, UserWarning) else f"{category.__name__}: "
     complain(f"{name}{message}")
+
+
+class ProgressLines:
+    """Progress where there is no terminal: a line now and then, the first after ``PAUSE`` seconds.
+
+    Then one for every tenth of the work, or after ``SILENCE`` seconds, ``PAUSE`` apart at least.
+
+    Args:
+        what: is being done.
+        total: how much there is to do; None where that is not known.
+    """
+
+    PAUSE, SILENCE = 30.0, 600.0
+
+    def __init__(self, what: str, total: int | None = None, done: int = 0) -> None:
+        self.what, self.total, self.done = what, total, done
+        self.figures = ""
+        self._begun = self._last = time.monotonic()
+        self._told: int | None = None
+
+    def update(
+        self,
+        task: Any = None,
+        *,
+        completed: int | None = None,
+        total: int | None = None,
+        figures: str | None = None,
+    ) -> None:
+        """Take note of progress, and print a line where it is time for one."""
+        del task
+        self.done = self.done if completed is None else completed
+        self.total = self.total if total is None else total
+        self.figures = self.figures if figures is None else figures
+        now = time.monotonic()
+        if now - self._last < self.PAUSE:
+            return
+        much = self._told is None or not self.total or self.done - self._told >= self.total / 10
+        if much or now - self._last >= self.SILENCE:
+            complain(self.line(now - self._begun))
+            self._last, self._told = now, self.done
+
+    def line(self, seconds: float) -> str:
+        """Return what there is to say."""
+        share = f" of {self.total:,} ({100 * self.done / self.total:.0f} %)" if self.total else ""
+        more = f"; {self.figures}" if self.figures else ""
+        return f"{self.what}: {self.done:,}{share} after {seconds:.0f} s{more}"
 
 
 def progress(console: RichConsole, *columns: str, disable: bool = False) -> Progress:

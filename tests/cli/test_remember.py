@@ -87,8 +87,22 @@ def test_in_place_the_training_stays_beside_the_model(more, call):
     assert not list((more / "model").glob(".*"))
     again = call("remember model more.csv --in-place")
     assert "no new class" in again
-    assert "4 rows with the id of a row that was remembered already, such as 'M1'" in again
-    assert "remembers 50 rows now" in again
+    assert "remembered 0 rows of more.csv" in again
+    assert "4 rows remembered already, with the same id, label and values: left out" in again
+    assert "remembers 46 rows now" in again
+    assert "remembers 46 rows now" in call("remember model more.csv --out again")
+    lines = (more / "more.csv").read_text().splitlines()
+    cells = lines[1].split(",")
+    place = lines[0].split(",").index("class")
+    lines[1] = ",".join([*cells[:place], "plant/oak", *cells[place + 1 :]])
+    (more / "more.csv").write_text("\n".join(lines) + "\n")
+    for line in ("--in-place", "--out other"):
+        said = call(f"remember model more.csv {line}")
+        if line == "--in-place":
+            assert "remembered 1 row of more.csv" in said
+            assert "3 rows remembered already" in said
+            assert "1 row with the id of another row that was remembered already" in said
+        assert "remembers 47 rows now" in said
 
 
 def test_rows_without_ids_are_numbered_and_texts_are_kept(more, call):
@@ -292,7 +306,8 @@ def test_forgotten_rows_are_in_the_files_until_these_are_joined(memories, call):
 
 def test_shards_are_joined(more, call):
     call("remember model more.csv --in-place")
-    call("remember model more.csv --in-place")
+    (more / "others.csv").write_text(NEW.replace("M", "O"))
+    call("remember model others.csv --in-place")
     before = memory(more / "model")
     call("predict model new.csv -o before.csv --explain 5")
     said = call("compact model --out small").splitlines()

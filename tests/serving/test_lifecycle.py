@@ -133,6 +133,7 @@ def test_a_new_class_is_answered_at_once_and_the_folder_stays(models, started):
     assert paths == ["plant/fern"] * 2
     assert found == {
         "rows": 40,
+        "known": 0,
         "new_classes": ["plant/fern"],
         "total": total + 40,
         "saved": False,
@@ -153,6 +154,11 @@ def test_what_is_remembered_is_written_where_that_is_asked_for(models, tmp_path,
     loaded = Pipeline.load(folder)
     assert rows_of(loaded).ids[-2:] == ["Q1", "Q2"]
     assert loaded.predict(NEW[:1]) == [server.predict(NEW[:1])[0]["path"]]
+    files = contents(folder)
+    again = {"rows": 0, "known": 2, "new_classes": [], "total": found["total"], "saved": True}
+    assert server.remember(NEW, ["plant/fern"] * 2, ids=["Q1", "Q2"]) == (200, again)
+    assert contents(folder) == files
+    assert server.metric("hierlearn_remembered_rows") == found["total"]
     code, found = server.remember(NEW, ["animal/dog/pug", "nowhere to be"], ids=["a", "b"])
     assert code == 422  # no class above it
     assert len(rows_of(Pipeline.load(folder))) == len(rows_of(loaded))

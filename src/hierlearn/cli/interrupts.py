@@ -70,9 +70,16 @@ def end(error: BaseException | None) -> int:
 
 def resume_line(folder: Path) -> str:
     """Say how to go on with a training, from the words of its command line."""
+    from hierlearn.pipeline.folder import can_resume
+
     if not folder.is_dir() or not any(folder.iterdir()):
         return "nothing was written; run the same command again"
+    words = [word for word in sys.argv[1:] if word not in ("--force", "--resume", "--debug")]
+    if can_resume(folder):
+        return f"resume with: {shlex.join(['hierlearn', *words, '--resume'])}"
     if (folder / "config.json").is_file():  # an old model, which --force has not replaced yet
         return f"{folder} is unchanged; run the same command again"
-    words = [word for word in sys.argv[1:] if word not in ("--force", "--resume", "--debug")]
-    return f"resume with: {shlex.join(['hierlearn', *words, '--resume'])}"
+    return (
+        f"there is no checkpoint yet to resume from; start again with: "
+        f"{shlex.join(['hierlearn', *words, '--force'])}"
+    )

@@ -43,7 +43,7 @@ OPTIONS = [
         panel=WHAT,
         min=1,
     ),
-    option("noise_seed", int, 0, "Seed of the noise of the first draw.", panel=WHAT),
+    option("noise_seed", int, 0, "Seed of the noise of the first draw.", panel=WHAT, min=0),
     output("out", "Folder of the study.", "--out", "-o", kind=FOLDER, default=Path("noise")),
     flag("force", "Replace another study in --out."),
 ]

@@ -106,10 +106,15 @@ def report(
     unlabeled = sum(not labels for labels in picked.labels)
     if unlabeled:
         lines.append(f"{plural(unlabeled, 'row')} without a label: examples of no class")
-    if again:
+    if growth.known:
         lines.append(
-            f"{plural(len(again), 'row')} with the id of a row that was remembered already, such "
-            f"as {again[0]!r}; both are kept, and forget removes both"
+            f"{plural(growth.known, 'row')} remembered already, with the same id, label and "
+            f"values: left out"
+        )
+    if len(again) > growth.known:
+        lines.append(
+            f"{plural(len(again) - growth.known, 'row')} with the id of another row that was "
+            f"remembered already; both are kept, and forget removes both"
         )
     return lines
 

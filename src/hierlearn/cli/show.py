@@ -10,7 +10,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 
 from hierlearn.errors import plural, quoted
-from hierlearn.terminal import Console, Table, Text, print_plain, progress
+from hierlearn.terminal import Console, ProgressLines, Table, Text, print_plain, progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -112,10 +112,11 @@ def writes() -> bool:
 
 @contextmanager
 def working(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show progress on a terminal; yield a callback for the number of rows done."""
+    """Show progress; yield a callback for the number of rows done."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda _: None
+        lines = ProgressLines(what, total)
+        yield lambda done: lines.update(completed=done)
         return
     with progress(console, "count") as bar:
         task = bar.add_task(what, total=total)

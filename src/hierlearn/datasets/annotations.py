@@ -31,6 +31,7 @@ from hierlearn.errors import (
     place,
     plural,
     quoted,
+    shown,
 )
 from hierlearn.files.compressed import is_compressed
 from hierlearn.hierarchy import Hierarchy
@@ -38,7 +39,7 @@ from hierlearn.hierarchy.guesses import warn_of_other_sep
 from hierlearn.hierarchy.names import has_gap, is_missing, level_path, warn_of_gaps
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -54,6 +55,7 @@ ALIASES = {
     **dict.fromkeys(("test", "testing", "tst"), "test"),
 }
 MOST_SPLITS = 20  # a column with more values is something else
+NESTED = (dict, list, tuple, set, frozenset, bytes, bytearray, memoryview, np.ndarray)
 SEPS = (" > ", " | ", "::", " >> ", " -> ")  # what joins names of levels that hold a slash
 
 
@@ -96,8 +98,8 @@ class Annotations:
         self._codes.frombytes(known[codes].tobytes())
 
     def _add_splits(self, chunk: TableChunk, name: str) -> None:
-        cells, codes = chunk.distinct(name)
         refuse_missing(chunk, name, "split; write the name of one, such as train, valid or test")
+        cells, codes = chunk.distinct(name)
         order = np.argsort(codes, kind="stable") + len(self._codes)
         ends = np.cumsum(np.bincount(codes, minlength=len(cells))).tolist()
         for cell, begin, end in zip(cells, [0, *ends[:-1]], ends, strict=True):
@@ -282,9 +284,26 @@ def warn(message: str) -> None:
     warnings.warn(message, DataWarning, stacklevel=2)
 
 
+def refuse_nested(chunk: TableChunk, name: str, cells: Iterable[Any]) -> None:
+    """Raise where cells of a column are bytes, or hold several values: they name nothing."""
+    if not any(isinstance(cell, NESTED) for cell in cells):
+        return
+    for row, cell in enumerate(chunk.cells(name)):
+        if isinstance(cell, NESTED):
+            raise DataError(
+                f"{chunk.where(row, name)}: {shown(cell)} is no text ({type(cell).__name__}); "
+                f"store labels, splits and ids as text, or name another column"
+            )
+
+
 def refuse_missing(chunk: TableChunk, name: str, what: str) -> None:
     """Raise on the first row that has nothing in a column, and say what it lacks."""
-    cells, codes = chunk.distinct(name)
+    try:
+        cells, codes = chunk.distinct(name)
+    except TypeError:  # what cannot be told apart by a dictionary
+        refuse_nested(chunk, name, chunk.cells(name))
+        raise
+    refuse_nested(chunk, name, cells)
     rows = first_rows(codes, len(cells)).tolist()
     for cell, row in zip(cells, rows, strict=True):
         if is_missing(cell):
@@ -327,15 +346,20 @@ def distinct_keys(keys: Sequence[Any]) -> tuple[list[Any], NDArray[np.int64]]:
 def label_keys(chunk: TableChunk, columns: Columns) -> tuple[list[Any], NDArray[np.int64]]:
     """Return the distinct cells of labels, fit for a dictionary, and which each row has."""
     if columns.levels is None:
+        name = str(columns.label)
         with suppress(TypeError):  # a column of lists
-            return chunk.distinct(str(columns.label))
-        cells = chunk.cells(str(columns.label))
+            return chunk.distinct(name)
+        cells = chunk.cells(name)
+        refuse_nested(chunk, name, (cell for cell in cells if not is_list(cell)))
         keys = [
             tuple(parse_labels(cell, columns, chunk, row)) if is_list(cell) else cell
             for row, cell in enumerate(cells)
         ]
     else:
-        keys = list(zip(*(chunk.cells(name) for name in columns.levels), strict=True))
+        levels = [chunk.cells(name) for name in columns.levels]
+        for name, own in zip(columns.levels, levels, strict=True):
+            refuse_nested(chunk, name, own)
+        keys = list(zip(*levels, strict=True))
     return distinct_keys(keys)
 
 
@@ -376,7 +400,7 @@ def parse_labels(labels: Sequence[Any], columns: Columns, chunk: TableChunk, row
             continue
         if isinstance(one, bool) or not isinstance(one, (str, int)):
             raise DataError(
-                f"{chunk.where(row, str(columns.label))}: a label is text, not {one!r} "
+                f"{chunk.where(row, str(columns.label))}: a label is text, not {shown(one)} "
                 f"({type(one).__name__}); store the labels as text"
             )
         parts.append(str(one))

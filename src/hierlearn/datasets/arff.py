@@ -4,20 +4,22 @@ One attribute of the type ``hierarchical`` spells out the taxonomy (see ``hierar
 rows its value lists labels joined by ``@``: paths in the tree form, bare names in the DAG form.
 Numeric attributes become one column, nominal ones one column per value; ``?`` is a missing value,
 NaN in all of its columns. Rows may be sparse, ``{0 1.5, 7 a/b@c}``; what they omit is 0, or the
-first value of a nominal attribute.
+first value of a nominal attribute. The size of all columns is known from the header and the number
+of rows, and is looked at before any row is read.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hierlearn.datasets.cells import name_labels, numeric_column
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.errors import DataError, did_you_mean, place, quoted
+from hierlearn.errors import DataError, did_you_mean, place, plural, quoted, shown
 from hierlearn.files import read_text
+from hierlearn.files.reading import room_of
 from hierlearn.hierarchy.clus import hierarchy_of, read_header, split_quoted, unquote
 from hierlearn.hierarchy.names import checked_sep
 
@@ -49,20 +51,21 @@ def read_arff(path: Path | str, *, sep: str = "/") -> Dataset:
     header = read_header(path, lines)
     position = header.class_position(path)
     hierarchy = hierarchy_of(header.attributes[position], path, sep=sep)
-    rows: list[list[str]] = []
-    numbers: list[int] = []  # the line of each row
-    for number, raw in enumerate(lines[header.data_line :], start=header.data_line + 1):
-        line = raw.strip()
-        if line and not line.startswith("%"):
-            try:
-                rows.append(split_row(line, header.attributes))
-            except ValueError as error:
-                raise DataError(f"{place(path, number)}: {error}") from None
-            numbers.append(number)
-    if not rows:
+    data = enumerate(map(str.strip, lines[header.data_line :]), start=header.data_line + 1)
+    given = [(number, line) for number, line in data if line and not line.startswith("%")]
+    numbers = [number for number, _ in given]  # the line of each row
+    if not given:
         raise DataError(f"{path} has no rows after @data")
+    size = sum(map(len, lines))
+    check_size(path, header.attributes, len(given), size)
+    rows: list[list[str]] = []
+    for number, line in given:
+        try:
+            rows.append(split_row(line, header.attributes))
+        except ValueError as error:
+            raise DataError(f"{place(path, number)}: {error}") from None
     columns = list(zip(*rows, strict=True))
-    blocks: list[NDArray[np.float32]] = []
+    inputs = np.empty((len(rows), sum(map(width, header.attributes))), dtype=np.float32)
     names: list[str] = []
     for attribute, cells in zip(header.attributes, columns, strict=True):
         if attribute.kind == "numeric":
@@ -74,12 +77,12 @@ def read_arff(path: Path | str, *, sep: str = "/") -> Dataset:
                 missing=MISSING,
                 remedy="write ? if it is missing",
             )
-            blocks.append(column[:, None])
+            inputs[:, len(names)] = column
             names.append(attribute.name)
         elif attribute.kind == "nominal":
-            blocks.append(nominal_columns(path, attribute, cells, numbers))
+            block = inputs[:, len(names) : len(names) + len(attribute.values)]
+            fill_nominal(block, path, attribute, cells, numbers)
             names += [f"{attribute.name}={value}" for value in attribute.values]
-    inputs = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(rows), 0), np.float32)
     cut = [split_labels(cell) for cell in columns[position]]
     labels = name_labels(cut, hierarchy, path=path, lines=numbers, exact=True)
     return Dataset(
@@ -90,6 +93,36 @@ def read_arff(path: Path | str, *, sep: str = "/") -> Dataset:
         feature_names=tuple(names),
         source=f"the Clus ARFF file {path.name}",
         lines=numbers,
+    )
+
+
+def width(attribute: Attribute) -> int:
+    """Return how many columns an attribute becomes."""
+    return {"numeric": 1, "nominal": len(attribute.values)}.get(attribute.kind, 0)
+
+
+def check_size(path: Path, attributes: tuple[Attribute, ...], rows: int, size: int) -> None:
+    """Raise where the columns would take far more memory than the file, and name the largest.
+
+    Args:
+        path: the file.
+        attributes: of the header.
+        rows: how many there are.
+        size: characters of the file.
+    """
+    cells = rows * max(sum(map(width, attributes)), 2 * len(attributes))  # as texts, then as floats
+    if 4 * cells <= room_of(size):
+        return
+    largest = max(attributes, key=width)
+    what = (
+        f"attribute {shown(largest.name)} has {width(largest):,} values, each of which is a column"
+        if 2 * width(largest) > len(attributes)
+        else f"it has {len(attributes):,} attributes"
+    )
+    raise DataError(
+        f"{path}: {what}; with {plural(rows, 'row')} that takes {4 * cells / 1e9:,.1f} GB of "
+        f"memory for {size / 1e6:,.1f} MB of text; leave the attribute out, declare it numeric, or "
+        f"write a CSV file, where rare categories share a column"
     )
 
 
@@ -126,10 +159,14 @@ def split_sparse(line: str, attributes: tuple[Attribute, ...]) -> list[str]:
     return cells
 
 
-def nominal_columns(
-    path: Path, attribute: Attribute, cells: tuple[str, ...], lines: list[int]
-) -> NDArray[np.float32]:
-    """Turn cells into one column per value."""
+def fill_nominal(
+    block: NDArray[np.float32],
+    path: Path,
+    attribute: Attribute,
+    cells: tuple[str, ...],
+    lines: list[int],
+) -> None:
+    """Write cells into one column per value."""
     places = {value: number for number, value in enumerate(attribute.values)}
     found = [-1 if cell == MISSING else places.get(unquote(cell), -2) for cell in cells]
     codes = np.array(found, dtype=np.int64)
@@ -139,9 +176,10 @@ def nominal_columns(
         hint = did_you_mean(cell, attribute.values) or f"; known: {quoted(attribute.values)}"
         where = place(path, lines[bad[0]], attribute.name)
         raise DataError(f"{where}: unknown value {cell!r}{hint}")
-    columns = (codes[:, None] == np.arange(len(attribute.values))).astype(np.float32)
-    columns[codes == -1] = np.nan
-    return cast("NDArray[np.float32]", columns)
+    block[:] = 0.0
+    block[codes == -1] = np.nan
+    known = np.flatnonzero(codes >= 0)
+    block[known, codes[known]] = 1.0
 
 
 def split_labels(cell: str) -> list[str]:

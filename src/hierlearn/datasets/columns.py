@@ -177,7 +177,8 @@ class Columns:
                 f"column (text=)"
             )
         file.check_columns((*names, *self.column_kinds))
-        wrong = [name for name in self.column_kinds if name not in names]
+        read = frozenset(names)
+        wrong = [name for name in self.column_kinds if name not in read]
         if wrong:
             raise DataError(
                 f"column_kinds names {quoted(wrong)}, which is no input; leave it out there"
@@ -195,7 +196,8 @@ def check_label_sep(label_sep: str | None, sep: str) -> None:
     """Refuse what would not tell several labels from the names of one path."""
     if label_sep is None:
         return
-    if not label_sep or label_sep in sep or sep in label_sep:
+    named = isinstance(label_sep, str) and label_sep
+    if not named or label_sep in sep or sep in label_sep:
         raise DataError(
             f"label_sep {label_sep!r} joins labels and sep {sep!r} the names of a path; "
             f"neither may be empty or part of the other"

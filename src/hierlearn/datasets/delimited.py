@@ -62,7 +62,8 @@ class DelimitedFile(TableFile):
             start: where to begin, if not at the first row.
         """
         header, rows = stream_rows(self.path, self.delimiter, start or Start())
-        positions = {name: header.index(name) for name in columns}
+        places = {name: position for position, name in enumerate(header)}
+        positions = {name: places[name] for name in columns}
         while part := list(islice(rows, rows_per_chunk)):
             cells = {
                 name: [row[position].strip() for _, row in part]

@@ -22,6 +22,7 @@ from hierlearn.datasets.images import ENDINGS, ImageFile, Images
 from hierlearn.datasets.label_report import class_labels, unseen_rows
 from hierlearn.datasets.readers import holds_tables
 from hierlearn.errors import DataError, HierlearnError, plural
+from hierlearn.files.reading import is_folder
 from hierlearn.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def find_images(source: Path | str) -> Found:
 
     path = Path(source)
     shards = find_shards(path)
-    if not shards and not path.is_dir():
+    if not shards and not is_folder(path):
         raise DataError(f"{source}: no such folder or tar file")
     found = read_shards(shards) if shards else read_folder(path)
     if not found.references:

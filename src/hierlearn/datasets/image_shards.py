@@ -10,16 +10,17 @@ unpacked. Without a label file, the folder of a member is its class. Shards whos
 
 from __future__ import annotations
 
+import os
 import re
 import tarfile
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from hierlearn.datasets.annotations import ALIASES
 from hierlearn.datasets.image_folder import Found
 from hierlearn.datasets.images import ENDINGS, TarMember
-from hierlearn.errors import DataError
-from hierlearn.files.reading import open_regular, parse_json
+from hierlearn.errors import DataError, HierlearnError, shown
+from hierlearn.files.reading import DAMAGE, is_file, is_folder, open_regular, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,11 +43,11 @@ class Sample:
 
 def find_shards(source: Path) -> list[Path]:
     """Return the tar files of a source: one, those of a pattern, or those of a folder."""
-    if source.is_dir():
+    if is_folder(source):
         return sorted(one for one in source.iterdir() if one.suffix.lower() == ".tar")
     if source.suffix.lower() != ".tar":
         return []
-    if source.is_file() or not re.search(r"[*?\[]", str(source)):
+    if is_file(source) or not re.search(r"[*?\[]", str(source)):
         return [source]
     found = sorted(source.parent.glob(source.name))
     if not found:
@@ -103,22 +104,54 @@ def members(shard: Path) -> Iterator[TarMember]:
         file.seek(0)
         if begin in (b"\x1f\x8b", b"BZ"):
             raise DataError(f"{shard} is compressed, so its members have no place; unpack it first")
+        size = os.fstat(file.fileno()).st_size
         try:
-            with tarfile.open(fileobj=file, mode="r:") as archive:
+            with tarfile.open(fileobj=InBounds(file, size), mode="r:") as archive:
                 for number, one in enumerate(archive):
                     if number >= MOST_MEMBERS:
                         raise DataError(f"{shard} has more than {MOST_MEMBERS:,} members")
                     archive.members = []  # type: ignore[attr-defined]  # otherwise all headers would stay in memory
+                    if not 0 <= one.size <= size - one.offset_data:
+                        raise DataError(
+                            f"{shard}: its member {shown(one.name)} claims {one.size:,} bytes, but "
+                            f"{max(0, size - one.offset_data):,} are there; copy it again"
+                        )
                     if one.isdir() or one.name.rpartition("/")[2].startswith("."):
                         continue
                     if not one.isreg() or one.issparse():
                         raise DataError(
-                            f"{shard}: its member {one.name} is a link, a device or sparse; tar "
-                            f"plain files"
+                            f"{shard}: its member {shown(one.name)} is a link, a device or "
+                            f"sparse; tar plain files"
                         )
                     yield TarMember(shard, one.name, one.offset_data, one.size)
-        except tarfile.TarError as error:
+        except HierlearnError:
+            raise
+        except (tarfile.TarError, OSError, *DAMAGE) as error:
             raise DataError(f"{shard} is not a tar file that can be read ({error})") from None
+
+
+class InBounds:
+    """A file that never reads or seeks beyond its end, whatever a header claims.
+
+    Args:
+        file: open for reading.
+        size: of the file.
+    """
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self.file, self.size = file, size
+        self.tell = file.tell
+
+    def read(self, count: int = -1) -> bytes:
+        """Return at most what is left."""
+        left = max(0, self.size - self.file.tell())
+        return self.file.read(left if count < 0 else min(count, left))
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        """Go to a place in the file."""
+        if not 0 <= place <= self.size:
+            raise tarfile.ReadError(f"a header leads to byte {place:,} of {self.size:,}")
+        return self.file.seek(place, whence)
 
 
 def label_of(stem: str, sample: Sample) -> tuple[str, ...] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from hierlearn.files import refuse_duplicates
 from hierlearn.files.ahead import THREADS, read_ahead
 from hierlearn.files.compressed import allowed
 from hierlearn.files.locations import RemotePath, find_files, reason_of, refuse
-from hierlearn.files.reading import DAMAGE, check_regular
+from hierlearn.files.reading import DAMAGE, check_regular, room_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 BUFFER = 1 << 20  # bytes of a column that are read ahead, instead of its entire row group
 AHEAD = 1 << 28  # bytes of row groups of a store that are read ahead
 ENDING = ".parquet"
+WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  # bytes
 
 
 class ArrowChunk(TableChunk):
@@ -131,6 +133,8 @@ class ParquetFile(PartitionedTableFile):
     ) -> Iterator[TableChunk]:
         """Yield the rows in order."""
         begin = 0
+        if rows_per_chunk is None:
+            self._check_size(columns)
         for part in self._parts(list(columns), rows_per_chunk):
             if part.num_rows:
                 yield self._chunk(part, columns, begin)
@@ -154,6 +158,25 @@ class ParquetFile(PartitionedTableFile):
             for number, path in enumerate(self.files):
                 with opened_parquet(path, self._metadata[number]) as file:
                     yield from file.iter_batches(rows_per_chunk, columns=columns, use_threads=False)
+
+    def _check_size(self, columns: Sequence[str]) -> None:
+        """Raise where columns would take far more memory than their files, which say so."""
+        for path, metadata in zip(self.files, self._metadata, strict=True):
+            sizes = sizes_of(metadata, columns)
+            room = room_of(sum(one.packed for one in sizes.values()))
+            claimed = {name: one.values + one.texts for name, one in sizes.items()}
+            if sum(claimed.values()) <= room:
+                # A text that repeats is stored once; only where that could be much is it counted.
+                several = {name for name, one in sizes.items() if one.texts * one.rows > room}
+                if several and not isinstance(path, RemotePath):
+                    claimed |= texts_in_memory(path, metadata, sorted(several))
+            if sum(claimed.values()) > room:
+                name = max(claimed, key=lambda one: claimed[one])
+                raise DataError(
+                    f"{path}: column {name!r} takes {claimed[name] / 1e9:,.1f} GB in memory, and "
+                    f"all {sum(claimed.values()) / 1e9:,.1f} GB, far more than the file; choose "
+                    f"fewer columns, or write fewer rows"
+                )
 
     def _count_ahead(self, columns: list[str]) -> int:
         """Return how many groups are read ahead: as many as fit into memory, as columns go."""
@@ -221,6 +244,59 @@ class ArrowFile(TableFile):
                 lines = range(begin, begin + part.num_rows)
                 yield ArrowChunk(self.path, {name: part.column(name) for name in names}, lines)
                 begin += part.num_rows
+@dataclass
+class ColumnSize:
+    """What a file says of a column.
+
+    Attributes:
+        rows: how many values it has.
+        values: bytes of its numbers, or of the places of its texts, in memory.
+        texts: bytes of its texts, where each that repeats is stored once.
+        packed: bytes in the file.
+    """
+
+    rows: int = 0
+    values: int = 0
+    texts: int = 0
+    packed: int = 0
+
+
+def sizes_of(metadata: Any, columns: Sequence[str]) -> dict[str, ColumnSize]:
+    """Return what the footer of a file says of some columns, those of nested types by their top."""
+    sizes = {name: ColumnSize() for name in columns}
+    for group in range(metadata.num_row_groups):
+        for number in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(number)
+            name = chunk.path_in_schema
+            top = name if name in sizes else name.split(".")[0]
+            if top not in sizes:
+                continue
+            own = sizes[top]
+            own.rows += chunk.num_values
+            own.values += chunk.num_values * WIDTHS.get(chunk.physical_type, 4)
+            if chunk.physical_type.endswith("BYTE_ARRAY"):
+                own.texts += chunk.total_uncompressed_size
+            own.packed += chunk.total_compressed_size
+    return sizes
+
+
+def texts_in_memory(path: Location, metadata: Any, columns: list[str]) -> dict[str, int]:
+    """Return the bytes that texts take in memory, without making them: from their dictionaries."""
+    import pyarrow.compute as pc
+
+    found = dict.fromkeys(columns, 0)
+    with opened_parquet(path, metadata, read_dictionary=columns) as file:
+        for group in range(metadata.num_row_groups):
+            table = file.read_row_group(group, columns=columns)
+            for name in {*columns} & {*table.column_names}:
+                for part in table.column(name).chunks:
+                    if hasattr(part, "dictionary"):
+                        lengths = pc.binary_length(part.dictionary).to_numpy(zero_copy_only=False)
+                        known = part.indices.drop_null().to_numpy(zero_copy_only=False)
+                        found[name] += int(lengths[known].sum()) if len(lengths) else 0
+                    else:
+                        found[name] += part.nbytes
+    return found
 
 
 def starts(counts: Sequence[int]) -> NDArray[np.int64]:
@@ -252,12 +328,13 @@ def check_schemas(files: Sequence[Location], schemas: Sequence[Any]) -> None:
 
 
 @contextmanager
-def opened_parquet(path: Location, metadata: Any = None) -> Iterator[Any]:
+def opened_parquet(path: Location, metadata: Any = None, **options: Any) -> Iterator[Any]:
     """Open a Parquet file for reading; failures become errors that name the file.
 
     Args:
         path: the file.
         metadata: of the file, where it was read already.
+        options: what pyarrow's ``ParquetFile`` takes.
     """
     try:
         import pyarrow.parquet as pq
@@ -272,7 +349,11 @@ def opened_parquet(path: Location, metadata: Any = None) -> Iterator[Any]:
         # With pre_buffer, the columns of a row group are few requests instead of many, but what was
         # read stays in memory until the file is closed: for row groups of a store only.
         with pq.ParquetFile(
-            source, metadata=metadata, buffer_size=0 if remote else BUFFER, pre_buffer=remote
+            source,
+            metadata=metadata,
+            buffer_size=0 if remote else BUFFER,
+            pre_buffer=remote,
+            **options,
         ) as file:
             yield file
     except HierlearnError:

@@ -162,8 +162,9 @@ def check_columns(found: Sequence[str], wanted: Sequence[str], known: Sequence[s
         wanted: the columns of the training rows.
         known: further columns, which are not read.
     """
-    lacking = [name for name in wanted if name not in found]
-    extra = [name for name in found if name not in wanted and name not in known]
+    there, read = frozenset(found), frozenset((*wanted, *known))
+    lacking = [name for name in wanted if name not in there]
+    extra = [name for name in found if name not in read]
     if lacking:
         also = f"; it also has {quoted(extra)}, which no training row has" if extra else ""
         raise DataError(

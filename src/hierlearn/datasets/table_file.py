@@ -17,7 +17,7 @@ import numpy as np
 from hierlearn.datasets.cells import numeric_column
 from hierlearn.datasets.column_values import parse_values
 from hierlearn.datasets.table import Table
-from hierlearn.errors import DataError, place, quoted, unknown_name
+from hierlearn.errors import DataError, place, quoted, shown, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -120,7 +120,7 @@ class TableChunk:
         for row, cell in enumerate(self.cells(name)):
             if cell is not None and not isinstance(cell, str):
                 raise DataError(
-                    f"{self.where(row, name)}: {cell!r} is not text; name a column of texts"
+                    f"{self.where(row, name)}: {shown(cell)} is not text; name a column of texts"
                 )
             texts.append(cell or "")
         return texts
@@ -173,8 +173,9 @@ class TableFile(ABC):
 
     def check_columns(self, names: Iterable[str]) -> None:
         """Refuse a name that is not a column of the file."""
+        known = frozenset(self.columns)
         for name in names:
-            if name not in self.columns:
+            if name not in known:
                 raise DataError(f"{self.path}: {unknown_name('column', name, self.columns)}")
 
     def check_inputs(self, names: Iterable[str]) -> None:

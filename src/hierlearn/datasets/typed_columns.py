@@ -177,10 +177,11 @@ def with_format(chunk: TableChunk, name: str, kind: str, rows: NDArray[np.int64]
 
 def warn_of_ids(found: TypedColumns, chunk: TableChunk) -> None:
     """Point out columns that look like ids."""
+    numbers = frozenset(found.numbers or ())
     for name, reason in found.skipped.items():
         if reason != LIKE_AN_ID:
             continue
-        if found.numbers is not None and name in found.numbers:
+        if name in numbers:
             warn(
                 f"column {name!r} looks like an id, and is used as a number; if it is one, "
                 f"{chunk.how_to_ignore}"

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from hierlearn.decoding.probabilities import check_probabilities
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, shown
 from hierlearn.hierarchy.chunks import row_chunks
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ MANY_ROWS = 1e15  # below, floats hold every integer
 
 def check_risk(risk: float) -> None:
     """Raise unless a risk is a fraction."""
-    if not 0 < risk < 1:
-        raise HierlearnError(f"risk must lie between 0 and 1, not {risk}")
+    level: object = risk  # which may come from anywhere
+    if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
+        raise HierlearnError(f"risk must lie between 0 and 1, not {shown(level)}")
 
 
 def rank_of(risk: float, count: int) -> int:
@@ -43,6 +45,9 @@ def rank_of(risk: float, count: int) -> int:
         count: n, the rows of the calibration set.
     """
     check_risk(risk)
+    rows: object = count
+    if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or rows < 0:
+        raise HierlearnError(f"count must be the number of rows, not {shown(rows)}")
     if 1 / (count + 1) > risk:
         needed = f"{1 / risk:.3g}" if risk * MANY_ROWS < 1 else f"{least_rows(risk):,}"
         raise HierlearnError(

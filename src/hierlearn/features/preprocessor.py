@@ -8,6 +8,7 @@ preprocessor that transforms bit for bit as the original does.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -16,7 +17,7 @@ import numpy as np
 from hierlearn.errors import DataError, HierlearnError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     import torch
     from numpy.typing import NDArray
@@ -155,7 +156,7 @@ class Preprocessor(ABC, Generic[Inputs, Outputs]):
 
 def stored(mapping: Mapping[str, Any], key: str) -> Any:
     """Return a value of a stored state, or refuse a state that lacks it."""
-    if key not in mapping:
+    if not isinstance(mapping, Mapping) or key not in mapping:
         raise DataError(f"the stored preprocessor is damaged: it lacks {key!r}")
     return mapping[key]
 

@@ -28,7 +28,7 @@ def delimiter_of(path: Path) -> str:
 def check_delimiter(delimiter: str) -> str:
     """Return a delimiter that a user gave, where a tab may be written as a word."""
     found = "\t" if delimiter in ("tab", "\\t") else delimiter
-    if len(found) != 1 or found in '"\r\n ' or not found.isascii():
+    if not isinstance(found, str) or len(found) != 1 or found in '"\r\n ' or not found.isascii():
         raise DataError(
             f"delimiter must be one character such as ; or | or tab, not {delimiter!r}; leave it "
             f"out to have it found"

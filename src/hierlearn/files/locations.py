@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from hierlearn.errors import DataError
+from hierlearn.files.reading import is_file, is_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -169,11 +170,11 @@ def find_files(source: Location, ending: str) -> list[Location]:
     found: list[Location]
     if isinstance(source, RemotePath):
         found = list(map(RemotePath, find_remote(source, ending)))
-    elif source.is_dir():
+    elif is_folder(source):
         found = [
             source / name for name in tables_in((one.name for one in source.iterdir()), ending)
         ]
-    elif glob.has_magic(str(source)) and not source.exists():
+    elif glob.has_magic(str(source)) and not is_file(source):
         root = Path(source.anchor)
         found = sorted(root.glob(str(source.relative_to(root))), key=str)
     else:

@@ -27,6 +27,7 @@ SMALL = 1 << 26  # bytes of a description such as config.json, 64 MB
 LARGE = 1 << 33  # bytes of a text that is read whole, 8 GB
 BLOCK = 1 << 20  # bytes that are read at a time
 BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
+FREE, TIMES = 1 << 29, 200  # bytes that any table may take in memory, and times its file
 DAMAGE = (  # what code raises that meets values of another type or size than it was written for
     *(KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError),
     *(OverflowError, RecursionError, MemoryError, AssertionError, EOFError),
@@ -89,6 +90,27 @@ def open_regular(path: Path | str) -> BinaryIO:
             raise DataError(f"{path} is a folder, not a file")
         raise DataError(f"{path} is not a regular file; copy its content into one")
     return os.fdopen(handle, "rb")
+
+
+def room_of(size: int) -> int:
+    """Return how many bytes the values of a table may take that has so many in its file."""
+    return max(FREE, TIMES * size)
+
+
+def is_file(path: Path | str) -> bool:
+    """Whether there is such a file; no where no file can have the name, as it is too long."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: Path | str) -> bool:
+    """Whether there is such a folder; not where no folder can have the name."""
+    try:
+        return Path(path).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def check_regular(path: Path | str) -> Path:
@@ -188,7 +210,9 @@ def parse_json(
 
 def refuse_utf16(path: Path, raw: bytes) -> None:
     """Raise on the bytes of a text in UTF-16, by its mark or its zeros."""
-    if raw.startswith(BYTE_ORDER_MARKS) or b"\0" in raw[:1024]:
+    first = raw[:1024]
+    # Of ASCII in UTF-16 every second byte is zero; a zero here and there is damage.
+    if raw.startswith(BYTE_ORDER_MARKS) or 4 * first.count(0) > len(first):
         raise DataError(
             f"{path} is not UTF-8: it looks like UTF-16; convert it, for example with: "
             f"iconv -f utf-16 -t utf-8, or save it as UTF-8"

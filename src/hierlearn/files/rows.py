@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,6 +109,7 @@ def parse_rows(
         keep_blank: whether blank lines before a row of a file of one column are rows.
     """
     csv.field_size_limit(LONGEST_CELL)
+    lines = without_nul(path, lines, start)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
 
     def rows() -> Iterator[list[str]]:
@@ -168,8 +170,19 @@ def parse_rows(
     return header, column() if len(header) == 1 else table()
 
 
+def without_nul(path: Path, lines: Iterable[str], start: Start) -> Iterator[str]:
+    """Yield lines; raise on one with a NUL, which is no part of a text."""
+    for number, line in enumerate(lines, start.lines + 1):
+        if "\0" in line:
+            raise DataError(
+                f"{place(path, number)}: a NUL byte, which no text holds; the file is damaged, or "
+                f"no table; write it again"
+            )
+        yield line
+
+
 def refuse_duplicates(columns: Sequence[str], where: str) -> None:
     """Refuse two columns with the same name."""
     if len(set(columns)) < len(columns):
-        twice = next(name for name in columns if columns.count(name) > 1)
+        twice = next(name for name, count in Counter(columns).items() if count > 1)
         raise DataError(f"{where}: two columns have the name {twice!r}; rename one of them")

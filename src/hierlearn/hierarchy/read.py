@@ -28,7 +28,13 @@ from hierlearn.hierarchy.clus import hierarchy_of, read_header
 from hierlearn.hierarchy.collect import NODE_KEYS
 from hierlearn.hierarchy.hierarchy import Hierarchy
 from hierlearn.hierarchy.json_format import FORMAT
-from hierlearn.hierarchy.names import has_gap, level_path, split_path, warn_of_gaps
+from hierlearn.hierarchy.names import (
+    checked_sep,
+    has_gap,
+    level_path,
+    split_path,
+    warn_of_gaps,
+)
 from hierlearn.hierarchy.obo import read_obo
 from hierlearn.hierarchy.rdf import SYNTAX, read_rdf
 from hierlearn.hierarchy.titles import checked_title, set_title
@@ -54,6 +60,7 @@ def read_hierarchy(
 ) -> Hierarchy:
     """Read the hierarchy in ``path``; see ``Hierarchy.read``, ``more`` are its other options."""
     path = Path(path)
+    checked_sep(sep)
     if form is not None and form not in FORMS:
         raise HierarchyError(unknown_name("form", form, FORMS))
     ending = plain_ending(path)

@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hierlearn.errors import HierlearnError
 from hierlearn.files.json_lines import read_log
-from hierlearn.files.locks import locked
+from hierlearn.files.locks import WAIT, BusyError, locked
 from hierlearn.files.outputs import check_output_folder
 from hierlearn.files.reading import read_json
 from hierlearn.files.tensors import CheckpointError
@@ -123,6 +123,44 @@ def is_log(path: Path) -> bool:
 # ---------------------------------------------------------------------- training in a folder
 
 
+@contextmanager
+def held_for_training(folder: Path, *, force: bool, resume: bool) -> Iterator[Path]:
+    """Yield where a training writes its log and checkpoints; no other one trains there meanwhile.
+
+    Args:
+        folder: of the model.
+        force: whether a model there may be replaced.
+        resume: whether what is there goes on; otherwise it begins anew.
+
+    Raises:
+        BusyError: if another process trains into the folder.
+    """
+    is_new = not folder.is_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with ExitStack() as stack:
+            try:
+                # A model may be changed for a moment; what is no model yet is held by a training.
+                with locked(folder, WAIT if is_model(folder) else 0.0):
+                    if training_folder(folder) != folder:
+                        with locked(training_folder(folder), 0.0):
+                            pass
+                    if not resume:
+                        begin_training(folder, force)
+                    place = training_folder(folder)
+                    stack.enter_context(locked(place, 0.0))
+            except BusyError:
+                raise BusyError(
+                    f"another process trains into {folder}; wait until it has ended, or name "
+                    f"another folder"
+                ) from None
+            yield place
+    finally:
+        if is_new:
+            with suppress(OSError):  # it is not empty
+                folder.rmdir()
+
+
 def begin_training(folder: Path, force: bool) -> None:
     """Prepare a folder for a training from the start; a model that is there stays until the end.
 
@@ -146,6 +184,16 @@ def training_folder(folder: Path) -> Path:
     """Return where a training writes its log and checkpoints: in the folder, or hidden in it."""
     hidden = folder / TRAINING
     return hidden if hidden.is_dir() else folder
+
+
+def can_resume(folder: Path) -> bool:
+    """Whether a training in a folder has left what another one can go on from."""
+    place = training_folder(folder)
+    return any(
+        path.suffix == ".safetensors" and not path.name.startswith(HIDDEN)
+        for name in ("checkpoints", WORK)
+        for path in (place / name).glob("*")
+    )
 
 
 def is_finished(folder: Path) -> bool:

@@ -116,6 +116,11 @@ class MemoryFolder:
         old, before = pipeline.hierarchy, pipeline.hierarchy.fingerprint
         known = Known(self.manifest.unlabeled_descendants, self.manifest.texts, self._next_id())
         added = new_rows(pipeline, inputs, labels, known, **given)
+        total = len(added)
+        if ids is not None:
+            added = in_memory.without_held(added, self._with_ids(added))
+            if not len(added):
+                return Growth(0, (), self.manifest.total, total)
         new = added.rows.hierarchy
         if new != old and is_blend(pipeline.network):  # of which only the memories stay
             growth = in_memory.remember(self.read(), inputs, labels, **given)
@@ -136,7 +141,17 @@ class MemoryFolder:
             self._keep_next_id(manifest)
             growth = note_growth(pipeline, old, before, len(added), manifest.total)
             self._write(hidden, manifest, weights=new != old or new.titles != old.titles)
-        return growth
+        return replace(growth, known=total - len(added))
+
+    def _with_ids(self, added: Shard) -> Iterator[Shard]:
+        """Yield the remembered rows with the ids of others, shard by shard."""
+        places = Places.of(self.pipeline.hierarchy)
+        found, _ = self.find(list(dict.fromkeys(map(str, added.rows.ids))))
+        for number, one in enumerate(self.manifest.shards):
+            if one.file in found:
+                some = replace(self.manifest, shards=self.manifest.shards[number : number + 1])
+                (shard,) = read_shards(self.folder, some, places, {})
+                yield shard.take(found[one.file])
 
     def forget(self, ids: Iterable[str], *, erase: bool = False) -> int:
         """Forget the rows with some ids, and return how many.

@@ -7,10 +7,12 @@ have learned the old classes, so they are dropped where the classes change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from hierlearn.datasets.dataset import count_rows, shown_texts
 from hierlearn.errors import HierlearnError, LabelError
@@ -52,11 +54,13 @@ class Growth:
         rows: how many rows were added.
         classes: the names of the new classes.
         total: how many rows are remembered now.
+        known: how many rows were remembered already, and were left out.
     """
 
     rows: int
     classes: tuple[str, ...]
     total: int
+    known: int = 0
 
 
 def texts_to_show(pipeline: Pipeline, inputs: Any) -> list[str]:
@@ -89,7 +93,9 @@ def remember(
             parent, a label without one only where the hierarchy is flat.
         hierarchy: a hierarchy with the new classes, where their paths do not tell it; it must have
             all old classes as they are.
-        ids: of the rows; by default numbers that no remembered row has or had.
+        ids: of the rows; by default numbers that no remembered row has or had. A row that is
+            remembered already with this id and the same labels and embedding is left out, so that
+            a call can be repeated.
         weights: (n,) how much each row counts; by default 1.
     """
     rows = rows_of(pipeline)
@@ -100,6 +106,14 @@ def remember(
         max(next_id(rows.ids), pipeline.config.get("next_id", 0)),
     )
     added = new_rows(pipeline, inputs, labels, known, hierarchy=hierarchy, ids=ids, weights=weights)
+    given = len(added)
+    if ids is not None:
+        held = Shard(embeddings_of(pipeline.network), rows)
+        own = {*added.rows.ids}
+        again = np.flatnonzero([str(one) in own for one in rows.ids])
+        added = without_held(added, [held.take(again)])
+        if not len(added):
+            return Growth(0, (), len(rows), given)
     plan = Remap(old, added.rows.hierarchy, {})
     if plan.new != old or plan.new.titles != old.titles:
         rows = rows.with_labels(plan.labels(rows.labels))
@@ -108,7 +122,48 @@ def remember(
     if pipeline.seen is not None:
         pipeline.seen = pipeline.seen.with_rows(added.seen)
     keep_next_id(pipeline, joined.rows.ids)
-    return note_growth(pipeline, old, before, len(added), len(joined))
+    growth = note_growth(pipeline, old, before, len(added), len(joined))
+    return replace(growth, known=given - len(added))
+
+
+def without_held(new: Shard, held: Iterable[Shard]) -> Shard:
+    """Return the rows that are not held already: by id, labels and embedding.
+
+    Ids alone do not tell: rows may share one, and those of training may be numbers that stand for
+    nothing. Equal inputs have equal embeddings up to rounding.
+    """
+    found = np.zeros(len(new), dtype=bool)
+    places: dict[str, list[int]] = {}
+    for row, one in enumerate(new.rows.ids):
+        places.setdefault(str(one), []).append(row)
+    own = label_names(new.rows)
+    for shard in held:
+        names = label_names(shard.rows)
+        for row, one in enumerate(shard.rows.ids):
+            for place in places.get(str(one), ()):
+                if not found[place] and names[row] == own[place]:
+                    found[place] = all(
+                        torch.allclose(
+                            shard.embeddings[name][..., row, :].float(),
+                            mine[..., place, :].float().to(shard.embeddings[name].device),
+                            rtol=1e-2,
+                            atol=1e-3 * float(mine[..., place, :].abs().max()),
+                        )
+                        for name, mine in new.embeddings.items()
+                    )
+    kept = np.flatnonzero(~found)
+    return replace(new.take(kept), seen=new.seen[kept] if len(new.seen) else new.seen)
+
+
+def label_names(rows: Remembered) -> list[tuple[str, ...]]:
+    """Return the names of the most specific labels of each row."""
+    offsets, numbers = rows.labels.sets.terminal
+    names = rows.hierarchy.names
+    sets = [
+        tuple(sorted(names[number] for number in numbers[begin:end].tolist()))
+        for begin, end in pairwise(offsets.tolist())
+    ]
+    return [sets[one] for one in rows.labels.of_row.tolist()]
 
 
 @dataclass(frozen=True)

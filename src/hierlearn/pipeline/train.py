@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +21,9 @@ from hierlearn.pipeline.folder import (
     OURS,
     TRAINING,
     WORK,
-    begin_training,
     check_free,
     complete_swap,
+    held_for_training,
     is_finished,
     remove_folder,
     replaced_model,
@@ -90,7 +91,7 @@ def train(
     plan, reporting = plan or Plan(), reporting or Reporting()
     out = None if out is None else Path(out)
     resume = resume or was_restarted(out)
-    with processes(Settings.from_dict(plan.settings).device) as here:
+    with processes(Settings.from_dict(plan.settings).device) as here, ExitStack() as stack:
         if out is not None and not resume and here.writes:
             check_free(out, force)
         if out is not None and resume and here.writes:
@@ -111,8 +112,8 @@ def train(
                 remove_folder(out / WORK)
             reporting.message(f"{out} is finished already")
             return finished
-        if here.writes and out is not None and not resume:
-            begin_training(out, force)  # a model that is there stays until the new one is complete
+        if here.writes and out is not None:  # a model that is there stays until the new one is
+            stack.enter_context(held_for_training(out, force=force, resume=resume))  # complete
         here.wait()
         pipeline = job.run(None if out is None else training_folder(out), resume=resume)
         pipeline.config |= metadata or {}

@@ -168,6 +168,7 @@ class Service:
         return [
             {
                 "rows": growth.rows,
+                "known": growth.known,
                 "new_classes": list(growth.classes),
                 "total": growth.total,
                 "saved": folder is not None,

@@ -24,7 +24,7 @@ import torch
 
 from hierlearn.errors import DataError, HierlearnError, shown
 from hierlearn.files.json_lines import json_line, read_log, read_records
-from hierlearn.files.reading import LARGE, guarded, read_json
+from hierlearn.files.reading import LARGE, guarded, is_file, read_json
 from hierlearn.files.schema import check
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.files.writing import atomic_write, flush, is_empty, remove, remove_strays
@@ -67,7 +67,7 @@ class Study:
     def open(cls, folder: Path | str) -> Study:
         """Read a study folder."""
         path = Path(folder) / "study.json"
-        if not path.is_file():
+        if not is_file(path):
             raise StudyError(f"{folder} holds no study: there is no study.json in it")
         config = read_config(path)
         check_version(path, config)

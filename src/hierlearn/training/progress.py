@@ -71,13 +71,17 @@ def mean(values: list[float | None]) -> float:
 
 @contextmanager
 def progress_bar(what: str, steps: int, done: int = 0, *, show: bool = True) -> Iterator[Progress]:
-    """Show a bar on the terminal while training; nothing without a terminal."""
+    """Show a bar on the terminal while training, or a line now and then where there is none."""
     progress = Progress()
-    from hierlearn.terminal import Console
+    from hierlearn.terminal import Console, ProgressLines
     from hierlearn.terminal import progress as make_bar
 
     console = Console(stderr=True)
-    if not show or not console.is_terminal:
+    if not show:
+        yield progress
+        return
+    if not console.is_terminal:
+        progress._bar = ProgressLines(what, steps, done)
         yield progress
         return
     with make_bar(console, "count", "left", "figures") as bar:
