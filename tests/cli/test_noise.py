@@ -69,3 +69,10 @@ def test_what_is_refused(call, rows, words, message):
     line = f"noise rows.csv --label class --split part --out n {words}"
     assert message in call(line, code=2)
     assert not (rows / "n").exists()
+
+
+def test_a_negative_seed_is_refused_before_any_work(call, rows):
+    said = call(f"{LINE} --noise-seed -1", code=2)
+    assert "--noise-seed" in said
+    assert "--seed'" not in said
+    assert not (rows / "n").exists()

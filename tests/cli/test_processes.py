@@ -12,8 +12,10 @@ import pytest
 
 import warm
 from cli.conftest import HEADER, table_lines
+from hierlearn.cli.interrupts import resume_line
 from hierlearn.files.json_lines import read_log
 from hierlearn.files.uninterrupted import uninterrupted
+from hierlearn.pipeline.folder import TRAINING
 from hierlearn.training.checkpoint import Checkpoints
 from training.datasets import environment
 
@@ -111,6 +113,43 @@ def test_an_interrupted_training_says_how_to_resume(folder, number, word, code):
     saved = Checkpoints(checkpoints).latest()  # raises on a damaged one
     records = read_log(folder / "my model" / "log.jsonl")
     assert saved.metadata["epoch"] in (records[-1]["epoch"], records[-1]["epoch"] - 1)
+
+
+def test_only_what_can_be_resumed_is_said_to_be(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["hierlearn", "train", "a b.csv", "--out", "m", "--force"])
+    folder = tmp_path / "m"
+    again = "there is no checkpoint yet to resume from; start again with: "
+    resume = "resume with: hierlearn train 'a b.csv' --out m --resume"
+    assert resume_line(folder) == "nothing was written; run the same command again"
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "run.yaml").write_text("# hierlearn")
+    (folder / "checkpoints" / ".hierlearn-1.safetensors").touch()  # half of one
+    assert resume_line(folder) == f"{again}hierlearn train 'a b.csv' --out m --force"
+    (folder / "checkpoints" / "step-000000000005.safetensors").touch()
+    assert resume_line(folder) == resume
+    (folder / "checkpoints").rename(tmp_path / "elsewhere")
+    (folder / "config.json").touch()
+    assert resume_line(folder) == f"{folder} is unchanged; run the same command again"
+    (folder / TRAINING).mkdir()
+    (tmp_path / "elsewhere").rename(folder / TRAINING / "checkpoints")
+    assert resume_line(folder) == resume  # of the training that would replace it
+    (folder / TRAINING / "checkpoints").rename(tmp_path / "elsewhere")
+    (folder / TRAINING / "blend").mkdir()
+    (folder / TRAINING / "blend" / "run.json").touch()
+    assert resume_line(folder) == f"{folder} is unchanged; run the same command again"
+    (folder / TRAINING / "blend" / "hcl.safetensors").touch()
+    assert resume_line(folder) == resume
+
+
+def test_a_training_that_was_interrupted_at_once_starts_again_as_it_is_told(folder):
+    line = ["train", "rows.csv", "--label", "class", "--split", "part", "--out", "m"]
+    few = ["--epochs", "1", "--batch-size", "8", "--loss", "bce"]
+    (folder / "m").mkdir()
+    (folder / "m" / "run.yaml").write_text("# hierlearn\n")
+    done = subprocess.run(
+        [*HIERLEARN, *line, *few, "--force"], cwd=folder, env=environment(), capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(("number", "word", "code"), SIGNALS, ids=["SIGINT", "SIGTERM"])

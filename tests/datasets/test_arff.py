@@ -176,3 +176,46 @@ def test_real_imclef_against_a_plain_split():
     np.testing.assert_array_equal(data.inputs, np.array([row[:-1] for row in cells], np.float32))
     assert data.labels == [row[-1].split("@") for row in cells]
     assert data.inputs.shape == (10000, 80)
+
+
+# ---------------------------------------------------------------------- size
+
+
+def wide_nominal(values, rows):
+    names = ",".join(f"v{number}" for number in range(values))
+    head = f"@attribute x numeric\n@attribute color {{{names}}}\n@attribute c hierarchical a,a/b\n"
+    return head + "@data\n" + "".join(f"1,v{row % values},a/b\n" for row in range(rows))
+
+
+def test_columns_beyond_memory_are_refused_before_a_row_is_read(tmp_path, monkeypatch):
+    path = write(tmp_path, wide_nominal(200_000, 2_000))
+    monkeypatch.setattr("hierlearn.datasets.arff.split_row", None)  # whoever reads a row fails
+    with pytest.raises(DataError) as caught:
+        read_arff(path)
+    assert str(caught.value) == (
+        f"{path}: attribute 'color' has 200,000 values, each of which is a column; with 2,000 rows "
+        f"that takes 1.6 GB of memory for 1.5 MB of text; leave the attribute out, declare it "
+        f"numeric, or write a CSV file, where rare categories share a column"
+    )
+
+
+def test_sparse_rows_of_many_attributes_are_refused_before_they_are_filled(tmp_path, monkeypatch):
+    head = "".join(f"@attribute a{number} numeric\n" for number in range(20_000))
+    path = write(tmp_path, f"{head}@attribute c hierarchical a,a/b\n@data\n" + "{}\n" * 8_000)
+    monkeypatch.setattr("hierlearn.datasets.arff.split_row", None)
+    with pytest.raises(DataError, match=r"it has 20,001 attributes; with 8,000 rows that takes"):
+        read_arff(path)
+
+
+def test_one_column_per_value_takes_the_memory_of_its_columns(tmp_path):
+    import tracemalloc
+
+    path = write(tmp_path, wide_nominal(2_000, 3_000))
+    tracemalloc.start()
+    data = read_arff(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert data.inputs.shape == (3_000, 2_001)
+    assert (data.inputs[:, 1:].sum(axis=1) == 1).all()
+    assert (data.inputs[:, 1:].argmax(axis=1) == np.arange(3_000) % 2_000).all()
+    assert most < 1.5 * data.inputs.nbytes

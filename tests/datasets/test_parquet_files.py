@@ -193,3 +193,83 @@ def test_distinct_cells_are_those_that_python_finds(values, chunks):
     plain, wanted = TableChunk("f", {"y": values}, range(len(values))).distinct("y")
     assert found == plain
     assert codes.tolist() == wanted.tolist()
+
+
+# ---------------------------------------------------------------------- what is declared
+
+
+def repeated(value, rows):
+    """A column of one value, which a file stores once."""
+    codes = pa.array(np.zeros(rows, dtype=np.int32))
+    return pa.DictionaryArray.from_arrays(codes, pa.array([value]))
+
+
+def packed(path, **columns):
+    pq.write_table(pa.table(columns), path, compression="zstd", store_schema=False)
+    return path
+
+
+def test_numbers_beyond_memory_are_refused_by_the_footer_alone(tmp_path, monkeypatch):
+    rows = 30_000_000
+    path = packed(tmp_path / "x.parquet", a=np.zeros(rows), b=np.zeros(rows), y=repeated("p", rows))
+    assert path.stat().st_size < 1 << 19
+    monkeypatch.setattr("hierlearn.datasets.parquet.ParquetFile._read_file", None)
+    with pytest.raises(DataError, match=r"column 'a' takes 0\.2 GB in memory, and all 0\.6 GB"):
+        read_table(path, label="y")
+    monkeypatch.undo()
+    assert next(iter(open_table(path).chunks(["a"], 10))).cells("a") == [0.0] * 10  # in chunks
+
+
+@pytest.mark.parametrize("role", ["inputs", "label"])
+def test_texts_that_repeat_are_counted_before_they_are_made(tmp_path, monkeypatch, role):
+    rows = 60_000
+    text = repeated("long " * 20_000, rows)
+    classes = ["p/q", "p/r"] * (rows // 2)
+    columns = {"t": text, "y": classes} if role == "inputs" else {"t": classes, "y": text}
+    path = packed(tmp_path / "x.parquet", **columns)
+    assert path.stat().st_size < 1 << 19
+    monkeypatch.setattr("hierlearn.datasets.parquet.ParquetFile._read_file", None)
+    with pytest.raises(DataError, match=r"takes 6\.0 GB in memory"):
+        read_table(path, label="y")
+
+
+def test_many_short_texts_of_a_small_file_are_read(tmp_path):
+    words = [f"word {number % 900}" for number in range(300_000)]
+    path = packed(tmp_path / "x.parquet", t=words, y=["p/q", "p/r"] * 150_000)
+    assert path.stat().st_size < 1 << 20
+    assert len(read_table(path, label="y", text="t")) == 300_000
+
+
+NESTED = {
+    "struct": [{"a": 1}, {"a": 2}],
+    "list": [["a"], ["b"]],
+    "list of structs": [[{"a": 1}], [{"a": 2}]],
+    "map": pa.array([[("a", 1)], [("b", 2)]], pa.map_(pa.string(), pa.int64())),
+    "binary": [b"a", b"b"],
+    "list of binaries": [[b"a"], [b"b"]],
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+@pytest.mark.parametrize("role", ["label", "split", "id_column", "levels", "text", "stream"])
+def test_a_column_of_another_type_has_no_role(tmp_path, kind, role):
+    path = tmp_path / "x.parquet"
+    odd = NESTED[kind]
+    plain = {"x": [1.0, 2.0], "y": ["p/q", "p/r"]}
+    pq.write_table(pa.table({**plain, "odd": odd}), path)
+    given = {"label": "y"}
+    if role in ("label", "stream"):
+        given = {"label": "odd", "features": ["x"]}
+    elif role == "levels":
+        given = {"levels": ["y", "odd"], "features": ["x"], "sep": "|"}
+    else:
+        given |= {role: "odd"}
+    if role in ("label", "stream") and kind == "list":  # several labels
+        assert read_table(path, **given).labels == [["a"], ["b"]]
+        return
+    with pytest.raises(DataError) as caught:
+        (stream_table if role == "stream" else read_table)(path, **given)
+    message = str(caught.value)
+    assert "line 1" in message
+    assert "column 'odd'" in message
+    assert "text" in message

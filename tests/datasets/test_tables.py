@@ -243,3 +243,130 @@ def test_ids_of_parquet_are_texts_also_streamed(tmp_path):
     pq.write_table(pa.table({"x": [1.0, 2.0], "y": ["a", "b"], "key": [7, 8]}), path)
     assert read_table(path, label="y", id_column="key").ids == ["7", "8"]
     assert stream_table(path, label="y", id_column="key").ids == ["7", "8"]
+
+
+# ---------------------------------------------------------------------- wide tables
+
+
+class Name(str):
+    """The name of a column that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_every_column_is_looked_up_a_few_times(tmp_path, monkeypatch, ending):
+    """Not once for every other column: names are compared a few times each."""
+    pytest.importorskip("pyarrow")
+    from hierlearn.datasets import READERS
+
+    count = 3_000
+    names = [f"c{number}" for number in range(count)]
+    path = tmp_path / f"x{ending}"
+    if ending == ".csv":
+        rows = [",".join(map(str, range(row, row + count))) + f",a/{row}" for row in range(3)]
+        path.write_text("\n".join([",".join([*names, "class"]), *rows]))
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        columns = {name: [float(n), n + 1.0, n + 2.0] for n, name in enumerate(names)}
+        pq.write_table(pa.table({**columns, "class": ["a/0", "a/1", "a/2"]}), path)
+    reader = READERS[ending]
+
+    class Counting(reader):
+        def __init__(self, *given):
+            super().__init__(*given)
+            self.columns = tuple(map(Name, self.columns))
+
+    monkeypatch.setitem(READERS, ending, Counting)
+    Name.compared = 0
+    kinds = {Name(f"c{number}"): "number" for number in range(0, count, 2)}
+    data = read_table(path, label="class", column_kinds=kinds)
+    assert data.inputs.shape == (3, count)
+    assert Name.compared < 30 * count
+
+
+def test_columns_of_new_rows_are_looked_up_a_few_times():
+    from hierlearn.datasets.table import check_columns
+
+    count = 3_000
+    found, wanted = (tuple(Name(f"c{number}") for number in range(count)) for _ in range(2))
+    Name.compared = 0
+    check_columns(found, wanted, found)
+    with pytest.raises(DataError, match="3,000 columns that no training row has"):
+        check_columns(found, (), ())
+    assert Name.compared < 10 * count
+
+
+def test_two_columns_of_one_name_among_many(tmp_path):
+    names = [f"c{number}" for number in range(50_000)]
+    path = write(tmp_path, ",".join([*names, "c49999", "class"]) + "\n")
+    with pytest.raises(DataError, match="two columns have the name 'c49999'"):
+        read_table(path, label="class")
+
+
+# ---------------------------------------------------------------------- damaged bytes
+
+
+@pytest.mark.parametrize("text", ["a,b\0,class\n1,2,p\n", "a,b,class\n1,2,p\n1,2\0,q\n"])
+@pytest.mark.parametrize("far", [0, 2000])
+def test_a_nul_is_no_text(tmp_path, text, far):
+    header, rest = text.split("\n", 1)
+    filler = "7,7,p\n" * far
+    with pytest.raises(DataError) as caught:
+        read_table(write(tmp_path, f"{header}\n{filler}{rest}"), label="class")
+    line = 1 if "\0" in header else 3 + far
+    assert f"rows.csv, line {line}: a NUL byte, which no text holds" in str(caught.value)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_still_called_so(tmp_path, encoding):
+    path = tmp_path / "rows.csv"
+    path.write_bytes("größe,class\n1,p\n2,q\n".encode(encoding))
+    with pytest.raises(DataError, match="it looks like UTF-16"):
+        read_table(path, label="class")
+
+
+# ---------------------------------------------------------------------- odd arguments
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "b" * 5000, "c/" * 3000 + "d", "e\0"], ids=range(4))
+@pytest.mark.parametrize("ending", ["", ".csv", ".parquet", ".json", ".arff", ".tar"])
+def test_a_name_that_no_file_can_have(name, ending):
+    from hierlearn.datasets import read_arff, read_images
+    from hierlearn.reports import write_report
+    from hierlearn.studies.study import Study
+
+    ways = [
+        Hierarchy.read,
+        lambda path: read_table(path, label="class"),
+        read_arff,
+        read_images,
+        Study.open,
+        write_report,
+        lambda path: stream_table(path, label="class"),
+    ]
+    for way in ways:
+        with pytest.raises(HierlearnError) as caught:
+            way(name + ending)
+        assert len(str(caught.value)) <= 600
+
+
+@pytest.mark.parametrize("sep", ["", None, 3])
+@pytest.mark.parametrize("name", ["x.csv", "x.txt", "x.json", "x.arff", "x.obo"])
+def test_a_separator_is_a_text(tmp_path, sep, name):
+    (tmp_path / name).write_text("a/b\n")
+    with pytest.raises(HierarchyError, match="sep must be a non-empty text"):
+        Hierarchy.read(tmp_path / name, sep=sep)
+
+
+@pytest.mark.parametrize("option", [{"label_sep": 3}, {"label_sep": ""}, {"delimiter": 3}])
+def test_separators_of_cells_are_texts(tmp_path, option):
+    with pytest.raises(DataError, match=r"label_sep|delimiter must be one character"):
+        read_table(write(tmp_path, CSV), label="class", **option)

@@ -207,3 +207,15 @@ def test_the_order_of_the_registry_does_not_choose(monkeypatch):
         monkeypatch.setitem(FEATURES, name, step)
     assert type(preprocessor_for(WORDS)) is FEATURES["text"]
     assert type(preprocessor_for(NUMBERS)) is FEATURES["numeric"]
+
+
+@pytest.mark.parametrize("state", [-1, None, "numeric", [], {}, {"name": -1}])
+def test_what_is_no_state_is_called_damaged(state):
+    from hierlearn.errors import DataError
+    from hierlearn.features import FEATURES, from_state
+
+    with pytest.raises(DataError):
+        from_state(state, {})
+    for step in FEATURES.values():
+        with pytest.raises(DataError):
+            step.from_state(state, {})

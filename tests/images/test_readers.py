@@ -154,7 +154,7 @@ def test_what_a_shard_must_not_have(tmp_path):
         link = tarfile.TarInfo("a.png")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(link)
-    with pytest.raises(DataError, match=r"a\.png is a link, a device or sparse"):
+    with pytest.raises(DataError, match=r"a\.png' is a link, a device or sparse"):
         read_images(path)
     with tarfile.open(path, "w:gz") as archive:
         add_member(archive, "a.png", b"x")
@@ -243,3 +243,53 @@ def test_reading_a_shard_leaves_it_as_it_is(tmp_path):
     read_images(path).inputs.read(0)
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["a.tar"]
+
+
+# ---------------------------------------------------------------------- forged headers
+
+
+def forged(path, **fields):
+    """Write a tar file whose second header has other bytes, with a checksum that is right."""
+    info = tarfile.TarInfo("a.png")
+    content = encoded(picture(COLORS["warm/red"]))
+    info.size = len(content)
+    second = tarfile.TarInfo("b.png")
+    second.size = 3
+    header = bytearray(second.tobuf())
+    for place, value in fields.values():
+        header[place : place + len(value)] = value
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    padding = b"\0" * (-len(content) % 512)
+    path.write_bytes(
+        info.tobuf() + content + padding + bytes(header) + b"abc" + b"\0" * 509 + b"\0" * 1024
+    )
+    return path
+
+
+SIZE, MTIME, TYPE = 124, 136, 156
+BIG = (2**80).to_bytes(11, "big")
+FORGED = {
+    "huge": {"size": (SIZE, b"\x80" + BIG)},
+    "negative": {"size": (SIZE, b"\xff" * 10 + b"\xfc\x00")},
+    "beyond the end": {"size": (SIZE, b"77777777777\0")},
+    "a little beyond": {"size": (SIZE, b"00000010000\0")},
+    "no number": {"size": (SIZE, b"zzzzzzzzzzz\0")},
+    "time": {"time": (MTIME, b"\x80" + BIG), "size": (SIZE, b"\x80" + BIG)},
+    **{
+        f"type {kind} {place}": {"type": (TYPE, kind.encode()), "size": (SIZE, size)}
+        for kind in "xgLKS"
+        for place, size in enumerate((b"\x80" + BIG, b"\xff" * 10 + b"\xfc\x00", b"7" * 11))
+    },
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_sizes_are_one_sentence(tmp_path, name):
+    path = forged(tmp_path / "x.tar", **FORGED[name])
+    with pytest.raises(DataError) as caught:
+        read_images(path)
+    assert str(path) in str(caught.value)
+    if name in ("huge", "negative", "beyond the end", "a little beyond"):
+        assert "its member 'b.png' claims" in str(caught.value)
+        assert "copy it again" in str(caught.value)

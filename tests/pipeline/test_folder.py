@@ -4,12 +4,16 @@ import errno
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
+import warm
 from files.stray_files import stray_name
 from hierlearn.errors import HierlearnError
 from hierlearn.files import writing
+from hierlearn.files.locks import locked
 from hierlearn.files.writing import WriteError
 from hierlearn.pipeline import Pipeline, folder, train
 from hierlearn.pipeline.folder import NEXT, TRAINING, check_free, complete_swap, training_folder
@@ -205,3 +209,57 @@ def test_a_swap_moves_nothing_but_files_of_a_model(old, tmp_path):
     assert (old / "notes.txt").read_text() == "mine"
     assert not (old / "thesis.tex").exists()
     Pipeline.load(old)
+
+
+# ---------------------------------------------------------------------- two at once
+
+TRAIN = """
+import sys
+from hierlearn.pipeline import train
+from hierlearn.pipeline.reporting import Reporting
+from training.datasets import plan, problem
+
+def on_epoch(record):
+    if record["epoch"] == 1:
+        print("begun", flush=True)
+        sys.stdin.readline()
+
+reporting = Reporting(on_epoch=on_epoch, bar=False)
+train(problem(), plan("hcl", epochs=2), out=sys.argv[1], force=True, reporting=reporting)
+"""
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_two_trainings_do_not_share_a_folder(old, tmp_path, is_new):
+    out = tmp_path / "new" / "m" if is_new else old
+    before = None if is_new else content(old)
+    paths = os.pathsep.join([*sys.path, os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen(
+        [*warm.python(), "-c", TRAIN, str(out)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+    ) as other:
+        assert other.stdout.readline() == "begun\n"
+        for options in ({"force": True}, {"resume": True}):
+            with pytest.raises(HierlearnError, match="another process trains into"):
+                train(problem(), OTHER, out=out, reporting=QUIET, **options)
+        if before is not None:
+            kept = {name: text for name, text in content(out).items() if TRAINING not in name}
+            assert kept == before  # and a model that is there can be used and changed
+            with locked(out, 0.0):
+                assert len(Pipeline.load(out).hierarchy)
+        other.stdin.write("\n")
+        other.stdin.flush()
+        assert other.wait(240) == 0
+    assert Pipeline.load(out).config["training"]["steps"] > 0
+    assert not any(name.startswith(".") for name in names(out))
+    train(problem(), plan("bce", epochs=1), out=out, force=True, reporting=QUIET)  # free again
+
+
+def test_a_training_that_fails_early_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["hierlearn.pipeline.train"].Single, "run", None)
+    with pytest.raises(TypeError):
+        train(problem(), OTHER, out=tmp_path / "m", reporting=QUIET)
+    assert names(tmp_path) == []

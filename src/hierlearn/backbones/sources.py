@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.backbones.compiled import declare_operators
 from hierlearn.errors import HierlearnError
+from hierlearn.files.reading import is_file, is_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,13 +49,13 @@ def locate(source: str) -> tuple[str, dict[str, Any]]:
     """
     safe: dict[str, Any] = {"trust_remote_code": False}
     path = Path(source).expanduser()
-    if path.is_dir():
+    if is_folder(path):
         if not (path / "config.json").is_file():
             raise HierlearnError(
                 f"{source} has no config.json; a model is a folder that save_pretrained has written"
             )
         return str(path), {**safe, "local_files_only": True}
-    if path.exists():
+    if is_file(path):
         raise HierlearnError(f"{source} is a file; name the folder of a model of transformers")
     if source[0] in "/.~" or source.count("/") > 1 or "\\" in source:
         raise HierlearnError(

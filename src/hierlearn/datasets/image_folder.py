@@ -52,7 +52,7 @@ def is_images(source: str | Path) -> bool:
     A folder of Parquet files is a table.
     """
     path = Path(source)
-    return path.suffix.lower() == ".tar" or (path.is_dir() and not holds_tables(path))
+    return path.suffix.lower() == ".tar" or (is_folder(path) and not holds_tables(path))
 
 
 def read_images(

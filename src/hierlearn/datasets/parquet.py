@@ -244,6 +244,8 @@ class ArrowFile(TableFile):
                 lines = range(begin, begin + part.num_rows)
                 yield ArrowChunk(self.path, {name: part.column(name) for name in names}, lines)
                 begin += part.num_rows
+
+
 @dataclass
 class ColumnSize:
     """What a file says of a column.

@@ -18,6 +18,7 @@ from hierlearn.files.locations import (
     file_and_part,
     tables_in,
 )
+from hierlearn.files.reading import is_folder
 from hierlearn.files.standard import STANDARD, is_standard, standard_input
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def table_ending(source: Location | str) -> str | None:
     ending = plain_ending(file_and_part(path)[0])
     if ending in READERS and (issubclass(READERS[ending], TEXTS) or not is_compressed(path)):
         return ending
-    return PARQUET if path.is_dir() and holds_tables(path) else None
+    return PARQUET if is_folder(path) and holds_tables(path) else None
 
 
 def known_endings() -> str:

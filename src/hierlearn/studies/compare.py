@@ -23,6 +23,7 @@ from hierlearn.datasets.describe import describe
 from hierlearn.engines.engine import Job
 from hierlearn.engines.executors import engine_of
 from hierlearn.errors import HierlearnError
+from hierlearn.files.reading import is_file
 from hierlearn.files.writing import WriteError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.losses import CollapseWarning
@@ -150,7 +151,7 @@ def begin(
     parsed = parse_candidates(candidates)
     check_test_rows(dataset)
     protocol.check(parsed)
-    new = not (Path(out) / "study.json").is_file()
+    new = not is_file(Path(out) / "study.json")
     config = make_config(dataset, parsed, protocol, metadata)
     try:
         study = Study.begin(out, config, force=force)
