@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 import hierlearn.cli as cli
 from fuzz.folders import rows
-from fuzz.formats import ARFF, GAF, NESTED, OBO, TABLE
+from fuzz.formats import ARFF, GAF, NESTED, OBO, TABLE, cached, packed_examples, wide_table
 from hierlearn.cli import main
 from hierlearn.errors import HierlearnError
 
+PACKED = cached(packed_examples)
 WORDS = [
     *("", " ", "0", "1", "-1", "2", "0.5", "1e-300", "1e300", "nan", "inf", "none", "None", "true"),
     *(
@@ -81,6 +82,7 @@ PATHS = [
     ),
     *("model", "model", "model", "study", "folder", "missing", "missing/x.csv", "out", "out.csv"),
     *("/dev/null", "/dev/zero", "fifo", "link", "synthetic", "a" * 300, "", "nul", "x.unknown"),
+    *("b" * 5000 + ".parquet", "c/" * 3000 + "d.tar", "packed.parquet", "wide.csv"),
 ]
 BASES = {  # command lines that succeed, to which options are added
     ("train",): "fit.csv --label class --out new --epochs 1",
@@ -152,6 +154,10 @@ def make_folder(folder, examples, line):
     (folder / "x.arff").write_text(ARFF)
     (folder / "x.gaf").write_text(GAF)
     (folder / "x.unknown").write_text("?")
+    if "packed.parquet" in line:
+        (folder / "packed.parquet").write_bytes(PACKED()[0])
+    if "wide.csv" in line:
+        (folder / "wide.csv").write_bytes(wide_table())
     os.mkfifo(folder / "fifo")
     (folder / "link").symlink_to("missing")
     if "model" in line:

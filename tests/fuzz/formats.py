@@ -124,6 +124,7 @@ JSON_LD = """{"@context": {"skos": "http://www.w3.org/2004/02/skos/core#"},
  "@graph": [{"@id": "http://x.org/a", "@type": "skos:Concept", "skos:prefLabel": "first"},
   {"@id": "http://x.org/b", "@type": "skos:Concept", "skos:broader": {"@id": "http://x.org/a"}}]}
 """
+ODD_SEPS = [*({} for _ in range(5)), {"sep": ""}, {"sep": 3}]
 
 
 @dataclass
@@ -153,9 +154,26 @@ class Format:
         return lambda: self.read(path, way), len(content)
 
 
+def wide_table(columns=2000):
+    """A table with many columns, one of them twice in a row of names that is cut."""
+    header = ",".join([*(f"c{number}" for number in range(columns)), "class"])
+    rows = (",".join([*map(str, range(row, row + columns)), f"a/{row % 2}"]) for row in range(4))
+    return "\n".join([header, *rows]).encode()
+
+
+def arff_examples():
+    """A small file, and two whose columns would take gigabytes."""
+    values = ",".join(f"v{number}" for number in range(60_000))
+    head = f"@attribute a numeric\n@attribute b {{{values}}}\n@attribute c hierarchical 1,1/1\n"
+    nominal = head + "@data\n" + "".join(f"1,v{row},1/1\n" for row in range(6_000))
+    head = "".join(f"@attribute a{number} numeric\n" for number in range(20_000))
+    sparse = f"{head}@attribute c hierarchical 1,1/1\n@data\n" + "{20000 1}\n" * 10_000
+    return [ARFF.encode(), ARFF.encode(), nominal.encode(), sparse.encode()]
+
+
 def read_rows(path, way):
     if way % 5 == 4:
-        return Hierarchy.read(path, form=None if way < 50 else "levels")
+        return Hierarchy.read(path, form=None if way < 50 else "levels", **ODD_SEPS[way % 7])
     roles = [
         {"label": "class"},
         {"label": "class", "text": "note"},
@@ -163,6 +181,9 @@ def read_rows(path, way):
         {"label": "class", "split": "part", "id_column": "id", "ignore": ["l1", "l2"]},
         {"label": "class", "column_kinds": {"when": "date", "a": "number"}},
         {"label": "class", "label_sep": None, "sep": "::"},
+        {"label": "class", "label_sep": "", "ignore": ["id"]},
+        {"label": "class", "sep": ""},
+        {"label": "class", "delimiter": 3},
     ]
     return read_table(path, **roles[way % len(roles)])
 
@@ -181,8 +202,25 @@ def png(width=13, height=9):
 
 def parquet(**columns):
     out = io.BytesIO()
-    pq.write_table(pa.table(columns), out)
+    pq.write_table(pa.table(columns), out, compression="zstd", store_schema=False)
     return out.getvalue()
+
+
+def packed_examples():
+    """Files of some kilobytes whose columns would take gigabytes."""
+    zeros, out = np.zeros(1_000_000), io.BytesIO()
+    part = pa.table({"a": zeros, "b": zeros, "class": pa.nulls(len(zeros), pa.string())})
+    with pq.ParquetWriter(out, part.schema, compression="zstd", store_schema=False) as writer:
+        for _ in range(40):
+            writer.write_table(part)
+    codes = pa.array(np.zeros(100_000, dtype=np.int32))
+    text = pa.DictionaryArray.from_arrays(codes, pa.array(["long " * 20_000]))
+    classes = ["a/x", "a/y"] * 50_000
+    return [
+        out.getvalue(),
+        parquet(note=text, **{"class": classes}),
+        parquet(a=np.arange(100_000.0), **{"class": text}),
+    ]
 
 
 def parquet_examples():
@@ -192,6 +230,8 @@ def parquet_examples():
         pa.array([[1], [2, 3], None, []]),
         pa.array([{"x": 1}, None, {"x": 2}, {}]),
         pa.array([b"\xff", b"a", None, b""]),
+        pa.array([[("a", 1)], None, [], [("b", 2)]], pa.map_(pa.string(), pa.int64())),
+        pa.array([[{"x": 1}], None, [], [{}]]),
         pa.array([1, 2, 3, 4]).dictionary_encode(),
         pa.array([2**63 - 1, 0, -1, 5]),
         pa.array([True, None, False, True]),
@@ -207,11 +247,22 @@ def parquet_examples():
     offsets = pa.py_buffer(np.array([0, 1, 3], dtype=np.int32))
     broken = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"a\xff\xfe")])
     found.append(parquet(a=broken, **{"class": ["x", "y"]}))
-    return [*found, out.getvalue(), parquet(a=[1.0, 2.0], **{"class": broken})]
+    found += [out.getvalue(), parquet(a=[1.0, 2.0], **{"class": broken})]
+    # The odd columns twice, so that they are drawn often in every role.
+    return [*found, *found, *packed_examples()]
 
 
 def read_parquet(path, way):
-    return read_table(path, label="class", **({"text": "note"} if way % 5 == 4 else {}))
+    roles = [
+        {"label": "class"},
+        {"label": "class", "text": "note"},
+        {"label": "b", "features": ["a"]},
+        {"label": "class", "split": "b"},
+        {"label": "class", "id_column": "b"},
+        {"levels": ["class", "b"], "features": ["a"], "sep": "|"},
+        {"label": "class", "text": "b"},
+    ]
+    return read_table(path, **roles[way % len(roles)])
 
 
 def tensors_example():
@@ -347,7 +398,7 @@ def read_tensor_file(path, _):
 
 
 FORMATS = {
-    "csv": Format(".csv", lambda: [TABLE.encode()], read_rows),
+    "csv": Format(".csv", lambda: [TABLE.encode()] * 3 + [wide_table()], read_rows),
     "tsv": Format(".tsv", lambda: [TABLE.replace(",", "\t").encode()], read_rows),
     "txt": Format(".txt", lambda: [TABLE.replace(",", "\t").encode()], read_rows),
     "csv.gz": Format(
@@ -373,7 +424,7 @@ FORMATS = {
     "json": Format(".json", cached(hierarchy_json), read_hierarchy, json_edits, apply_to_json),
     "paths": Format(".txt", lambda: [PATHS.encode()], read_hierarchy),
     "yaml": Format(".yaml", lambda: [YAML.encode()], read_options),
-    "arff": Format(".arff", lambda: [ARFF.encode()], lambda path, _: read_arff(path)),
+    "arff": Format(".arff", cached(arff_examples), lambda path, _: read_arff(path)),
     "obo": Format(".obo", lambda: [OBO.encode()], read_hierarchy),
     "obo.gz": Format(
         *(".obo.gz", cached(gzip_examples), read_hierarchy),

@@ -64,7 +64,29 @@ def shard_examples():
                 info.size = len(content)
                 archive.addfile(info, io.BytesIO(content))
         found.append(out.getvalue())
-    return found
+    return [*found, *map(forged, found[:2] * 4, range(8))]
+
+
+FIELDS = [  # of a header: sizes below zero and beyond every file, in octal and in base 256, types
+    *((124, b"\x80" + b"\x7f" * 11), (124, b"\xff" * 11 + b"\x00"), (124, b"77777777777\0")),
+    *(
+        (156, b"x"),
+        (156, b"L"),
+        (156, b"S"),
+        (136, b"\x80" + b"\x7f" * 11),
+        (124, b"-0000000001\0"),
+    ),
+]
+
+
+def forged(content, number):
+    """Return a tar file with another field in its first header, and a checksum that is right."""
+    place, value = FIELDS[number % len(FIELDS)]
+    header = bytearray(content[:512])
+    header[place : place + len(value)] = value
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header) + content[512:]
 
 
 def read_shard(path, _):
