@@ -149,8 +149,8 @@ def test_the_rank_is_the_largest_that_the_level_allows(count):
 
 
 @pytest.mark.parametrize("alpha", [None, "0.1", True, float("nan"), 0, 1, 5, -1])
-def test_a_level_is_a_number_between_0_and_1(alpha):
-    with pytest.raises(HierlearnError, match="alpha must lie between 0 and 1"):
+def test_a_risk_is_a_number_between_0_and_1(alpha):
+    with pytest.raises(HierlearnError, match="risk must lie between 0 and 1"):
         rank_of(alpha, 100)
 
 

@@ -5,8 +5,10 @@ import os
 import random
 import shutil
 import time
+from pathlib import Path
 
 import pytest
+import torch
 
 from hierlearn.datasets import load_dataset
 from hierlearn.errors import HierlearnError
@@ -82,6 +84,24 @@ def test_a_hundred_of_a_hundred_bit_flips_are_refused(remembering, name):
         flipped[place] ^= 1 << bit
         (remembering / name).write_bytes(flipped)
         assert name in refusal(remembering), (place, bit)
+
+
+def test_what_has_no_checksum_changes_no_answer(remembering):
+    """SECURITY.md names these files; every other one of the folder is covered."""
+    config = json.loads((remembering / "config.json").read_text())
+    covered = {"config.json", *config["files"]}
+    (remembering / "run.yaml").write_text("# hierlearn\n")
+    free = {path.name for path in remembering.iterdir() if path.is_file()} - covered
+    assert free == {"README.md", "run.yaml", "log.jsonl"} - (
+        set() if (remembering / "log.jsonl").exists() else {"log.jsonl"}
+    )
+    inputs = rows().inputs
+    before = Pipeline.load(remembering).probabilities(inputs)
+    for name in free:
+        (remembering / name).write_bytes(b"\xff\0{")
+    assert torch.equal(Pipeline.load(remembering).probabilities(inputs), before)
+    text = (Path(__file__).parents[2] / "SECURITY.md").read_text()
+    assert all(f"`{name}`" in text for name in ("README.md", "run.yaml", "log.jsonl"))
 
 
 def test_a_hundred_of_a_hundred_bit_flips_of_a_checkpoint_are_refused(model):

@@ -106,7 +106,8 @@ def members(shard: Path) -> Iterator[TarMember]:
             raise DataError(f"{shard} is compressed, so its members have no place; unpack it first")
         size = os.fstat(file.fileno()).st_size
         try:
-            with tarfile.open(fileobj=InBounds(file, size), mode="r:") as archive:
+            held: Any = InBounds(file, size)
+            with tarfile.open(fileobj=held, mode="r:") as archive:
                 for number, one in enumerate(archive):
                     if number >= MOST_MEMBERS:
                         raise DataError(f"{shard} has more than {MOST_MEMBERS:,} members")

@@ -190,8 +190,8 @@ def cafa_curves(
     steps = checked_thresholds(thresholds).to(p.device)
     groups = namespace_classes(hierarchy) if groups is None else groups
     sums = {}
-    for name, one in groups.items():
-        counted = flags(one, hierarchy)
+    for name, classes in groups.items():
+        counted = flags(classes, hierarchy)
         sums[name] = Sums(steps, counted.to(p.device), beside(counted, hierarchy).to(p.device))
     make_coherent = Coherence(hierarchy)
     for rows in row_chunks(len(p), max(p.shape[1], len(hierarchy.structure.parent_ids))):
