@@ -14,7 +14,7 @@ import os
 import re
 import tarfile
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from hierlearn.datasets.annotations import ALIASES
 from hierlearn.datasets.image_folder import Found
@@ -106,13 +106,13 @@ def members(shard: Path) -> Iterator[TarMember]:
             raise DataError(f"{shard} is compressed, so its members have no place; unpack it first")
         size = os.fstat(file.fileno()).st_size
         try:
-            held: Any = InBounds(file, size)
+            held = cast("BinaryIO", InBounds(file, size))
             with tarfile.open(fileobj=held, mode="r:") as archive:
                 for number, one in enumerate(archive):
                     if number >= MOST_MEMBERS:
                         raise DataError(f"{shard} has more than {MOST_MEMBERS:,} members")
                     archive.members = []  # type: ignore[attr-defined]  # otherwise all headers would stay in memory
-                    if not 0 <= one.size <= size - one.offset_data:
+                    if not one.isdir() and not 0 <= one.size <= size - one.offset_data:
                         raise DataError(
                             f"{shard}: its member {shown(one.name)} claims {one.size:,} bytes, but "
                             f"{max(0, size - one.offset_data):,} are there; copy it again"
