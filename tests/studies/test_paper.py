@@ -98,9 +98,9 @@ def test_what_holds_is_told_from_the_figures():
         "IMCLEF 90.60, +0.15 (90.45, +0.00) holds",
         "in part   HCL-Hier: Diatoms 76.00, +1.50* (75.12, +0.67) holds; "
         "IMCLEF 89.40, -1.05* (90.45, +0.00)",
-        "in part   HCL, class losses averaged: Diatoms 75.50, +1.00* (75.21, +0.76), "
-        "keeps 99 % of the classes holds; IMCLEF 89.36, -1.09* (90.95, +0.50)",
-        "does not  HCL: Diatoms 60.00, -14.50* (75.21, +0.76), keeps 70 % of the classes; "
+        "in part   HCL, class losses averaged: Diatoms 75.50, +1.00* (75.21, +0.76) holds, "
+        "99.4 % of classes selected; IMCLEF 89.36, -1.09* (90.95, +0.50)",
+        "does not  HCL: Diatoms 60.00, -14.50* (75.21, +0.76), 70.0 % of classes selected; "
         "IMCLEF 88.50, -1.95* (90.95, +0.50)",
     ]
 

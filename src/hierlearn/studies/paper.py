@@ -251,11 +251,11 @@ def verdict(summaries: Mapping[str, Mapping[str, Any]]) -> str:
         known = {name: one for name, one in by_set.items() if one is not None}
         if not known:
             continue
-        held = sum(holds for holds, _ in known.values())
+        held = sum(holds for holds, *_ in known.values())
         state = "holds" if held == len(known) else "in part" if held else "does not"
         parts = [
-            f"{TITLES[name]} {text}{' holds' * holds * (state == 'in part')}"
-            for name, (holds, text) in known.items()
+            f"{TITLES[name]} {text}{' holds' * holds * (state == 'in part')}{more}"
+            for name, (holds, text, more) in known.items()
         ]
         found.append((state, f"{state:<8}  {label}: {'; '.join(parts)}"))
     order = ("holds", "in part", "does not")
@@ -268,8 +268,8 @@ def verdict(summaries: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join([head, *lines])
 
 
-def claim(row: PaperRow, name: str, summary: Mapping[str, Any]) -> tuple[bool, str] | None:
-    """Return whether what the paper prints of a row holds, and both figures; None if not run."""
+def claim(row: PaperRow, name: str, summary: Mapping[str, Any]) -> tuple[bool, str, str] | None:
+    """Return whether what the paper prints of a row holds, both figures, and what it selects."""
     first = ROWS[0].printed[name][0]
     if row.candidate.key not in summary["candidates"] or name not in row.printed:
         return None
@@ -277,20 +277,20 @@ def claim(row: PaperRow, name: str, summary: Mapping[str, Any]) -> tuple[bool, s
     figure, printed = summary["figures"]["hit@1"][number], row.printed[name][0]
     ours = 100 * figure["mean"]
     if row is ROWS[0]:
-        return abs(ours - printed) <= 100 * POINT, f"{ours:.2f} ({printed:.2f})"
+        return abs(ours - printed) <= 100 * POINT, f"{ours:.2f} ({printed:.2f})", ""
     gain, promised = 100 * figure["difference"], printed - first
     real = figure["significant"]
     holds = not real if abs(promised) < 0.2 else real and gain * promised > 0
     kept = summary.get("selected", {}).get(row.candidate.key)
-    share = "" if kept is None else f", keeps {100 * kept:.0f} % of the classes"
+    share = "" if kept is None else f", {100 * kept:.1f} % of classes selected"
     star = "*" if real else ""
-    return holds, f"{ours:.2f}, {gain:+.2f}{star} ({printed:.2f}, {promised:+.2f}){share}"
+    return holds, f"{ours:.2f}, {gain:+.2f}{star} ({printed:.2f}, {promised:+.2f})", share
 
 
-def distance(row: PaperRow, name: str, summary: Mapping[str, Any]) -> tuple[bool, str] | None:
+def distance(row: PaperRow, name: str, summary: Mapping[str, Any]) -> tuple[bool, str, str] | None:
     """Return whether the HierDist of a row is the printed one, and both."""
     if row.candidate.key not in summary["candidates"]:
         return None
     number = summary["candidates"].index(row.candidate.key)
     ours, printed = summary["figures"]["hier-dist"][number]["mean"], row.printed[name][2]
-    return abs(ours - printed) <= 10 * POINT, f"{ours:.2f} ({printed:.2f})"
+    return abs(ours - printed) <= 10 * POINT, f"{ours:.2f} ({printed:.2f})", ""
