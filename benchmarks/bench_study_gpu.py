@@ -1,6 +1,6 @@
 """What CUDA graphs save in training on a GPU: the paper's tables, and ten seeds over one.
 
-The fourteen rows of Tables 1 and 2 are trained with ten seeds and evaluated, one after the other,
+The rows of Tables 1 and 2 are trained with ten seeds and evaluated, one after the other,
 with the files of both datasets read in between; pages are not written. An epoch of ten stacked
 networks is then compared with an epoch of one, both warm.
 
@@ -23,7 +23,6 @@ import torch
 
 from hierlearn.datasets import Dataset, load_dataset
 from hierlearn.studies import paper
-from hierlearn.studies.protocol import Protocol
 from hierlearn.studies.runner import Task, run_task
 from hierlearn.training import Plan
 from hierlearn.training.prepare import prepare
@@ -49,15 +48,8 @@ def tables(folder: Path, device: str, seeds: int, part: float, graphs: bool) -> 
     rows = {}
     for name, usual in paper.EPOCHS.items():
         dataset = load_dataset(name, data_dir=folder)
-        settings = {**paper.SETTINGS, "epochs": round(part * usual), "cuda_graphs": graphs}
-        protocol = Protocol(
-            seeds=seeds,
-            settings={**settings, "device": device},
-            network=paper.NETWORK,
-            valid_fraction=0.0,
-            by_candidate=paper.BY_CANDIDATE,
-            metrics=(*paper.COLUMNS, *paper.EXTRA),
-        )
+        settings = {"epochs": round(part * usual), "cuda_graphs": graphs, "device": device}
+        protocol = paper.protocol(name, seeds=seeds, settings=settings)
         for candidate in ROWS:
             start = time.perf_counter()
             task = Task(

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hierlearn.studies import paper
+
 REPO = Path(__file__).parents[1]
 PAGE = (REPO / "docs" / "study.md").read_text()
 FOUND = json.loads((REPO / "benchmarks" / "results" / "study.json").read_text())
@@ -34,4 +36,11 @@ def test_the_run_is_whole():
         for study in studies.values():
             assert study["seeds"] == 10
             assert study["missing"] == []
-    assert len(FOUND["paper"]["diatoms"]["candidates"]) == 13
+    assert len(FOUND["paper"]["diatoms"]["candidates"]) == 14
+
+
+def test_the_page_begins_with_what_holds():
+    said = paper.verdict(FOUND["paper"])
+    assert PAGE.index(said) < PAGE.index("| loss |")
+    assert len(said.splitlines()) == 10
+    assert [one.candidate.key for one in paper.ROWS] == FOUND["paper"]["diatoms"]["candidates"]

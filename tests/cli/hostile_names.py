@@ -65,6 +65,7 @@ COMMANDS = [
     ],
     ["compare", "rows.csv", "--methods", f"loss{EVIL}"],
     ["serve", FOLDER, "--host", f"host{EVIL}"],
+    ["paper", "--data-dir", f"nowhere{EVIL}"],
     ["rank", f"study{ESCAPE}", f"other{EVIL}"],
     ["noise", "rows.csv", "--label", "class", "--methods", f"loss{EVIL}"],
     [f"command{EVIL}"],

@@ -2,9 +2,7 @@
 
 import io
 import json
-import os
 import re
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -13,9 +11,6 @@ from hierlearn.features import NumericPreprocessor
 from hierlearn.studies.study import Study
 from studies.tiny_suite import write_set
 
-DATA = Path(
-    os.environ.get("HIERLEARN_DATA") or Path(__file__).parents[3] / "shared" / "data" / "hmc"
-)
 FAST = "--seeds 2 --epochs 2 --patience 2 --batch-size 32 --network-option width=8 --jobs 1"
 EARLY = ("--methods bce,hlc", "--metrics", "--epochs")  # refused before the data is read
 LINE = f"compare rows.csv --label class --split part --methods bce,leaf-ce --out s {FAST}"
@@ -132,28 +127,6 @@ def test_a_narrow_table_keeps_its_names_whole():
     assert "±" not in texts[30].partition("Mean")[0]
     assert "±" in texts[200].partition("Mean")[0]
     assert "hier-dist" in texts[200]
-
-
-@pytest.mark.filterwarnings("ignore::hierlearn.losses.hcl.CollapseWarning")
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"the benchmark files are not in {DATA}")
-def test_the_papers_tables_from_end_to_end(call, rows, monkeypatch):
-    # In this process, and without the kernels of thirteen losses, whose compilation takes longer
-    # than the trainings; tests/kernels and tests/training use them.
-    monkeypatch.setattr("hierlearn.kernels.rows.has_numba", lambda: False)
-    options = "--seeds 2 --epochs 1 --device cpu --jobs 1"
-    said = call(f"compare --paper --data-dir {DATA} {options} --out p")
-    assert "wrote paper.md, paper.tex and one study per dataset to p" in said
-    text = (rows / "p" / "paper.md").read_text()
-    for name in ("diatoms", "imclef07d"):
-        summary = json.loads((rows / "p" / name / "summary.json").read_text())
-        assert len(summary["candidates"]) == 13
-        number = summary["candidates"].index("hcl")
-        mean = 100 * summary["figures"]["hit@1"][number]["mean"]
-        (line,) = (line for line in text.splitlines() if line.startswith("| recipe hcl |"))
-        assert f"{mean:.2f} ±" in line
-        assert (rows / "p" / name / "report.html").is_file()
-    assert "| 74.45 |" in text  # the printed figure beside ours
-    assert r"\multicolumn{3}{c}{IMCLEF}" in (rows / "p" / "paper.tex").read_text()
 
 
 @pytest.mark.filterwarnings("always::hierlearn.losses.hcl.CollapseWarning")

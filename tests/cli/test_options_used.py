@@ -56,7 +56,7 @@ SITUATIONS = {
         "train texts.csv --label class --text words --out new",
     ],
 }
-NO_SITUATION = {"data list", "data fetch"}
+NO_SITUATION = {"data list", "data fetch", "paper"}  # paper: see test_paper.py
 SAME = {  # what rightly makes no difference here, and why
     "device": "the CPU is what auto finds",
     "force": "nothing is replaced",

@@ -59,7 +59,9 @@ def value_of(param, path):
 def test_the_walk_finds_what_is_written():
     found = {f"{' '.join(one.values[0])} {one.values[1].name}" for one in WRITTEN}
     expected = "train out, evaluate out, predict out, inspect svg, inspect json, data describe out"
-    expected += ", report out, export out, compare out, noise out, rank out, demo out, demo svg"
+    expected += (
+        ", report out, export out, compare out, noise out, rank out, paper out, demo out, demo svg"
+    )
     expected += ", explain out, remap out, remember out, forget out, index out, compact out"
     assert found >= set(expected.split(", "))
     assert len(READ) > 40
@@ -135,6 +137,7 @@ FOREIGN = {
     "train": "train rows.csv --label class --epochs 1 --force --out mine",
     "compare": "compare rows.csv --label class --methods bce --epochs 1 --force --out mine",
     "compare --suite": "compare --suite clus --data-dir . --force --out mine",
+    "paper": "paper --data-dir . --force --out mine",
     "noise": "noise rows.csv --label class --methods bce --epochs 1 --force --out mine",
     "remember": "remember model rows.csv --label class --force --out mine",
     "forget": "forget model --id 1 --force --out mine",

@@ -79,7 +79,14 @@ def test_every_command_was_walked(walked):
     assert len(codes) == len(hostile.COMMANDS)
     worked = {words[0] for words, code in zip(hostile.COMMANDS, codes, strict=True) if not code}
     names = set(commands().commands)
-    only_refused = {"rank", "noise", "prune", "serve", "demo"}  # demo takes no names but its folder
+    only_refused = {
+        "rank",
+        "noise",
+        "paper",
+        "prune",
+        "serve",
+        "demo",
+    }  # demo takes no names but its folder
     assert worked | only_refused >= names
     assert {words[0] for words in hostile.COMMANDS} >= names - {"demo"}
 

@@ -120,7 +120,7 @@ LONG = (
     *("epochs", "seeds", "draws", "ensemble_size", "rates", "folds", "repeat", "rows", "effort"),
     *("rounds", "timed_epochs"),
 )
-SKIPPED = ("demo", "jobs", "data_dir", "debug", "help", "suite")  # of commands and options
+SKIPPED = ("demo", "paper", "jobs", "data_dir", "debug", "help", "suite")  # of commands and options
 
 
 def commands(group=None, words=()):

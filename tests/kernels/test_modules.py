@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from hierlearn.losses import LinearHCLLoss
-from hierlearn.losses.hcl.loss import PAPER
 from kernels.kernel_cases import DEVICE, batch, few_and_many, kernel_loss, on_device, tree
 from tolerances import FLOAT32_MATMUL, FLOAT32_SUMS
 
@@ -52,7 +51,8 @@ def test_the_linear_layer_in_chunks(layout):
     hierarchy = tree((2, 3, 12))
     _, targets, mask = on_device(*batch(hierarchy, 5, masked=True))
     torch.manual_seed(0)
-    layer = LinearHCLLoss(hierarchy, 4, chunk=2, fused=True, **PAPER).to(DEVICE)
+    options = {"link": "sigmoid", "scope": "levels", "floor": 0.1, "normalize": "sum"}
+    layer = LinearHCLLoss(hierarchy, 4, chunk=2, fused=True, **options).to(DEVICE)
     inputs = torch.randn(5, 4).to(DEVICE)
     plain = kernel_loss(hierarchy, fused=False).to(DEVICE)
     results = []

@@ -28,8 +28,8 @@ MAKERS = {
     "devise": lambda space, **o: DeViSELoss(space, link="scaled-softmax:temperature=1", **o),
     "hcl softmax": lambda space, **o: HCLLoss(space, link="softmax", scope="ancestors", **o),
     "hcl epoch": lambda space, **o: HCLLoss(space, link="conditional", curriculum="epoch", **o),
-    "hcl focal": lambda space, **o: HCLLoss(space, base="focal", floor=0.0, **o),
-    "hcl mean": lambda space, **o: HCLLoss(space, normalize="mean", **o),
+    "hcl focal": lambda space, **o: HCLLoss.paper(space, base="focal", **o),
+    "hcl losses": lambda space, **o: HCLLoss(space, normalize="losses", **o),
     "teacher subtrees": lambda space, **o: TeacherLoss(space, tasks="subtrees", floor=0.0, **o),
     "teacher accuracy": lambda space, **o: TeacherLoss(
         space, score="accuracy", link="softmax", **o

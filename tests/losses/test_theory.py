@@ -99,8 +99,8 @@ def test_theorem_3_with_any_floor(seed, floor, scope, normalize):
 def test_theorem_3_needs_base_2():
     h = Hierarchy.from_paths(["a"])
     logits, targets = torch.tensor([[-0.2]]), torch.tensor([[True]])
-    natural, binary = HCLLoss(h, floor=0.0), HCLLoss(h, floor=0.0, base="bce2")
-    plain = HCLLoss(h, curriculum=None, reduction="sum")
+    natural, binary = HCLLoss.paper(h), HCLLoss.paper(h, base="bce2")
+    plain = HCLLoss.paper(h, curriculum=None, reduction="sum")
     natural(logits, targets)
     binary(logits, targets)
     l_h = plain(logits, targets).item()

@@ -4,7 +4,8 @@
     s    = Algorithm 1 on L with thresh = C + e_h, weights in {floor, 1}
     loss = sum_ij s_j l_h(i, j), over the number of known entries for reduction "mean"
 
-normalize "mean" divides L and e_h by the number of rows N, so that thresh = C + e_h / N.
+normalize "mean" divides L and e_h by the number of rows N, so that thresh = C + e_h / N;
+"losses" divides L alone. The defaults are the paper's.
 """
 
 import math
@@ -56,7 +57,11 @@ def hcl(
     losses = constrain(elementwise(loss_of, log_p, log_q, targets), parents, scope, mask)
     errors = constrain(elementwise(zero_one, log_p, log_q, targets), parents, scope, mask)
 
-    scale = {"sum": 1, "mean": max(N, 1)}[normalize]
+    scale, of_errors = {
+        "sum": (1, 1),
+        "mean": (max(N, 1), max(N, 1)),
+        "losses": (max(N, 1), 1),
+    }[normalize]
     class_losses = [0.0 for _ in range(C)]
     e_h = 0.0
     for j in range(C):
@@ -64,7 +69,7 @@ def hcl(
             class_losses[j] += losses[i][j]
             e_h += errors[i][j]
         class_losses[j] /= scale
-    e_h /= scale
+    e_h /= of_errors
 
     if curriculum == "batch":
         selected = select(class_losses, C + e_h if threshold is None else threshold)

@@ -58,9 +58,9 @@ def test_the_interval_of_a_gain():
 def test_what_the_demo_finds(found):
     demo, said, folder = found
     assert [one.name for one in demo.methods] == [
-        "linear SVM (flat)", "hierlearn, no option", "hierlearn, a memory",
+        "linear SVM (flat)", "hierlearn, no option", "hierlearn, a memory", "HCL, the paper's loss",
     ]  # fmt: skip
-    assert len(said) == 3
+    assert len(said) == 4
     for one in demo.methods:
         assert one.right.shape == (80, 3)
         assert one.accuracy == sorted(one.accuracy, reverse=True)
@@ -75,7 +75,8 @@ def test_what_is_printed(found):
     stream = io.StringIO()
     command.show(Console(file=stream, width=120), demo)
     text = stream.getvalue()
-    for part in ("chapter", "levels wrong", "linear SVM (flat)", "because the memory holds"):
+    parts = ("chapter", "levels wrong", "linear SVM (flat)", "because the memory holds")
+    for part in (*parts, "HCL, the paper's loss", "hierlearn paper"):
         assert part in text
     assert ("Winner: " in text) != ("Neither wins" in text)
 

@@ -5,7 +5,6 @@ import csv
 import io
 
 from hierlearn.metrics import METRICS
-from hierlearn.studies import paper
 from hierlearn.studies.tables import as_csv, as_latex, as_markdown, cell, signed, tex
 from hierlearn.studies.verdict import study_verdict
 
@@ -109,43 +108,3 @@ def test_special_characters_and_missing_figures():
     assert cell("au-prc", {"mean": 0.1234, "deviation": 0.01}) == ("0.123", "0.010")
     assert signed(METRICS["hit@1"], -0.1234) == "-12.34"
     assert signed(METRICS["hit@1"], 0.0, 1) == "+0.0"
-
-
-def test_the_papers_rows_and_its_printed_figures():
-    names = [row.candidate.label for row in paper.ROWS if 2 in row.tables]
-    assert names == ["CrossEntropy", "FocalLoss", "Hier-CE", "SoftLabels", "HCL"]
-    ablation = [row.candidate.label for row in paper.ROWS if 1 in row.tables]
-    assert ablation == ["CrossEntropy", "HCL-Hier", "HCL-CL", "HCL"]
-    assert paper.ROWS[0].printed == {
-        "diatoms": (74.45, 81.00, 1.26),
-        "imclef07d": (90.45, 93.33, 0.35),
-    }
-    literal = {row.candidate.label: row.candidate for row in paper.ROWS}
-    assert literal["HCL-CL"].options == {"floor": 0}
-    figures = {m: [figure(0.5), figure(0.6)] for m in paper.COLUMNS}
-    summary = {"candidates": ["bce", "focal"], "figures": figures}
-    text = paper.as_markdown({"diatoms": summary}, 2)
-    assert "| CrossEntropy | 50.00 ± 1.00 | 74.45 |" in text
-    assert len(text.splitlines()) == 2 + 5
-
-
-def test_the_papers_layout_in_latex():
-    better = {**figure(0.6), "significant": True, "difference": 0.1}
-    column = [figure(0.5), better]
-    far = [figure(1.5), {**figure(1.7), "significant": True, "difference": 0.2}]
-    summary = {
-        "candidates": ["bce", "hcl-hier"],
-        "figures": {"hit@1": column, "mrr": column, "hier-dist": far},
-        "directions": {"hit@1": "up", "mrr": "up", "hier-dist": "down"},
-    }
-    text = paper.as_latex({"diatoms": summary, "imclef07d": summary}, 1)
-    lines = text.splitlines()
-    assert lines[2] == r"Methods & \multicolumn{3}{c}{Diatoms} & \multicolumn{3}{c}{IMCLEF} \\"
-    assert lines[3] == r"\cmidrule(r){2-4} \cmidrule(r){5-7}"
-    (row,) = (line for line in lines if line.startswith("HCL-Hier"))
-    cells = row.removesuffix(r" \\").split(" & ")
-    assert len(cells) == 7
-    assert cells[1].startswith(r"\textbf{60.00}")
-    assert cells[3].startswith("1.70")  # significantly worse is not bold
-    assert text.count(r" \\") == 2 + 4  # heads, and the rows of the ablation
-    assert r"HCL-CL &  &  &  &  &  & " in text  # not trained

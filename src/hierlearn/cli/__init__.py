@@ -26,6 +26,7 @@ from hierlearn.cli import (
     index,
     inspect,
     noise,
+    paper,
     predict,
     prune,
     rank,
@@ -199,6 +200,14 @@ add_command(
     "compare",
     "compare rows.csv --label class --methods bce,hxe:alpha=0.3,hcl --seeds 5",
     "compare --suite clus --data-dir DATA --out clus",
+    panel=STUDIES,
+)
+add_command(
+    app,
+    "paper",
+    paper.paper,
+    "paper --data-dir DATA",
+    "paper --data-dir DATA --seeds 3 --device cpu --out mine",
     panel=STUDIES,
 )
 add_command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional, get_args
@@ -41,17 +40,12 @@ TEST_FRACTION = option(
     f"Fraction of the rows to test on, where no split is named test; {TEST_SHARE} if none.",
     panel=HOW,
 )
-OF_THE_PAPER = (
-    *("paper", "out", "force", "jobs", "engine", "address"),
-    *("data_dir", "seeds", "seed", "epochs", "device"),
-)
 PLAN = described(Plan, HOW, study=True)
 OPTIONS = [
     option("methods", str, METHODS, CANDIDATES, panel=WHAT),
     option("metrics", str, None, "Metrics of the table: hit@1,mrr.", panel=WHAT),
     output("out", "Folder of the study.", "--out", "-o", kind=FOLDER, default=Path("study")),
     flag("force", "Replace another study in --out."),
-    flag("paper", "The paper's tables on Diatoms and ImCLEF07D.", panel=WHAT),
     option(
         "suite",
         str,
@@ -97,16 +91,11 @@ def compare(
 
     Interrupt it at any time: the same command continues with what is missing.
     """
-    from hierlearn.cli.sources import check_goes_with, check_not_given, open_dataset, split_names
+    from hierlearn.cli.sources import check_goes_with, open_dataset, split_names
     from hierlearn.terminal import Console, print_plain
 
     check_where(options)
     console = Console()
-    if options["paper"]:
-        others = {name: value for name, value in options.items() if name not in OF_THE_PAPER}
-        check_not_given("--paper", "a fixed study", {"data": data, **changed(others)})
-        compare_paper(options, console)
-        return
     if options["suite"] is not None:
         compare_sets(data, options, console)
         return
@@ -139,12 +128,6 @@ def compare(
             f"which nothing can learn: {quoted(unseen, most=3)}",
         )
     finish(console, run(dataset, candidates, protocol, options))
-
-
-def changed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options whose value is not the default."""
-    defaults = {name: one.default for name, one in inspect.signature(compare).parameters.items()}
-    return {name: value for name, value in options.items() if value not in (defaults[name], [])}
 
 
 def set_aside(dataset: Dataset, options: Mapping[str, Any], seed: int) -> tuple[Dataset, str]:
@@ -260,45 +243,6 @@ def finish(console: Console, study: Study) -> None:
     print_plain(console, *written.summary["verdict"].splitlines())
     names = ", ".join(path.name for path in written.paths)
     print_plain(console, f"wrote {names} to {study.folder}")
-
-
-def compare_paper(options: Mapping[str, Any], console: Console) -> None:
-    """Reproduce the paper's tables."""
-    from hierlearn.cli.sources import open_named
-    from hierlearn.reports.compare import write_study
-    from hierlearn.studies import paper
-    from hierlearn.studies.publish import write_texts
-    from hierlearn.studies.study import check_collection
-    from hierlearn.terminal import print_plain
-
-    check_collection(options["out"])
-    summaries = {}
-    asked = make_protocol(options)
-    candidates = paper.candidates()
-    for name, epochs in paper.EPOCHS.items():
-        dataset = open_named(name, data_dir=options["data_dir"])
-        protocol = asked.with_changes(
-            settings={**paper.SETTINGS, "epochs": epochs, **given(options, ("epochs", "device"))},
-            network=paper.NETWORK,
-            valid_fraction=0.0,
-            by_candidate=paper.BY_CANDIDATE,
-            metrics=(*paper.COLUMNS, *paper.EXTRA),
-        )
-        seeds = plural(protocol.seeds, "seed")
-        print_plain(console, f"{name}: {plural(len(paper.ROWS), 'row')}, {seeds} each")
-        own = {**options, "tune": "none", "out": options["out"] / name}
-        study = run(dataset, candidates, protocol, own)
-        summaries[name] = write_study(study).summary
-    titles = {1: "Table 1, the ablation", 2: "Table 2, the results", 0: "What the paper lacks"}
-    shown = "\n".join(
-        f"## {title}\n\n{paper.as_markdown(summaries, number)}" for number, title in titles.items()
-    )
-    typeset = "\n".join(
-        f"% {title}\n{paper.as_latex(summaries, number)}" for number, title in titles.items()
-    )
-    write_texts(options["out"], {"paper.md": shown, "paper.tex": typeset})
-    print_plain(console, *shown.splitlines())
-    print_plain(console, f"wrote paper.md, paper.tex and one study per dataset to {options['out']}")
 
 
 def compare_sets(data: str | None, options: Mapping[str, Any], console: Console) -> None:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 WIDTH = 96  # of the picture
 LONGEST = 58  # letters of a title
+HCL = (
+    "HCL is the paper's, on one linear layer, with class losses averaged over each batch;\n"
+    "what it does as printed: hierlearn paper"
+)
 
 
 def demo(
@@ -28,7 +32,7 @@ def demo(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
-    """Compare a linear SVM with hierlearn, show an answer with its evidence, and one that stops."""
+    """Compare an SVM, hierlearn and HCL; show an answer with its evidence, and one that stops."""
     from hierlearn.pipeline.folder import check_free
     from hierlearn.studies.demo import run_demo
     from hierlearn.terminal import Console, print_plain
@@ -85,6 +89,7 @@ def show(console: Console, found: Demo) -> None:
         table.add_row(one.name, *cells, severity, f"{one.seconds:.1f}")
     console.print(table)
     print_plain(console, *verdict(found).splitlines())
+    print_plain(console, *HCL.splitlines())
     print_plain(console, "")
     print_plain(console, *explained(found.explained, hierarchy))
     if found.stopped is not None:

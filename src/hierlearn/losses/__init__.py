@@ -22,7 +22,6 @@ from hierlearn.losses.hcl import (
     constrain,
     select_classes,
 )
-from hierlearn.losses.hcl.loss import PAPER
 from hierlearn.losses.hinge import HingeLoss
 from hierlearn.losses.hmcn import HMCNLoss
 from hierlearn.losses.hxe import HXELoss
@@ -53,10 +52,10 @@ BUILT_IN: dict[str, LossEntry] = {
     "focal": FocalLoss,
     "hxe": HXELoss,
     "soft-labels": SoftLabelsLoss,
-    "hcl-hier": Variant(HCLLoss, search_space={}, **{**PAPER, "curriculum": None}),
-    "hcl-cl": Variant(HCLLoss, uses_hierarchy=False, **{**PAPER, "scope": None}),
+    "hcl-hier": Variant(HCLLoss.paper, search_space={}, curriculum=None),
+    "hcl-cl": Variant(HCLLoss.paper, uses_hierarchy=False, scope=None),
     "hcl": HCLLoss,
-    "hcl-paper": Variant(HCLLoss, search_space={}, **{**PAPER, "floor": 0.0}),
+    "hcl-paper": Variant(HCLLoss.paper, search_space={}),
     "sample-curriculum": SampleCurriculumLoss,
     "leaf-ce": LeafCELoss,
     "mcloss": MCLoss,

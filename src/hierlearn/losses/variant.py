@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.losses.loss import Loss
@@ -65,7 +66,7 @@ class Variant:
     """A loss with other defaults and the class attributes of a loss.
 
     Args:
-        loss: the class.
+        make: the class, or a class method of it that makes the loss, such as HCLLoss.paper.
         search_space: what is worth trying here, instead of the class's own.
         uses_hierarchy: whether this variant looks at the hierarchy, instead of the class's own.
         options: the options that are fixed, unless the caller gives them.
@@ -73,16 +74,18 @@ class Variant:
 
     def __init__(
         self,
-        loss: type[Loss],
+        make: Callable[..., Loss],
         *,
         search_space: Mapping[str, tuple[Any, ...]] | None = None,
         uses_hierarchy: bool | None = None,
         **options: Any,
     ) -> None:
-        self.loss = loss
-        self.options = options
+        loss: type[Loss] = getattr(make, "__self__", make)
+        self.make, self.loss, self.options = make, loss, options
         self.search_space = loss.search_space if search_space is None else search_space
-        self.default_link = options.get("link", loss.default_link)
+        named = signature(make).parameters.get("link")
+        given = None if named is None else named.default
+        self.default_link: str = options.get("link", given or loss.default_link)
         self.reading_link = loss.reading_link
         own = loss.uses_hierarchy
         self.uses_hierarchy = own if uses_hierarchy is None else uses_hierarchy
@@ -98,8 +101,8 @@ class Variant:
 
     def __call__(self, label_space: LabelSpace | Hierarchy, **options: Any) -> Loss:
         """Make the loss."""
-        return self.loss(label_space, **{**self.options, **options})
+        return self.make(label_space, **{**self.options, **options})
 
     def __repr__(self) -> str:
-        fixed = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
-        return f"Variant({self.loss.__name__}, {fixed})"
+        fixed = (f"{name}={value!r}" for name, value in self.options.items())
+        return f"Variant({', '.join([self.make.__qualname__, *fixed])})"

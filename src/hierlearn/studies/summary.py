@@ -47,6 +47,7 @@ def summarize(study: Study) -> dict[str, Any]:
         "figures": {name: column(study, candidates, name, runs, rows) for name in metrics},
         "by_level": {one.key: by_level(study.runs_of(one, runs)) for one in candidates},
         "severity": {key: severity(rows[key], depth) for key in keys},
+        "selected": selected(study, candidates),
         "still_improving": {
             one.key: sum(run["still_improving"] for run in study.runs_of(one, runs))
             for one in candidates
@@ -116,6 +117,12 @@ def by_level(runs: Sequence[Mapping[str, Any]]) -> list[float | None]:
     """Return the mean accuracy of each level of the runs of a candidate."""
     table = np.array([run["test"]["accuracy"] for run in runs], dtype=np.float64)
     return [plain(value) for value in table.mean(axis=0).tolist()]
+
+
+def selected(study: Study, candidates: Sequence[Candidate]) -> dict[str, float]:
+    """Return the share of the classes that a curriculum selected, over batches and epochs."""
+    found = {one.key: study.selected(one) for one in candidates}
+    return {key: float(one.mean()) / 100 for key, one in found.items() if one is not None}
 
 
 def severity(rows: Rows, depth: int) -> list[float]:

@@ -1,46 +1,119 @@
-"""What HCLLoss leaves open: the best measured point, or the paper's for a row of the paper."""
+"""An argument of HCL changes what it names and nothing else; ``HCLLoss.paper`` is the paper."""
+
+import math
+from inspect import signature
 
 import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from hierlearn import HCLLoss, Hierarchy
+from hierlearn import HCLLoss, Hierarchy, LabelSpace
 from hierlearn.losses import LOSSES
-from hierlearn.losses.hcl.loss import DEFAULTS, PAPER
+from hierlearn.losses.functional import hcl_loss
 from hierlearn.training.recipes import RECIPES
+from losses.oracle_checks import assert_same
+from losses.random_batches import random_batch
+from reference.hcl import hcl
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
+DEFAULTS = {
+    "link": "softmax",
+    "scope": "ancestors",
+    "curriculum": "batch",
+    "floor": 0.3,
+    "normalize": "mean",
+    "threshold": None,
+}
+PAPER = {**DEFAULTS, "link": "sigmoid", "scope": "levels", "floor": 0.0, "normalize": "sum"}
+CHANGES = [
+    *[("link", name) for name in ("softmax", "sigmoid", "conditional", "max")],
+    *[("scope", name) for name in ("levels", "ancestors", None)],
+    ("curriculum", None),
+    *[("floor", value) for value in (0, 0.0, 1e-9, 0.1, 0.7)],
+    *[("normalize", name) for name in ("mean", "sum", "losses")],
+    ("threshold", 3.5),
+]
+changes = pytest.mark.parametrize(("name", "value"), CHANGES)
+makers = pytest.mark.parametrize(
+    ("make", "defaults"), [(HCLLoss, DEFAULTS), (HCLLoss.paper, PAPER)], ids=["HCLLoss", "paper"]
+)
 
 
 def choices(loss):
-    return {
-        "link": type(loss.link).__name__.removesuffix("Link").lower(),
-        "scope": loss.scope,
-        "floor": loss.floor,
-        "normalize": loss.normalize,
-    }
+    link = type(loss.link).__name__.removesuffix("Link").lower()
+    return {"link": link, **{name: getattr(loss, name) for name in DEFAULTS if name != "link"}}
 
 
-def test_nothing_named_is_the_loss_of_the_recipe():
-    assert choices(HCLLoss(TREE)) == DEFAULTS == dict(RECIPES["hcl"].loss_options)
-    assert choices(HCLLoss(TREE, floor=0.5)) == {**DEFAULTS, "floor": 0.5}
-    assert choices(HCLLoss(TREE, scope="levels")) == {**DEFAULTS, "scope": "levels"}
+def batches(count, **options):
+    return [
+        random_batch(seed, dag=seed % 2 == 1, labels=(1, 2), **options) for seed in range(count)
+    ]
+
+
+@changes
+@makers
+def test_an_argument_changes_what_it_names_and_nothing_else(make, defaults, name, value):
+    assert choices(make(TREE)) == defaults
+    expected = {**defaults, name: value}
+    assert choices(make(TREE, **{name: value})) == expected
+    for batch in batches(6):
+        everyone = range(len(batch.hierarchy))
+        loss = make(LabelSpace(batch.hierarchy, everyone), reduction="none", **{name: value})
+        found = loss(batch.logits, batch.targets, batch.mask)
+        options = {**expected, "terminals": list(everyone), "mask": batch.mask_list}
+        naive = hcl(*batch.lists, batch.parents, reduction="none", **options)
+        assert_same(found, naive["loss"])
+        if loss.curriculum is not None:
+            assert loss.selection.tolist() == naive["selected"]
+
+
+@changes
+def test_the_function_has_the_defaults_of_the_class(name, value):
+    own = signature(HCLLoss).parameters
+    for shared in signature(hcl_loss).parameters.values():
+        if shared.default is not shared.empty and shared.name != "mask":
+            assert shared.default == own[shared.name].default, shared.name
+    for batch in batches(4):
+        space = LabelSpace(batch.hierarchy, range(len(batch.hierarchy)))
+        loss = HCLLoss(space, reduction="none", **{name: value})
+        pair = loss.read(batch.logits).pair
+        options = {} if name == "link" else {name: value}
+        found = hcl_loss(*pair, batch.targets, batch.hierarchy, mask=batch.mask, **options)
+        torch.testing.assert_close(found, loss(batch.logits, batch.targets, batch.mask))
 
 
 @pytest.mark.parametrize(
-    ("name", "asked", "expected"),
-    [
-        ("hcl-paper", {"floor": 0}, {**PAPER, "floor": 0}),
-        ("hcl-hier", {"curriculum": None}, PAPER),
-        ("hcl-cl", {"scope": None}, {**PAPER, "scope": None}),
-    ],
+    ("name", "asked"),
+    [("hcl-paper", {}), ("hcl-hier", {"curriculum": None}), ("hcl-cl", {"scope": None})],
 )
-def test_a_row_of_the_paper_is_the_paper(name, asked, expected):
-    assert choices(HCLLoss(TREE, **asked)) == expected == choices(LOSSES[name](TREE))
+def test_the_rows_of_the_paper_are_its_equations(name, asked):
     assert LOSSES[name].default_link == "sigmoid"
-    mine = HCLLoss(TREE, **{**asked, "link": "softmax"})  # what is named holds
-    assert choices(mine) == {**expected, "link": "softmax"}
-    assert choices(LOSSES["hcl-paper"](TREE, floor=0.1)) == PAPER
+    assert choices(LOSSES[name](TREE)) == {**PAPER, **asked}
+    assert choices(LOSSES[name](TREE, floor=0.1)) == {**PAPER, **asked, "floor": 0.1}
+    for batch in batches(12):
+        for base, log_base in (("bce", math.e), ("bce2", 2)):
+            # The reference has the paper's defaults: a row is asked for by what it leaves out.
+            naive = hcl(
+                *batch.lists,
+                batch.parents,
+                log_base=log_base,
+                mask=batch.mask_list,
+                reduction="sum",
+                **asked,
+            )
+            for make in (HCLLoss.paper, LOSSES[name]):
+                options = asked if make == HCLLoss.paper else {}
+                loss = make(batch.hierarchy, base=base, reduction="sum", **options)
+                found = loss(batch.logits, batch.targets, batch.mask)
+                assert_same(found, naive["loss"])
+                if loss.curriculum is not None:
+                    assert_same(loss.last["l_hc"], naive["l_hc"])
+
+
+def test_nothing_named_is_the_loss_of_the_recipe():
+    options = dict(RECIPES["hcl"].loss_options)
+    assert {**DEFAULTS, **options} == DEFAULTS
+    assert choices(LOSSES["hcl"](TREE)) == DEFAULTS
 
 
 GROUPS = ("round", "straight", "curved", "curved", "straight", "curved", "round", "straight")

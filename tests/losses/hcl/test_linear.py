@@ -9,7 +9,6 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.losses import HCLLoss, LinearHCLLoss
-from hierlearn.losses.hcl.loss import PAPER
 from losses.random_batches import random_batch, random_hierarchy
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-12}
@@ -46,7 +45,7 @@ def test_it_is_the_loss_of_the_linear_layer(seed):
         "link": rng.choice(["sigmoid", "sigmoid", "conditional"]),
         "scope": rng.choice(["levels", "ancestors", None]),
         "curriculum": rng.choice(["batch", "batch", "epoch", None]),
-        "normalize": rng.choice(["sum", "mean"]),
+        "normalize": rng.choice(["sum", "mean", "losses"]),
         "reduction": rng.choice(["mean", "sum"]),
         "floor": rng.choice([0.0, 0.2]),
     }
@@ -88,10 +87,9 @@ def test_a_second_pass_through_a_retained_graph():
 
 def test_the_selection_of_the_step_before():
     hierarchy, inputs, targets, _ = problem(3, masked=False, rows=(6, 6))
-    layer = layer_of(
-        hierarchy, selection="previous", reduction="sum", chunk=4, **{**PAPER, "floor": 0.25}
-    )
-    plain = HCLLoss(hierarchy, curriculum=None, reduction="none")
+    options = {"link": "sigmoid", "scope": "levels", "floor": 0.25, "normalize": "sum"}
+    layer = layer_of(hierarchy, selection="previous", reduction="sum", chunk=4, **options)
+    plain = HCLLoss.paper(hierarchy, curriculum=None, reduction="none")
     assert set(layer.state_dict()) == {"weight", "bias", "previous"}
     for scale in (1.0, 9.0, 4.0):
         x = scale * inputs

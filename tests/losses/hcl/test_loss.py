@@ -12,7 +12,6 @@ from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.links import SoftmaxLink
 from hierlearn.losses import BCE, CollapseWarning, Focal, FocalLoss, HCLLoss, select_classes
-from hierlearn.losses.hcl.loss import PAPER
 from losses.random_batches import RAGGED as TREE
 from losses.random_batches import leaf_batch
 
@@ -26,16 +25,16 @@ def batch(rows=6, seed=0, scale=2.0):
 
 def test_unselected_classes_keep_the_floor():
     logits, targets = batch()
-    selected = HCLLoss(TREE, floor=0.0)
+    selected = HCLLoss.paper(TREE)
     selected(logits, targets)
     chosen = selected.last["selected"]
     assert 0 < chosen.sum() < len(TREE)
     gradients = {}
     for floor in (0.0, 0.25):
         x = logits.clone().requires_grad_()
-        HCLLoss(TREE, scope=None, floor=floor, reduction="sum")(x, targets).backward()
+        HCLLoss.paper(TREE, scope=None, floor=floor, reduction="sum")(x, targets).backward()
         gradients[floor] = x.grad
-    plain = HCLLoss(TREE, scope=None, floor=0.0)
+    plain = HCLLoss.paper(TREE, scope=None)
     plain(logits, targets)
     off = ~plain.last["selected"]
     full = logits.sigmoid() - targets.float()
@@ -58,8 +57,8 @@ def test_last_reports_the_selection_by_level():
 
 
 def test_epoch_curriculum_selects_by_the_epoch_before():
-    loss = HCLLoss(TREE, curriculum="epoch", reduction="sum", **{**PAPER, "floor": 0.25})
-    plain = HCLLoss(TREE, curriculum=None, reduction="none")
+    loss = HCLLoss.paper(TREE, curriculum="epoch", floor=0.25, reduction="sum")
+    plain = HCLLoss.paper(TREE, curriculum=None, reduction="none")
     batches = [batch(seed=seed) for seed in range(3)]
     for logits, targets in batches:
         found = loss(logits, targets)
@@ -89,6 +88,57 @@ def test_epoch_statistics_are_saved_and_resumed():
     assert loss.selected.tolist() == resumed.selected.tolist()
 
 
+@pytest.mark.parametrize("make", [HCLLoss, HCLLoss.paper], ids=["HCLLoss", "paper"])
+def test_the_selection_is_that_of_the_last_call_with_fewer_members_too(make):
+    """Sigmoids are computed one member after another on the CPU, focal losses all at once."""
+    for options in ({}, {"base": "focal"}):
+        loss = make(TREE, **options)
+        for count in (3, 2, None, 1, 4):
+            logits, targets = batch(seed=count or 0, scale=6.0)
+            if count is not None:
+                some = [batch(seed=10 * count + k, scale=6.0) for k in range(count)]
+                logits, targets = (torch.stack(one) for one in zip(*some, strict=True))
+            loss(logits, targets)
+            alone = make(TREE, **options)
+            expected = []
+            for member in range(count or 1):
+                one = (logits, targets) if count is None else (logits[member], targets[member])
+                alone(*one)
+                expected.append(alone.selection)
+            expected = expected[0] if count is None else torch.stack(expected)
+            assert loss.selection.tolist() == expected.tolist()
+            assert loss.last["selected"].shape == expected.shape
+            assert loss.last["l_hc"].shape == expected.shape[:-1]
+
+
+@pytest.mark.parametrize(("first", "second"), [(3, 2), (None, 2), (2, None)])
+def test_an_epoch_curriculum_is_not_dropped_when_the_members_change(first, second):
+    logits, targets = batch()
+
+    def spread(count):
+        return [
+            one if count is None else one.expand(count, *one.shape) for one in (logits, targets)
+        ]
+
+    loss = HCLLoss(TREE, curriculum="epoch")
+    if first is not None:
+        loss(*spread(first))  # nothing is lost yet
+    else:
+        loss(logits, targets)
+    kept = loss.epoch_losses.clone()
+    words = {None: "a network without members", 2: "2 members", 3: "3 members"}
+    said = f"statistics of {words[first]}, so it cannot take the output of {words[second]}"
+    with pytest.raises(HierlearnError, match=said):
+        loss(*spread(second))
+    assert torch.equal(loss.epoch_losses, kept)
+    loss.end_epoch()
+    if not loss.selected.all():
+        with pytest.raises(HierlearnError, match=said):
+            loss(*spread(second))
+    loss.set_members(second)
+    assert loss(*spread(second)).shape == (() if second is None else (second,))
+
+
 def test_a_threshold_schedule_follows_the_progress():
     logits, targets = batch()
     loss = HCLLoss(TREE, threshold=lambda progress: 1000 * progress)
@@ -105,7 +155,7 @@ def test_a_threshold_schedule_follows_the_progress():
 
 def test_without_a_floor_it_warns_once_and_names_the_classes_that_stop_learning():
     logits, targets = batch(scale=6.0)
-    loss = HCLLoss(TREE, floor=0.0)
+    loss = HCLLoss.paper(TREE)
     loss(logits, targets)
     left = [TREE.names[int(c)] for c in (~loss.last["selected"]).nonzero()]
     assert left
@@ -119,15 +169,16 @@ def test_without_a_floor_it_warns_once_and_names_the_classes_that_stop_learning(
         loss.end_epoch()  # once is enough
         for silent in (
             HCLLoss(TREE),
-            HCLLoss(TREE, floor=0.0, link="softmax"),
-            HCLLoss(TREE, curriculum=None),
+            HCLLoss(TREE, floor=0.0),
+            HCLLoss.paper(TREE, link="softmax"),
+            HCLLoss.paper(TREE, curriculum=None),
         ):
             silent(logits, targets)
             silent.end_epoch()
 
 
 def test_a_class_selected_in_one_batch_of_the_epoch_gives_no_warning():
-    loss = HCLLoss(TREE, floor=0.0)
+    loss = HCLLoss.paper(TREE)
     logits, targets = batch(scale=6.0)
     loss(logits, targets)
     loss((targets.float() * 2 - 1) * 9, targets)  # all right: every class is selected
@@ -187,7 +238,7 @@ def test_a_copy_does_not_hold_the_last_selection():
         ({"link": 3}, "a link is a name or a Link, not 3"),
         ({"scope": "level"}, "unknown scope 'level'; did you mean 'levels'"),
         ({"curriculum": "step"}, "unknown curriculum 'step'; known: batch, epoch"),
-        ({"normalize": "max"}, "unknown normalize 'max'; known: mean, sum"),
+        ({"normalize": "max"}, "unknown normalize 'max'; known: losses, mean, sum"),
     ],
 )
 def test_bad_options_are_refused_at_construction(options, message):

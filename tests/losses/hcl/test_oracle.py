@@ -27,7 +27,7 @@ def test_the_reference_in_all_variants(seed):
         "link": link,
         "scope": rng.choice(["levels", "ancestors", None]),
         "curriculum": rng.choice(["batch", "batch", None]),
-        "normalize": rng.choice(["sum", "mean"]),
+        "normalize": rng.choice(["sum", "mean", "losses"]),
         "floor": rng.choice([0.0, 0.1, 0.5]),
         "threshold": rng.choice([None, None, 3.5]),
         "reduction": rng.choice(["mean", "sum", "none"]),

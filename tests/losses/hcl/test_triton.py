@@ -12,7 +12,6 @@ from hierlearn.errors import HierlearnError
 from hierlearn.links import HeadOutput
 from hierlearn.losses import HCLLoss
 from hierlearn.losses.hcl.backends import PLAIN, SUMMED, choose_backend
-from hierlearn.losses.hcl.loss import PAPER
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 X, Y = torch.zeros(2, len(TREE)), torch.zeros(2, len(TREE), dtype=torch.bool)
@@ -30,12 +29,12 @@ X, Y = torch.zeros(2, len(TREE)), torch.zeros(2, len(TREE), dtype=torch.bool)
 )
 def test_what_the_kernels_do_not_support_is_refused_at_construction(options, message):
     with pytest.raises(HierlearnError, match=re.escape(message)):
-        HCLLoss(TREE, fused=True, **{**PAPER, **options})
-    HCLLoss(TREE, **options)  # left to itself the loss takes the plain path
+        HCLLoss.paper(TREE, fused=True, **options)
+    HCLLoss.paper(TREE, **options)  # left to itself the loss takes the plain path
 
 
 def test_tensors_that_the_kernels_do_not_support(monkeypatch):
-    loss = HCLLoss(TREE, fused=True, **PAPER)
+    loss = HCLLoss.paper(TREE, fused=True)
     message = "cannot take logits of torch.float64, but of float32, bfloat16 and float16 only"
     with pytest.raises(HierlearnError, match=message):
         loss(X.double(), Y)
@@ -48,24 +47,24 @@ def test_tensors_that_the_kernels_do_not_support(monkeypatch):
 
 
 def test_on_the_cpu_the_kernels_are_not_chosen_by_default():
-    for loss in (HCLLoss(TREE, **PAPER), HCLLoss(TREE, fused=False, **PAPER)):
+    for loss in (HCLLoss.paper(TREE), HCLLoss.paper(TREE, fused=False)):
         assert choose_backend(loss, loss.read(X), None) is SUMMED
 
 
 def test_what_decides_the_backend():
-    loss = HCLLoss(TREE, **PAPER)
+    loss = HCLLoss.paper(TREE)
     members = torch.zeros(3, *X.shape)
     assert choose_backend(loss, loss.read(members), None) is SUMMED
     assert choose_backend(loss, loss.read(X), torch.ones(2)) is PLAIN
     pair = HeadOutput(*loss.link(X))
     assert choose_backend(loss, pair, None) is PLAIN
     for options in ({"scope": "ancestors"}, {"base": "focal"}, {"reduction": "none"}):
-        other = HCLLoss(TREE, **{**PAPER, **options})
+        other = HCLLoss.paper(TREE, **options)
         assert choose_backend(other, other.read(X), None) is PLAIN
     with pytest.raises(HierlearnError, match="cannot take weights of rows"):
-        HCLLoss(TREE, fused=True, **PAPER)(X, Y, weight=torch.ones(2))
+        HCLLoss.paper(TREE, fused=True)(X, Y, weight=torch.ones(2))
     with pytest.raises(HierlearnError, match="but logits with their link only"):
-        HCLLoss(TREE, fused=True, **PAPER)(pair, Y)
+        HCLLoss.paper(TREE, fused=True)(pair, Y)
 
 
 def test_the_losses_need_no_triton():

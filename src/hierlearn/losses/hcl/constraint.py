@@ -1,10 +1,10 @@
-"""The hierarchical constraint: no class is cheaper than a shallower one.
+"""The hierarchical constraint: no class is cheaper than a shallower one (equation 2 of the paper).
 
-    l_h(i, j) = max(l(i, j), max over k that bind j of l(i, k))        Corollary 1 of the paper
+    l_h(i, j) = max(l(i, j), max over k that bind j of l(i, k))        equation 10 (Corollary 1)
 
 Scope "levels": every class of a smaller level binds j, m(k) < m(j), as in the paper. Scope
-"ancestors": only the ancestors of j. On 0-1 errors this is the e_h of the paper's equation 3. An
-unknown entry binds nobody and is 0 itself.
+"ancestors": only the ancestors of j. On the 0-1 errors of equation 1 this is the e_h of equation 3.
+An unknown entry binds nobody and is 0 itself.
 
 The gradient of an entry belongs to whoever attains the maximum: the class itself where it ties,
 else the first maximizer in class order. Cost: O(N * C) for levels, O(N * (C + E)) for ancestors.

@@ -2,9 +2,9 @@
 
     l_hc = min over s in {0, 1}^C of max(sum_j s_j L_j, C - sum_j s_j + e_h)   equation 12
 
-with L_j the summed l_h of class j. Algorithm 1 of the paper, with the ascending sort that its
-complexity implies and thresh = C + e_h, is the exact minimizer: with S_K the sum of the K smallest
-losses, class K is selected while
+with L_j the summed l_h of class j (equation 10) and e_h that of equation 3. Algorithm 1 of the
+paper, with the ascending sort that its complexity implies and thresh = C + e_h, is the exact
+minimizer: with S_K the sum of the K smallest losses, class K is selected while
 
     S_K <= thresh + 1 - K
 
@@ -14,7 +14,7 @@ left side grows and the right side falls. Unselected classes keep the weight ``f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -22,6 +22,30 @@ from hierlearn.errors import HierlearnError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Normalize = Literal["mean", "sum", "losses"]
+
+
+def normalized(
+    class_losses: Tensor, errors: Tensor, rows: int | Tensor, normalize: str
+) -> tuple[Tensor, Tensor]:
+    """Return what the selection compares, of class losses and errors summed over rows.
+
+    Args:
+        class_losses: (C,) or (M, C).
+        errors: () or (M,), e_h.
+        rows: how many rows were summed, or their weights.
+        normalize: "sum" for both sums as they are (the paper), "mean" for both means over rows,
+            "losses" for the means of class losses and the sum of errors.
+    """
+    if normalize == "sum":
+        return class_losses, errors
+    if isinstance(rows, int):
+        rows = columns = max(rows, 1)
+    else:
+        rows = rows.clamp_min(1)
+        columns = rows[..., None] if rows.dim() else rows
+    return class_losses / columns, errors / rows if normalize == "mean" else errors
 
 
 def select_classes(class_losses: Tensor, threshold: Tensor | float) -> Tensor:

@@ -1,4 +1,4 @@
-"""HCL as pure functions: base, constraint and the selection of one batch."""
+"""HCL as pure functions: base, constraint (equations 3 and 10), the selection of one batch (12)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import torch
 
 from hierlearn.losses.bases import Base, make_base, zero_one
 from hierlearn.losses.hcl.constraint import constrain
-from hierlearn.losses.hcl.curriculum import select_classes
+from hierlearn.losses.hcl.curriculum import normalized, select_classes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.hierarchy import Hierarchy
+    from hierlearn.losses.hcl.constraint import Scope
+    from hierlearn.losses.hcl.curriculum import Normalize
 
 
 def hcl_loss(
@@ -23,11 +25,17 @@ def hcl_loss(
     hierarchy: Hierarchy,
     *,
     base: str | Base = "bce",
-    scope: Literal["levels", "ancestors"] | None = "levels",
-    floor: float = 0.1,
+    scope: Scope | None = "ancestors",
+    curriculum: Literal["batch"] | None = "batch",
+    floor: float = 0.3,
+    normalize: Normalize = "mean",
+    threshold: float | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
     """Return (N, C) the weighted losses of HCL, selected by this batch; 0 where unknown.
+
+    The defaults are those of ``HCLLoss``; the paper's are scope "levels", floor 0 and normalize
+    "sum" on the log-probabilities of a sigmoid.
 
     Args:
         log_p: (N, C) node log-probabilities.
@@ -35,15 +43,22 @@ def hcl_loss(
         targets: (N, C) of 0 and 1.
         hierarchy: the taxonomy.
         base: a name of BASES, or a function of (log p, log(1 - p), targets).
-        scope: of the constraint: "levels", "ancestors" or None.
-        floor: what an unselected class keeps; 1 is HCL-Hier.
+        scope: of the constraint: "ancestors", "levels" or None.
+        curriculum: "batch", or None for no selection.
+        floor: what an unselected class keeps.
+        normalize: what the selection compares; see ``normalized``.
+        threshold: replaces C + e_h.
         mask: (N, C) bool, which entries are known.
     """
     losses, errors = constrained(
         make_base(base), scope, hierarchy, (log_p, log_not_p), targets, mask
     )
+    if curriculum is None:
+        return losses
     with torch.no_grad():
-        selected = select_classes(losses.sum(dim=0), losses.shape[1] + errors.sum())
+        found = normalized(losses.sum(dim=0), errors.sum(), len(losses), normalize)
+        limit = losses.shape[1] + found[1] if threshold is None else threshold
+        selected = select_classes(found[0], limit)
     return losses * (selected.to(losses.dtype) * (1 - floor) + floor)
 
 

@@ -1,22 +1,20 @@
 """HCL: the hierarchical class-based curriculum loss of Goyal and Ghosh (2020).
 
     l     = base(log p, log(1 - p), targets)                               (N, C)
-    l_h   = max(l, max over shallower classes of l)                        Corollary 1
+    l_h   = max(l, max over shallower classes of l)                        equation 10
+    e_h   = the same of the 0-1 errors of equation 1, summed               equation 3
     s     = argmin of max(sum_j s_j L_j, C - sum_j s_j + e_h)              equation 12, Algorithm 1
     loss  = sum_ij w_j l_h(i, j),   w_j = 1 where s_j = 1, else floor
 
-with L_j = sum_i l_h(i, j) and e_h the constrained 0-1 errors. Without the curriculum this is
-HCL-Hier, without the constraint HCL-CL; with floor 0 it is the paper's HCL to the letter.
-
-What is left open is the best point that was measured (DEFAULTS; docs/losses/hcl.md): one path per
-row, a softmax over the terminal classes. Where a row of the paper is asked for, by ``floor=0``,
-``curriculum=None`` or ``scope=None``, it is as the paper has it (PAPER).
+with L_j = sum_i l_h(i, j). Without the curriculum this is HCL-Hier, without the constraint HCL-CL.
+``HCLLoss.paper`` is the paper's HCL to the letter; the defaults of ``HCLLoss`` are the best point
+that was measured (docs/losses/hcl.md): one path per row, a softmax over the terminal classes.
 """
 
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -27,25 +25,18 @@ from hierlearn.losses.checks import in_transform
 from hierlearn.losses.hcl import triton
 from hierlearn.losses.hcl.backends import choose_backend
 from hierlearn.losses.hcl.batch import Batch
-from hierlearn.losses.hcl.constraint import SCOPES
-from hierlearn.losses.hcl.curriculum import curriculum_value, select_classes
+from hierlearn.losses.hcl.constraint import SCOPES, Scope
+from hierlearn.losses.hcl.curriculum import Normalize, curriculum_value, normalized, select_classes
 from hierlearn.losses.hcl.functional import constrained, hcl_loss
 from hierlearn.losses.loss import ElementwiseLoss, flat_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from typing_extensions import Self
+
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput, Link
-
-
-DEFAULTS: dict[str, Any] = {
-    "link": "softmax",
-    "scope": "ancestors",
-    "floor": 0.3,
-    "normalize": "mean",
-}
-PAPER: dict[str, Any] = {"link": "sigmoid", "scope": "levels", "floor": 0.1, "normalize": "sum"}
 
 
 class CollapseWarning(UserWarning):
@@ -57,7 +48,8 @@ class HCLLoss(ElementwiseLoss):
 
     ``HCLLoss(h)`` is for rows with one path each: it reads logits as a softmax over the terminal
     classes, of which a row has one. For several labels per row pass ``link="sigmoid"``, and
-    ``curriculum=None`` or a floor of 0.5: see docs/losses/hcl.md.
+    ``curriculum=None`` or a floor of 0.5: see docs/losses/hcl.md. ``HCLLoss.paper(h)`` is the loss
+    of the paper. An argument changes what it names and nothing else.
 
     Targets are 0 or 1. A mask leaves entries out: they neither contribute nor bind others. A row
     of weight 2 is as good as two rows, in what the curriculum selects too.
@@ -68,14 +60,15 @@ class HCLLoss(ElementwiseLoss):
             (log p, log(1 - p), targets).
         link: how plain logits are read: "softmax" (by default), "sigmoid" (the paper),
             "conditional", "max", or a Link.
-        scope: what the constraint compares a class with: "ancestors" (by default), "levels" (the
-            paper: every shallower class), or None for no constraint (HCL-CL).
+        scope: what the constraint compares a class with: "ancestors", "levels" (the paper: every
+            shallower class), or None for no constraint.
         curriculum: "batch" (the paper: selected by this batch), "epoch" (by the epoch before; call
-            ``end_epoch`` after each), or None for no selection (HCL-Hier).
-        floor: what an unselected class keeps, in [0, 1); by default 0.3. 0 is the paper, under
-            which some classes stop learning; see docs/theory.md.
-        normalize: "mean" (by default) or "sum" (the paper): class losses and e_h as means or sums
-            over rows.
+            ``end_epoch`` after each), or None for no selection.
+        floor: what an unselected class keeps, in [0, 1). 0 is the paper, under which some classes
+            stop learning; see docs/theory.md.
+        normalize: what the selection compares: class losses and e_h as means over rows ("mean") or
+            as sums ("sum", the paper), or the means of class losses with the sum e_h ("losses",
+            which drops next to nothing: docs/study.md).
         threshold: replaces C + e_h: a number, or a function of the training progress in [0, 1],
             which ``set_progress`` reports.
         reduction: "mean" over known entries, "sum" or "none".
@@ -84,9 +77,6 @@ class HCLLoss(ElementwiseLoss):
             reduced loss without weights; link "sigmoid" with scope "levels" or None, also "focal";
             on trees link "softmax" or "sigmoid" with "ancestors", "softmax" with None, and bce.
             True raises where they cannot, False forbids them.
-
-    Where ``floor=0``, ``curriculum=None`` or ``scope=None`` asks for a row of the paper, what is
-    left open of link, scope, floor and normalize is "sigmoid", "levels", 0.1 and "sum".
     """
 
     default_link = "softmax"
@@ -105,27 +95,21 @@ class HCLLoss(ElementwiseLoss):
         label_space: LabelSpace | Hierarchy,
         *,
         base: str | Base = "bce",
-        link: str | Link | None = None,
-        scope: Literal["levels", "ancestors", "default"] | None = "default",
+        scope: Scope | None = "ancestors",
         curriculum: Literal["batch", "epoch"] | None = "batch",
-        floor: float | None = None,
-        normalize: Literal["sum", "mean"] | None = None,
+        floor: float = 0.3,
+        normalize: Normalize = "mean",
         threshold: float | Callable[[float], float] | None = None,
         fused: bool | None = None,
         **options: Any,
     ) -> None:
-        of_paper = floor == 0 or curriculum is None or scope is None
-        defaults = PAPER if of_paper else DEFAULTS
-        super().__init__(label_space, link=defaults["link"] if link is None else link, **options)
-        scope = defaults["scope"] if scope == "default" else scope
-        floor = defaults["floor"] if floor is None else floor
-        normalize = defaults["normalize"] if normalize is None else normalize
+        super().__init__(label_space, **options)
         if scope is not None and scope not in SCOPES:
             raise HierlearnError(unknown_name("scope", str(scope), SCOPES))
         if curriculum not in (None, "batch", "epoch"):
             raise HierlearnError(unknown_name("curriculum", str(curriculum), ("batch", "epoch")))
-        if normalize not in ("sum", "mean"):
-            raise HierlearnError(unknown_name("normalize", str(normalize), ("sum", "mean")))
+        if normalize not in get_args(Normalize):
+            raise HierlearnError(unknown_name("normalize", str(normalize), get_args(Normalize)))
         if not 0 <= floor < 1:
             raise HierlearnError(
                 f"floor must lie in [0, 1), not {floor}; for no selection pass curriculum=None"
@@ -143,12 +127,47 @@ class HCLLoss(ElementwiseLoss):
         reason = triton.unsupported_options(self)
         if fused and reason is not None:
             raise HierlearnError(f"fused=True cannot have {reason}; pass fused=None")
-        self._records: dict[int | None, Any] = {}  # what the last call selected, by member
+        # What the last call selected: under None, or under the number of each member.
+        self._records: dict[int | None, Any] = {}
         self._warned = False
         zero = torch.zeros((), dtype=torch.float64)
         self.register_buffer("fixed_threshold", zero, persistent=False)
         self.set_members(None)
         self.set_progress(0.0)
+
+    @classmethod
+    def paper(
+        cls,
+        label_space: LabelSpace | Hierarchy,
+        *,
+        base: str | Base = "bce",
+        link: str | Link = "sigmoid",
+        scope: Scope | None = "levels",
+        curriculum: Literal["batch", "epoch"] | None = "batch",
+        floor: float = 0.0,
+        normalize: Normalize = "sum",
+        **options: Any,
+    ) -> Self:
+        """Return the loss of the paper: HCL, and with one argument each its other rows.
+
+            HCLLoss.paper(h)                    HCL: equation 12, selected by Algorithm 1
+            HCLLoss.paper(h, curriculum=None)   HCL-Hier: equation 10, every class counts
+            HCLLoss.paper(h, scope=None)        HCL-CL: equation 12 with l for l_h and e for e_h
+
+        Independent sigmoids, the constraint by levels, sums over the rows of a batch, and nothing
+        of a class that is not selected. As everywhere, the loss is the mean over entries;
+        ``reduction="sum"`` is the printed sum, and ``base="bce2"`` the base 2 that Theorem 3 needs.
+        """
+        return cls(
+            label_space,
+            base=base,
+            link=link,
+            scope=scope,
+            curriculum=curriculum,
+            floor=floor,
+            normalize=normalize,
+            **options,
+        )
 
     def set_members(self, count: int | None) -> None:
         """Make room for the statistics of ``count`` members; None for a network alone."""
@@ -167,6 +186,18 @@ class HCLLoss(ElementwiseLoss):
             saved = self.curriculum == "epoch"
             self.register_buffer(name, values.clone().to(device), persistent=saved)
         self.register_buffer("ever_selected", classes.to(device), persistent=False)
+
+    def adapt(self, count: int | None) -> None:
+        """Make room for an ensemble of another size, unless an epoch curriculum has begun."""
+        if bool((self.epoch_rows > 0).any()) or not bool(self.selected.all()):
+            of = self.selected.shape[:-1]
+            known = f"{of[0]} members" if of else "a network without members"
+            asked = "a network without members" if count is None else f"{count} members"
+            raise HierlearnError(
+                f"the epoch curriculum has gathered the statistics of {known}, so it cannot take "
+                f"the output of {asked}; make a loss for each, or set_members({count}) begins again"
+            )
+        self.set_members(count)
 
     # ------------------------------------------------------------------ the loss
 
@@ -190,7 +221,7 @@ class HCLLoss(ElementwiseLoss):
         """Let the backend that suits the output do the work, for one member or for all."""
         backend = choose_backend(self, output, weight)
         if self.curriculum is not None and self.selected.shape[:-1] != output.shape[:-2]:
-            self.set_members(output.members)  # an ensemble of another size
+            self.adapt(output.members)
         batch = Batch(output, targets, mask, weight)
         if output.members is None or backend.takes_members:
             return backend.loss(self, batch)
@@ -262,38 +293,27 @@ class HCLLoss(ElementwiseLoss):
 
     def record(self, statistics: Any, member: int | None) -> None:
         """Remember a selection: statistics, or what the kernels left of them."""
-        if member is None:
-            self.__dict__["_records"] = {None: statistics}  # a module is slow to set attributes
-        else:
-            self._records.pop(None, None)
-            self._records[member] = statistics
+        if not member:  # a call begins: alone, or with the first of its members
+            self.__dict__["_records"] = {}  # a module is slow to set attributes
+        self._records[member] = statistics
         if self.floor == 0:
             selected = triton.statistics_of(statistics)[0]
             self._state("ever_selected", member).logical_or_(selected)
 
     def statistics(self) -> tuple[Any, ...]:
         """Return selected, class losses, errors, rows and weights of the last call, if any."""
-        known = [triton.statistics_of(self._records[key]) for key in sorted_keys(self._records)]
-        if len(known) < 2:
-            return known[0] if known else ()
+        if not self._records or None in self._records:
+            return triton.statistics_of(self._records[None]) if self._records else ()
+        known = [triton.statistics_of(self._records[key]) for key in sorted(self._records)]
         rows = [torch.as_tensor(one[3]) for one in known]
         stacked = [torch.stack([one[place] for one in known]) for place in (0, 1, 2, 4)]
         return (*stacked[:3], torch.stack(rows).to(stacked[2]), stacked[3])
 
     def select(self, class_losses: Tensor, errors: Tensor, rows: int | Tensor) -> Tensor:
         """Return the classes that Algorithm 1 selects for these statistics, (C,) or (M, C)."""
-        if self.normalize == "mean":
-            class_losses, errors = self.means(class_losses, errors, rows)
+        class_losses, errors = normalized(class_losses, errors, rows, self.normalize)
         limit = class_losses.shape[-1] + errors if self.threshold is None else self.fixed_threshold
         return select_classes(class_losses, limit)
-
-    @staticmethod
-    def means(class_losses: Tensor, errors: Tensor, rows: int | Tensor) -> tuple[Tensor, Tensor]:
-        """Return class losses and errors over rows."""
-        if isinstance(rows, int):
-            return class_losses / max(rows, 1), errors / max(rows, 1)
-        rows = rows.clamp_min(1)
-        return class_losses / (rows[..., None] if rows.dim() else rows), errors / rows
 
     def set_progress(self, progress: float) -> None:
         """Report to a threshold schedule how far the training is, from 0 to 1."""
@@ -337,8 +357,10 @@ class HCLLoss(ElementwiseLoss):
     @property
     def selection(self) -> Tensor | None:
         """The classes that the last call selected, (C,) or (M, C) bool; None without selection."""
-        known = [triton.statistics_of(self._records[key])[0] for key in sorted_keys(self._records)]
-        return (known[0] if len(known) == 1 else torch.stack(known)) if known else None
+        records = self._records
+        if not records or None in records:
+            return triton.statistics_of(records[None])[0] if records else None
+        return torch.stack([triton.statistics_of(records[key])[0] for key in sorted(records)])
 
     @property
     def last(self) -> dict[str, Tensor]:
@@ -346,14 +368,13 @@ class HCLLoss(ElementwiseLoss):
 
         selected (C,), selected_fraction, selected_by_level (L,), e_h and l_hc; empty before the
         first call and without a curriculum. l_hc is max(sum_j w_j L_j, C - sum_j w_j + e_h) for the
-        weights w in {floor, 1}; e_h and l_hc are sums or means over rows as ``normalize`` says.
+        weights w in {floor, 1}; L and e_h are sums or means over rows as ``normalize`` says.
         With members, every entry has a leading axis.
         """
         if not self._records:
             return {}
         selected, losses, errors, rows, weights = self.statistics()
-        if self.normalize == "mean":
-            losses, errors = self.means(losses, errors, rows)
+        losses, errors = normalized(losses, errors, rows, self.normalize)
         chosen = selected.to(losses.dtype)
         levels = torch.split(chosen, list(self.hierarchy.level_sizes), dim=-1)
         return {
@@ -390,11 +411,6 @@ class HCLLoss(ElementwiseLoss):
             f"{super().extra_repr()}, base={self.base}, scope={self.scope!r}, "
             f"curriculum={self.curriculum!r}, floor={self.floor}, normalize={self.normalize!r}"
         )
-
-
-def sorted_keys(records: Mapping[int | None, Any]) -> list[int | None]:
-    """Return the members in order; None, where all are in one record, alone."""
-    return sorted(records, key=lambda key: -1 if key is None else key)
 
 
 def all_reduced(class_losses: Tensor, errors: Tensor, rows: Tensor) -> tuple[Tensor, ...]:

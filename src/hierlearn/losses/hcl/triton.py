@@ -209,6 +209,7 @@ class TritonBackend:
         limit = None if loss.threshold is None else loss.fixed_threshold
         selects = (
             loss.curriculum == "batch"
+            and loss.normalize != "losses"  # which the kernels leave to ``weigh``
             and not is_distributed()
             and (limit is None or limit.device == logits.device)
         )
