@@ -2,7 +2,7 @@
 
 A model has learned what a missing value means where training rows lacked some. Elsewhere a number
 becomes the mean of its column, a date and a boolean their average, a category one that no training
-row has, and a text one without words.
+row has, and a text is empty.
 """
 
 from __future__ import annotations
