@@ -203,19 +203,12 @@ def prepare(
 
 
 def check_learnable(dataset: Dataset, labels: Labels) -> None:
-    """Raise where rows have no input at all; warn where there is hardly anything to learn.
+    """Warn where labels leave hardly anything to learn.
 
     Args:
         dataset: the training rows.
         labels: of these rows.
     """
-    if dataset.kind == "numbers" and isinstance(dataset.inputs, np.ndarray) and len(dataset):
-        empty = np.isnan(dataset.inputs).all(axis=0)
-        if empty.size and empty.all():
-            raise DataError("all inputs are missing (NaN), so there is nothing to learn from")
-        if empty.any():
-            where = ", ".join(map(str, np.flatnonzero(empty)[:5]))
-            warn(f"{plural(int(empty.sum()), 'input column')} without any value, such as {where}")
     counts = np.bincount(labels.terminal[1], minlength=len(dataset.hierarchy))
     classes, single = int((counts > 0).sum()), int((counts == 1).sum())
     if classes == 1 and labels.terminal_counts.all():
