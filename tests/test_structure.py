@@ -14,7 +14,7 @@ DOCS = TESTS.parent / "docs"
 SRC = TESTS.parent / "src" / "hierlearn"
 FILES = sorted(SRC.rglob("*.py"))
 MANY = 8  # parameters of a function, without self
-LONG = 410  # lines of a file
+LONG = 800  # lines of a file
 # Signatures that a user types by keyword, where a dataclass of options would be one more thing.
 KNOWN_TO_BE_WIDE = {
     "datasets/tables.py:read_table",
