@@ -149,7 +149,12 @@ def test_every_option_has_help_and_a_default(words):
         elif one.multiple:
             assert "Repeatable." in text
         else:
-            assert re.search(r"\[(required|(at least [\d.]+, )?default: [^]]+)\]$", text), text
+            limits = re.search(r"\[([^]]*)\]$", text)
+            pattern = r"required|at least [\d.]+|(at least [\d.]+, )?default: .+"
+            assert limits is None or re.fullmatch(pattern, limits[1]), text
+            assert one.default == "none" or "default: none" not in text
+            if one.required or one.default not in (None, ""):
+                assert limits, text
     for one in command.params:
         if one.param_type_name == "argument":
             assert one.help

@@ -13,7 +13,7 @@ import pytest
 
 from cli.conftest import HEADER, table_lines
 from hierlearn.cli import commands
-from hierlearn.cli.outputs import FILE, FOLDER, SOURCES, check_outputs
+from hierlearn.cli.outputs import FILE, FOLDER, SOURCES, TABLE, check_outputs
 from hierlearn.files.writing import WriteError
 
 SRC = Path(__file__).parents[2] / "src" / "hierlearn"
@@ -32,7 +32,7 @@ WRITTEN = [
     pytest.param(words, param, id=f"{' '.join(words)} --{param.name}")
     for words, command in COMMANDS.items()
     for param in command.params
-    if param.metavar in (FILE, FOLDER)
+    if param.metavar in (FILE, FOLDER, TABLE)
 ]
 
 
@@ -47,7 +47,7 @@ READ = [
     pytest.param(words, written, read, id=f"{' '.join(words)} --{written.name} = {read.name}")
     for words, command in COMMANDS.items()
     for written, read in itertools.product(command.params, command.params)
-    if written.metavar in (FILE, FOLDER) and is_read(read)
+    if written.metavar in (FILE, FOLDER, TABLE) and is_read(read)
     if not (read.name == "model" and any(one.name == "in_place" for one in command.params))
 ]
 
@@ -73,7 +73,7 @@ def test_every_path_that_a_command_takes_is_read_or_written():
         hints = command.callback.__annotations__
         for param in command.params:
             if "pathlib" in str(hints.get(param.name, "")) and param.name != "folder":
-                assert is_read(param) or param.metavar in (FILE, FOLDER), (words, param.name)
+                assert is_read(param) or param.metavar in (FILE, FOLDER, TABLE), (words, param.name)
 
 
 @pytest.mark.parametrize(("words", "written", "read"), READ)
@@ -103,10 +103,10 @@ def test_a_file_that_exists_is_replaced_by_force_only(tmp_path, words, written):
     out.write_text("precious")
     command = COMMANDS[words]
     assert any(one.name == "force" for one in command.params)
-    message = "exists; pass force=True" if written.metavar == FILE else "is a file; name a folder"
+    message = "exists; pass force=True" if written.metavar != FOLDER else "is a file; name a folder"
     with pytest.raises(WriteError, match=message):
         check_outputs(command.params, {written.name: out})
-    if written.metavar == FILE:
+    if written.metavar != FOLDER:
         check_outputs(command.params, {written.name: out, "force": True})
 
 

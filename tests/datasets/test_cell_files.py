@@ -1,10 +1,12 @@
 """JSON lines, Excel and SQLite: every way to write a table reads alike; what is wrong is named."""
 
+import bz2
 import csv
 import datetime
 import gzip
 import io
 import json
+import lzma
 import sqlite3
 import zipfile
 from contextlib import closing
@@ -246,3 +248,23 @@ def test_a_database_that_is_none(tmp_path):
         database.execute("CREATE VIRTUAL TABLE found USING fts5(a, class)")
     assert "'found' is a virtual table; write its rows" in refused(f"{path}::found")
     assert "no such file" in refused(tmp_path / "other.db")
+
+
+# ---------------------------------------------------------------------- compressed
+
+
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz"])
+def test_a_compressed_table_is_measured_and_damage_is_named(tmp_path, monkeypatch, ending):
+    pack = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}[ending]
+    path = tmp_path / f"rows.csv{ending}"
+    path.write_bytes(pack(b"a,class\n" + b"1,x\n" * 100_000))
+    assert len(read_table(path, label="class")) == 100_000
+    packed = path.read_bytes()
+    monkeypatch.setattr(compressed, "FREE", 1 << 16)
+    monkeypatch.setattr(compressed, "GROWTH", 2)
+    assert "bytes once decompressed; is it the right file?" in refused(path)
+    monkeypatch.undo()
+    path.write_bytes(packed[:-9])
+    assert f"{path} is not a whole {compressed.KINDS[ending]} file: " in refused(path)
+    path.write_bytes(b"a,class\n1,x\n")
+    assert "rename it if it is not compressed" in refused(path)

@@ -134,8 +134,8 @@ def test_parquet_errors_name_the_file_and_the_row(tmp_path):
 
 
 def test_wrong_arguments_are_refused(tmp_path):
-    with pytest.raises(DataError, match=r"cannot read the ending .\.xlsx.; known: \.csv, \.tsv"):
-        TableStream(tmp_path / "rows.xlsx", features=["a"])
+    with pytest.raises(DataError, match=r"cannot read the ending .\.ods.; known: \.csv, \.tsv"):
+        TableStream(tmp_path / "rows.ods", features=["a"])
     for columns in ({}, {"features": ["a"], "text": "t"}):
         with pytest.raises(DataError, match="name either feature columns"):
             TableStream(tmp_path / "rows.csv", **columns)

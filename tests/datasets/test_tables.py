@@ -192,7 +192,6 @@ def test_parquet_that_is_none_or_holds_nan(tmp_path):
         ("x,y\n1,a\n", {"label": "y", "label_sep": ""}, DataError, r"neither may be empty"),
         ("x,y\n1,a\n", {"label": "y", "label_sep": ">", "sep": " > "}, DataError, r"sep ' > '"),
         ("x,y\n1,a\n", {"label": "y", "sep": ""}, HierarchyError, r"sep must be a non-empty"),
-        ("x,y,z\n1,,b\n", {"levels": ["y", "z"]}, DataError, r"line 2: 'b' stands below an empty"),
         (
             "x,y,s\n1,a,\n",
             {"label": "y", "split": "s"},
@@ -216,8 +215,8 @@ def test_labels_outside_a_given_hierarchy_name_line_and_nearest(tmp_path):
 
 
 def test_unknown_ending(tmp_path):
-    with pytest.raises(HierlearnError, match=r"cannot read the ending '\.xlsx'; known: \.csv"):
-        read_table(write(tmp_path, "x", "a.xlsx"), label="y")
+    with pytest.raises(HierlearnError, match=r"cannot read the ending '\.ods'; known: \.csv"):
+        read_table(write(tmp_path, "x", "a.ods"), label="y")
 
 
 def test_a_column_of_ids(tmp_path):

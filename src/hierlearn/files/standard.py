@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import DataError
+from hierlearn.files.writing import remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,7 +85,7 @@ def take_in(source: BinaryIO) -> StandardInput:
         raise DataError("standard input is empty; pipe a table into the command")
     ending = ".jsonl" if first.lstrip()[:1] == b"{" else ".csv"
     handle, name = tempfile.mkstemp(suffix=ending, prefix="hierlearn-")
-    atexit.register(remove, name, os.getpid())
+    atexit.register(forget, name, os.getpid())
     total = 0
     with os.fdopen(handle, "wb") as file:
         while first:
@@ -112,8 +113,8 @@ def standard_output() -> Iterator[Callable[[str], object]]:
         raise SystemExit(1) from None
 
 
-def remove(name: str, process: int) -> None:
+def forget(name: str, process: int) -> None:
     """Remove a temporary file, unless this is a child of the process that made it."""
     if os.getpid() == process:
         with suppress(OSError):
-            Path(name).unlink()
+            remove(Path(name))
