@@ -161,7 +161,7 @@ def test_metrics_are_those_of_the_probabilities(loss):
     several = TrainerMetrics(loss, names)(prediction(logits, targets))
     assert several == pytest.approx(found)
     by_default = TrainerMetrics(loss)(prediction((logits, logits), targets.float()))
-    assert {"leaf-accuracy", "level-accuracy-3", "au-prc"} <= set(by_default)
+    assert {"exact", "accuracy-3", "f1"} <= set(by_default)
     json.dumps(by_default)
 
 
