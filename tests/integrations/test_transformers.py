@@ -174,8 +174,8 @@ def test_rows_without_a_known_label_are_not_measured():
 
 
 def test_an_unknown_metric_raises_before_the_training():
-    with pytest.raises(HierlearnError, match="unknown metric 'accuracy'"):
-        TrainerMetrics(BCELoss(TREE), ["accuracy"])
+    with pytest.raises(HierlearnError, match="unknown metric 'acuracy'"):
+        TrainerMetrics(BCELoss(TREE), ["acuracy"])
 
 
 def test_a_configuration_names_the_classes(tmp_path):
