@@ -33,7 +33,7 @@ def test_a_table_files_and_an_answer(call, rows):
     shown = f"{100 * summary['figures']['hit@1'][0]['mean']:.2f}"
     assert shown in said
     heads = next(line for line in said.splitlines() if "hit@1" in line or "hit@" in line)
-    assert "leaf-" in heads[: heads.index("hit@")]  # as on the page
+    assert "exact" in heads[: heads.index("hit@")]  # as on the page
     assert shown in (rows / "s" / "table.md").read_text()
     assert (rows / "s" / "report.html").stat().st_size > 10_000
 

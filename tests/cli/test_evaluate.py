@@ -6,7 +6,6 @@ import shutil
 import pytest
 
 from hierlearn.datasets import read_table
-from hierlearn.datasets.label_report import LabelWarning
 from hierlearn.metrics import METRICS
 from hierlearn.metrics.registry import shown_metrics
 from hierlearn.pipeline import Pipeline
@@ -69,6 +68,7 @@ def test_all_metrics_are_there_if_asked_for(trained, call, tmp_path):
     assert "n/a" not in said.split("hier-dist-path")[0]
 
 
+@pytest.mark.filterwarnings("default::hierlearn.datasets.label_report.LabelWarning")
 def test_a_label_that_training_never_saw_is_scored_above_and_counted(trained, call, tmp_path):
     lines = (trained.parent / "rows.csv").read_text().splitlines()
     rows = [line.split(",")[:4] for line in lines[81:]]
@@ -110,8 +110,8 @@ def test_a_label_that_training_never_saw_is_scored_above_and_counted(trained, ca
     assert "unknown label 'stone/gneiss'" in call(
         f"evaluate {trained} new.csv --unknown error", code=2
     )
-    with pytest.warns(LabelWarning, match="3 unknown labels"):
-        call(f"evaluate {trained} new.csv --unknown skip -o skipped.json")
+    call(f"evaluate {trained} new.csv --unknown skip -o skipped.json")
+    assert f"{labels} unknown labels" in call.warned
     left = json.loads((tmp_path / "skipped.json").read_text())["count"]
     assert left == len(rows) - len(dogs) - 1
     assert "training never saw" in call(f"report {trained} --data new.csv -o page.html")

@@ -78,7 +78,7 @@ def test_a_training_on_a_mixed_table(bert, tmp_path):
     dataset = rows(200)
     plan = Plan(encoder={"title": f"{bert},pooling=mean"}, settings={"device": "cpu", "epochs": 15})
     model = train(dataset, plan, tmp_path / "model")
-    assert model.config["metrics"]["test"]["terminal-accuracy"] > 0.9
+    assert model.config["metrics"]["test"]["exact"] > 0.9
     again = load(tmp_path / "model")
     some = dataset.inputs[:7]
     torch.testing.assert_close(again.probabilities(some), model.probabilities(some))

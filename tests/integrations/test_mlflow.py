@@ -212,10 +212,8 @@ def test_the_command_logs_a_run_with_its_model(models, store, tmp_path):
     assert [(one.step, one.value) for one in history] == [(r["epoch"], r["loss"][0]) for r in log]
     own = Pipeline.load(tmp_path / "model").config["metrics"]["valid"]
     found = run.data.metrics
-    assert found["valid/leaf-accuracy"] == pytest.approx(own["leaf-accuracy"])
-    assert [found[f"valid/level-accuracy/level {n}"] for n in (1, 2)] == pytest.approx(
-        own["level-accuracy"]
-    )
+    assert found["valid/exact"] == pytest.approx(own["exact"])
+    assert [found[f"valid/accuracy/level {n}"] for n in (1, 2)] == pytest.approx(own["accuracy"])
     (model,) = mlflow.search_logged_models(experiment_ids=["0"], output_format="list")
     assert load_model(model.model_uri).config["name"] == "mine"
     assert call("train", "--config", tmp_path / "model" / "run.yaml", "--out", tmp_path / "b") == 0

@@ -161,7 +161,7 @@ def test_metrics_are_those_of_the_probabilities(loss):
     several = TrainerMetrics(loss, names)(prediction(logits, targets))
     assert several == pytest.approx(found)
     by_default = TrainerMetrics(loss)(prediction((logits, logits), targets.float()))
-    assert {"leaf-accuracy", "level-accuracy-3", "au-prc"} <= set(by_default)
+    assert {"exact", "accuracy-3", "f1"} <= set(by_default)
     json.dumps(by_default)
 
 
@@ -174,8 +174,8 @@ def test_rows_without_a_known_label_are_not_measured():
 
 
 def test_an_unknown_metric_raises_before_the_training():
-    with pytest.raises(HierlearnError, match="unknown metric 'accuracy'"):
-        TrainerMetrics(BCELoss(TREE), ["accuracy"])
+    with pytest.raises(HierlearnError, match="unknown metric 'acuracy'"):
+        TrainerMetrics(BCELoss(TREE), ["acuracy"])
 
 
 def test_a_configuration_names_the_classes(tmp_path):

@@ -152,7 +152,7 @@ def test_a_saved_blend_answers_alike(saved):
     assert explain(again, x[:3]) == explain(pipeline, x[:3])
     assert not (folder / "blend").exists()
     assert again.config["metrics"].keys() == {"left out", "test"}
-    assert 0 < again.config["metrics"]["left out"]["au-prc"] <= 1
+    assert 0 < again.config["metrics"]["left out"]["exact"] <= 1
     assert "parts: near" in (folder / "README.md").read_text()
 
 

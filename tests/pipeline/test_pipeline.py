@@ -108,7 +108,7 @@ def test_the_card_tells_what_the_model_is(tmp_path):
         "- validation rows: 12",
         "- inputs: 5 numbers",
         "- loss: leaf-ce",
-        f"| au-prc | {model.config['metrics']['test']['au-prc']:.4g} |",
+        f"| exact | {100 * model.config['metrics']['test']['exact']:.2f} % |",
         "## On the valid rows",
         "## On the test rows",
         f"Hierarchy {dataset.hierarchy.fingerprint[:16]}.",

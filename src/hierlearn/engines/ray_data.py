@@ -44,7 +44,7 @@ class PartWorker:
 
     def written(self, number: int) -> dict[str, Any]:
         """Write a part; an error of ours is returned, since it is the same on every attempt."""
-        nothing: dict[str, Any] = Record(number, 0, 0, 0, 0, "")._asdict()
+        nothing: dict[str, Any] = Record(number, 0, 0, 0, 0, 0, "")._asdict()
         try:
             record = self.job.run(number)
         except HierlearnError as error:
