@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from hierlearn.training.rows import Rows
 from hierlearn.training.selection import scorer
 from training.datasets import TREE, partial_problem, plan, problem
 
-MODULE = import_module("hierlearn.pipeline.evaluate")  # the package has a function of this name
 QUIET = Reporting(bar=False)
 
 
@@ -89,7 +87,7 @@ def test_a_model_is_kept_where_its_test_rows_cannot_be_evaluated(tmp_path):
 
 
 def test_a_model_is_kept_where_its_network_raises_on_a_test_row(tmp_path, monkeypatch):
-    monkeypatch.setattr(MODULE, "tiled_probabilities", lambda *_: 1 / 0)
+    monkeypatch.setattr(Pipeline, "probabilities", lambda *_: 1 / 0)
     with pytest.warns(EvaluationWarning) as said:
         train(problem(), plan("bce"), out=tmp_path, reporting=QUIET)
     assert {str(one.message) for one in said} == {
@@ -104,7 +102,7 @@ def test_probabilities_that_are_nan_name_their_rows(trained, monkeypatch):
     rows = problem().split("test")
     p = trained.probabilities(rows.inputs)
     p[[3, 5], 1] = float("nan")
-    monkeypatch.setattr(MODULE, "tiled_probabilities", lambda *_: p)
+    monkeypatch.setattr(type(trained), "probabilities", lambda *_: p)
     with pytest.raises(DataError) as caught:
         evaluate(trained, replace(rows, ids=[f"r{row}" for row in range(len(rows))]))
     assert str(caught.value) == (

@@ -36,7 +36,7 @@ def shown(name: str, value: float | None) -> str:
     metric = METRICS.get(name)
     if metric is None or value is None or value != value:
         return "n/a" if value is None or value != value else f"{value:.4g}"
-    return metric.format(value) + (" %" if metric.unit == "percent" else "")
+    return f"{metric.format(value)}{' %' if metric.unit == 'percent' else ''}"
 
 
 def figure_lines(

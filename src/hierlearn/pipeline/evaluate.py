@@ -10,13 +10,10 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import torch
-
-from hierlearn.datasets.dataset import count_rows, row_names
+from hierlearn.datasets.dataset import row_names
 from hierlearn.errors import DataError, HierlearnError, plural, shorten
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics.measure import Predictions
-from hierlearn.pipeline.tiles import tiled_probabilities
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -65,7 +62,8 @@ def predictions(
         decoder: how it answers; by default the pipeline's own.
     """
     targets, mask = truth_of(pipeline, dataset)
-    p = probabilities_of(pipeline, dataset)
+    p = pipeline.probabilities(dataset.inputs)  # to the last bit what predict decides on
+    check_finite(p, dataset)
     space = pipeline.label_space
     return Predictions(p, targets, space, mask, decoder or pipeline.make_decoder())
 
@@ -99,19 +97,6 @@ def policy_of(pipeline: Pipeline) -> UnlabeledDescendants:
     plan: dict[str, Any] = pipeline.config.get("plan", {})
     found: UnlabeledDescendants = plan.get("unlabeled_descendants", "negative")
     return found
-
-
-def probabilities_of(pipeline: Pipeline, dataset: Dataset) -> Tensor:
-    """Return the probabilities of rows, to the last bit those that ``predict`` decides on."""
-    inputs, size = dataset.inputs, pipeline.batch_size()
-    rows: Any = inputs
-    count = count_rows(inputs)
-    parts = [
-        tiled_probabilities(pipeline, rows[begin : begin + size]) for begin in range(0, count, size)
-    ]
-    p = torch.cat(parts)
-    check_finite(p, dataset)
-    return p
 
 
 def evaluate_after_training(pipeline: Pipeline, dataset: Dataset, which: str) -> Figures | None:
