@@ -108,4 +108,5 @@ def test_every_file_named_for_a_loss_belongs_to_an_entry():
     tests = {path.stem.removeprefix("test_") for path in (TESTS / "losses").glob("test_*.py")}
     assert pages == slugs
     shared = {"checks", "compiled", "contracts", "identities", "joint", "protocol", "sharded"}
+    shared |= {"arguments", "class_weights", "readings"}
     assert tests - slugs == {*shared, "indices", "theory"}

@@ -69,6 +69,7 @@ def test_by_default_half_cross_entropy_half_mcloss_read_by_the_max_link():
         ({"bce": 0.0}, "the weight of 'bce' must be above 0, not 0.0"),
         ({"bce": float("nan")}, "must be above 0, not nan"),
         ({"leaf-ce": 1.0}, "'leaf-ce' is a loss of whole rows"),
+        ({"clems": 1.0}, "'clems' is a loss of whole rows"),
     ],
 )
 def test_what_does_not_mix(parts, message):

@@ -19,7 +19,7 @@ from hierlearn.backbones.compiled import declare_operators
 from hierlearn.errors import HierlearnError
 from hierlearn.integrations.labels import LabelReader
 from hierlearn.losses.checks import can_check_values
-from hierlearn.losses.loss import RowLoss, losses_of_fractions
+from hierlearn.losses.loss import losses_of_fractions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ class TimmLoss(nn.Module):
                 f"{self.count}, the number of class names; pass num_classes={self.count} to Mixup"
             )
         table = self.reader.table
-        if self.takes_mixtures() and table is not None:
+        if self.loss.mixes_classes() and table is not None:
             if not self._checked and can_check_values(targets):
                 self.check_mixtures(targets)
                 self._checked = True
@@ -101,11 +101,6 @@ class TimmLoss(nn.Module):
         repeated = logits.repeat(weights.shape[1], 1)
         value: Tensor = self.loss(repeated, rows, weight=weights.T.flatten().to(logits.dtype))
         return value
-
-    def takes_mixtures(self) -> bool:
-        """Whether the loss of a mixture is that of its parts, for all that classes can give."""
-        of_rows = isinstance(self.loss, RowLoss)  # of which a DAG does not tell the parts
-        return self.loss.is_linear() and (self.loss.hierarchy.is_tree or not of_rows)
 
     def check_mixtures(self, targets: Tensor) -> None:
         """Raise on targets that do not sum to 1 over the classes; for the first batch only."""

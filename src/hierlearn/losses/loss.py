@@ -216,6 +216,10 @@ class Loss(CheckedArguments, nn.Module, ABC):
         """Whether the loss of a mixture of targets is the mixture of the losses."""
         return self.takes_fractions
 
+    def mixes_classes(self) -> bool:
+        """Whether it is for every mixture of rows with one label each."""
+        return self.is_linear()
+
     def read(self, output: HeadOutput | Tensor) -> HeadOutput:
         """Return the output of a head as it is, or plain logits under the loss's own link."""
         if isinstance(output, Tensor):
@@ -483,6 +487,10 @@ class RowLoss(Loss):
     def is_linear(self) -> bool:
         """With ``class_weight`` it is not: two functions of the targets are multiplied."""
         return self.takes_fractions and self.class_weight is None
+
+    def mixes_classes(self) -> bool:
+        """On trees: in a DAG targets do not always tell what was mixed."""
+        return self.is_linear() and self.hierarchy.is_tree
 
     def weigh_classes(
         self, values: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None

@@ -17,6 +17,7 @@ from hierlearn.links import SigmoidLink
 from hierlearn.losses.bce import BCELoss
 from hierlearn.losses.loss import ElementwiseLoss, Loss
 from hierlearn.losses.mcloss import MCLoss, sums_by_kernel
+from hierlearn.losses.variant import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,12 +137,13 @@ class MixedLoss(Parts, ElementwiseLoss):
             passed: dict[str, Any] = {"link": self.link, "reduction": self.reduction}
             if self.class_weight is not None:
                 passed["class_weight"] = self.class_weight
-            part = LOSSES[name](self.label_space, **passed)
-            if not isinstance(part, ElementwiseLoss):
+            entry = LOSSES[name]
+            kind = entry.loss if isinstance(entry, Variant) else entry
+            if isinstance(kind, type) and not issubclass(kind, ElementwiseLoss):
                 raise HierlearnError(
                     f"{name!r} is a loss of whole rows and does not mix with losses of entries"
                 )
-            made.append(part)
+            made.append(entry(self.label_space, **passed))
         self.parts = nn.ModuleList(made)
 
     def is_linear(self) -> bool:
