@@ -21,7 +21,7 @@ from losses.random_batches import FLAT, RAGGED, flat_batch, leaf_batch, random_b
 def test_on_one_level_hcl_without_curriculum_is_its_base():
     logits, targets, _ = flat_batch()
     for base, plain in (("bce", BCELoss(FLAT)), ("focal", FocalLoss(FLAT))):
-        found = HCLLoss(FLAT, base=base, curriculum=None)(logits, targets)
+        found = HCLLoss.paper(FLAT, base=base, curriculum=None)(logits, targets)
         torch.testing.assert_close(found, plain(logits, targets))
 
 

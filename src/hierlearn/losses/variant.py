@@ -80,7 +80,7 @@ class Variant:
         uses_hierarchy: bool | None = None,
         **options: Any,
     ) -> None:
-        loss: type[Loss] = getattr(make, "__self__", make)
+        loss: Any = getattr(make, "__self__", make)
         self.make, self.loss, self.options = make, loss, options
         self.search_space = loss.search_space if search_space is None else search_space
         named = signature(make).parameters.get("link")
@@ -97,7 +97,8 @@ class Variant:
 
     def option_names(self) -> list[str]:
         """Return the options of the class."""
-        return self.loss.option_names()
+        found: list[str] = self.loss.option_names()
+        return found
 
     def __call__(self, label_space: LabelSpace | Hierarchy, **options: Any) -> Loss:
         """Make the loss."""

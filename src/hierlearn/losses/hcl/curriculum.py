@@ -40,12 +40,10 @@ def normalized(
     """
     if normalize == "sum":
         return class_losses, errors
-    if isinstance(rows, int):
-        rows = columns = max(rows, 1)
-    else:
-        rows = rows.clamp_min(1)
-        columns = rows[..., None] if rows.dim() else rows
-    return class_losses / columns, errors / rows if normalize == "mean" else errors
+    count = max(rows, 1) if isinstance(rows, int) else rows.clamp_min(1)
+    of_members = isinstance(count, torch.Tensor) and count.dim() == 1
+    means = class_losses / (count[:, None] if of_members else count)  # type: ignore[index]
+    return means, errors / count if normalize == "mean" else errors
 
 
 def select_classes(class_losses: Tensor, threshold: Tensor | float) -> Tensor:

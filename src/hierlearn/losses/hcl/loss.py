@@ -33,10 +33,11 @@ from hierlearn.losses.loss import ElementwiseLoss, flat_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput, Link
+    from hierlearn.losses.loss import CommonOptions, LossOptions
 
 
 class CollapseWarning(UserWarning):
@@ -101,7 +102,7 @@ class HCLLoss(ElementwiseLoss):
         normalize: Normalize = "mean",
         threshold: float | Callable[[float], float] | None = None,
         fused: bool | None = None,
-        **options: Any,
+        **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(label_space, **options)
         if scope is not None and scope not in SCOPES:
@@ -127,7 +128,7 @@ class HCLLoss(ElementwiseLoss):
         reason = triton.unsupported_options(self)
         if fused and reason is not None:
             raise HierlearnError(f"fused=True cannot have {reason}; pass fused=None")
-        # What the last call selected: under None, or under the number of each member.
+        # What the last call selected: under None, or under the number of each member, in order.
         self._records: dict[int | None, Any] = {}
         self._warned = False
         zero = torch.zeros((), dtype=torch.float64)
@@ -146,7 +147,9 @@ class HCLLoss(ElementwiseLoss):
         curriculum: Literal["batch", "epoch"] | None = "batch",
         floor: float = 0.0,
         normalize: Normalize = "sum",
-        **options: Any,
+        threshold: float | Callable[[float], float] | None = None,
+        fused: bool | None = None,
+        **options: Unpack[CommonOptions],
     ) -> Self:
         """Return the loss of the paper: HCL, and with one argument each its other rows.
 
@@ -166,6 +169,8 @@ class HCLLoss(ElementwiseLoss):
             curriculum=curriculum,
             floor=floor,
             normalize=normalize,
+            threshold=threshold,
+            fused=fused,
             **options,
         )
 
@@ -304,7 +309,7 @@ class HCLLoss(ElementwiseLoss):
         """Return selected, class losses, errors, rows and weights of the last call, if any."""
         if not self._records or None in self._records:
             return triton.statistics_of(self._records[None]) if self._records else ()
-        known = [triton.statistics_of(self._records[key]) for key in sorted(self._records)]
+        known = [triton.statistics_of(one) for one in self._records.values()]
         rows = [torch.as_tensor(one[3]) for one in known]
         stacked = [torch.stack([one[place] for one in known]) for place in (0, 1, 2, 4)]
         return (*stacked[:3], torch.stack(rows).to(stacked[2]), stacked[3])
@@ -360,7 +365,7 @@ class HCLLoss(ElementwiseLoss):
         records = self._records
         if not records or None in records:
             return triton.statistics_of(records[None])[0] if records else None
-        return torch.stack([triton.statistics_of(records[key])[0] for key in sorted(records)])
+        return torch.stack([triton.statistics_of(one)[0] for one in records.values()])
 
     @property
     def last(self) -> dict[str, Tensor]:
