@@ -75,7 +75,6 @@ def test_one_column_is_one_label_with_scikit_learns_warning():
             "row 0: class name 'a/b' holds the separator '/'; choose another with sep= (a row "
             "has one name per level; for several labels give a set of paths per row)",
         ),
-        ([["a"], [None, "a"]], "row 1: 'a' stands below an empty level; fill the gap"),
         ([{"a"}, {None}], "row 1: a label is a string or a number, not None (NoneType)"),
         ([["a", "b"], "c"], "row 1 is 'c', but other rows are lists: a list is one path by levels"),
         (

@@ -138,6 +138,17 @@ def terminal_scores(p: Probabilities, label_space: LabelSpace | Hierarchy) -> Te
     return p.index_add(1, parent, p.index_select(1, child), alpha=-1)
 
 
+def widened_logs(log_p: Tensor) -> Tensor:
+    """Return the logs in double precision of what decoders read, the exp of log-probabilities.
+
+    What is equal after the exp is equal here, so that no order is seen that a decoder does not see;
+    where the exp underflows the logs stay as they are.
+    """
+    p = log_p.exp()
+    tiny = torch.finfo(p.dtype).tiny
+    return torch.where(p > tiny, p.double().log(), log_p.double())
+
+
 def terminal_log_distribution(log_p: Tensor, label_space: LabelSpace | Hierarchy) -> Tensor:
     """Return (N, T) the log-probability that a row ends at each terminal class; exp sums to 1.
 
@@ -150,10 +161,10 @@ def terminal_log_distribution(log_p: Tensor, label_space: LabelSpace | Hierarchy
     """
     space = LabelSpace.of(label_space)
     terminals = space.terminal_ids(log_p.device)
-    found = log_p.index_select(1, terminals)
+    found = widened_logs(log_p).index_select(1, terminals)
     if space.has_inner_terminals:
-        inner = torch.tensor(space.hierarchy.heights > 0)
-        ends = terminal_scores(log_p.exp(), space).clamp_min(0).log().index_select(1, terminals)
-        found = torch.where(inner.to(log_p.device)[terminals], ends, found)
+        inner = torch.tensor(space.hierarchy.heights > 0).to(log_p.device)[terminals]
+        ends = terminal_scores(log_p.exp(), space).clamp_min(0).double().log()
+        found = torch.where(inner, ends.index_select(1, terminals), found)
     total = found.logsumexp(dim=1, keepdim=True)
     return torch.where(total.isfinite(), found - total, -math.log(found.shape[1]))

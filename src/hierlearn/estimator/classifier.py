@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hierlearn.decoding.edges import most_specific
-from hierlearn.decoding.mass import terminal_log_distribution
+from hierlearn.decoding.mass import terminal_log_distribution, widened_logs
 from hierlearn.errors import DataError
 from hierlearn.estimator.calibration import find_threshold, make_calibrated
 from hierlearn.estimator.fitting import FittingMixin
@@ -134,9 +134,10 @@ class HierarchicalClassifier(
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the logarithms of ``predict_proba``, accurate where those are tiny."""
-        logs, ids = self._nodes(X, log=True).double(), self._class_ids
-        if self._label_format.shape != "several":
-            space = self.pipeline_.label_space
+        logs, ids, space = self._nodes(X, log=True), self._class_ids, self.pipeline_.label_space
+        if self._label_format.shape == "several":
+            logs = widened_logs(logs)
+        else:
             logs = terminal_log_distribution(logs, space)
             ids = np.searchsorted(space.terminals, ids)
         found: NDArray[np.float64] = np.ascontiguousarray(logs.numpy()[:, ids])
