@@ -10,6 +10,7 @@ import hierlearn
 from hierlearn import DATASETS, Dataset, Hierarchy, Labels, LabelSpace, load_dataset
 from hierlearn.datasets import (
     Images,
+    Table,
     describe,
     read_table,
     stream_table,
@@ -237,7 +238,12 @@ def test_a_dataset_prints_its_shape_and_not_its_rows(tmp_path):
     assert repr(texts) == f"Dataset('', 99 rows, texts,\n        {H!r})"
     (tmp_path / "rows.csv").write_text("a,b,class\n" + "1,red,x\n2,blue,y\n" * 500)
     mixed = read_table(tmp_path / "rows.csv", label="class")
-    assert repr(mixed.inputs) == "Table(1,000 rows; 1 number, 1 category)"
+    assert repr(mixed.inputs) == "Table(1,000 rows of 2 columns: 1 number, 1 category)"
+    wide = Table(
+        {f"column {n}": np.zeros(3) for n in range(500)},
+        dict.fromkeys((f"column {n}" for n in range(500)), "number"),
+    )
+    assert repr(wide) == "Table(3 rows of 500 columns: 500 number)"
     assert "1,000 rows, table of 2 columns" in repr(mixed)
 
 

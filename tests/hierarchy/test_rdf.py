@@ -3,6 +3,7 @@
 import gzip
 import re
 import socket
+import time
 
 import pytest
 
@@ -118,6 +119,14 @@ def test_notations_are_names_where_every_concept_has_one(tmp_path):
     assert h.index("http://example.org/pets#dog") == h.index("2.1")
     some = Hierarchy.read(write(tmp_path, SKOS + ':dog skos:notation "2" .\n'))
     assert "dog" in some.names
+
+
+@pytest.mark.parametrize("address", ["urn:" + "a" * 50_000, "http://x/" + "/#" * 25_000])
+def test_an_address_of_any_length_takes_no_time(tmp_path, address):
+    begin = time.process_time()
+    h = Hierarchy.read(write(tmp_path, f"{PREFIXES}<{address}> a skos:Concept ."), sep=" > ")
+    assert len(h) == 1
+    assert time.process_time() - begin < 5
 
 
 def test_a_tree_of_classes(tmp_path):

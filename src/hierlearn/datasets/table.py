@@ -63,7 +63,9 @@ class Table:
             raise DataError(f"the columns of a table must have the same length, not {sizes}")
 
     def __repr__(self) -> str:
-        return f"Table({plural(len(self), 'row')}; {columns_summary(self.kinds, self.ignored)})"
+        counts = Counter(map(base_kind, self.kinds.values()))
+        kinds = ", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS if counts[kind])
+        return f"Table({plural(len(self), 'row')} of {plural(len(self.kinds), 'column')}: {kinds})"
 
     @property
     def names(self) -> tuple[str, ...]:

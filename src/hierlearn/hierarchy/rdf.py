@@ -39,7 +39,6 @@ TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 ROOTS = {f"{OWL}Thing", f"{RDFS}Resource"}  # stand above every class and mean the implicit root
 BASE = "file:///"  # of addresses that the file leaves open
 XML = re.compile(r"\s*<(?:\?xml|!|[\w.-]+:RDF)")
-LAST = re.compile(r"[^/#]+(?=[/#]*$)")
 ENGLISH = "en"
 
 
@@ -257,8 +256,8 @@ def names_of(content: Content) -> dict[str, str]:
     by_notation = all(notations.get(one) for one in content.parents)
     names, owners = {}, dict[str, str]()
     for one in content.parents:
-        last = LAST.search(one)
-        name = min(notations[one]) if by_notation else last[0] if last else one
+        last = one.rstrip("/#").replace("#", "/").rpartition("/")[2]
+        name = min(notations[one]) if by_notation else last or one
         if owners.setdefault(name, one) != one:
             raise HierarchyError(
                 f"two {content.what}{'es' if content.what == 'class' else 's'} have the name "
