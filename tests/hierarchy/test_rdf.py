@@ -121,7 +121,7 @@ def test_notations_are_names_where_every_concept_has_one(tmp_path):
     assert "dog" in some.names
 
 
-@pytest.mark.parametrize("address", ["urn:" + "a" * 50_000, "http://x/" + "/#" * 25_000])
+@pytest.mark.parametrize("address", ["urn:" + "a" * 50_000 + "/x", "http://x/" + "/#" * 25_000])
 def test_an_address_of_any_length_takes_no_time(tmp_path, address):
     begin = time.process_time()
     h = Hierarchy.read(write(tmp_path, f"{PREFIXES}<{address}> a skos:Concept ."), sep=" > ")

@@ -10,6 +10,7 @@ It takes the place of a Dataset's inputs: one array per column, each of its own 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
