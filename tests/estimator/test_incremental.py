@@ -31,7 +31,7 @@ def test_partial_fit_continues_training():
         fitted.partial_fit(X[:1], ["animal/cow"])
     with pytest.raises(HierlearnError, match="the hierarchy is fixed from the first call on"):
         fitted.partial_fit(X, y, hierarchy=Hierarchy.from_paths(["a"]))
-    with pytest.raises(DataError, match=r"row 0, column 1 .* missing"):
+    with pytest.raises(DataError, match=r"row 0 \(.*\), column 1: .* missing"):
         fitted.partial_fit([[0.0, np.nan, 0.0, 0.0]], y[:1])
 
 

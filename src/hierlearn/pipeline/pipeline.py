@@ -173,22 +173,24 @@ class Pipeline:
         return torch.cat(parts) if parts else torch.zeros(0, len(self.hierarchy))
 
     def stream_probabilities(
-        self, inputs: Any, *, batch: int = BATCH, log: bool = False
+        self, inputs: Any, *, batch: int = BATCH, log: bool = False, tiled: bool = True
     ) -> Iterator[Tensor]:
         """Yield the probabilities of raw inputs in batches; rows do not affect each other.
 
-        Commands, servers, engines and the estimator all predict by it; see ``tiles``. Missing
-        values are imputed without a word.
+        Commands, servers, engines and the estimator all predict by it. Missing values are imputed
+        without a word.
 
         Args:
             inputs: the rows.
             batch: rows per batch, fewer where there are many classes.
             log: yield their logarithms, in which small probabilities differ.
+            tiled: compute tiles of one size, so that a row gives the same bits in any batch; few
+                rows take less time without them, and differ by rounding.
         """
         self.network.eval()
         batch, read = self.batch_size(batch), attrgetter("log_p" if log else "probabilities")
         for begin in range(0, count_rows(inputs), batch):
-            yield batch_outputs(self, inputs[begin : begin + batch], read)
+            yield batch_outputs(self, inputs[begin : begin + batch], read, tiled=tiled)
 
     def batch_size(self, most: int = BATCH) -> int:
         """Return how many rows are predicted at once: a power of 2 where classes are many."""

@@ -80,7 +80,8 @@ def reasons(
 
 def probabilities_of(pipeline: Pipeline, inputs: Any, node: int) -> list[float]:
     """Return the probability of a class for every row; a cell that is left out is no surprise."""
-    return [p for part in pipeline.stream_probabilities(inputs) for p in part[:, node].tolist()]
+    parts = pipeline.stream_probabilities(inputs, tiled=False)
+    return [p for part in parts for p in part[:, node].tolist()]
 
 
 def has_parts(pipeline: Pipeline) -> bool:

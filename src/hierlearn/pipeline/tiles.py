@@ -43,15 +43,18 @@ def tile_size(pipeline: Pipeline) -> int | None:
 
 
 @torch.no_grad()
-def batch_outputs(pipeline: Pipeline, inputs: Any, read: Callable[[HeadOutput], Tensor]) -> Tensor:
+def batch_outputs(
+    pipeline: Pipeline, inputs: Any, read: Callable[[HeadOutput], Tensor], *, tiled: bool = True
+) -> Tensor:
     """Return (n, C) of what is read of the output to raw inputs, at most ``batch_size`` rows.
 
     Args:
         pipeline: the model, in evaluation mode.
         inputs: the rows.
         read: takes probabilities, or their logarithms, from the output of a tile.
+        tiled: whether to compute in tiles where that is possible.
     """
-    rows, size = pipeline.rows(inputs), tile_size(pipeline)
+    rows, size = pipeline.rows(inputs), tile_size(pipeline) if tiled else None
     if size is None:
         return tile_output(pipeline, rows, read)
     compute = partial(one_tile, pipeline, rows, size, read)

@@ -164,6 +164,10 @@ class ServedModel:
             dataset = replace(dataset, hierarchy=self.pipeline.hierarchy)
         return predictions(self.pipeline, dataset)
 
+    def probabilities(self, inputs: Any) -> Tensor:
+        """Return (n, C) probabilities; a few rows do not wait for a tile to be filled up."""
+        return torch.cat([*self.pipeline.stream_probabilities(inputs, tiled=False)])
+
     def columns(self, p: Tensor, options: Options) -> dict[str, list[Any]]:
         """Return the answers to (n, C) probabilities as columns of plain values."""
         own = self.decision(options)
@@ -178,7 +182,7 @@ class ServedModel:
     def predict(self, tasks: Sequence[Task]) -> list[list[dict[str, Any]]]:
         """Return the answers of all tasks, one object per row, computed as one batch."""
         chunk = self.inputs.chunk(joined(tasks), tasks[0].first if len(tasks) == 1 else 0)
-        p = torch.cat([*self.pipeline.stream_probabilities(chunk.inputs)])
+        p = self.probabilities(chunk.inputs)
         parts = torch.split(p, [len(task) for task in tasks])
         alike: dict[Options, list[int]] = {}
         for number, task in enumerate(tasks):
@@ -213,7 +217,7 @@ class ServedModel:
             count: how many rows, words or cells at most.
         """
         chunk = self.inputs.chunk(task.columns, task.first)
-        p = torch.cat([*self.pipeline.stream_probabilities(chunk.inputs)])
+        p = self.probabilities(chunk.inputs)
         columns = self.columns(p, task.options)
         name, found = self._evidence(chunk, p, task.options, count)
         return [
