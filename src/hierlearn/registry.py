@@ -99,9 +99,10 @@ class Registry(dict[str, T], Generic[T]):
 
     def _import(self, name: str) -> T | None:
         """Return the entry of a name that is not registered; None where there is none."""
-        if name in self.imported:
+        spelled = is_spelled(name)
+        if name in self.imported and not spelled:  # code that is spelled may change or go away
             return self.imported[name]
-        place = name if SPELLED.fullmatch(name) else installed(self.group).get(name)
+        place = name if spelled else installed(self.group).get(name)
         if place is None:
             return None
         if place is name:

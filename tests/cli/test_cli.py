@@ -199,7 +199,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(files, place):
         ("frob", "No such command 'frob'; see hierlearn --help"),
         ("inspekt", "Did you mean 'inspect'? see hierlearn --help"),
         ("inspect --depth x", "--depth must be an integer, not 'x'"),
-        ("inspect --depth -1", "--depth must be an integer, not 'x'"),
+        ("inspect --depth -1", "Invalid value for '--depth': "),
         ("data fetch", "'; see hierlearn data fetch --help"),
         ("inspect tree.csv --svg .", "cannot write to ., which is a folder; name a file in it"),
         ("inspect tree.csv --svg ''", "which is a folder; name a file in it"),

@@ -219,7 +219,7 @@ def test_defaults_and_choices_are_shown():
             assert f"[default: {one.default}]" in text, text
     names = ", ".join([*LOSSES, "package.module:name"])
     assert by_name["--loss"].endswith(f"One of {names}. [default: from the recipe]")
-    known = ", ".join([*NETWORKS, "package.module:factory"])
+    known = ", ".join([*NETWORKS, "package.module:name"])
     assert f"One of {known}." in by_name["--network"]
     assert "One of cosine, linear, constant, cyclic, 1cycle." in by_name["--schedule"]
     assert "--precision [float32|bf16]" in shown

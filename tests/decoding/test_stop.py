@@ -130,7 +130,7 @@ def test_calibration_sets_that_do_not_fit(chunk, monkeypatch):
         ((p, targets, 0.1), "a risk of 0.1 needs at least 9 calibration rows, but there are 8"),
         (
             (p[:0], targets[:0], 0.5),
-            "alpha = 0.5 needs at least 1 calibration rows, but there are 0",
+            "a risk of 0.5 needs at least 1 calibration rows, but there are 0",
         ),
         ((p, targets, 0.0), "alpha must lie between 0 and 1, not 0.0"),
         ((p, targets, 1.0), "alpha must lie between 0 and 1, not 1.0"),

@@ -28,7 +28,7 @@ from hierlearn.losses.hcl.batch import Batch
 from hierlearn.losses.hcl.constraint import SCOPES, Scope
 from hierlearn.losses.hcl.curriculum import Normalize, curriculum_value, normalized, select_classes
 from hierlearn.losses.hcl.functional import constrained, hcl_loss
-from hierlearn.losses.loss import ElementwiseLoss, flat_rows
+from hierlearn.losses.loss import CommonOptions, ElementwiseLoss, flat_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +37,14 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput, Link
-    from hierlearn.losses.loss import CommonOptions, LossOptions
+    from hierlearn.losses.loss import LossOptions
+
+
+class PaperOptions(CommonOptions, total=False):
+    """What ``HCLLoss.paper`` takes of HCLLoss beside the choices of the paper."""
+
+    threshold: float | Callable[[float], float] | None
+    fused: bool | None
 
 
 class CollapseWarning(UserWarning):
@@ -147,9 +154,7 @@ class HCLLoss(ElementwiseLoss):
         curriculum: Literal["batch", "epoch"] | None = "batch",
         floor: float = 0.0,
         normalize: Normalize = "sum",
-        threshold: float | Callable[[float], float] | None = None,
-        fused: bool | None = None,
-        **options: Unpack[CommonOptions],
+        **options: Unpack[PaperOptions],
     ) -> Self:
         """Return the loss of the paper: HCL, and with one argument each its other rows.
 
@@ -169,8 +174,6 @@ class HCLLoss(ElementwiseLoss):
             curriculum=curriculum,
             floor=floor,
             normalize=normalize,
-            threshold=threshold,
-            fused=fused,
             **options,
         )
 
