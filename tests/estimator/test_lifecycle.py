@@ -196,7 +196,7 @@ def test_any_decoder_that_has_calibrate_can_be_calibrated(paths, tmp_path):
     assert loaded.thresholds_ == fitted.thresholds_
     answers = fitted.predict(X, decoder="conformal")
     assert list(map(list, loaded.predict(X, decoder="conformal"))) == list(map(list, answers))
-    message = "decoder leaf cannot be calibrated; use stop or conformal"
+    message = "decoder leaf cannot be calibrated; a risk takes stop or conformal"
     with pytest.raises(HierlearnError, match=message):
         fitted.calibrate(held, LEAVES[truth], decoder="leaf")
 
