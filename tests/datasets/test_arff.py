@@ -108,7 +108,6 @@ HEAD = """@relation r
         ("1,u\n", r"x\.arff, line 6: 2 values, but the header has 3 attributes"),
         ("1,u,a\n1,u,a,9\n", r"line 7: 4 values, but the header has 3"),
         ("1,u,a\n\nred,u,a\n", r"line 8, column 'x': 'red' is not a finite number; write \?"),
-        ("nan,u,a\n", r"line 6, column 'x': 'nan' is not a finite number"),
         ("1,u,a\n-inf,v,a\n", r"line 7, column 'x': '-inf' is not a finite number"),
         ("1e99,u,a\n", r"line 6, column 'x': '1e99' does not fit into float32"),
         ("1,w,a\n", r"line 6, column 'n': unknown value 'w'; known: 'u', 'v'"),

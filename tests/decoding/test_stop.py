@@ -132,9 +132,9 @@ def test_calibration_sets_that_do_not_fit(chunk, monkeypatch):
             (p[:0], targets[:0], 0.5),
             "a risk of 0.5 needs at least 1 calibration rows, but there are 0",
         ),
-        ((p, targets, 0.0), "alpha must lie between 0 and 1, not 0.0"),
-        ((p, targets, 1.0), "alpha must lie between 0 and 1, not 1.0"),
-        ((p, targets, float("nan")), "alpha must lie between 0 and 1, not nan"),
+        ((p, targets, 0.0), "risk must lie between 0 and 1, not 0.0"),
+        ((p, targets, 1.0), "risk must lie between 0 and 1, not 1.0"),
+        ((p, targets, float("nan")), "risk must lie between 0 and 1, not nan"),
         ((p, targets[:7], 0.5), "targets (7, 8) must match probabilities (8, 8)"),
         ((p, targets.float(), 0.5), "targets must be bool, not torch.float32"),
         (
