@@ -54,6 +54,8 @@ class Registry(dict[str, T], Generic[T]):
         self.kind, self.group, self.expected = kind, group, expected
         self.read, self.error = read, error
         self.imported: dict[str, T] = {}  # what was asked for by name and is not registered
+        self.objects: dict[str, Any] = {}  # what these were read from, as it was imported
+        self.places: dict[str, str] = {}  # entry points, as they were looked up last
 
     def __missing__(self, name: str) -> T:
         found = self._import(name)
@@ -99,22 +101,24 @@ class Registry(dict[str, T], Generic[T]):
 
     def _import(self, name: str) -> T | None:
         """Return the entry of a name that is not registered; None where there is none."""
-        spelled = is_spelled(name)
-        if name in self.imported and not spelled:  # code that is spelled may change or go away
-            return self.imported[name]
-        place = name if spelled else installed(self.group).get(name)
+        place = name if is_spelled(name) else self.places.get(name)
+        if place is None:
+            self.places = installed(self.group)
+            place = self.places.get(name)
         if place is None:
             return None
         if place is name:
             check_allowed(self.kind, name)
         value = imported(place, self.kind, name)
+        if name in self.imported and value is self.objects[name]:
+            return self.imported[name]
         entry = self.read(name, value)
         if entry is None:
             raise self.error(
                 f"{self.kind} {name!r} is not {self.expected}, but {type(value).__name__} "
                 f"{getattr(value, '__name__', value)!s}"
             )
-        self.imported[name] = entry
+        self.imported[name], self.objects[name] = entry, value
         return entry
 
 
