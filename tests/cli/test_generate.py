@@ -221,7 +221,8 @@ def test_defaults_and_choices_are_shown():
     assert by_name["--loss"].endswith(f"One of {names}. [default: from the recipe]")
     known = ", ".join([*NETWORKS, "package.module:name"])
     assert f"One of {known}." in by_name["--network"]
-    assert "One of cosine, linear, constant, cyclic, 1cycle, package.module:name." in by_name["--schedule"]
+    schedules = "One of cosine, linear, constant, cyclic, 1cycle, package.module:name."
+    assert schedules in by_name["--schedule"]
     assert "--precision [float32|bf16]" in shown
     assert "level-accuracy" not in by_name["--metric"]  # no single number: it cannot stop anything
     assert shown["--standardize / --no-standardize"].endswith("[default: on]")
