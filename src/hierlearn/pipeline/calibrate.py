@@ -1,8 +1,8 @@
 """Calibrate: a trained model made as sure as it should be, by rows that it was not trained on.
 
-Validation rows serve, where there are enough. Otherwise a tenth of the training rows is left out of
-a second training, which predicts them; what they say of its probabilities is taken over by the
-model of all rows, which differs from it by a tenth of its rows only. Nothing but the scaling of the
+Validation rows serve, where there are enough. Otherwise a tenth of the training rows, a fifth of few,
+is left out of a second training, which predicts them; what they say of its probabilities is taken over by the
+model of all rows, which differs by these rows only. Nothing but the scaling of the
 probabilities is learned there, see decoding/scaling.py.
 
 Rows with the same id are left out together, and so are copies: equal inputs with equal labels,
@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 FEWEST = 40  # training rows, below which nothing can be said
-ENOUGH = 50  # rows to learn from, where there are so many
-PART = 10  # one row of so many is left out, unless that is less than enough
-LARGEST = 4  # but never more than one of four
+ENOUGH = 50  # validation rows to learn from
+PART = 10  # one training row of so many is left out,
+GOOD = 250  # or so many rows, where that is more,
+LARGEST = 5  # but no more than one row of so many
 MOST = 5000  # rows to learn from
 ENTRIES = 1 << 25  # probabilities of these, at most
 COPIES = 0.95  # of the groups of equal inputs, from which on they are copies
@@ -128,7 +129,7 @@ def left_out(prepared: Prepared, pipeline: Pipeline, dataset: Dataset) -> Ints:
         digests = row_digests(pipeline, dataset.take(trained[counted]).inputs)
         groups = copies(digests, rows.label_sets.of_row[counted])
     count = int(groups.max()) + 1
-    wanted = max(len(counted) / PART, min(ENOUGH, len(counted) / LARGEST))
+    wanted = max(len(counted) / PART, min(GOOD, len(counted) / LARGEST))
     folds = min(round(len(counted) / wanted), count)
     if folds < 2:
         return np.zeros(0, dtype=np.int64)
