@@ -1,10 +1,12 @@
-"""Scaling, against scikit-learn's logistic regression and a bounded search by SciPy."""
+"""Scaling, against loops and bounded searches by SciPy."""
+
+import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize_scalar
-from sklearn.linear_model import LogisticRegression
 from tests.reference import scaling as reference
 from tests.tolerances import FLOAT32, FLOAT64_SUMS
 
@@ -75,10 +77,10 @@ def test_the_slope_of_masses_is_the_most_likely():
     slope, share = np.exp(choices.best(np.log(USUAL), SPREAD))
 
     def loss(slope, share):
-        scaled = [
-            reference.scaled_choice(row, slope, share)[k] for row, k in zip(q, true, strict=True)
-        ]
-        return off(slope, share, USUAL, SPREAD) - np.sum(np.log(scaled))
+        rows = zip(q, true, strict=True)
+        return off(slope, share, USUAL, SPREAD) + sum(
+            reference.surprise_of_choice(row, taken, slope, share) for row, taken in rows
+        )
 
     assert best(lambda x: loss(x, share)) == pytest.approx(slope, rel=1e-3)
     assert best(lambda x: loss(slope, x), (1e-6, 0.5)) == pytest.approx(share, rel=2e-2)
@@ -104,51 +106,61 @@ def many_labels(rows=500, seed=0):
     return torch.from_numpy(1 / (1 + np.exp(-z))), torch.from_numpy(targets), z
 
 
-def test_log_odds_are_a_logistic_regression():
-    p, targets, z = many_labels()
-    expected = LogisticRegression(C=np.inf, tol=1e-10).fit(
-        z.reshape(-1, 1), targets.numpy().ravel()
-    )
-    found = fit_log_odds(p, targets)
-    assert found.slopes == (pytest.approx(expected.coef_[0, 0], rel=1e-4),)
-    assert found.offsets[0] == pytest.approx(expected.intercept_[0], rel=1e-3)
+def parts(z):
+    """What lies of log-odds above 0, and below 0 between p of 0.5, 0.1, 0.01 and 0."""
+    ends = [0.0, math.log(0.1 / 0.9), math.log(0.01 / 0.99), -math.inf]
+    return [max(z, 0.0)] + [min(max(z, low), high) - high for high, low in pairwise(ends)]
 
 
-def test_unknown_entries_do_not_count():
+def surprise(z, true, slopes):
+    """Minus the log-likelihood of entries, and what slopes other than 1 cost."""
+    scaled = [sum(s * x for s, x in zip(slopes, parts(one), strict=True)) for one in z]
+    found = sum(np.logaddexp(0, -x if y else x) for x, y in zip(scaled, true, strict=True))
+    return found + sum((s - 1) ** 2 for s in slopes) / 2
+
+
+def test_the_slopes_of_log_odds_are_the_most_likely():
     p, targets, z = many_labels()
     known = torch.rand(p.shape, generator=torch.Generator().manual_seed(0)) < 0.5
     flipped = torch.where(known, targets, ~targets)
-    kept = known.numpy()
-    expected = LogisticRegression(C=np.inf, tol=1e-10).fit(z[kept][:, None], targets.numpy()[kept])
     found = fit_scaling(p, flipped, TREE, known)
     assert found.kind == "log-odds"
-    assert found.slopes == (pytest.approx(expected.coef_[0, 0], rel=1e-4),)
+    entries, true = z[known.numpy()], targets[known].tolist()
+    for place, slope in enumerate(found.slopes):
+
+        def loss(x, place=place):
+            return surprise(entries, true, [*found.slopes[:place], x, *found.slopes[place + 1 :]])
+
+        assert best(loss) == pytest.approx(slope, rel=1e-2)
 
 
 def test_scaled_log_odds_keep_every_ranking_and_stay_below_the_parent():
     draw = torch.Generator().manual_seed(1)
-    output = make_link(TREE, "max").output(torch.randn(50, len(TREE), generator=draw).double())
-    found = Scaling("log-odds", (0.4,), (-0.7,))(output, TREE).probabilities
+    output = make_link(TREE, "max").output(3 * torch.randn(50, len(TREE), generator=draw).double())
+    slopes = (0.4, 2.0, 0.5, 0.1)
+    found = Scaling("log-odds", slopes, ())(output, TREE).probabilities
     flat = output.probabilities.flatten()
     assert torch.equal(flat.argsort(stable=True), found.flatten().argsort(stable=True))
+    assert torch.equal(flat >= 0.5, found.flatten() >= 0.5)
     hierarchy = TREE.hierarchy
     for child in range(len(hierarchy)):
         for parent in hierarchy.parents(child):
             assert bool((found[:, child] <= found[:, parent]).all())
-    one = torch.special.expit(0.4 * torch.logit(flat) - 0.7)
-    FLOAT32.assert_close(found.flatten().float(), one.float())
+    for one, scaled in zip(torch.logit(flat).tolist(), found.flatten().tolist(), strict=True):
+        z = sum(s * x for s, x in zip(slopes, parts(one), strict=True))
+        assert scaled == pytest.approx(1 / (1 + math.exp(-z)), rel=1e-6)
 
 
 def test_the_pair_sums_to_1():
     p = torch.tensor([[0.9, 0.4, 0.3, 0.6, 0.5, 0.2, 0.1, 0.05]])
-    found = Scaling("log-odds", (2.0,), (0.1,))(HeadOutput(p.log(), (1 - p).log()), TREE)
+    found = Scaling("log-odds", (2.0, 0.5, 0.5, 3.0), ())(HeadOutput(p.log(), (1 - p).log()), TREE)
     FLOAT32.assert_close(found.log_p.exp() + found.log_not_p.exp(), torch.ones_like(p))
 
 
 def test_a_model_that_is_always_wrong_is_not_turned_around():
     p = torch.tensor([[0.9, 0.1], [0.8, 0.2]]).repeat(50, 1)
     found = fit_log_odds(p, p < 0.5)
-    assert (found.slopes, found.offsets) == ((1.0,), (0.0,))
+    assert min(found.slopes) >= 0.05
 
 
 def test_rows_with_several_labels_get_scaled_log_odds():
@@ -158,7 +170,7 @@ def test_rows_with_several_labels_get_scaled_log_odds():
 
 
 def test_plain_values():
-    scaling = Scaling("log-odds", (0.5, 0.4), (0.25, 0.0))
+    scaling = Scaling("steps", (0.5, 0.4), (0.25, 0.0), True)
     assert Scaling.from_dict(scaling.to_dict()) == scaling
     assert Scaling.from_dict(None) is None
 
@@ -243,7 +255,7 @@ def test_the_slope_of_a_level_is_the_most_likely(space, empty):
     choices = Choices.of_steps(p, targets, space, np.ones(60), empty=empty, stops=True)
     usual, share = np.exp(choices.best(np.log(USUAL), SPREAD))
     assert best(lambda x: together(x, share)) == pytest.approx(usual, rel=1e-2)
-    for level, (slope, own) in enumerate(zip(found.slopes, found.offsets, strict=True)):
+    for level, (slope, own) in enumerate(zip(found.slopes, found.shares, strict=True)):
         expected = best(
             lambda x, level=level, own=own: (
                 loss(level, x, own) + off(x, own, (usual, share), LEVELS)
@@ -273,7 +285,7 @@ def test_no_class_is_more_probable_than_its_parent(name, kind):
     space = SPACES[name]
     output, _, _ = one_path(space, rows=50, sure=20.0)  # many are 0 or 1 in single precision
     output = HeadOutput(output.log_p.float(), output.log_not_p.float())
-    found = Scaling(kind, (0.2, 3.0, 0.5), (0.1, 1e-6, 0.4))(output, space).probabilities
+    found = Scaling(kind, (0.2, 3.0, 0.5, 1.0), (0.1, 1e-6, 0.4))(output, space).probabilities
     assert bool(((found >= 0) & (found <= 1)).all())
     for child in range(len(space)):
         for parent in space.hierarchy.parents(child):

@@ -45,6 +45,14 @@ def scaled_steps(row, parents, levels, ends, slopes, shares):
     return found
 
 
+def surprise_of_choice(p, taken, slope, share):
+    """Return minus the log-likelihood of what was taken, and of whether it is the most probable."""
+    scaled = scaled_choice(p, slope, share)
+    top = p.index(max(p))
+    answer = scaled[top] if p[taken] >= p[top] else 1 - scaled[top]
+    return -math.log(scaled[taken]) - math.log(answer)
+
+
 def surprise_of_steps(rows, truths, parents, levels, ends, level, slope, share):
     """Return minus the log-likelihood of the steps of a level that rows took.
 
@@ -62,5 +70,5 @@ def surprise_of_steps(rows, truths, parents, levels, ends, level, slope, share):
                 continue
             taken = [c for c in children if c in true] or [None]
             if taken[0] in children:
-                total -= math.log(scaled_choice(p, slope, share)[children.index(taken[0])])
+                total += surprise_of_choice(p, children.index(taken[0]), slope, share)
     return total

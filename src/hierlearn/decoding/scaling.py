@@ -3,18 +3,22 @@
     steps      s(c) <- ((1 - e) s(c) + e / K)^b / sum over the K siblings,    p(c) = product of s
                over c and its ancestors: s is the probability of a class given its parent
     mass       the same once, of the mass q(t) that ends at each terminal class; p sums it upward
-    log-odds   log(p / (1 - p)) <- slope log(p / (1 - p)) + offset, of every class alone
+    log-odds   log(p / (1 - p)) <- an increasing function of it, piecewise linear, 0 where it is 0
 
 Steps are for trees with one path per row, or none: slope b, a temperature (Guo et al., 2017), and
-offset e, the share that is spread evenly, belong to a level, so that every level is as sure as it
+share e, which is spread evenly, belong to a level, so that every level is as sure as it
 should be. Where rows may end at an inner class, ending there is one of its K siblings' choices.
-Mass is for DAGs, log-odds (Platt, 1999) for several labels per row, by level as well. Siblings
-never change their order, and a class is no more probable than its parents.
+Mass keeps the order of all terminal classes, so that the most probable one stays; steps keep that
+of siblings. Log-odds are for several labels per row: one function for all classes, which keeps
+every ranking, and every set of the classes whose p is at least one half (compare Platt, 1999).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -43,7 +47,8 @@ if TYPE_CHECKING:
 
 LEAST = 1e-6  # a probability of held-out rows is no further from 0 and 1
 SLACK = 5e-3  # by which masses may miss 1: predictions are kept in half precision
-STEPS = 30  # of Newton's method
+KNOTS = (0.1, 0.01)  # p where the slope of log-odds changes, beside 0.5
+BINS = 4096  # of log-odds
 SLOPES = (0.05, 20.0)  # the range of a slope
 SHARES = (1e-6, 0.5)  # the range of a share that is spread
 # As far as rows do not say otherwise, slopes are 1 and shares 0.001: standard deviations of logs,
@@ -57,14 +62,15 @@ class Scaling:
 
     Attributes:
         kind: "steps", "mass" or "log-odds".
-        slopes: of every level, the last one also of deeper levels; above 1 makes them surer.
-        offsets: of every level: the share that is spread evenly, or what is added to log-odds.
+        slopes: of every level, the last one also of deeper levels; above 1 makes them surer. Of
+            log-odds: above 0, and from there down between the KNOTS.
+        shares: of every level, what is spread evenly; none for log-odds.
         empty: whether a row may end above the top classes: steps only.
     """
 
     kind: Kind
     slopes: tuple[float, ...]
-    offsets: tuple[float, ...]
+    shares: tuple[float, ...]
     empty: bool = False
 
     def __call__(self, output: HeadOutput, label_space: LabelSpace) -> HeadOutput:
@@ -75,24 +81,20 @@ class Scaling:
             label_space: what can be predicted.
         """
         if self.kind == "log-odds":
-            return self.scaled_log_odds(output, label_space.hierarchy)
+            log_p, log_not_p = output.pair
+            parts = log_odds_parts(log_p - log_not_p)
+            z = sum(slope * part for slope, part in zip(self.slopes, parts, strict=True))
+            return HeadOutput(logsigmoid(z), logsigmoid(-z))
         if self.kind == "mass" or not label_space.hierarchy.is_tree:
             return self.scaled_masses(output.probabilities, label_space)
         return self.scaled_steps(output.log_p, label_space)
-
-    def scaled_log_odds(self, output: HeadOutput, hierarchy: Hierarchy) -> HeadOutput:
-        """Scale the log-odds of every class; levels differ, so a parent limits its children."""
-        log_p, log_not_p = output.pair
-        z = (log_p - log_not_p) * self.by_level(self.slopes, hierarchy, log_p)
-        z = -hierarchy.max_down(-(z + self.by_level(self.offsets, hierarchy, log_p)))
-        return HeadOutput(logsigmoid(z), logsigmoid(-z))
 
     def scaled_masses(self, p: Tensor, label_space: LabelSpace) -> HeadOutput:
         """Scale the masses of the terminal classes."""
         terminals = label_space.terminal_ids().to(p.device)
         q = TerminalMass(label_space.hierarchy)(p).index_select(1, terminals)
         shares = q / q.sum(dim=1, keepdim=True).clamp_min(torch.finfo(p.dtype).tiny)
-        logs = log_spread(shares, self.offsets[-1], len(terminals)) * self.slopes[-1]
+        logs = log_spread(shares, self.shares[-1], len(terminals)) * self.slopes[-1]
         logits = torch.zeros_like(p).index_copy(1, terminals, logs)
         return make_link(label_space, "softmax").to(p.device).output(logits)
 
@@ -106,7 +108,7 @@ class Scaling:
         level = np.append(hierarchy.levels, 0)[above]  # of the parent, 0 for the root
         slopes, shares = (
             torch.from_numpy(np.asarray(values)[np.minimum(level, len(values) - 1)]).to(log_p)
-            for values in (self.slopes, self.offsets)
+            for values in (self.slopes, self.shares)
         )
         steps = log_steps(torch.cat([log_p, log_stops(log_p, ends, hierarchy)], dim=1), groups)
         counts = torch.from_numpy(sizes).to(log_p)
@@ -121,17 +123,12 @@ class Scaling:
         )
         return HeadOutput(inside, log_outside(hierarchy, own, inside))
 
-    def by_level(self, values: tuple[float, ...], hierarchy: Hierarchy, like: Tensor) -> Tensor:
-        """Return (C,) the value of the level of each class."""
-        place = np.minimum(np.asarray(hierarchy.levels) - 1, len(values) - 1)
-        return torch.from_numpy(np.asarray(values)[place]).to(like)
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
         return {
             "kind": self.kind,
             "slopes": list(self.slopes),
-            "offsets": list(self.offsets),
+            "shares": list(self.shares),
             "empty": self.empty,
         }
 
@@ -140,7 +137,7 @@ class Scaling:
         """Restore what ``to_dict`` returned; None of None."""
         if values is None:
             return None
-        lists = {name: tuple(values[name]) for name in ("slopes", "offsets")}
+        lists = {name: tuple(values[name]) for name in ("slopes", "shares")}
         return cls(**{**values, **lists})
 
 
@@ -368,7 +365,11 @@ class Choices:
         return found
 
     def surprise(self, slope: float, share: float) -> tuple[float, Floats]:
-        """Return minus the log-likelihood of what was taken, and its gradient."""
+        """Return minus the log-likelihood of what was taken, and its gradient.
+
+        To it is added that of whether the most probable was taken: answers count, and a slope
+        that fits all classes alike may not fit these.
+        """
         sizes = np.diff(np.append(self.begin, len(self.p)))
         even = 1 / np.repeat(sizes, sizes)
         mixed = (1 - share) * self.p + share * even
@@ -377,23 +378,34 @@ class Choices:
         z -= np.repeat(np.maximum.reduceat(z, self.begin), sizes)
         weight = np.exp(z)
         whole = np.add.reduceat(weight, self.begin)
-        value = self.weight @ (np.log(whole) - z[self.taken])
         weight /= np.repeat(whole, sizes)
+        taken, top = self.taken, self.top
+        missed = np.clip(1 - weight[top], 1e-12, 1.0)
+        right = self.p[taken] >= self.p[top]
+        value = -np.log(weight[taken]) - np.where(right, np.log(weight[top]), np.log(missed))
+        pull = np.where(right, 1.0, -weight[top] / missed)  # of the most probable
         tilt = (even - self.p) / mixed  # of the logs, by the share
-        by_slope, by_share = (
-            self.weight @ (np.add.reduceat(weight * of, self.begin) - of[self.taken])
-            for of in (logs, tilt)
-        )
-        return float(value), np.array([by_slope, slope * by_share])
+        gradient = []
+        for of in (logs, tilt):
+            mean = np.add.reduceat(weight * of, self.begin)
+            gradient.append(self.weight @ (mean - of[taken] + pull * (mean - of[top])))
+        return float(self.weight @ value), np.array([gradient[0], slope * gradient[1]])
+
+    @cached_property
+    def top(self) -> Ints:
+        """(S,) the place of the most probable class of each choice, the first of several."""
+        sizes = np.diff(np.append(self.begin, len(self.p)))
+        peak = np.repeat(np.maximum.reduceat(self.p, self.begin), sizes)
+        places = np.flatnonzero(self.p == peak)
+        choice = np.repeat(np.arange(len(sizes)), sizes)[places]
+        found: Ints = places[np.searchsorted(choice, np.arange(len(sizes)))]
+        return found
 
 
 def fit_log_odds(
-    p: Tensor,
-    targets: Tensor,
-    mask: Tensor | None = None,
-    weights: Floats | None = None,
+    p: Tensor, targets: Tensor, mask: Tensor | None = None, weights: Floats | None = None
 ) -> Scaling:
-    """Return slope and offset of the log-odds, the same for all levels, by Newton's method.
+    """Return the slopes of the log-odds under which the entries are most probable, all alike.
 
     Args:
         p: (N, C) probabilities.
@@ -401,33 +413,43 @@ def fit_log_odds(
         mask: (N, C) which entries count; None for all.
         weights: (N,) what each row counts.
     """
-    theta = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    for _ in range(STEPS):
-        gradient, hessian = torch.zeros(2).double(), 1e-9 * torch.eye(2).double()
-        for rows in row_chunks(*p.shape):
-            one = p[rows].double().clamp(LEAST, 1 - LEAST)
-            z, y = torch.logit(one), targets[rows].double()
-            found = torch.sigmoid(z * theta[0] + theta[1])
-            rest, weight = found - y, found * (1 - found)
-            if mask is not None:
-                rest, weight = rest * mask[rows], weight * mask[rows]
-            if weights is not None:
-                count = torch.from_numpy(weights[rows])[:, None].to(rest)
-                rest, weight = rest * count, weight * count
-            gradient += torch.stack([(rest * z).sum(), rest.sum()]).cpu()
-            cross = (weight * z).sum().cpu()
-            hessian += torch.stack(
-                [(weight * z * z).sum().cpu(), cross, cross, weight.sum().cpu()]
-            ).view(2, 2)
-        step = torch.linalg.solve(hessian, gradient)
-        step *= min(1.0, 2.0 / float(step.abs().max().clamp_min(1e-12)))
-        theta = theta - step
-        if float(step.abs().max()) < 1e-8:
-            break
-    slope, offset = theta.tolist()
-    # A model that knows nothing may fit best upside down, which would reverse every ranking.
-    return (
-        Scaling("log-odds", (slope,), (offset,))
-        if slope > 0
-        else Scaling("log-odds", (1.0,), (0.0,))
-    )
+    from scipy.optimize import minimize
+
+    z, counts, positives = binned_log_odds(p, targets, mask, weights)
+    parts = np.stack([one.numpy() for one in log_odds_parts(torch.from_numpy(z))])  # (K, bins)
+
+    def objective(slopes: Floats) -> tuple[float, Floats]:
+        found = slopes @ parts
+        value = counts @ np.logaddexp(0, found) - positives @ found
+        rest = counts / (1 + np.exp(-found)) - positives
+        return float(value + ((slopes - 1) ** 2).sum() / 2), parts @ rest + slopes - 1
+
+    start, limits = np.ones(len(parts)), [SLOPES] * len(parts)
+    slopes = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=limits).x
+    return Scaling("log-odds", tuple(slopes.tolist()), ())
+
+
+def log_odds_parts(z: Tensor) -> list[Tensor]:
+    """Return what lies of log-odds between 0 and each of KNOTS, beyond them, and above 0."""
+    bounds = [0.0, *(math.log(one / (1 - one)) for one in KNOTS), -math.inf]
+    below = [z.clamp(low, high) - high for high, low in pairwise(bounds)]
+    return [z.clamp_min(0.0), *below]
+
+
+def binned_log_odds(
+    p: Tensor, targets: Tensor, mask: Tensor | None, weights: Floats | None
+) -> tuple[Floats, Floats, Floats]:
+    """Return the mean log-odds of narrow bins, how many entries each has, and how many are true."""
+    edge = math.log(1 / LEAST - 1)
+    sums = np.zeros((3, BINS + 1))
+    for rows in row_chunks(*p.shape):
+        z = torch.logit(p[rows].double().clamp(LEAST, 1 - LEAST)).cpu().numpy()
+        count = np.ones_like(z) if mask is None else mask[rows].cpu().numpy().astype(np.float64)
+        if weights is not None:
+            count = count * weights[rows, None]
+        place = np.clip((z + edge) / (2 * edge) * BINS, 0, BINS).astype(np.int64).ravel()
+        true = targets[rows].cpu().numpy()
+        for total, one in zip(sums, (count * z, count, count * true), strict=True):
+            total += np.bincount(place, one.ravel(), BINS + 1)
+    total, count, true = sums[:, sums[1] > 0]
+    return total / count, count, true

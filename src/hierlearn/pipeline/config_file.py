@@ -87,7 +87,7 @@ class Scaled:
 
     kind: Literal["steps", "mass", "log-odds"]
     slopes: list[float]
-    offsets: list[float]
+    shares: list[float]
     empty: bool = False
 
 
