@@ -169,12 +169,19 @@ def second_training(
     from hierlearn.pipeline.train import run
 
     label_space, name = prepared.label_space, prepared.decision.name
+    settings = prepared.decision.settings
     names = label_space.hierarchy.names
     plan = replace(
         prepared.plan,
         recipe=name if name in RECIPES else prepared.plan.recipe,
         decoder=prepared.decoder,
         valid_fraction=0.0,
+        # As often over every row as before: rules would make it longer for fewer rows.
+        settings={
+            **prepared.plan.settings,
+            "epochs": settings.epochs,
+            "optimizer": settings.optimizer,
+        },
     )
     extras = Extras(
         weights=weights, terminals=[names[one] for one in label_space.terminals.tolist()]
