@@ -56,6 +56,8 @@ def surprise_of_choice(p, taken, slope, share):
 def surprise_of_steps(rows, truths, parents, levels, ends, level, slope, share):
     """Return minus the log-likelihood of the steps of a level that rows took.
 
+    A step counts as much as the class that it starts from is probable.
+
     Args:
         rows: the probabilities of every row.
         truths: the closed labels of every row, as a set of classes.
@@ -70,5 +72,6 @@ def surprise_of_steps(rows, truths, parents, levels, ends, level, slope, share):
                 continue
             taken = [c for c in children if c in true] or [None]
             if taken[0] in children:
-                total += surprise_of_choice(p, children.index(taken[0]), slope, share)
+                reached = 1.0 if parent < 0 else row[parent]
+                total += reached * surprise_of_choice(p, children.index(taken[0]), slope, share)
     return total

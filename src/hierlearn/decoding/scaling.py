@@ -294,7 +294,9 @@ class Choices:
         begin = np.cumsum(sizes) - sizes
         level = np.append(hierarchy.levels, 0)[above[taken]]
         found = every[repeated, columns]
-        return cls.normalized(found, begin, begin + place[taken], level, weights[rows])
+        # A step below a class that the model does not believe in matters little to any p.
+        reached = np.append(np.ones((len(p), 1)), nodes.numpy(), axis=1)[rows, above[taken] + 1]
+        return cls.normalized(found, begin, begin + place[taken], level, weights[rows] * reached)
 
     @classmethod
     def of_masses(
