@@ -296,10 +296,10 @@ def measure(case: Case, labeled: Labeled) -> dict[str, Any]:
         model.fit(taken(inputs, some), y, hierarchy)
         seconds.append(time.perf_counter() - begun)
         pipeline, rows = model.pipeline_, taken(inputs, test)
-        scaled = torch.from_numpy(model.predict_proba(rows))
+        scaled = torch.from_numpy(model.predict_node_proba(rows))
         scaling, pipeline.scaling = pipeline.scaling, None
         model._set_pipeline(pipeline, model._label_format, None)
-        plain = torch.from_numpy(model.predict_proba(rows))
+        plain = torch.from_numpy(model.predict_node_proba(rows))
         pipeline.scaling = scaling
         targets = Labels([labels[one] for one in test], hierarchy).targets()
         decoder = pipeline.make_decoder()
