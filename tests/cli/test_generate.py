@@ -217,7 +217,8 @@ def test_defaults_and_choices_are_shown():
         assert one.description.help in text
         if one.default not in (None, True):
             assert f"[default: {one.default}]" in text, text
-    assert by_name["--loss"].endswith(f"One of {', '.join(LOSSES)}. [default: from the recipe]")
+    names = ", ".join([*LOSSES, "package.module:name"])
+    assert by_name["--loss"].endswith(f"One of {names}. [default: from the recipe]")
     known = ", ".join([*NETWORKS, "package.module:factory"])
     assert f"One of {known}." in by_name["--network"]
     assert "One of cosine, linear, constant, cyclic, 1cycle." in by_name["--schedule"]

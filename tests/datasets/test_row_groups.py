@@ -108,7 +108,7 @@ def test_levels_lists_and_a_hierarchy_of_ones_own(tmp_path):
         ({"label": "y", "split": "no"}, "unknown column 'no'"),
         ({}, "name either the label column"),
         ({"label": "y", "features": ["x"], "text": "t"}, "only numbers, or one column of texts"),
-        ({"label": "y"}, r"rows\.parquet is a mixed table of 2 numbers, .*; only numbers, or one"),
+        ({"label": "y"}, r"rows\.parquet is a mixed table of 2 numbers: .*; only numbers, or one"),
         ({"label": "y", "features": ["x"], "column_kinds": {"x": "category"}}, "can be streamed: "),
         ({"label": "y", "features": ["t"]}, r"line 1, column 't': 'text 0' is not a finite number"),
         (

@@ -127,7 +127,7 @@ def test_calibration_sets_that_do_not_fit(chunk, monkeypatch):
     open_ = targets.clone()
     open_[5, TREE.index("a/b")] = True
     for arguments, message in (
-        ((p, targets, 0.1), "alpha = 0.1 needs at least 9 calibration rows, but there are 8"),
+        ((p, targets, 0.1), "a risk of 0.1 needs at least 9 calibration rows, but there are 8"),
         (
             (p[:0], targets[:0], 0.5),
             "alpha = 0.5 needs at least 1 calibration rows, but there are 0",
