@@ -34,7 +34,7 @@ from hierlearn.links.siblings import log_steps
 from hierlearn.links.softmax import log_outside
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -83,7 +83,8 @@ class Scaling:
         if self.kind == "log-odds":
             log_p, log_not_p = output.pair
             parts = log_odds_parts(log_p - log_not_p)
-            z = sum(slope * part for slope, part in zip(self.slopes, parts, strict=True))
+            scaled = [one * part for one, part in zip(self.slopes, parts, strict=True)]
+            z = torch.stack(scaled).sum(dim=0)
             return HeadOutput(logsigmoid(z), logsigmoid(-z))
         if self.kind == "mass" or not label_space.hierarchy.is_tree:
             return self.scaled_masses(output.probabilities, label_space)
@@ -350,8 +351,6 @@ class Choices:
             around: the logs that are expected before any choice is seen.
             deviations: how far they may be off.
         """
-        from scipy.optimize import minimize
-
         center, precision = np.asarray(around), 1 / np.square(deviations)
         if not len(self.begin):
             return center
@@ -363,8 +362,7 @@ class Choices:
 
         limits = [np.log(SLOPES), np.log(SHARES)]
         start = np.clip(center, *np.transpose(limits))
-        found: Floats = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=limits).x
-        return found
+        return minimum(objective, start, limits)
 
     def surprise(self, slope: float, share: float) -> tuple[float, Floats]:
         """Return minus the log-likelihood of what was taken, and its gradient.
@@ -415,8 +413,6 @@ def fit_log_odds(
         mask: (N, C) which entries count; None for all.
         weights: (N,) what each row counts.
     """
-    from scipy.optimize import minimize
-
     z, counts, positives = binned_log_odds(p, targets, mask, weights)
     parts = np.stack([one.numpy() for one in log_odds_parts(torch.from_numpy(z))])  # (K, bins)
 
@@ -427,7 +423,7 @@ def fit_log_odds(
         return float(value + ((slopes - 1) ** 2).sum() / 2), parts @ rest + slopes - 1
 
     start, limits = np.ones(len(parts)), [SLOPES] * len(parts)
-    slopes = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=limits).x
+    slopes = minimum(objective, start, limits)
     return Scaling("log-odds", tuple(slopes.tolist()), ())
 
 
@@ -455,3 +451,14 @@ def binned_log_odds(
             total += np.bincount(place, one.ravel(), BINS + 1)
     total, count, true = sums[:, sums[1] > 0]
     return total / count, count, true
+
+
+def minimum(
+    function: Callable[[Floats], tuple[float, Floats]], start: Floats, limits: Any
+) -> Floats:
+    """Return where a function is smallest, within limits, by its values and gradients."""
+    from scipy.optimize import minimize
+
+    search: Any = minimize
+    found: Floats = search(function, start, jac=True, method="L-BFGS-B", bounds=limits).x
+    return found

@@ -1,9 +1,9 @@
 """Calibrate: a trained model made as sure as it should be, by rows that it was not trained on.
 
-Validation rows serve, where there are enough. Otherwise a tenth of the training rows, a fifth of few,
-is left out of a second training, which predicts them; what they say of its probabilities is taken over by the
-model of all rows, which differs by these rows only. Nothing but the scaling of the
-probabilities is learned there, see decoding/scaling.py.
+Validation rows serve, where there are enough. Otherwise a tenth of the training rows, a fifth of
+few, is left out of a second training, which predicts them. What they say of its probabilities is
+taken over by the model of all rows, which differs by these rows only. Nothing is learned there but
+the scaling of the probabilities, see decoding/scaling.py.
 
 Rows with the same id are left out together, and so are copies: equal inputs with equal labels,
 unless equal inputs often have different labels, as rows of few categories do.
@@ -12,10 +12,9 @@ unless equal inputs often have different labels, as rows of few categories do.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from hierlearn.datasets.row_groups import RowGroups
 from hierlearn.decoding.scaling import fit_scaling
@@ -116,14 +115,15 @@ def left_out(prepared: Prepared, pipeline: Pipeline, dataset: Dataset) -> Ints:
         dataset: all rows.
     """
     rows, trained = prepared.rows, prepared.trained
+    inputs: Any = dataset.inputs
     counted = np.arange(len(rows))
     if rows.weights is not None:
         counted = np.flatnonzero(rows.weights.cpu().numpy() > 0)
     if len(counted) < FEWEST:
         return np.zeros(0, dtype=np.int64)
     if rows.ids is not None:
-        groups = group_numbers([rows.ids[one] for one in counted], len(counted))
-    elif isinstance(dataset.inputs, RowGroups):
+        groups = group_numbers([rows.ids[one] for one in counted.tolist()], len(counted))
+    elif isinstance(inputs, RowGroups):
         groups = np.arange(len(counted))
     else:
         digests = row_digests(pipeline, dataset.take(trained[counted]).inputs)

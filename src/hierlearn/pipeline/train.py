@@ -172,9 +172,7 @@ class Single(Job):
         trainer = run(self.prepared, self.here, out, resume=resume, reporting=self.reporting)
         pipeline = Pipeline.from_prepared(self.prepared)
         pipeline.config |= describe_run(self.prepared, self.dataset, trainer)
-        calibrate(
-            pipeline, self.prepared, self.dataset, self.here, self.weights, self.reporting
-        )
+        calibrate(pipeline, self.prepared, self.dataset, self.here, self.weights, self.reporting)
         return pipeline
 
 
