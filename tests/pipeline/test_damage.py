@@ -229,7 +229,10 @@ def test_missing_keys_are_named(model, key):
         ({"terminals": [99]}, "terminals must be class numbers"),
         ({"terminals": [-1]}, "terminals[0] must be from 0 to"),
         ({"decoder": {"name": "leaf"}}, "decoder.options is missing"),
-        ({"scaling": {"kind": "x", "slope": 1}}, "scaling.kind must be one of 'log-odds', 'mass'"),
+        (
+            {"scaling": {"kind": "x", "slopes": [1], "shares": []}},
+            "scaling.kind must be one of 'steps', 'mass', 'log-odds'",
+        ),
         ({"network": {"name": "mlp", "x": 1}}, "network.inputs is missing"),
         ({"feature_names": "a"}, "feature_names must be a list, not 'a'"),
         ({"preprocessing": {"name": "numbers"}}, "does not describe this model ("),

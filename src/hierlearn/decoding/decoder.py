@@ -51,12 +51,15 @@ class Decoder(CheckedArguments, ABC):
         needs_tree: whether a DAG raises an error.
         needs_distribution: whether p must add up, so that it is a distribution over where a row
             ends.
+        keeps_order: whether answers depend on the order of the terminal classes alone, so that
+            they stay when probabilities are made more or less sure.
         width: the elements per row of the largest temporary, which sets the rows of a chunk.
     """
 
     answers: Answers
     needs_tree: bool = False
     needs_distribution: bool = False
+    keeps_order: bool = False
 
     def __init__(self, label_space: LabelSpace | Hierarchy) -> None:
         self.label_space = LabelSpace.of(label_space)

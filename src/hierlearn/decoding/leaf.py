@@ -28,6 +28,7 @@ class Leaf(Decoder):
     """
 
     answers: Answers = "class"
+    keeps_order = True
 
     def __init__(self, label_space: LabelSpace | Hierarchy) -> None:
         super().__init__(label_space)

@@ -67,7 +67,7 @@ class TerminalMass:
         for below, above in self.steps:
             values = q.index_select(1, below.to(p.device)).neg_()
             # A tree has one step, and its values were read before any is written.
-            q.scatter_add_(1, above.to(p.device).expand(len(p), -1), values)
+            q.scatter_add_(1, above.to(p.device).expand(values.shape), values)
         return q
 
     def check(self, p: Tensor, first_row: int, slack: float) -> None:

@@ -25,6 +25,7 @@ from hierlearn.estimator.parameters import make_plan
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.networks.memories import candidates_of, remembered
 from hierlearn.pipeline.best import BlendTraining
+from hierlearn.pipeline.calibrate import calibrate
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.seen_rows import note_rows
@@ -184,6 +185,7 @@ class FittingMixin:
         trainer = run(prepared, here, reporting=reporting)
         pipeline = Pipeline.from_prepared(prepared)
         pipeline.config |= describe_run(prepared, first.dataset, trainer)
+        calibrate(pipeline, prepared, first.dataset, here, first.extras.weights, reporting)
         note_rows(pipeline, first.dataset, prepared.trained, prepared.held_out)
         self._set_pipeline(pipeline, first.form, IncrementalState.from_training(prepared, trainer))
         self.history_ = records

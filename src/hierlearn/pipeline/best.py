@@ -344,7 +344,7 @@ class BlendTraining(Job):
         mask: Tensor | None,
     ) -> None:
         """Set the scaling of a blend by its predictions of the left-out rows."""
-        if not predictions:
+        if not predictions or not self.plan.calibration:
             return
         present = {part.name for part in pipeline.network_spec.parts}  # type: ignore[union-attr]
         weights = {
@@ -357,7 +357,8 @@ class BlendTraining(Job):
         p = torch.zeros(targets.shape)
         for key, weight in weights.items():
             p.add_(predictions[key].float(), alpha=weight / total)
-        scaling = fit_scaling(p, targets, pipeline.label_space, mask)
+        by_level = not pipeline.make_decoder().keeps_order
+        scaling = fit_scaling(p, targets, pipeline.label_space, mask, by_level=by_level)
         scaled = scale_rows(p, scaling, pipeline.label_space)
         before, after = (
             float(calibration_error(one, targets, pipeline.label_space, pooled=True))

@@ -85,9 +85,10 @@ class Decoder:
 class Scaled:
     """How probabilities are scaled."""
 
-    kind: Literal["log-odds", "mass"]
-    slope: float
-    offset: float = 0.0
+    kind: Literal["steps", "mass", "log-odds"]
+    slopes: list[float]
+    shares: list[float]
+    empty: bool = False
 
 
 @dataclass

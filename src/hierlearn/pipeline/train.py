@@ -15,6 +15,7 @@ from hierlearn.files.schema import Extra, check
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.build import NetworkSpec
 from hierlearn.pipeline.best import BlendTraining
+from hierlearn.pipeline.calibrate import calibrate
 from hierlearn.pipeline.config_file import check_plain, read_config
 from hierlearn.pipeline.evaluate import evaluate_after_training
 from hierlearn.pipeline.folder import (
@@ -171,6 +172,7 @@ class Single(Job):
         trainer = run(self.prepared, self.here, out, resume=resume, reporting=self.reporting)
         pipeline = Pipeline.from_prepared(self.prepared)
         pipeline.config |= describe_run(self.prepared, self.dataset, trainer)
+        calibrate(pipeline, self.prepared, self.dataset, self.here, self.weights, self.reporting)
         return pipeline
 
 

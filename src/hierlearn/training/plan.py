@@ -121,6 +121,13 @@ class Plan:
         panel=HOW,
         study=False,  # a study has its own default
     )
+    calibration: bool = setting(
+        True,
+        "Make probabilities as sure as they should be: by validation rows, or by a tenth of the "
+        "training rows that a second training leaves out, which takes as long as the first.",
+        panel=HOW,
+        study=False,
+    )
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

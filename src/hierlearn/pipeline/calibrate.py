@@ -1,0 +1,192 @@
+"""Calibrate: a trained model made as sure as it should be, by rows that it was not trained on.
+
+Validation rows serve, where there are enough. Otherwise a tenth of the training rows, a fifth of
+few, is left out of a second training, which predicts them. What they say of its probabilities is
+taken over by the model of all rows, which differs by these rows only. Nothing is learned there but
+the scaling of the probabilities, see decoding/scaling.py.
+
+Rows with the same id are left out together, and so are copies: equal inputs with equal labels,
+unless equal inputs often have different labels, as rows of few categories do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hierlearn.datasets.row_groups import RowGroups
+from hierlearn.decoding.scaling import fit_scaling
+from hierlearn.errors import plural
+from hierlearn.hierarchy.shared_labels import labels_of_rows
+from hierlearn.pipeline.pipeline import Pipeline
+from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.row_digests import row_digests
+from hierlearn.training.folds import deal, first_class, group_numbers
+from hierlearn.training.prepare import Extras, Prepared, prepare
+from hierlearn.training.recipes import RECIPES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from hierlearn.datasets.dataset import Dataset
+    from hierlearn.training.processes import Processes
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+FEWEST = 40  # training rows, below which nothing can be said
+ENOUGH = 50  # validation rows to learn from
+PART = 10  # one training row of so many is left out,
+GOOD = 250  # or so many rows, where that is more,
+LARGEST = 5  # but no more than one row of so many
+MOST = 5000  # rows to learn from
+ENTRIES = 1 << 25  # probabilities of these, at most
+COPIES = 0.95  # of the groups of equal inputs, from which on they are copies
+
+
+def calibrate(
+    pipeline: Pipeline,
+    prepared: Prepared,
+    dataset: Dataset,
+    here: Processes,
+    weights: Floats | None = None,
+    reporting: Reporting | None = None,
+) -> None:
+    """Set how sure a pipeline is; nothing where there are too few rows, or it is not wanted.
+
+    Args:
+        pipeline: after its training, on all rows.
+        prepared: what was trained.
+        dataset: all rows.
+        here: this process among all of them.
+        weights: (N,) how much each row of the dataset counts.
+        reporting: the callbacks.
+    """
+    reporting = reporting or Reporting(bar=False)
+    if not prepared.plan.calibration or prepared.network_spec is None:
+        return
+    if here.world > 1 and prepared.decision.settings.parallel != "ddp":
+        return  # a network in parts
+    held, source = prepared.held_out, "validation rows"
+    model, counts = pipeline, None
+    if len(held) < ENOUGH and not prepared.decision.settings.patience:
+        held = left_out(prepared, pipeline, dataset)
+        source = "rows left out of a second training"
+        if not len(held):
+            return
+        reporting.message(f"calibrating: {plural(len(held), 'row')} left out of a second training")
+        model = second_training(prepared, dataset, held, here, weights, reporting)
+        counts = None if weights is None else weights[held]
+    most = max(ENTRIES // len(pipeline.label_space), LARGEST)
+    held = held[: min(MOST, most)]
+    if not len(held):
+        return
+    rows = dataset.take(held)
+    policy = prepared.rows.labels.unlabeled_descendants
+    labels = labels_of_rows(rows.labels, dataset.hierarchy, unlabeled_descendants=policy)
+    p = plain_probabilities(model, rows.inputs)
+    mask = labels.mask() if policy == "ignore" else None
+    by_level = not pipeline.make_decoder().keeps_order
+    counts = None if counts is None else counts[: len(held)]
+    pipeline.scaling = fit_scaling(
+        p, labels.targets(), pipeline.label_space, mask, counts, by_level=by_level
+    )
+    pipeline.config["calibration"] = {
+        **pipeline.scaling.to_dict(),
+        "rows": len(held),
+        "source": source,
+    }
+
+
+def plain_probabilities(pipeline: Pipeline, inputs: object) -> Tensor:
+    """Return (N, C) probabilities before they are scaled."""
+    return replace(pipeline, scaling=None).probabilities(inputs)
+
+
+def left_out(prepared: Prepared, pipeline: Pipeline, dataset: Dataset) -> Ints:
+    """Return the numbers of the training rows, in the dataset, that a second training leaves out.
+
+    Args:
+        prepared: what was trained.
+        pipeline: the model, whose columns tell which rows are copies.
+        dataset: all rows.
+    """
+    rows, trained = prepared.rows, prepared.trained
+    inputs: Any = dataset.inputs
+    counted = np.arange(len(rows))
+    if rows.weights is not None:
+        counted = np.flatnonzero(rows.weights.cpu().numpy() > 0)
+    if len(counted) < FEWEST:
+        return np.zeros(0, dtype=np.int64)
+    if rows.ids is not None:
+        groups = group_numbers([rows.ids[one] for one in counted.tolist()], len(counted))
+    elif isinstance(inputs, RowGroups):
+        groups = np.arange(len(counted))
+    else:
+        digests = row_digests(pipeline, dataset.take(trained[counted]).inputs)
+        groups = copies(digests, rows.label_sets.of_row[counted])
+    count = int(groups.max()) + 1
+    wanted = max(len(counted) / PART, min(GOOD, len(counted) / LARGEST))
+    folds = min(round(len(counted) / wanted), count)
+    if folds < 2:
+        return np.zeros(0, dtype=np.int64)
+    classes = first_class(rows.labels)[counted]
+    fold = deal(classes, groups, folds, prepared.decision.settings.seed)[groups]
+    found: Ints = trained[counted[fold == 0]]
+    return found
+
+
+def copies(digests: NDArray[np.uint64], label_sets: Ints) -> Ints:
+    """Return the number of each row's group: equal rows are copies where their labels agree.
+
+    Args:
+        digests: (N,) of the inputs.
+        label_sets: (N,) the number of the label set of each row.
+    """
+    _, groups, sizes = np.unique(digests, return_inverse=True, return_counts=True)
+    several = sizes > 1
+    if not several.any():
+        return np.arange(len(digests))
+    least, most = (np.full(len(sizes), at, dtype=np.int64) for at in (len(digests), -1))
+    np.minimum.at(least, groups, label_sets)
+    np.maximum.at(most, groups, label_sets)
+    agree = (least == most)[several].mean()
+    return groups.astype(np.int64) if agree >= COPIES else np.arange(len(digests))
+
+
+def second_training(
+    prepared: Prepared,
+    dataset: Dataset,
+    held: Ints,
+    here: Processes,
+    weights: Floats | None,
+    reporting: Reporting,
+) -> Pipeline:
+    """Train once more, without the held-out rows, for the same classes; return that model."""
+    from hierlearn.pipeline.train import run
+
+    label_space, name = prepared.label_space, prepared.decision.name
+    settings = prepared.decision.settings
+    names = label_space.hierarchy.names
+    plan = replace(
+        prepared.plan,
+        recipe=name if name in RECIPES else prepared.plan.recipe,
+        decoder=prepared.decoder,
+        valid_fraction=0.0,
+        # As often over every row as before: rules would make it longer for fewer rows.
+        settings={
+            **prepared.plan.settings,
+            "epochs": settings.epochs,
+            "optimizer": settings.optimizer,
+        },
+    )
+    extras = Extras(
+        weights=weights, terminals=[names[one] for one in label_space.terminals.tolist()]
+    )
+    rest = replace(dataset, splits={"train": np.setdiff1d(prepared.trained, held)})
+    again = prepare(rest, plan, here.device, extras)
+    run(again, here, reporting=Reporting(bar=reporting.bar))
+    return Pipeline.from_prepared(again)
