@@ -202,9 +202,13 @@ def test_what_is_not_there_is_named_with_the_nearest(kind, shop):
             registry[wrong]
 
 
-def test_a_registered_name_comes_first(shop, monkeypatch):
-    monkeypatch.setitem(LOSSES, "shop-loss", LOSSES["bce"])
-    assert LOSSES["shop-loss"] is LOSSES["bce"]
+def test_a_registered_name_comes_first(shop):
+    LOSSES["shop-loss"] = LOSSES["bce"]
+    try:
+        assert LOSSES["shop-loss"] is LOSSES["bce"]
+    finally:
+        del LOSSES["shop-loss"]
+    assert LOSSES["shop-loss"].__name__ == "MyLoss"
 
 
 @pytest.mark.parametrize("spelled", [False, True])
