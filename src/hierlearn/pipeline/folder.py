@@ -130,7 +130,7 @@ def held_for_training(folder: Path, *, force: bool, resume: bool) -> Iterator[Pa
     Args:
         folder: of the model.
         force: whether a model there may be replaced.
-        resume: whether what is there goes on; otherwise it begins anew.
+        resume: whether what is there goes on; otherwise it begins from the start.
 
     Raises:
         BusyError: if another process trains into the folder.
