@@ -25,7 +25,8 @@ def new_kind(rows=6, seed=1):
 @pytest.fixture(scope="module")
 def fitted():
     X, y = blobs()
-    return HierarchicalClassifier("neighbors", epochs=3, random_state=0).fit(X, y)
+    made = HierarchicalClassifier("neighbors", epochs=3, random_state=0, calibration=False)
+    return made.fit(X, y)
 
 
 @pytest.fixture

@@ -265,3 +265,10 @@ def test_equal_rows_of_different_labels_are_no_copies():
     digests = np.array([5, 5, 7, 7, 9], dtype=np.uint64)
     assert copies(digests, np.array([0, 0, 1, 1, 2])).tolist() == [0, 0, 1, 1, 2]
     assert copies(digests, np.array([0, 1, 1, 1, 2])).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_one_class_alone_is_left_as_it_is():
+    dataset, _, _ = digits(120)
+    same = Dataset(dataset.inputs, [["a"]] * 120, Hierarchy.from_paths(["a"]))
+    with pytest.warns(UserWarning, match="every answer will be that class"):
+        assert train(same, PLAN).scaling is None

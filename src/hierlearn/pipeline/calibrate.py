@@ -11,6 +11,7 @@ unless equal inputs often have different labels, as rows of few categories do.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,8 @@ def calibrate(
     reporting = reporting or Reporting(bar=False)
     if not prepared.plan.calibration or prepared.network_spec is None:
         return
+    if len(prepared.label_space.terminals) < 2:
+        return  # every answer is the same class
     if here.world > 1 and prepared.decision.settings.parallel != "ddp":
         return  # a network in parts
     held, source = prepared.held_out, "validation rows"
@@ -187,6 +190,8 @@ def second_training(
         weights=weights, terminals=[names[one] for one in label_space.terminals.tolist()]
     )
     rest = replace(dataset, splits={"train": np.setdiff1d(prepared.trained, held)})
-    again = prepare(rest, plan, here.device, extras)
-    run(again, here, reporting=Reporting(bar=reporting.bar))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the first training has said what there is to say
+        again = prepare(rest, plan, here.device, extras)
+        run(again, here, reporting=Reporting(bar=reporting.bar))
     return Pipeline.from_prepared(again)
