@@ -56,7 +56,7 @@ KINDS = {
         "a,b,c",
         numbers,
         one,
-        "--features a,b,c --recipe hcl --epochs 40 --decoder stop --decoder-option threshold=0.6",
+        "--features a,b,c --recipe hcl --epochs 40 --decoder stop --decoder-option threshold=0.8",
     ),
     "partial labels": (
         "a,b,c",

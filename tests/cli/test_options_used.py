@@ -64,7 +64,6 @@ SAME = {  # what rightly makes no difference here, and why
     "debug": "nothing fails",
     "label_sep": "no cell holds it",
     "escape_formulas": "there are none",
-    "standardize": "the default",
     "recall": "so few rows are always found",
 }
 SAME_HERE = {
@@ -115,7 +114,7 @@ def words_of(option, kind):
     """Return the words that give an option a value that is not its default."""
     long = next(word for word in option.opts if word.startswith("--"))
     if kind is bool:
-        return [long]
+        return [*(option.secondary_opts if option.default else []), long][:1]
     usual = {int: "3", float: "0.37", list: "zzz=1"}
     return [long, VALUES.get(option.name, usual.get(kind, "zzz"))]
 

@@ -153,7 +153,10 @@ def test_a_split_and_a_hierarchy_may_be_given(more, call):
             "the hierarchy has neither 'reptile/frog' nor a parent for it; correct the label, or "
             "pass the hierarchy that has it as --hierarchy",
         ),
-        ("more.csv --out m --hierarchy less.txt", "more.csv, line 2: unknown label"),
+        (
+            "more.csv --out m --hierarchy less.txt",
+            "the new hierarchy lacks 'animal/cat'; use remap",
+        ),
         ("one.csv --out m --hierarchy less.txt", "the new hierarchy lacks 'animal/cat'; use remap"),
         ("gap.csv --out m", "gap.csv, row 2, column 'a': the value is missing, but none was"),
         ("noid.csv --out m", "noid.csv, line 3, column 'key': the row has no id; write one, or"),

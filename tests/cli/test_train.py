@@ -41,7 +41,7 @@ def test_the_real_command_trains_and_says_so(rows):
     )
     assert done.returncode == 0, done.stderr
     assert "rows: 100 rows of 3 numbers (train 70, valid 10, test 20), 8 classes" in done.stdout
-    assert "recipe quick (inputs are numbers, and every training row has one path)" in done.stdout
+    assert "because inputs are numbers, and every training row has one path" in done.stdout
     assert "│ exact " in done.stdout
     assert "wrote model: model.safetensors, hierarchy.json" in done.stdout
     assert done.stderr == ""

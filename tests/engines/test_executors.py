@@ -130,7 +130,7 @@ def test_a_study_is_that_of_one_candidate_after_the_other(executor, tmp_path):
     assert small.without_seconds(both) == small.without_seconds(alone)
     for candidate in alone.candidates:
         for name, values in alone.rows(candidate).items():
-            assert (both.rows(candidate)[name] == values).all()
+            np.testing.assert_array_equal(both.rows(candidate)[name], values)
     assert {number for number, step, of in told if step == of} == {0, 1, 2}
 
 

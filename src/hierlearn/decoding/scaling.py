@@ -97,7 +97,8 @@ class Scaling:
         shares = q / q.sum(dim=1, keepdim=True).clamp_min(torch.finfo(p.dtype).tiny)
         logs = log_spread(shares, self.shares[-1], len(terminals)) * self.slopes[-1]
         logits = torch.zeros_like(p).index_copy(1, terminals, logs)
-        return make_link(label_space, "softmax").to(p.device).output(logits)
+        log_p, log_not_p = make_link(label_space, "softmax").to(p.device).output(logits).pair
+        return HeadOutput(log_p.clamp_max(0), log_not_p)  # sums may round to above 1
 
     def scaled_steps(self, log_p: Tensor, label_space: LabelSpace) -> HeadOutput:
         """Scale the probability of every class given its parent, and multiply down the path."""
@@ -114,7 +115,7 @@ class Scaling:
         steps = log_steps(torch.cat([log_p, log_stops(log_p, ends, hierarchy)], dim=1), groups)
         counts = torch.from_numpy(sizes).to(log_p)
         steps = log_steps(log_spread(steps.exp(), shares, counts) * slopes, groups)
-        inside = hierarchy.sum_down(steps[:, : len(hierarchy)])
+        inside = hierarchy.sum_down(steps[:, : len(hierarchy)]).clamp_max(0)
         if self.empty:
             tiny = torch.finfo(log_p.dtype).tiny
             return HeadOutput(inside, (-inside.expm1()).clamp_min(tiny).log())

@@ -62,8 +62,9 @@ class Door:
             said = "the request needs one Host header with a name or an address"
             await refuse(send, 400, said)
         elif not self.answers(host, scope.get("server")):
-            said = f"this server does not go by the name {host[:80]!r}; start it with --allow-host"
-            await refuse(send, 421, f"{said} {host[:80]}")
+            name = host[:80]
+            said = f"this server does not go by the name {name!r}, which is not among its hosts"
+            await refuse(send, 421, said)
         else:
             await self.app(scope, receive, send)
 
