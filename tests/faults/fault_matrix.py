@@ -268,7 +268,8 @@ def content_of(path):
     """Return what a file holds, without times."""
     if path.suffix == ".safetensors":
         tensors, metadata = read_tensors(path)
-        return {name: value.tolist() for name, value in tensors.items()}, untimed(metadata)
+        values = {name: str(value.tolist()) for name, value in tensors.items()}  # NaN is NaN
+        return values, untimed(metadata)
     if path.suffix == ".json":
         return untimed(json.loads(path.read_text()))
     if path.suffix == ".jsonl":

@@ -49,7 +49,11 @@ def test_every_command_is_drawn():
     for name, one in commands().commands.items():
         inner = getattr(one, "commands", None)
         found |= {name} if inner is None else {f"{name} {other}" for other in inner}
-    assert found - set(COMMAND_LINES) == {"demo", "data fetch"}  # which download, or take long
+    assert found - set(COMMAND_LINES) == {
+        "demo",
+        "data fetch",
+        "paper",
+    }  # which download, or take long
 
 
 def test_what_computes_for_too_long_fails_and_what_waits_for_others_does_not(monkeypatch):

@@ -213,7 +213,9 @@ def test_evaluating_changes_nothing():
 def test_what_is_wrong_is_said():
     with pytest.raises(HierlearnError, match="needs a loss with reduction 'mean', not 'sum'"):
         Classifier(BCELoss(TREE, reduction="sum"))
-    with pytest.raises(HierlearnError, match="unknown metric 'accuracy'"):
+    with pytest.raises(HierlearnError, match="unknown metric 'acuracy'"):
+        Classifier(BCELoss(TREE), metrics=["acuracy"])
+    with pytest.raises(HierlearnError, match="metric 'accuracy' is about what a decoder answers"):
         Classifier(BCELoss(TREE), metrics=["accuracy"])
     message = "a batch must be a pair of inputs and labels, not dict; override unpack"
     with pytest.raises(HierlearnError, match=message):

@@ -326,7 +326,7 @@ def test_the_classifier_blends(few):
     settings = {"epochs": 3, "batch_size": 8, "ensemble_size": 1, "random_state": 0}
     classifier = HierarchicalClassifier(effort="best", **settings).fit(dataset.inputs, y)
     assert classifier.recipe_ == "blend"
-    assert classifier.predict_proba(dataset.inputs[:5]).shape == (5, len(dataset.hierarchy))
+    assert classifier.predict_node_proba(dataset.inputs[:5]).shape == (5, len(dataset.hierarchy))
     assert classifier.score(dataset.inputs, y) > 0.3
     assert classifier.explain(dataset.inputs[:1])[0]
 

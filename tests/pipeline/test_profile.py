@@ -30,7 +30,7 @@ def test_a_training_in_batches():
     assert all(seconds > 0 for seconds in found.seconds.values())
     assert sum(found.fractions.values()) == pytest.approx(1)
     assert found.whole == pytest.approx(50 * sum(found.seconds.values()))
-    assert found.summary.startswith("recipe ")
+    assert found.summary.startswith("model: ")
     assert found.to_dict()["total"] == found.total
 
 

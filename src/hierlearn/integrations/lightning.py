@@ -63,6 +63,11 @@ class Evaluation(nn.Module):
         self.label_space = loss.label_space
         self.link = reading_link(None, loss, loss.label_space)
         for name in check_metrics(metrics):
+            if METRICS[name].of_answers:
+                raise HierlearnError(
+                    f"metric {name!r} is about what a decoder answers, and here are probabilities; "
+                    f"choose a metric of these, such as 'hit@1' or 'au-prc'"
+                )
             check_supported(METRICS[name], self.label_space)
         self.metrics = nn.ModuleDict(
             {name: METRICS[name].module(self.label_space) for name in metrics}

@@ -31,7 +31,11 @@ class Progress:
         if self._bar is None:
             return
         figures = {"loss": record["loss"], **record.get("valid", {})}
-        shown = ", ".join(f"{name} {mean(values):.4f}" for name, values in figures.items())
+        shown = ", ".join(
+            f"{name} {mean(values):.4f}"
+            for name, values in figures.items()
+            if any(value is not None for value in values)
+        )
         self._bar.update(self._task, figures=f"epoch {record['epoch']}: {shown}")
 
 
