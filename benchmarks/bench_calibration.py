@@ -81,15 +81,15 @@ CASES = (
     Case("esc50", 1600, 1),
     Case("pbmc68k", 400, 3),
     Case("diatoms", 1500, 1),
-    Case("cellcycle_FUN", 1600, 1),
+    Case("cellcycle_FUN", 1600, 2),
     Case("generated, 5 classes", 1500, 1),
     Case("generated, 400 classes", 4000, 1),
-    Case("esc50", 1000, 1, "softmax"),
-    Case("esc50", 1000, 1, "hcl"),
-    Case("esc50", 1000, 1, "nearest"),
-    Case("esc50", 1000, 1, "trees"),
-    Case("cellcycle_FUN", 1600, 1, "max"),
-    Case("movies", 1000, 1, "quick"),
+    Case("esc50", 1000, 4, "softmax"),
+    Case("esc50", 1000, 4, "hcl"),
+    Case("esc50", 1000, 4, "nearest"),
+    Case("esc50", 1000, 4, "trees"),
+    Case("cellcycle_FUN", 1600, 2, "max"),
+    Case("movies", 1000, 2, "quick"),
 )
 
 
