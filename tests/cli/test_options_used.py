@@ -16,6 +16,7 @@ import hierlearn.cli as cli
 from hierlearn.cli.config import option_kinds
 from hierlearn.cli.shared import COLUMN_NAMES
 from hierlearn.errors import HierlearnError
+from hierlearn.training import Plan, Settings
 from studies.rank_studies import studies
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a warning is an answer like any other
@@ -110,11 +111,15 @@ COMMANDS = dict(commands(cli.commands()))
 LINES = [(name, line) for name, lines in SITUATIONS.items() for line in lines]
 
 
+USUAL = {**Settings().to_dict(), **Plan().to_dict()}  # of options that are made from these
+
+
 def words_of(option, kind):
     """Return the words that give an option a value that is not its default."""
     long = next(word for word in option.opts if word.startswith("--"))
     if kind is bool:
-        return [*(option.secondary_opts if option.default else []), long][:1]
+        usual = USUAL.get(option.name) if option.default is None else option.default
+        return [*(option.secondary_opts if usual else []), long][:1]
     usual = {int: "3", float: "0.37", list: "zzz=1"}
     return [long, VALUES.get(option.name, usual.get(kind, "zzz"))]
 

@@ -72,6 +72,7 @@ def test_the_dry_run_is_what_happens(files, call):
     assert labels(files / "moved") == {
         row: (goes[one],) for row, (one,) in labels(files / "texts").items()
     }
+    old.scaling = new.scaling = None  # which depends on how many classes there are
     old_p, new_p = (one.probabilities(["rose thorn red"])[0] for one in (old, new))
     cat = old_p[old.hierarchy.index("animal/cat")], new_p[new.hierarchy.index("life/animal/cat")]
     assert float(cat[0]) == float(cat[1])
