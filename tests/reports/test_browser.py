@@ -106,12 +106,12 @@ def test_the_table_shows_the_figures_of_the_summary(tab, study):
     assert len(rows) == len(told["candidates"])
     for number, row in enumerate(rows):
         boxes = row.locator("td").all()
-        first = boxes[0]  # every label ends at a leaf here, so that this is one figure, not two
-        assert first.get_attribute("data-metric") == "leaf-accuracy"
-        means = study.values(study.candidates[number], "leaf-accuracy")
+        first = boxes[0]
+        assert first.get_attribute("data-metric") == "exact"
+        means = study.values(study.candidates[number], "exact")
         assert float(first.get_attribute("data-mean")) == pytest.approx(np.mean(means))
-        rest = [name for name in told["metrics"] if name != "terminal-accuracy"]
-        for metric, box in zip(["terminal-accuracy", *rest], boxes, strict=True):
+        rest = [name for name in told["metrics"] if name != "exact"]
+        for metric, box in zip(["exact", *rest], boxes, strict=True):
             figure = told["figures"][metric][number]
             assert box.inner_text() == "{} ± {}".format(*cell(metric, figure))
             assert float(box.get_attribute("data-mean")) == figure["mean"]

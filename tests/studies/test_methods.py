@@ -6,6 +6,7 @@ import pytest
 from hierlearn.datasets import Dataset
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import Hierarchy
+from hierlearn.registry import Registry
 from hierlearn.studies import candidates
 from hierlearn.studies import runner as module
 from hierlearn.studies.compare import StudyWarning, compare
@@ -53,7 +54,8 @@ def dag():
 
 def test_of_all_what_cannot_be_trained_is_left_out(tmp_path, monkeypatch):
     few = {name: candidates.LOSSES[name] for name in ("bce", "hinge", "focal")}
-    monkeypatch.setattr(candidates, "LOSSES", few)
+    losses = Registry("loss", few, group="none", expected="a loss", read=lambda *_: None)
+    monkeypatch.setattr(candidates, "LOSSES", losses)
     monkeypatch.setattr(candidates, "RECIPES", {"flat": candidates.RECIPES["flat"]})
     monkeypatch.setattr(candidates, "VARIANTS", ())
     with pytest.warns(StudyWarning, match="hinge is left out: HingeLoss needs a tree"):

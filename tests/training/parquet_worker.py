@@ -49,7 +49,9 @@ def plan(**settings):
     """Return a small plan with dropout, so that noise matters."""
     chosen = {"batch_size": BATCH, "epochs": 3, "device": "cpu", "checkpoint_every": 4, **settings}
     options = {"width": 8, "dropout": 0.2}
-    return Plan(loss="hcl", network="mlp", network_options=options, settings=chosen)
+    return Plan(
+        loss="hcl", network="mlp", network_options=options, calibration=False, settings=chosen
+    )
 
 
 def note_reads(out):

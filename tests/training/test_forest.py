@@ -52,9 +52,13 @@ def test_a_recipe_learns_and_its_model_answers_again(size, tmp_path):
 
 def test_members_are_the_forests_of_their_seeds():
     data = problem()
-    both = train(data, Plan(recipe="trees", network_options=SMALL, settings={"ensemble_size": 2}))
+    both = train(
+        data, Plan("trees", network_options=SMALL, calibration=False, settings={"ensemble_size": 2})
+    )
     alone = [
-        train(data, Plan(recipe="trees", network_options=SMALL, settings={"seed": seed}))
+        train(
+            data, Plan("trees", network_options=SMALL, calibration=False, settings={"seed": seed})
+        )
         for seed in (0, 1)
     ]
     x = np.random.default_rng(1).normal(size=(40, 4)) * 2

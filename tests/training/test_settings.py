@@ -38,7 +38,7 @@ from hierlearn.training.settings import learning_rate
         ({"metric": "hit@2"}, "unknown metric 'hit@2'; did you mean"),
         (
             {"metric": "mean-level"},
-            "metric 'mean-level' is not a single number to improve; use one of hit@1,",
+            "metric 'mean-level' is not a single number to improve; use one of exact,",
         ),
         ({"metric": "level-accuracy"}, "metric 'level-accuracy' is not a single number to improve"),
         ({"learning_rates": 0.1}, "unknown setting 'learning_rates'; did you mean 'learning_rate'"),

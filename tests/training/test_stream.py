@@ -53,7 +53,8 @@ def options(text=False):
 
 
 def small(**settings):
-    return Plan(network_options={"width": 5}, settings={"epochs": 3, "batch_size": 7, **settings})
+    chosen = {"epochs": 3, "batch_size": 7, **settings}
+    return Plan(network_options={"width": 5}, calibration=False, settings=chosen)
 
 
 @pytest.mark.parametrize("text", [False, True])

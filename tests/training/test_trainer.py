@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from hierlearn import Dataset
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import DataWarning, HierlearnError
 from hierlearn.losses import CollapseWarning, HCLLoss
 from hierlearn.training.divergence import NonFiniteLossError
 from hierlearn.training.seeding import derive, epoch_order
@@ -191,7 +191,10 @@ def test_a_threshold_schedule_hears_of_the_progress(inside):
 def test_a_class_that_is_never_selected_is_named():
     dataset = Dataset(np.zeros((4, 2), "float32"), [["a/b/d"]] * 4, TREE)
     hopeless = plan("hcl-paper", epochs=1, prior_bias=False, options={"threshold": 0.0})
-    with pytest.warns(CollapseWarning, match="8 of 8 classes were not selected"):
+    with (
+        pytest.warns(DataWarning, match="all training rows have the label"),
+        pytest.warns(CollapseWarning, match="8 of 8 classes were not selected"),
+    ):
         trainer_of(dataset, hopeless).train()
 
 

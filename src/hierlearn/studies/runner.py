@@ -157,7 +157,9 @@ def run_pipelines(
             on_epoch=logs[-1].append,
             on_step=on_step and partial(in_part, on_step, number, len(task.seeds)),
         )
-        pipeline = train(training, replace(task.plan, settings=settings), reporting=reporting)
+        # Networks are compared as they are trained, and so are these.
+        plan = replace(task.plan, calibration=False, settings=settings)
+        pipeline = train(training, plan, reporting=reporting)
         given = predictions(pipeline, test)
         parts.append(measured_rows(task, given))
         trained = pipeline.config.get("training", {})
