@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hierlearn.links import HeadOutput
     from hierlearn.pipeline.pipeline import Pipeline
 
-CPU = 512  # rows of a tile: as fast as thousands, and cheap to fill up
+CPU = 128  # rows of a tile: a single row is filled up to it, and answers in 17 ms instead of 51
 GPU = 4096
 
 
