@@ -23,15 +23,15 @@ import numpy as np
 import torch
 
 from hierlearn.datasets import load_dataset
-from hierlearn.engines.engine import Job
-from hierlearn.engines.executors import ENGINES, open_executor
-from hierlearn.engines.process_executor import count_cores
-from hierlearn.studies.compare import compare
-from hierlearn.studies.protocol import Protocol
+from hierlearn.lab.compare import compare
+from hierlearn.lab.protocol import Protocol
+from hierlearn.service.engines.engine import Job
+from hierlearn.service.engines.executors import ENGINES, open_executor
+from hierlearn.service.engines.process_executor import count_cores
 from machine import versions, write
 
 if TYPE_CHECKING:
-    from hierlearn.engines.engine import Engine
+    from hierlearn.service.engines.engine import Engine
 
 WORKERS = 2
 EMPTY = 200  # jobs that do nothing

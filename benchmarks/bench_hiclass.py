@@ -23,7 +23,7 @@ from sklearn.svm import LinearSVC
 
 from hierlearn import HierarchicalClassifier
 from hierlearn.datasets import load_dataset
-from hierlearn.studies.demo import right_levels
+from hierlearn.lab.demo import right_levels
 from machine import write
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.studies.ranks import rank_values
+from hierlearn.lab.ranks import rank_values
 from hierlearn.training.recipes import RECIPES
 from machine import machine, write
 
@@ -121,7 +121,7 @@ def main() -> None:
     """Read the suites, write the figures and the diagrams, print the table."""
     import matplotlib as mpl
 
-    from hierlearn.reports.critical_difference import draw
+    from hierlearn.lab.pages.critical_difference import draw
 
     mpl.rcParams["svg.hashsalt"] = "hierlearn"  # the same file every time
     parser = argparse.ArgumentParser(description=__doc__)

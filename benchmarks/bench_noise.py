@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hierlearn.studies.noise_figures import TITLES, main_metrics, rate_table
-from hierlearn.studies.noise_verdict import noise_verdict
+from hierlearn.lab.noise_figures import TITLES, main_metrics, rate_table
+from hierlearn.lab.noise_verdict import noise_verdict
 from machine import RESULTS, machine
 
 KEPT = (

@@ -31,7 +31,7 @@ import numpy as np
 import torch
 
 from hierlearn.datasets import Images
-from hierlearn.datasets.omniglot import load_omniglot
+from hierlearn.lab.corpora.omniglot import load_omniglot
 from hierlearn.pipeline.remember import remember
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import train

@@ -36,7 +36,7 @@ import torch
 
 from bench_predict import FEATURES, LABELED, command, draw, fill
 from hierlearn.pipeline import Pipeline
-from hierlearn.serving.model import ServedModel, Task, to_json
+from hierlearn.service.model import ServedModel, Task, to_json
 from machine import versions, write
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hierlearn.studies import paper
-from hierlearn.studies.statistics import LEVEL, paired_test
-from hierlearn.studies.study import Study
-from hierlearn.studies.summary import mark_best, summarize
-from hierlearn.studies.tables import as_markdown
+from hierlearn.lab import paper
+from hierlearn.lab.statistics import LEVEL, paired_test
+from hierlearn.lab.study import Study
+from hierlearn.lab.summary import mark_best, summarize
+from hierlearn.lab.tables import as_markdown
 from machine import RESULTS, machine
 
 KEPT = ("candidates", "labels", "missing", "metrics", "directions", "level", "seeds")

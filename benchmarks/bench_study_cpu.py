@@ -13,7 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-from hierlearn.studies import paper
+from hierlearn.lab import paper
 from machine import write
 
 PRINTED = 8  # rows of the paper's tables; the others are ours

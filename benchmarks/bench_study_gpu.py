@@ -22,8 +22,8 @@ from typing import Any
 import torch
 
 from hierlearn.datasets import Dataset, load_dataset
-from hierlearn.studies import paper
-from hierlearn.studies.runner import Task, run_task
+from hierlearn.lab import paper
+from hierlearn.lab.runner import Task, run_task
 from hierlearn.training import Plan
 from hierlearn.training.prepare import prepare
 from hierlearn.training.trainer import Trainer

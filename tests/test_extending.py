@@ -34,13 +34,13 @@ from hierlearn.datasets.registry import DatasetEntry
 from hierlearn.decoding import Decoder
 from hierlearn.errors import HierlearnError
 from hierlearn.features import Preprocessor
+from hierlearn.lab.candidates import parse_candidates
+from hierlearn.lab.protocol import Protocol
 from hierlearn.links import HeadOutput, Link
 from hierlearn.losses import ElementwiseLoss
 from hierlearn.metrics import Metric
 from hierlearn.networks import Head, Network
 from hierlearn.pipeline.reporting import Reporting
-from hierlearn.studies.candidates import parse_candidates
-from hierlearn.studies.protocol import Protocol
 
 QUIET = Reporting(bar=False)
 FAST = {"epochs": 3, "batch_size": 16, "learning_rate": 0.05, "device": "cpu"}
@@ -301,8 +301,8 @@ def test_toys_are_compared_with_what_is_there(tmp_path):
         settings={**FAST, "patience": None},
     )
     study = compare(DATASETS["toys"](), candidates, tmp_path / "study", protocol)
-    from hierlearn.reports import write_report
-    from hierlearn.studies.publish import publish
+    from hierlearn.lab.pages import write_report
+    from hierlearn.lab.publish import publish
 
     summary, _ = publish(study)
     text = (tmp_path / "study" / "table.md").read_text()
@@ -315,7 +315,7 @@ def test_toys_are_compared_with_what_is_there(tmp_path):
 
 
 def test_toys_are_tuned_over_their_own_search_space(tmp_path):
-    from hierlearn.studies.tune import tune
+    from hierlearn.lab.tune import tune
 
     chosen = tune(
         DATASETS["toys"](),

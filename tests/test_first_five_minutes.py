@@ -87,7 +87,7 @@ def test_the_commands_of_the_readme_run_in_order(folder):
         "predict",
         "explain",
         "report",
-        "serve",  # runs until it is stopped; see tests/serving
+        "serve",  # runs until it is stopped; see tests/service
     ]
     lines = [line for line in lines if line.split()[1] != "serve"]
     said = {line.split()[1]: type_in(line, folder) for line in lines}

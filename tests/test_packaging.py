@@ -54,7 +54,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel):
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert packed == ours
-    for name in ("py.typed", "reports/template.html", "studies/published/clus.csv"):
+    for name in ("py.typed", "lab/pages/template.html", "lab/published/clus.csv"):
         assert f"hierlearn/{name}" in packed
 
 
@@ -183,7 +183,7 @@ def test_the_wheel_works_in_an_empty_environment(installed):
 
 
 def test_the_data_of_the_package_is_found_there(installed):
-    code = "from hierlearn.studies.suites import SUITES, read_published\n"
+    code = "from hierlearn.lab.suites import SUITES, read_published\n"
     code += "assert read_published(SUITES['clus'])\n"
     code += "from importlib.resources import files\n"
     code += "assert files('hierlearn.reports').joinpath('template.html').is_file()"
@@ -200,6 +200,6 @@ def test_an_extra_that_is_missing_is_named(installed):
     assert "pip install" in call(installed, "hierlearn", "data", "list")
     done = call(installed, "python", "-c", "import matplotlib", check=False)
     assert "No module named 'matplotlib'" in done.stderr
-    code = "from hierlearn.reports.saving import need_matplotlib; need_matplotlib()"
+    code = "from hierlearn.lab.pages.saving import need_matplotlib; need_matplotlib()"
     done = call(installed, "python", "-c", code, check=False)
     assert "install it with: pip install matplotlib" in done.stderr

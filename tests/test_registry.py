@@ -29,12 +29,12 @@ from hierlearn import (
 from hierlearn.cli import main
 from hierlearn.datasets import make_synthetic
 from hierlearn.errors import HierlearnError
+from hierlearn.lab.candidates import parse_candidate
+from hierlearn.lab.protocol import Protocol
 from hierlearn.links import make_link
 from hierlearn.links.link import link_name
 from hierlearn.pipeline.config_file import write_config
 from hierlearn.registry import refuse_imports
-from hierlearn.studies.candidates import parse_candidate
-from hierlearn.studies.protocol import Protocol
 
 REGISTRIES = {
     "losses": LOSSES,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hierlearn.studies import paper
+from hierlearn.lab import paper
 
 REPO = Path(__file__).parents[1]
 PAGE = (REPO / "docs" / "study.md").read_text()

@@ -21,4 +21,4 @@ class Completed(griffe.Extension):
             cls.docstring.value = inspect.cleandoc(living.__doc__)
 
 
-PACKAGES = ("hierlearn.estimator", "hierlearn.training", "hierlearn.studies.protocol")
+PACKAGES = ("hierlearn.estimator", "hierlearn.training", "hierlearn.lab.protocol")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from hierlearn.features import FEATURES
     from hierlearn.hierarchy import Hierarchy, LabelSpace, join_levels
     from hierlearn.hierarchy.labels import Labels
+    from hierlearn.lab.pages.compare import compare
+    from hierlearn.lab.suites import SUITES, compare_suite
     from hierlearn.links import LINKS, HeadOutput, fit_temperature, from_similarities
     from hierlearn.losses import LOSSES, HCLLoss, targets_from_indices
     from hierlearn.memory import NeighborHead
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from hierlearn.pipeline.predictor import Predictor
     from hierlearn.pipeline.train import train
     from hierlearn.pipeline.zero_shot import zero_shot, zero_shot_pipeline
-    from hierlearn.reports.compare import compare
-    from hierlearn.studies.suites import SUITES, compare_suite
     from hierlearn.training import RECIPES, Plan, Recipe, Settings
 
 __version__ = "0.1.0"
@@ -56,9 +56,9 @@ _HOMES = {
     "RECIPES": "hierlearn.training",
     "Recipe": "hierlearn.training",
     "Settings": "hierlearn.training",
-    "SUITES": "hierlearn.studies.suites",
-    "compare": "hierlearn.reports.compare",
-    "compare_suite": "hierlearn.studies.suites",
+    "SUITES": "hierlearn.lab.suites",
+    "compare": "hierlearn.lab.pages.compare",
+    "compare_suite": "hierlearn.lab.suites",
     "cross_val_proba": "hierlearn.estimator",
     "evaluate": "hierlearn.pipeline",
     "fit_temperature": "hierlearn.links",

@@ -4,15 +4,19 @@
     LOSSES["triplet"]               an entry point of an installed package, group hierlearn.losses
     LOSSES["my_code.losses:Mine"]   ``package.module:name``, imported
 
-A registry is a dictionary of the first kind; the others are imported when they are asked for by
-name. What is stored, in a model folder for instance, imports nothing unless it is trusted.
+A registry lists the first two, and imports an entry when it is asked for. The methods of
+``hierlearn.lab.baselines`` come in as entry points, like those of any other package. What is
+stored, in a model folder for instance, imports nothing unless it is trusted.
 """
 
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -28,13 +32,13 @@ SPELLED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _refused: ContextVar[str | None] = ContextVar("refused", default=None)
 
 
-class Registry(dict[str, T], Generic[T]):
-    """Entries of one kind by name.
+class Registry(MutableMapping[str, T], Generic[T]):
+    """Entries of one kind by name: those of the core, then the entry points of installed packages.
 
     Args:
         kind: what an entry is, for errors: "loss".
-        entries: those of hierlearn.
-        group: the group of the entry points of installed packages.
+        entries: those of the core.
+        group: the group of the entry points, such as "hierlearn.losses".
         expected: what an imported object must be, for errors.
         read: from a name and an imported object to its entry; None where it is no such thing.
         error: what an unknown name raises.
@@ -50,30 +54,45 @@ class Registry(dict[str, T], Generic[T]):
         read: Callable[[str, Any], T | None],
         error: type[HierlearnError] = HierlearnError,
     ) -> None:
-        super().__init__(entries)
+        self.entries = dict(entries)
         self.kind, self.group, self.expected = kind, group, expected
         self.read, self.error = read, error
         self.imported: dict[str, T] = {}  # what was asked for by name and is not registered
         self.objects: dict[str, Any] = {}  # what these were read from, as it was imported
-        self.places: dict[str, str] = {}  # entry points, as they were looked up last
 
-    def __missing__(self, name: str) -> T:
-        found = self._import(name)
-        if found is None:
+    def __getitem__(self, name: str) -> T:
+        entry = self.entries[name] if name in self.entries else self._import(name)
+        if entry is None:
             raise self.unknown(name)
-        return found
+        return entry
+
+    def __setitem__(self, name: str, entry: T) -> None:
+        self.entries[name] = entry
+
+    def __delitem__(self, name: str) -> None:
+        del self.entries[name]
+
+    @property
+    def loaded(self) -> dict[str, T]:
+        """The entries of the core, and those that were imported before."""
+        return {**self.entries, **self.imported}
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over names; nothing is imported."""
+        return iter(dict.fromkeys((*self.entries, *installed(self.group))))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
         """Whether a name is known; one that is spelled ``package.module:name`` must be there."""
-        if super().__contains__(name):
+        if name in self.entries or name in installed(self.group):
             return True
-        return isinstance(name, str) and self._import(name) is not None
+        return is_spelled(name) and self._import(str(name)) is not None
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return an entry, or the default where there is none."""
-        if name not in self:
-            return default
-        return self[name]
+        return self[name] if name in self else default  # noqa: SIM401
 
     def unknown(self, name: object, kind: str | None = None, also: tuple[str, ...] = ()) -> Any:
         """Return the error of an unknown name, with the nearest known ones.
@@ -83,7 +102,7 @@ class Registry(dict[str, T], Generic[T]):
             kind: what it should have been, where that is not the kind of the registry.
             also: other names that would do.
         """
-        known = [*also, *self, *installed(self.group), IMPORTED]
+        known = [*also, *self, IMPORTED]
         return self.error(unknown_name(kind or self.kind, str(name), known))
 
     def split(self, text: str) -> tuple[str, str, str]:
@@ -94,17 +113,14 @@ class Registry(dict[str, T], Generic[T]):
         """
         name, colon, rest = text.partition(":")
         spelled = SPELLED.match(text)
-        if not super().__contains__(name) and spelled and text[spelled.end() :][:1] in ("", ":"):
+        if name not in self.entries and spelled and text[spelled.end() :][:1] in ("", ":"):
             name = spelled.group()
             colon, rest = text[spelled.end() :][:1], text[spelled.end() + 1 :]
         return name, colon, rest
 
     def _import(self, name: str) -> T | None:
         """Return the entry of a name that is not registered; None where there is none."""
-        place = name if is_spelled(name) else self.places.get(name)
-        if place is None:
-            self.places = installed(self.group)
-            place = self.places.get(name)
+        place = name if is_spelled(name) else installed(self.group).get(name)
         if place is None:
             return None
         if place is name:
@@ -144,9 +160,34 @@ def imported(place: str, kind: str = "name", name: str | None = None) -> Any:
 
 def installed(group: str) -> dict[str, str]:
     """Return the entry points of installed packages, ``module:name`` by name."""
-    from importlib.metadata import entry_points
+    return _installed(tuple(sys.path)).get(group, {})
 
-    return {one.name: one.value for one in entry_points(group=group)}
+
+@lru_cache(maxsize=4)
+def _installed(path: tuple[str, ...]) -> dict[str, dict[str, str]]:  # noqa: ARG001
+    """Return all entry points of hierlearn by group, as long as the search path stays."""
+    from importlib.metadata import distributions
+
+    found: dict[str, dict[str, str]] = {}
+    for one in (one for package in distributions() for one in package.entry_points):
+        if one.group.startswith("hierlearn."):
+            found.setdefault(one.group, {}).setdefault(one.name, one.value)
+    return found
+
+
+def find_entry_point(group: str, name: str) -> Any:
+    """Return what an installed package, or an annex of ours, offers under a name.
+
+    Args:
+        group: such as "hierlearn.reports".
+        name: of the entry point.
+    """
+    place = installed(group).get(name)
+    if place is None:
+        raise HierlearnError(
+            f"no installed package offers {name!r} in {group}; install hierlearn again"
+        )
+    return imported(place, group, name)
 
 
 def is_spelled(name: object) -> bool:

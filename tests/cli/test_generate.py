@@ -12,13 +12,14 @@ import typer
 from typer.testing import CliRunner
 
 from hierlearn import HierarchicalClassifier
-from hierlearn.cli import app, commands, compare, noise, train
+from hierlearn.cli import app, commands, train
 from hierlearn.cli.config import option_kinds, read_config
 from hierlearn.cli.generate import add_command, described, given, given_fields, takes
 from hierlearn.estimator.parameters import Own, make_plan, parameters_of, signature_of
+from hierlearn.lab.commands import compare, noise
+from hierlearn.lab.protocol import Protocol
 from hierlearn.losses import LOSSES
 from hierlearn.networks import NETWORKS
-from hierlearn.studies.protocol import Protocol
 from hierlearn.training import Plan, Settings
 from hierlearn.training.fields import setting, settings_of
 

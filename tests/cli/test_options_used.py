@@ -17,7 +17,7 @@ from hierlearn.cli.config import option_kinds
 from hierlearn.cli.shared import COLUMN_NAMES
 from hierlearn.errors import HierlearnError
 from hierlearn.training import Plan, Settings
-from studies.rank_studies import studies
+from lab.rank_studies import studies
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a warning is an answer like any other
 SITUATIONS = {
@@ -174,31 +174,31 @@ def files(with_memory, tmp_path_factory):
 @pytest.fixture
 def outcome(files, monkeypatch, capsys, tmp_path):
     """Run a line in a fresh copy of the files; return all that came of it."""
+    import hierlearn.lab.compare
+    import hierlearn.lab.demo
+    import hierlearn.lab.noise
+    import hierlearn.lab.pages.critical_difference
+    import hierlearn.lab.suites
+    import hierlearn.lab.tune
     import hierlearn.pipeline.export
-    import hierlearn.reports.critical_difference
-    import hierlearn.serving.server
-    import hierlearn.studies.compare
-    import hierlearn.studies.demo
-    import hierlearn.studies.noise
-    import hierlearn.studies.suites
-    import hierlearn.studies.tune
+    import hierlearn.service.server
 
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(hierlearn.pipeline, "train", stop("train"))
-    monkeypatch.setattr(hierlearn.studies.compare, "compare", stop("compare"))
-    monkeypatch.setattr(hierlearn.studies.tune, "tune", untuned)
-    monkeypatch.setattr(hierlearn.studies.noise, "noise_study", stop("noise"))
+    monkeypatch.setattr(hierlearn.lab.compare, "compare", stop("compare"))
+    monkeypatch.setattr(hierlearn.lab.tune, "tune", untuned)
+    monkeypatch.setattr(hierlearn.lab.noise, "noise_study", stop("noise"))
     monkeypatch.setattr(cli.bench.loss_times, "time_losses", stop("bench"))
     monkeypatch.setattr(hierlearn.training.prepare, "prepare", stop("bench"))
     monkeypatch.setattr(hierlearn.pipeline.export, "export", stop("export"))
     monkeypatch.setattr(
-        hierlearn.serving.server,
+        hierlearn.service.server,
         "serve",
         lambda service, address, _: stop("serve")(service.settings, address),
     )
-    monkeypatch.setattr(hierlearn.studies.demo, "run_demo", lambda out, say: say(str(out)))
+    monkeypatch.setattr(hierlearn.lab.demo, "run_demo", lambda out, say: say(str(out)))
     monkeypatch.setattr(cli.demo, "show", lambda *_: None)
-    monkeypatch.setattr(hierlearn.reports.critical_difference, "critical_difference", no_plot)
+    monkeypatch.setattr(hierlearn.lab.pages.critical_difference, "critical_difference", no_plot)
 
     def run(words, place):
         shutil.copytree(files, place, ignore=shutil.ignore_patterns("checkpoints"))

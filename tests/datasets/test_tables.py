@@ -339,8 +339,8 @@ def test_utf_16_is_still_called_so(tmp_path, encoding):
 @pytest.mark.parametrize("ending", ["", ".csv", ".parquet", ".json", ".arff", ".tar"])
 def test_a_name_that_no_file_can_have(name, ending):
     from hierlearn.datasets import read_arff, read_images
-    from hierlearn.reports import write_report
-    from hierlearn.studies.study import Study
+    from hierlearn.lab.pages import write_report
+    from hierlearn.lab.study import Study
 
     ways = [
         Hierarchy.read,

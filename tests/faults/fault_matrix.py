@@ -37,13 +37,13 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.files import writing
 from hierlearn.files.tensors import read_tensors
+from hierlearn.lab.compare import compare
+from hierlearn.lab.protocol import Protocol
+from hierlearn.lab.publish import publish
 from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.folder import TRAINING
 from hierlearn.pipeline.memory_folder import MemoryFolder
 from hierlearn.pipeline.reporting import Reporting
-from hierlearn.studies.compare import compare
-from hierlearn.studies.protocol import Protocol
-from hierlearn.studies.publish import publish
 from shards import memory
 from training.datasets import neighbor_plan, plan, problem, without_times
 
@@ -156,7 +156,7 @@ def compare_two(folder):
 
 
 def open_study(folder):
-    from hierlearn.studies.study import Study
+    from hierlearn.lab.study import Study
 
     if (folder / "s" / "study.json").exists():
         study = Study.open(folder / "s")

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from fuzz.mutations import apply_edits, edit_value, places, several_byte_edits, several_value_edits
 from hierlearn.datasets import load_dataset
 from hierlearn.files.tensors import read_tensors, write_tensors
+from hierlearn.lab.candidates import parse_candidates
+from hierlearn.lab.compare import compare
+from hierlearn.lab.pages.page import write_report
+from hierlearn.lab.protocol import Protocol
+from hierlearn.lab.ranks import rank_studies
+from hierlearn.lab.study import Study
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.config_file import digest, write_config
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import train
-from hierlearn.reports.page import write_report
-from hierlearn.studies.candidates import parse_candidates
-from hierlearn.studies.compare import compare
-from hierlearn.studies.protocol import Protocol
-from hierlearn.studies.ranks import rank_studies
-from hierlearn.studies.study import Study
 from hierlearn.training import Plan
 
 QUIET = Reporting(bar=False)

@@ -32,9 +32,9 @@ from hierlearn.cli.config import option_kinds, read_config
 from hierlearn.cli.train import PER_RUN
 from hierlearn.datasets.arff import read_arff
 from hierlearn.datasets.gaf import read_gaf
-from hierlearn.datasets.png import read_bilevel_png
 from hierlearn.datasets.tables import read_table
 from hierlearn.files.tensors import read_tensors, write_tensors
+from hierlearn.lab.corpora.png import read_bilevel_png
 
 TABLE = """id,a,b,note,when,class,l1,l2,part
 1,0.5,2,some words,2020-01-02,animal/dog,animal,dog,train

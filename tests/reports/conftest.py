@@ -8,11 +8,12 @@ import torch
 from hierlearn import Hierarchy
 from hierlearn.datasets import Dataset
 from hierlearn.datasets.synthetic import make_synthetic
+from hierlearn.lab.candidates import Candidate, parse_candidates
+from hierlearn.lab.compare import compare
+from hierlearn.lab.pages import write_report
+from hierlearn.lab.protocol import Protocol
 from hierlearn.pipeline import train
-from hierlearn.reports import write_model_report, write_report
-from hierlearn.studies.candidates import Candidate, parse_candidates
-from hierlearn.studies.compare import compare
-from hierlearn.studies.protocol import Protocol
+from hierlearn.reports import write_model_report
 from hierlearn.training.plan import Plan
 from reports import models
 

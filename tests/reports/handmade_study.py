@@ -7,11 +7,11 @@ from dataclasses import asdict
 import numpy as np
 
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.lab.candidates import Candidate
+from hierlearn.lab.runner import Result
+from hierlearn.lab.study import Study
 from hierlearn.metrics import METRICS as ALL
-from hierlearn.studies.candidates import Candidate
-from hierlearn.studies.decisions import Truth
-from hierlearn.studies.runner import Result
-from hierlearn.studies.study import Study
+from hierlearn.reports.decisions import Truth
 
 METRICS = ("hit@1", "hier-dist")
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from hierlearn import Hierarchy
-from hierlearn.reports import write_report
-from hierlearn.reports.page import exact_first
-from hierlearn.studies.evidence import StoredEvidence
-from hierlearn.studies.summary import summarize
-from hierlearn.studies.tables import cell, is_bold
+from hierlearn.lab.evidence import StoredEvidence
+from hierlearn.lab.pages import write_report
+from hierlearn.lab.pages.page import exact_first
+from hierlearn.lab.summary import summarize
+from hierlearn.lab.tables import cell, is_bold
 from reports.handmade_study import study as study_by_hand
 
 MILLISECONDS = 240_000  # on a slow machine

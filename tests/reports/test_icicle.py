@@ -6,8 +6,8 @@ import pytest
 from hierlearn import Hierarchy
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.reports import icicle
+from hierlearn.reports.decisions import Decisions, Truth
 from hierlearn.reports.markup import embed
-from hierlearn.studies.decisions import Decisions, Truth
 from reports.handmade_study import stored_rows
 
 

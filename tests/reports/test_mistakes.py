@@ -3,16 +3,9 @@
 import numpy as np
 
 from hierlearn import Hierarchy
-from hierlearn.reports.mistakes import (
-    LONGEST,
-    LONGEST_NEIGHBOR,
-    evidence_of,
-    shorten,
-    texts_of,
-    worst,
-)
-from hierlearn.studies.decisions import Decisions
-from hierlearn.studies.evidence import StoredEvidence
+from hierlearn.lab.evidence import StoredEvidence, evidence_of
+from hierlearn.reports.decisions import Decisions
+from hierlearn.reports.mistakes import LONGEST, LONGEST_NEIGHBOR, shorten, texts_of, worst
 
 
 def decisions(decided, heights, probability=None):

@@ -13,35 +13,28 @@ import typer
 
 from hierlearn import __version__
 from hierlearn.cli import (
-    bench,
-    cafa,
     compact,
-    compare,
     data,
-    demo,
     evaluate,
     explain,
     export,
     forget,
     index,
     inspect,
-    noise,
-    paper,
     predict,
     prune,
-    rank,
     remap,
     remember,
     report,
-    serve,
     train,
 )
 from hierlearn.cli.config import ConfigError
-from hierlearn.cli.generate import Group, add_command
+from hierlearn.cli.generate import DATA, MAIN, MEMORY, Group, add_command
 from hierlearn.cli.interrupts import Terminated, end, sigterm_raises
 from hierlearn.cli.messages import find_command, in_option_names, option_names
 from hierlearn.cli.ranks import is_first_to_say
 from hierlearn.errors import HierlearnError, shorten
+from hierlearn.registry import imported, installed
 from hierlearn.terminal import complain, show_traceback
 from hierlearn.terminal import show_warning as print_warning
 
@@ -54,7 +47,6 @@ UsageError: Any = typer.BadParameter.__base__
 NUMBERS = re.compile(r"(?:should be|is not) a valid (?P<kind>integer|number|int|float)")
 INTERRUPTED = 130  # what newer releases of typer return after Ctrl-C
 
-MAIN, DATA, MEMORY, STUDIES = "Main commands", "Data", "A trained model", "Studies"  # headings
 DOCS = "Documentation: the folder docs of the source; make docs builds the site."
 GUIDE = f"""\
 hierlearn {__version__}: classification whose labels form a taxonomy.
@@ -127,7 +119,6 @@ add_command(
     "report study --png",
     panel=MAIN,
 )
-add_command(app, "demo", demo.demo, "demo", "demo --out mine --svg demo.svg", panel=MAIN)
 app.add_typer(data.app, name="data", rich_help_panel=DATA)
 add_command(
     app,
@@ -187,31 +178,6 @@ add_command(
 )
 add_command(
     app,
-    "serve",
-    serve.serve,
-    "serve model",
-    "serve model --port 9000 --token-file token.txt --save",
-    panel=MEMORY,
-)
-add_command(
-    app,
-    "compare",
-    compare.compare,
-    "compare",
-    "compare rows.csv --label class --methods bce,hxe:alpha=0.3,hcl --seeds 5",
-    "compare --suite clus --data-dir DATA --out clus",
-    panel=STUDIES,
-)
-add_command(
-    app,
-    "paper",
-    paper.paper,
-    "paper --data-dir DATA",
-    "paper --data-dir DATA --seeds 3 --device cpu --out mine",
-    panel=STUDIES,
-)
-add_command(
-    app,
     "prune",
     prune.prune,
     "prune go.obo --data rows.csv --label terms --min-rows 10 --out small.json",
@@ -226,33 +192,8 @@ add_command(
     "restrict tree.csv --below animal --depth 3 --out animals.json",
     panel=DATA,
 )
-add_command(
-    app,
-    "noise",
-    noise.noise,
-    "noise synthetic --methods bce,hcl --rates 0,0.2,0.4",
-    "noise rows.csv --label class --kinds labels --draws 5",
-    panel=STUDIES,
-)
-add_command(
-    app,
-    "rank",
-    rank.rank,
-    "rank study-a study-b study-c --metric hit@1",
-    "rank study-a study-b study-c --out ranks --force",
-    panel=STUDIES,
-)
-add_command(
-    app,
-    "bench",
-    bench.bench,
-    "bench",
-    "bench rows.csv",
-    "bench rows.csv --label class --recipe hcl --batch-size 512 --json times.json",
-    "bench --hierarchy tree.csv --losses hcl,hxe --batch-size 64",
-    panel=STUDIES,
-)
-app.add_typer(cafa.app, name="cafa", rich_help_panel=STUDIES)
+for place in installed("hierlearn.commands").values():  # those of the lab and the service, too
+    imported(place, "commands")(app)
 
 
 def show_version(wanted: bool) -> None:

@@ -165,6 +165,10 @@ def given_fields(cls: type, options: Mapping[str, Any]) -> dict[str, Any]:
 # ---------------------------------------------------------------------- help
 
 
+# Headings of hierlearn --help.
+MAIN, DATA, MEMORY, STUDIES = "Main commands", "Data", "A trained model", "Studies"
+
+
 class Group(TyperGroup):
     """A group of commands, listed under headings."""
 

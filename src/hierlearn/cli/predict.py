@@ -9,13 +9,7 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.calibrate import RISK_OPTIONS, choose_decoder
-from hierlearn.cli.engine import (
-    ENGINE_OPTIONS,
-    check_engine,
-    ending_of,
-    open_streams,
-    predict_on_engine,
-)
+from hierlearn.cli.engines import ENGINE_OPTIONS, GROUP, check_engine, ending_of
 from hierlearn.cli.generate import described, option, takes
 from hierlearn.cli.layout import LAYOUT_OPTIONS, choose_layout, formula_note, renamed
 from hierlearn.cli.outputs import TABLE, output
@@ -86,6 +80,7 @@ def predict(
     from hierlearn.pipeline.missing import checked_missing
     from hierlearn.pipeline.predict import answer_names, neighbor_names, predict_chunks
     from hierlearn.pipeline.predictor import Predictor, label_sep_of
+    from hierlearn.registry import find_entry_point
     from hierlearn.terminal import Console, print_plain
     from hierlearn.training.processes import find_device
 
@@ -112,7 +107,7 @@ def predict(
     on_engine = options["engine"] is not None
     total = None
     if on_engine:
-        streams, note = open_streams(loaded, data, options)
+        streams, note = find_entry_point(GROUP, "open")(loaded, data, options)
         chunks: Any = streams[0]
     else:
         chunks, total, note = open_chunks(loaded, data, options)
@@ -137,7 +132,8 @@ def predict(
             trust=options["trust"],
             missing=loaded.missing,
         )
-        written = predict_on_engine(loaded, predictor, streams, names, options)
+        write = find_entry_point(GROUP, "predict")
+        written = write(loaded, predictor, streams, names, options)
     else:
         advise(f"{shown_output(out)} was not written; run the same command again")
         with (

@@ -40,6 +40,7 @@ def report(
     from hierlearn.cli.show import working
     from hierlearn.cli.sources import check_goes_with
     from hierlearn.files.outputs import check_output, check_writable
+    from hierlearn.registry import find_entry_point
     from hierlearn.terminal import Console, print_plain
 
     of_model = is_model(folder, options)
@@ -58,7 +59,7 @@ def report(
                 path = out.parent / "figures" / f"{name}.{ending}"
                 check_output(path, options["force"], inputs=[*given, *read])
     with working("reporting"):
-        write = report_model if of_model else report_study
+        write = report_model if of_model else find_entry_point("hierlearn.reports", "study")
         written = write(folder, out, options)
     print_plain(Console(), f"wrote {', '.join(map(str, written))}")
 
@@ -88,18 +89,6 @@ def is_model(folder: Path, options: Mapping[str, Any]) -> bool:
     if options["png"]:
         raise HierlearnError("--png writes the plots of a study; leave it out for a model")
     return True
-
-
-def report_study(folder: Path, out: Path, options: Mapping[str, Any]) -> list[Path]:
-    """Write the page of a study, and its plots if asked for."""
-    from hierlearn.reports import report_pngs, write_report
-    from hierlearn.reports.page import read
-
-    _, summary = read(folder)
-    written = [write_report(folder, out, summary=summary)]
-    if options["png"]:
-        written += report_pngs(folder, out.parent / "figures", summary=summary)
-    return written
 
 
 def report_model(folder: Path, out: Path, options: Mapping[str, Any]) -> list[Path]:

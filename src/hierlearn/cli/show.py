@@ -7,13 +7,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
 
 from hierlearn.errors import plural, quoted
 from hierlearn.terminal import Console, ProgressLines, Table, Text, print_plain, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from hierlearn.hierarchy import Hierarchy
 
@@ -121,42 +120,3 @@ def working(what: str, total: int | None = None) -> Iterator[Callable[[int], Non
     with progress(console, "count") as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
-
-
-def print_study(console: Console, summary: Mapping[str, Any]) -> None:
-    """Print the table of a study: bold is significantly better than the first row."""
-    from hierlearn.studies.tables import notes
-
-    table = study_table(summary, narrow=False)
-    narrow = Console(width=10_000).measure(table).maximum > console.width
-    console.print(study_table(summary, narrow=True) if narrow else table)
-    for note in notes(summary):
-        if narrow:
-            note = note.replace("Mean ± standard deviation", "Mean")
-        print_plain(console, note.replace("\\*", "*"))
-
-
-def study_table(summary: Mapping[str, Any], *, narrow: bool) -> Table:
-    """Return the figures of a study; a narrow table leaves out the spread, which table.md has."""
-    from hierlearn.studies.tables import ARROWS, cell, is_bold
-
-    look: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0)} if narrow else {}
-    table = Table(**look)
-    table.add_column("")
-    for metric in summary["metrics"]:
-        arrow = ARROWS[summary["directions"][metric]]
-        name = metric.replace("-", "-\n") if narrow else metric
-        gap = "\n" if narrow else " "
-        table.add_column(f"{name}{gap}{arrow}".strip(), justify="right", no_wrap=narrow)
-    for number, label in enumerate(summary["labels"]):
-        mark = " *" if summary["still_improving"][summary["candidates"][number]] else ""
-        row = [Text(f"{label}{mark}")]
-        for metric in summary["metrics"]:
-            mean, deviation = cell(metric, summary["figures"][metric][number])
-            bold = "bold" if is_bold(summary, metric, number) else ""
-            shown = Text(mean, style=bold)
-            if deviation is not None and not narrow:
-                shown.append(f" ±{deviation}", style="dim")
-            row.append(shown)
-        table.add_row(*row)
-    return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -95,11 +96,11 @@ def train(
     from hierlearn.cli.outputs import input_names
     from hierlearn.cli.show import writes
     from hierlearn.files.outputs import check_output_folder
-    from hierlearn.integrations.mlflow import find_mlflow, tracking
     from hierlearn.pipeline import train as run
     from hierlearn.pipeline.folder import check_free
     from hierlearn.pipeline.reporting import Reporting
     from hierlearn.pipeline.train import was_restarted
+    from hierlearn.registry import find_entry_point
     from hierlearn.terminal import Console, print_plain
     from hierlearn.training.log import find_tensorboard
 
@@ -109,8 +110,10 @@ def train(
     resume, force, tensorboard = (options[name] for name in ("resume", "force", "tensorboard"))
     if tensorboard:
         find_tensorboard()
+    tracked: Any = nullcontext()
     if options["mlflow"]:
-        find_mlflow()
+        tracking = find_entry_point("hierlearn.trackers", "mlflow")
+        tracked = tracking(chosen.get("name"), enabled=writes())
     console = Console(quiet=not writes())
     folder = Path(chosen["out"])
     named = [chosen.get(name) or options.get(name) for name in input_names(train)]
@@ -138,7 +141,6 @@ def train(
         on_prepared=lambda beginning: write_config(folder, chosen, beginning, dataset),
         tensorboard=tensorboard,
     )
-    tracked = tracking(chosen.get("name"), enabled=options["mlflow"] and writes())
     with tracked as tracker, lent_executor(options, chosen):
         model = run(
             dataset,
@@ -147,9 +149,10 @@ def train(
             resume=resume,
             force=force,
             metadata=metadata(chosen),
-            reporting=tracker.reporting(reporting),
+            reporting=reporting if tracker is None else tracker.reporting(reporting),
         )
-        tracker.log_result(model, folder)
+        if tracker is not None:
+            tracker.log_result(model, folder)
     print_metrics(console, model.config["metrics"], model)
     print_plain(console, *written(folder, model, dataset))
 

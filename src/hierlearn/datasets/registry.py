@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from inspect import signature
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from hierlearn.datasets import cwe, esco, icd10cm, medline, naics, omniglot
-from hierlearn.datasets.archives import Archive, locate_archive
-from hierlearn.datasets.clus import CLUS_SETS, REPOSITORY, ClusFile, load_clus, locate_clus
 from hierlearn.datasets.synthetic import make_synthetic
 from hierlearn.errors import DataError
 from hierlearn.options import parse_value
@@ -27,6 +24,18 @@ DEFAULT = "icd10cm"
 KINDS = {int: "an integer", float: "a finite number", bool: "true or false", str: "a text"}
 
 
+class RemoteFile(Protocol):
+    """A file that can be downloaded: its bytes, and its SHA-256 where that is known."""
+
+    @property
+    def size(self) -> int | None:
+        """The bytes of the file."""
+
+    @property
+    def sha256(self) -> str | None:
+        """What the bytes must hash to."""
+
+
 @dataclass(frozen=True)
 class DatasetEntry:
     """A named dataset: call it to load it.
@@ -39,8 +48,8 @@ class DatasetEntry:
         license: the terms of the data, in two words.
         attribution: whom to name where the data are used, and under which terms, in one sentence.
         files: what it is read from, where that is no package and not generated.
-        locate: whether the files are in ``data_dir``, HIERLEARN_DATA or the cache; by default each
-            of ``files`` is looked for.
+        locate: whether the rows are in ``data_dir``, HIERLEARN_DATA, the cache or a package; None
+            where they are generated.
         package: what must be installed for it, as pip calls it.
     """
 
@@ -50,7 +59,7 @@ class DatasetEntry:
     load: Callable[..., Dataset]
     license: str = ""
     attribution: str = ""
-    files: tuple[Archive | ClusFile, ...] = ()
+    files: tuple[RemoteFile, ...] = ()
     locate: Callable[[Path | str | None], object] | None = None
     package: str = ""
 
@@ -72,10 +81,7 @@ class DatasetEntry:
 
     def is_available(self, data_dir: Path | str | None = None) -> bool:
         """Whether the dataset can be loaded without a download."""
-        if self.locate is not None:
-            return bool(self.locate(data_dir))
-        archives = (file for file in self.files if isinstance(file, Archive))
-        return all(locate_archive(file, data_dir) is not None for file in archives)
+        return self.locate is None or bool(self.locate(data_dir))
 
     def __call__(self, **options: Any) -> Dataset:
         """Load the dataset; refuse unknown options, and values of the wrong type."""
@@ -126,89 +132,16 @@ def as_dataset(name: str, value: Any) -> DatasetEntry | None:
     return DatasetEntry(name, first, "generated", value)
 
 
-BUILT_IN: dict[str, DatasetEntry] = {
-    entry.name: entry
-    for entry in (
-        DatasetEntry(
-            "icd10cm",
-            "diagnoses: texts of ICD-10-CM, by chapter, block and category",
-            "package",
-            icd10cm.load_icd10cm,
-            icd10cm.LICENSE,
-            icd10cm.ATTRIBUTION,
-            locate=icd10cm.package_folder,
-            package=icd10cm.PACKAGE,
-        ),
-        DatasetEntry(
-            "esco",
-            "skills: phrases of ESCO, several paths of up to 4 levels each",
-            "archive",
-            esco.load_esco,
-            esco.LICENSE,
-            esco.ATTRIBUTION,
-            (esco.ARCHIVE,),
-        ),
-        DatasetEntry(
-            "medline",
-            "medical articles: titles and abstracts, with MeSH headings (a DAG)",
-            "archive",
-            medline.load_medline,
-            medline.LICENSE,
-            medline.ATTRIBUTION,
-            (medline.RECORDS, medline.DESCRIPTORS),
-        ),
-        DatasetEntry(
-            "naics",
-            "industries: texts of NAICS, by sector, subsector and industry group",
-            "archive",
-            naics.load_naics,
-            naics.LICENSE,
-            naics.ATTRIBUTION,
-            (naics.ARCHIVE,),
-        ),
-        DatasetEntry(
-            "cwe",
-            "weaknesses of software: texts of CWE, by weakness (a DAG)",
-            "archive",
-            cwe.load_cwe,
-            cwe.LICENSE,
-            cwe.ATTRIBUTION,
-            (cwe.ARCHIVE,),
-        ),
-        DatasetEntry(
-            "omniglot",
-            "handwritten characters: images, by alphabet and character",
-            "archive",
-            omniglot.load_omniglot,
-            omniglot.LICENSE,
-            omniglot.ATTRIBUTION,
-            (omniglot.ARCHIVE,),
-        ),
-        *(
-            DatasetEntry(
-                one.name,
-                one.description,
-                "files",
-                partial(load_clus, one.name),
-                "see source",
-                f"As collected in https://github.com/{REPOSITORY} (Giunchiglia and Lukasiewicz, "
-                f"2020), which says where each set comes from.",
-                tuple(one.files.values()),
-                partial(locate_clus, one.name),
-            )
-            for one in CLUS_SETS.values()
-        ),
-        DatasetEntry(
+DATASETS = Registry(
+    "dataset",
+    {
+        "synthetic": DatasetEntry(
             "synthetic",
             "rows drawn around the classes of a random tree or DAG",
             "generated",
             make_synthetic,
-        ),
-    )
-}
-DATASETS = Registry(
-    "dataset",
-    BUILT_IN,
+        )
+    },
     group="hierlearn.datasets",
     expected="a function that returns a Dataset",
     read=as_dataset,

@@ -59,7 +59,9 @@ CALIBRATED = "stop"  # what keeps a risk where no decoder is named
 def calibratable(decoder: Decoder, name: str) -> Any:
     """Return a decoder that has ``calibrate``; raise for one that has not, by its name."""
     if not hasattr(decoder, "calibrate"):
-        able = " or ".join(one for one, made in DECODERS.items() if hasattr(made, "calibrate"))
+        able = " or ".join(
+            one for one, made in DECODERS.loaded.items() if hasattr(made, "calibrate")
+        )
         raise HierlearnError(f"decoder {name} cannot be calibrated; a risk takes {able}")
     return decoder
 

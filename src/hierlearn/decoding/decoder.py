@@ -80,7 +80,9 @@ class Decoder(CheckedArguments, ABC):
         """Return the decoders that accept a DAG, for the error that a DAG raises."""
         from hierlearn.decoding import DECODERS  # the registry imports this module
 
-        takers = [name for name, make in DECODERS.items() if not getattr(make, "needs_tree", False)]
+        takers = [
+            name for name, make in DECODERS.loaded.items() if not getattr(make, "needs_tree", False)
+        ]
         return f"{', '.join(takers[:-1])} or {takers[-1]}"
 
     def __call__(self, probabilities: Probabilities) -> Tensor:

@@ -103,11 +103,11 @@ def preprocessor_for(dataset: Dataset, **options: Any) -> Preprocessor[Any, Any]
         HierlearnError: naming an option that no step takes, or that only a named step takes.
         DataError: if no step accepts the dataset.
     """
-    known = {option for step in FEATURES.values() for option in step.options()}
+    known = {option for step in FEATURES.loaded.values() for option in step.options()}
     for option in options:
         if option not in known:
             raise HierlearnError(unknown_name("option of preprocessing", option, known))
-    accepting = [step for step in FEATURES.values() if step.accepts(dataset)]
+    accepting = [step for step in FEATURES.loaded.values() if step.accepts(dataset)]
     if accepting:
         chosen = next((step for step in accepting if step.by_default), accepting[0])
         others = [step for step in accepting if step is not chosen]

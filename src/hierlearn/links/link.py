@@ -163,7 +163,7 @@ def link_name(link: Link) -> str:
     """
     from hierlearn.links import LINKS
 
-    for name, kind in (*LINKS.items(), *LINKS.imported.items()):
+    for name, kind in LINKS.loaded.items():
         if type(link) is kind:
             defaults = inspect.signature(kind).parameters
             changed = {k: v for k, v in link.options.items() if v != defaults[k].default}

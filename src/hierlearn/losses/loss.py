@@ -149,7 +149,7 @@ class Loss(CheckedArguments, nn.Module, ABC):
     def _check_link(self) -> None:
         """Raise on a link by which the logits would not be what the loss reads."""
         if self.reads == "masses" and not self.link.normalized:
-            able = [name for name, kind in LINKS.items() if kind.normalized]
+            able = [name for name, kind in LINKS.loaded.items() if kind.normalized]
             raise HierlearnError(
                 f"{type(self).__name__} reads masses of terminal classes that sum to 1, but those "
                 f"of {type(self.link).__name__} do not; use {', '.join(able)}"
@@ -535,14 +535,14 @@ def losses_of_dags() -> list[str]:
     """Return the names of the losses that take a DAG."""
     from hierlearn.losses import LOSSES  # the registry imports this module
 
-    return [name for name, entry in LOSSES.items() if not entry.needs_tree]
+    return [name for name, entry in LOSSES.loaded.items() if not entry.needs_tree]
 
 
 def losses_of_fractions() -> list[str]:
     """Return the names of the losses that take targets which are fractions."""
     from hierlearn.losses import LOSSES
 
-    return [name for name, entry in LOSSES.items() if entry.takes_fractions]
+    return [name for name, entry in LOSSES.loaded.items() if entry.takes_fractions]
 
 
 def flat_rows(targets: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:

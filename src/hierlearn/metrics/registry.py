@@ -62,4 +62,4 @@ def check_metrics(names: Sequence[str]) -> Sequence[str]:
 
 def shown_metrics() -> list[str]:
     """Return the names of the metrics that are measured where none are named."""
-    return [name for name, metric in METRICS.items() if metric.shown]
+    return [name for name, metric in METRICS.loaded.items() if metric.shown]

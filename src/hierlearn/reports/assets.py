@@ -7,9 +7,9 @@ import hashlib
 from importlib.resources import files
 
 
-def asset(name: str) -> str:
-    """Return a file of this package."""
-    return files("hierlearn.reports").joinpath(name).read_text(encoding="utf-8")
+def asset(name: str, package: str = "hierlearn.reports") -> str:
+    """Return a file of a package."""
+    return files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 def page_script(*names: str) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.studies.decisions import Decisions, Ints, Truth
+    from hierlearn.reports.decisions import Decisions, Ints, Truth
 
 MOST_CONFUSED = 4000  # pairs of classes kept per candidate, the most frequent
 

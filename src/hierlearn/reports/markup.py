@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hierlearn.hierarchy.draw import NOT_XML
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def safe(value: object) -> str:
@@ -34,3 +37,38 @@ def table(heads: list[str], rows: list[list[str]], *, kind: str = "") -> str:
         cells = "".join(cell if cell.startswith("<td") else f"<td>{cell}</td>" for cell in rest)
         lines.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
     return "\n".join([*lines, "</tbody></table></div>"])
+
+
+def network_text(network: Mapping[str, Any]) -> str:
+    """Return a network's name and options as text."""
+    name = network.get("name") or "chosen from the data"
+    options = as_text(network.get("options") or {})
+    return f"{name}, {options}" if options else name
+
+
+def pairs_table(pairs: Mapping[str, object]) -> str:
+    """Return a table of names and values."""
+    rows = "".join(
+        f'<tr><th scope="row">{safe(name.replace("_", " "))}</th><td>{safe(value)}</td></tr>'
+        for name, value in pairs.items()
+        if value not in ("", None)
+    )
+    return f'<div class="wide"><table class="pairs"><tbody>{rows}</tbody></table></div>'
+
+
+def as_text(value: Any) -> str:
+    """Return plain values as text: ``epochs 100, patience 10``."""
+    if isinstance(value, dict):
+        found = [f"{name.replace('_', ' ')} {as_text(one)}".strip() for name, one in value.items()]
+        return ", ".join(found)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(as_text(one) for one in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
+
+
+def heights(highest: int) -> str:
+    """Return the choices of a height for a select element, the worst first."""
+    found = [f'<option value="{h}">wrong by height {h}</option>' for h in range(highest, 0, -1)]
+    return '<option value="">all, the worst first</option>' + "".join(found)

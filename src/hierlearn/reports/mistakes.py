@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.studies.decisions import Decisions
-    from hierlearn.studies.evidence import StoredEvidence
+    from hierlearn.reports.decisions import Decisions
 
 MOST = 24  # rows kept per height
 LONGEST = 400  # characters of a row's text
@@ -71,51 +70,6 @@ def numbered(rows: int, split: str) -> list[str]:
     """Return what to call rows that have neither id nor line: by number, from 1."""
     of = "" if split == "all" else f" of {split}"
     return [f"row {number:,}{of}" for number in range(1, rows + 1)]
-
-
-def evidence_of(
-    worst: Iterable[Sequence[int]],
-    decisions: Decisions,
-    stored: StoredEvidence,
-    hierarchy: Hierarchy,
-) -> list[list[dict[str, Any]]]:
-    """Return the remembered rows behind each mistake, the weightiest first.
-
-    Rows of less than half a thousandth are left out.
-
-        weight    in thousandths of the answer
-        id, text  of the row; no text where inputs are not texts
-        decided   whether the row has the decided class, or one below it
-        true      whether it has the true class, or one below it
-        labels    its most specific labels, those first that have either; at most MOST_LABELS
-        more      how many labels are left out
-    """
-    found = []
-    for row, truth, decided, *_ in worst:
-        agree = decisions.decided[:, row] == decided
-        seed = int(np.argmax(np.where(agree, decisions.probability[:, row], -1.0)))
-        found.append(
-            [
-                stored_neighbor(stored, int(number), (truth, decided), hierarchy)
-                | {"weight": weight}
-                for number, weight in zip(
-                    stored.rows[seed, row],
-                    np.rint(1000 * stored.weights[seed, row]).astype(int).tolist(),
-                    strict=True,
-                )
-                if weight
-            ]
-        )
-    return found
-
-
-def stored_neighbor(
-    stored: StoredEvidence, number: int, pair: tuple[int, int], hierarchy: Hierarchy
-) -> dict[str, Any]:
-    """Return what the page shows of a remembered row of a study, see ``neighbor``."""
-    labels = stored.classes[stored.offsets[number] : stored.offsets[number + 1]].tolist()
-    text = None if stored.texts is None else stored.texts[number]
-    return neighbor(stored.ids[number], text, labels, pair, hierarchy)
 
 
 def neighbor(

@@ -17,9 +17,8 @@ from hierlearn.networks.memories import remembered
 from hierlearn.pipeline.explain import answering_memories, explain
 from hierlearn.reports import classes, icicle, mistakes, model_sections, reliability, risk
 from hierlearn.reports.assets import asset, page_script, script_policy
-from hierlearn.reports.markup import embed, safe
+from hierlearn.reports.markup import embed, heights, safe
 from hierlearn.reports.outcome import Outcome, outcome
-from hierlearn.reports.sections import heights
 from hierlearn.reports.thumbnails import Thumbnails
 
 if TYPE_CHECKING:

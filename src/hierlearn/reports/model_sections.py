@@ -11,10 +11,9 @@ from hierlearn.errors import plural
 from hierlearn.metrics.answers import wrong_levels
 from hierlearn.metrics.evaluation import STOPPING, shown
 from hierlearn.pipeline.input_columns import level_names
-from hierlearn.reports.markup import safe
+from hierlearn.reports.markup import as_text, network_text, pairs_table, safe
 from hierlearn.reports.plots import severity_bars, severity_legend
 from hierlearn.reports.risk import risk_plot, risk_table
-from hierlearn.reports.sections import as_text, network_text, pairs_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

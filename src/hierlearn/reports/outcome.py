@@ -14,8 +14,7 @@ import numpy as np
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.pipeline.evaluate import predictions
-from hierlearn.studies.decisions import Decisions, Truth
-from hierlearn.studies.runner import decide
+from hierlearn.reports.decisions import Decisions, Truth, decide
 
 if TYPE_CHECKING:
     from torch import Tensor

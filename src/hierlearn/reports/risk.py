@@ -18,9 +18,9 @@ import numpy as np
 
 from hierlearn.metrics import operating_curve
 from hierlearn.metrics.measure import measure_rows
+from hierlearn.reports.decisions import decide
 from hierlearn.reports.markup import table
 from hierlearn.reports.plots import line, span, tick_texts, ticks
-from hierlearn.studies.runner import decide
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -100,12 +100,12 @@ class Setting:
         """Return the names to choose from, empty where there is no list; may import torch."""
         if not self.description.registry:
             return self.literals
-        only = self.description.only or (lambda _: True)
-        listed = [
-            *self.description.also,
-            *(name for name, one in self._entries().items() if only(one)),
-        ]
-        return (*listed, IMPORTED)
+        names: Any = self._entries()
+        if self.description.only is not None:  # which nothing is imported for
+            names = [
+                one for one, entry in self._entries().loaded.items() if self.description.only(entry)
+            ]
+        return (*self.description.also, *names, IMPORTED)
 
     def _not_known(self, value: Any, known: Sequence[str]) -> str:
         """Return what is wrong with a value that is not among the choices."""
@@ -129,10 +129,9 @@ class Setting:
         only, entries = self.description.only, self._entries()
         return value in entries and (only is None or only(entries[value]))
 
-    def _entries(self) -> Mapping[str, Any]:
+    def _entries(self) -> Any:
         module, _, name = self.description.registry.partition(":")
-        found: Mapping[str, Any] = getattr(import_module(module), name)
-        return found
+        return getattr(import_module(module), name)
 
     @property
     def rule(self) -> str:

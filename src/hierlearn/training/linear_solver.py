@@ -330,7 +330,7 @@ def fewer_threads(rows: Rows) -> Iterator[None]:
 def unsupported_reason(network: nn.Module, loss: Any, rows: Rows) -> str | None:
     """Return why a training has no solver, or None."""
     if vars(type(loss)).get("convex") is None:
-        able = [name for name, one in LOSSES.items() if getattr(one, "convex", None)]
+        able = [name for name, one in LOSSES.loaded.items() if getattr(one, "convex", None)]
         return f"the loss is {type(loss).__name__}; it takes {', '.join(able)}"
     if getattr(getattr(loss, "base", None), "scale", 1) != 1:
         return "bce has a log_base other than e"

@@ -1,0 +1,286 @@
+"""``hierlearn bench``: what training costs on this machine, by part and by loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from hierlearn.cli import shared
+from hierlearn.cli.generate import described, given, option, takes
+from hierlearn.cli.outputs import output
+from hierlearn.cli.train import ROWS, WHAT, make_plan, open_rows, prune_rows, rows_and_classes
+from hierlearn.errors import HierlearnError, plural
+from hierlearn.lab.commands import loss_times
+from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+    from torch import Tensor
+
+    from hierlearn.hierarchy import LabelSpace
+    from hierlearn.pipeline.profile import Profile
+    from hierlearn.terminal import Console
+
+TIMING = "What to time"  # a panel of --help
+BATCH, CLASSES, DEPTH, EPOCHS = 256, 4000, 4, 3
+OPTIONS = [
+    option(
+        "losses",
+        str,
+        None,
+        "Losses by name: hcl,hxe; hcl-bf16 and hcl-plain on cuda.",
+        panel=TIMING,
+    ),
+    option("rounds", int, 20, "Timed steps of each loss.", min=1, panel=TIMING),
+    option(
+        "timed_epochs",
+        int,
+        None,
+        f"Timed epochs, after one to warm up; {EPOCHS} if none, 0: the losses alone.",
+        min=0,
+        panel=TIMING,
+    ),
+    option(
+        "classes",
+        int,
+        None,
+        f"Classes of the tree that is made without data; {CLASSES} if none.",
+        min=1,
+        max=1_000_000,
+        panel=TIMING,
+    ),
+    option(
+        "depth", int, None, f"Levels of that tree; {DEPTH} if none.", min=1, max=4_000, panel=TIMING
+    ),
+    output("json", "Also write the figures to this JSON file.", panel=TIMING),
+]
+OWN = ("losses", "rounds", "timed_epochs", "classes", "depth", "json", "force")
+WITHOUT_DATA = ("hierarchy", "sep", "batch_size", "device")  # what else matters there
+
+
+@takes(
+    *OPTIONS,
+    shared.FORCE,
+    *ROWS,
+    *shared.SOURCE,
+    *described(Plan, WHAT),
+    *described(Settings, shared.HOW, batch_size=f"from the recipe; {BATCH} without data"),
+)
+def bench(
+    data: Annotated[
+        Optional[str], typer.Argument(help=f"{shared.DATA} Only losses are timed without it.")
+    ] = None,
+    **options: Any,
+) -> None:
+    """Show where time goes in an epoch of ``train`` on your data, and what each loss costs.
+
+    With data, some epochs of the training that ``train`` would choose are timed, part by part, and
+    a step (forward and backward) of losses on a batch of its rows. Without data, losses are timed
+    on rows with random labels of --hierarchy, or of a tree that is made.
+    """
+    from hierlearn.cli.sources import split_names
+
+    chosen = given(options, [name for name in options if name not in OWN])
+    names = None if options["losses"] is None else split_names(options["losses"])
+    if names is not None:
+        loss_times.check_losses(names)
+    figures = (
+        without_data(chosen, options, names)
+        if data is None
+        else with_data({"data": data, **chosen}, options, names)
+    )
+    if options["json"] is not None:
+        import json
+
+        from hierlearn.files.writing import atomic_write
+        from hierlearn.terminal import Console, print_plain
+
+        with atomic_write(options["json"]) as file:
+            file.write(json.dumps(figures, indent=2, ensure_ascii=False) + "\n")
+        print_plain(Console(), f"wrote {options['json']}")
+
+
+def without_data(
+    chosen: Mapping[str, Any], options: Mapping[str, Any], names: Sequence[str] | None
+) -> dict[str, Any]:
+    """Time losses on random labels, and return the figures."""
+    from hierlearn.cli.sources import check_goes_with, check_not_given, open_hierarchy
+    from hierlearn.hierarchy import LabelSpace
+    from hierlearn.terminal import Console
+    from hierlearn.training.processes import find_device
+
+    others = {name: value for name, value in chosen.items() if name not in WITHOUT_DATA}
+    check_goes_with({**others, "timed_epochs": options["timed_epochs"]}, "data to train on")
+    settings = {name: chosen[name] for name in ("batch_size", "device") if name in chosen}
+    settings = Settings.from_dict({"batch_size": BATCH, **settings}).to_dict()
+    sizes = given(options, ("classes", "depth"))
+    if "hierarchy" in chosen:
+        check_not_given(chosen["hierarchy"], "a taxonomy of its own", sizes)
+        hierarchy = open_hierarchy(chosen["hierarchy"], sep=chosen.get("sep"))
+    else:
+        check_goes_with(given(chosen, ("sep",)), "--hierarchy")
+        hierarchy = loss_times.spread(sizes.get("classes", CLASSES), sizes.get("depth", DEPTH))
+    rows, device = settings["batch_size"], find_device(settings["device"])
+    check_batch(rows, len(hierarchy))
+    targets = loss_times.random_targets(hierarchy, rows).to(device)
+    losses = bench_losses(Console(), LabelSpace.of(hierarchy), targets, names, options["rounds"])
+    return {"device": device_name(device), "epoch": None, "losses": losses}
+
+
+def with_data(
+    chosen: Mapping[str, Any], options: Mapping[str, Any], names: Sequence[str] | None
+) -> dict[str, Any]:
+    """Time epochs of a training and losses on its rows, and return the figures."""
+    import time
+
+    import torch
+
+    from hierlearn.cli.show import working
+    from hierlearn.cli.sources import check_not_given
+    from hierlearn.pipeline.profile import profile
+    from hierlearn.terminal import Console, print_plain
+    from hierlearn.training.prepare import prepare
+    from hierlearn.training.processes import processes
+
+    plan = make_plan(chosen)
+    if plan.effort == "best":
+        raise HierlearnError(
+            "--effort best trains several models and bench times one; leave it out"
+        )
+    check_data(chosen["data"])
+    check_not_given(chosen["data"], "data with a taxonomy", given(options, ("classes", "depth")))
+    dataset, note = prune_rows(open_rows(chosen), chosen.get("min_rows"))
+    count = EPOCHS if options["timed_epochs"] is None else options["timed_epochs"]
+    console = Console()
+    with processes(Settings.from_dict(plan.settings).device) as here:
+        begun = time.perf_counter()
+        prepared = prepare(dataset, plan, here.device)
+        preparing = time.perf_counter() - begun
+        rows = min(len(prepared.rows), prepared.decision.settings.batch_size)
+        check_batch(rows, len(prepared.label_space))
+        targets = prepared.rows.targets(torch.arange(rows, device=here.device))
+        found = None
+        if count:
+            with working("epochs") as on_epoch:
+                found = profile(prepared, here, count, on_epoch)
+            print_plain(console, rows_and_classes(dataset), *filter(None, [note]))
+            print_plain(console, *found.summary.split("\n"))
+            print_epoch(console, found)
+            print_plain(console, *notes(found, preparing))
+    losses = bench_losses(console, prepared.label_space, targets, names, options["rounds"])
+    epoch = None if found is None else {**found.to_dict(), "preparing": preparing}
+    return {"device": device_name(here.device), "epoch": epoch, "losses": losses}
+
+
+def check_data(source: str) -> None:
+    """Raise on a taxonomy where rows are needed."""
+    from pathlib import Path
+
+    from hierlearn.datasets import DATASETS, READERS
+    from hierlearn.hierarchy.read import READERS as TAXONOMIES
+
+    ending = Path(source).suffix.lower()
+    rows = {".arff", *READERS} - {".txt"}
+    if source not in DATASETS and ending in TAXONOMIES and ending not in rows:
+        raise HierlearnError(
+            f"{source} is a taxonomy without rows; give it as --hierarchy {source}, with data or "
+            f"without"
+        )
+
+
+def check_batch(rows: int, classes: int) -> None:
+    """Raise on a batch that does not fit into memory."""
+    from hierlearn.networks.layers import check_memory
+
+    batch = f"a batch of {rows:,} rows of {classes:,} classes takes"
+    entries = 16 * classes  # bytes of logits, their gradient, and targets twice
+    check_memory(batch, rows * (entries + 64), "ask for fewer rows or classes")
+
+
+def print_epoch(console: Console, found: Profile) -> None:
+    """Print where time goes in an epoch."""
+    from hierlearn.terminal import Table
+    from hierlearn.training.timeline import PARTS
+
+    after = "after a warm-up" if found.warmed_up else "without a warm-up"
+    table = Table(title=f"an epoch, mean of {found.measured} {after}")
+    table.add_column("part")
+    table.add_column("milliseconds", justify="right")
+    table.add_column("%", justify="right")
+    table.add_column("what it is")
+    for part, share in found.fractions.items():
+        milliseconds = f"{1e3 * found.seconds[part]:,.2f}"
+        table.add_row(part, milliseconds, f"{100 * share:.1f}", PARTS[part])
+    size = plural(found.batch_size, "row")
+    steps = f"{plural(found.steps, 'step')} of {'up to ' * (found.steps > 1)}{size}"
+    table.add_row("total", f"{1e3 * found.total:,.2f}", "100.0", steps)
+    console.print(table)
+
+
+def notes(found: Profile, preparing: float) -> list[str]:
+    """Say what a whole training takes, and what the clock does not show."""
+    length = f"{plural(found.epochs, 'epoch')} take" + "s" * (found.epochs == 1)
+    said = [f"{length} about {found.whole:,.1f} s; preparing the rows took {preparing:,.1f} s"]
+    if found.without_waiting is not None:
+        said.append(
+            f"without waiting for the GPU after each part, an epoch takes "
+            f"{1e3 * found.without_waiting:,.2f} ms"
+        )
+    return said
+
+
+def bench_losses(
+    console: Console,
+    label_space: LabelSpace,
+    targets: Tensor,
+    names: Sequence[str] | None,
+    rounds: int,
+) -> dict[str, Any]:
+    """Time losses, print their table, and return the figures.
+
+    Args:
+        console: where the table goes.
+        label_space: what can be predicted.
+        targets: (N, C) of a batch, on the device.
+        names: of the losses; None for those that are used most.
+        rounds: timed steps of each.
+    """
+    from hierlearn.cli.show import working
+    from hierlearn.losses import LOSSES
+    from hierlearn.terminal import Table, print_plain
+
+    hierarchy, device = label_space.hierarchy, targets.device
+    cuda = device.type == "cuda"
+    if names is None:
+        names = [
+            name for name in loss_times.DEFAULT if hierarchy.is_tree or not LOSSES[name].needs_tree
+        ]
+        names += loss_times.ON_CUDA if cuda else ()
+    with working("losses", total=rounds) as on_round:
+        found = loss_times.time_losses(label_space, targets, names, rounds, on_round)
+    levels = ", ".join(f"{size:,}" for size in hierarchy.level_sizes)
+    rows, classes = len(targets), plural(len(hierarchy), "class", "classes")
+    batch = f"{plural(rows, 'row')}, {classes} ({levels}) on {device_name(device)}"
+    print_plain(console, batch)
+    table = Table(title=f"a step of a loss, median of {rounds}")
+    table.add_column("loss")
+    for column in ("milliseconds", "x bce", *(["memory / logits"] if cuda else [])):
+        table.add_column(column, justify="right")
+    for name, figures in found.items():
+        more = [f"{figures['memory']:.2f}"] if cuda else []
+        table.add_row(name, f"{figures['milliseconds']:.3f}", f"{figures['ratio']:.2f}", *more)
+    console.print(table)
+    return {"rows": rows, "classes": len(hierarchy), "rounds": rounds, "steps": found}
+
+
+def device_name(device: torch.device) -> str:
+    """Name the device, and the threads of a CPU."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.get_device_name()
+    return f"the CPU, {plural(torch.get_num_threads(), 'thread')}"

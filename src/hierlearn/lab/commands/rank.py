@@ -1,0 +1,65 @@
+"""``hierlearn rank``: which loss ranks best over several datasets, and is that more than chance?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hierlearn.cli import shared
+from hierlearn.cli.generate import option, takes
+from hierlearn.cli.outputs import FOLDER, output
+
+if TYPE_CHECKING:
+    from hierlearn.terminal import Console
+
+
+FILES = ("ranks.json", "ranks.md", "critical-difference.png", "critical-difference.svg")
+OPTIONS = [
+    option("metric", str, "au-prc", "Metric to rank by."),
+    output("out", "Folder to write.", "--out", "-o", kind=FOLDER, default=Path("ranks")),
+]
+
+
+@takes(*OPTIONS, shared.FORCE)
+def rank(
+    studies: Annotated[
+        list[Path], typer.Argument(help="Folders of studies, from hierlearn compare.")
+    ],
+    **options: Any,
+) -> None:
+    """Rank losses over datasets: Friedman's test, Nemenyi's critical difference and its plot."""
+    from hierlearn.files.outputs import check_output
+    from hierlearn.lab.pages.critical_difference import critical_difference
+    from hierlearn.lab.publish import publish_ranks
+    from hierlearn.lab.ranks import notes, rank_studies
+    from hierlearn.terminal import Console, print_plain
+
+    out = options["out"]
+    for name in FILES:
+        check_output(out / name, options["force"])
+    summary = rank_studies(studies, options["metric"])
+    written = critical_difference(summary, out) + publish_ranks(summary, out)
+    console = Console()
+    print_ranks(console, summary)
+    for text in (summary["verdict"], *notes(summary)):
+        print_plain(console, text)
+    print_plain(console, f"wrote {', '.join(path.name for path in written)} to {out}")
+
+
+def print_ranks(console: Console, summary: dict[str, Any]) -> None:
+    """Print one row per loss, best first: its mean rank, and its figure on each dataset."""
+    from hierlearn.lab.ranks import rows
+    from hierlearn.lab.tables import ARROWS
+    from hierlearn.terminal import Table, Text
+
+    arrow = ARROWS[summary["direction"]]
+    table = Table(title=f"{summary['metric']} {arrow}")
+    table.add_column("")
+    table.add_column("mean rank ↓", justify="right")
+    for name in summary["datasets"]:
+        table.add_column(Text(name), justify="right")
+    for cells in rows(summary):
+        table.add_row(*map(Text, cells))
+    console.print(table)

@@ -1,0 +1,278 @@
+"""Compare: train losses and recipes over several seeds on one dataset, and store every decision.
+
+All seeds of a candidate train at once, stacked. Seed k draws the same initial weights and reads the
+same batches under every loss, so runs are compared in pairs. Losses train on the split "train",
+stop early on "valid" and are evaluated on "test", which nothing else looks at; a recipe trains
+exactly as ``train`` does.
+
+A candidate is a job: a pure function of the dataset, its plan and its seeds, which may run on any
+Executor. Its result is stored as it comes, so that a study which is begun again runs only what is
+missing, wherever it runs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.datasets.dataset import row_names, shown_texts
+from hierlearn.datasets.describe import describe
+from hierlearn.errors import HierlearnError
+from hierlearn.files.reading import is_file
+from hierlearn.files.writing import WriteError
+from hierlearn.hierarchy.labels import Labels
+from hierlearn.lab.candidates import parse_candidates
+from hierlearn.lab.protocol import Protocol
+from hierlearn.lab.runner import Task, run_task
+from hierlearn.lab.splits import check_test_rows
+from hierlearn.lab.study import Study
+from hierlearn.losses import CollapseWarning
+from hierlearn.pipeline.pipeline import versions
+from hierlearn.service.engines.engine import Job
+from hierlearn.service.engines.executors import engine_of
+from hierlearn.training.processes import find_device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
+
+    from hierlearn.datasets import Dataset
+    from hierlearn.lab.candidates import Candidate
+    from hierlearn.lab.runner import Result
+    from hierlearn.service.engines.engine import Engine
+
+
+class StudyWarning(UserWarning):
+    """A candidate was left out of a study."""
+
+
+def compare(
+    dataset: Dataset,
+    candidates: Sequence[str | Candidate],
+    out: Path | str,
+    protocol: Protocol | None = None,
+    *,
+    force: bool = False,
+    executor: Executor | int = 1,
+    metadata: Mapping[str, Any] | None = None,
+    on_step: Callable[[int, int, int], None] | None = None,
+) -> Study:
+    """Run a study, or resume one that was interrupted.
+
+    Args:
+        dataset: with a split "test".
+        candidates: what to compare, as on the command line ("bce", "hxe:alpha=0.3", "loss:hcl",
+            "hcl", "auto") or Candidates; the first is what the others are tested against. Of
+            ["all"], those that cannot be trained on these rows are left out with a warning.
+        out: the study's folder.
+        protocol: how to train and evaluate them; the defaults of Protocol if None.
+        force: replace another study in the folder.
+        executor: where candidates are trained: any Executor, such as one of ``open_executor``, or
+            how many processes of this machine train at a time; above 1 the calling script needs
+            the usual ``if __name__ == "__main__"``, and registers losses and metrics of its own
+            outside it.
+        metadata: more keys for study.json, which may differ when a study is resumed.
+        on_step: called with the candidate's number, the step and the number of steps.
+    """
+    protocol = protocol or Protocol()
+    with engine_of(executor, gpu=uses_gpu(protocol, executor)) as engine:
+        begun = begin(dataset, candidates, out, protocol, force=force, metadata=metadata)
+        begun.leaves_out = begun.candidates == parse_candidates("all")
+        run_studies([begun], engine, on_step)
+    if begun.left_out and not begun.study.finished:
+        why = next(iter(begun.left_out.values()))
+        raise begun.failure(HierlearnError(f"no method can be trained on these rows: {why}"))
+    for key, why in begun.left_out.items():
+        warnings.warn(f"{key} is left out: {why}", StudyWarning, stacklevel=2)
+    return begun.study
+
+
+@dataclass
+class Comparison:
+    """A study that has begun, and what is missing in it.
+
+    Attributes:
+        study: its folder.
+        candidates: all of them.
+        dataset: what they are trained and evaluated on.
+        tasks: the candidates that are missing, by number.
+        new: whether there was no such study before.
+        first: what the numbers of candidates begin with, among several studies.
+        failed: whether a candidate raised an error.
+        leaves_out: whether a candidate that cannot be trained on these rows is left out, as where
+            "all" were asked for; else its error is raised.
+        left_out: why, by key.
+    """
+
+    study: Study
+    candidates: list[Candidate]
+    dataset: Dataset
+    tasks: dict[int, Task]
+    new: bool
+    first: int = 0
+    failed: bool = False
+    leaves_out: bool = False
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def add(self, number: int, result: Result) -> None:
+        """Store the result of a candidate."""
+        self.study.add(self.candidates[number], result)
+        if result.collapse is not None:
+            text = f"{self.candidates[number].key}: {result.collapse}"
+            warnings.warn(text, CollapseWarning, stacklevel=2)
+
+    def failure(self, error: HierlearnError) -> HierlearnError:
+        """Return what is raised for an error of a candidate."""
+        self.failed = True
+        if isinstance(error, WriteError):
+            return continues(error)
+        if self.new and not self.study.runs():  # the corrected command begins here
+            self.study.discard()
+        return error
+
+
+def begin(
+    dataset: Dataset,
+    candidates: Sequence[str | Candidate],
+    out: Path | str,
+    protocol: Protocol,
+    *,
+    force: bool = False,
+    metadata: Mapping[str, Any] | None = None,
+) -> Comparison:
+    """Begin a study, or open the one that was interrupted; the arguments are those of ``compare``.
+
+    Returns:
+        What ``run_studies`` runs.
+    """
+    parsed = parse_candidates(candidates)
+    check_test_rows(dataset)
+    protocol.check(parsed)
+    new = not is_file(Path(out) / "study.json")
+    config = make_config(dataset, parsed, protocol, metadata)
+    try:
+        study = Study.begin(out, config, force=force)
+        store_test_rows(study, dataset)
+    except WriteError as error:
+        raise continues(error) from error
+    metrics, seeds = tuple(study.config["metrics"]), tuple(study.seeds)
+    device, runs = protocol.training.get("device", "auto"), study.runs()
+    tasks = {
+        number: Task(one, protocol.plan(one), metrics, seeds, device)
+        for number, one in enumerate(parsed)
+        if not study.is_done(one, runs)
+    }
+    return Comparison(study, parsed, dataset, tasks, new)
+
+
+def run_studies(
+    studies: Iterable[Comparison],
+    engine: Engine,
+    on_step: Callable[[int, int, int], None] | None = None,
+    on_error: Callable[[Comparison, HierlearnError], None] | None = None,
+) -> None:
+    """Train and evaluate what is missing in some studies, all at once where the engine can.
+
+    Args:
+        studies: what ``begin`` returned, made as workers become free.
+        engine: where candidates are trained.
+        on_step: called with the candidate's number among all studies, the step and the number of
+            steps.
+        on_error: called with a study and the error of a candidate, which ends this study only; the
+            error is raised if None.
+    """
+    opened: list[tuple[Comparison, int]] = []  # by number of the job
+
+    def jobs() -> Iterator[Job]:
+        for study in studies:
+            for number in range(len(study.candidates)):
+                if number not in study.tasks and on_step is not None:
+                    on_step(study.first + number, 1, 1)
+            for number, task in study.tasks.items():
+                if not study.failed:
+                    opened.append((study, number))
+                    yield Job(train_candidate, study.dataset, (task,))
+
+    def report(job: int, step: int, of: int) -> None:
+        assert on_step is not None
+        study, number = opened[job]
+        on_step(study.first + number, step, of)
+
+    with closing(engine.run(jobs(), on_step and report)) as outcomes:
+        for outcome in outcomes:
+            study, number = opened[outcome.number]
+            try:
+                study.add(number, outcome.result())
+            except HierlearnError as error:
+                if study.leaves_out and not isinstance(error, WriteError):
+                    study.left_out[study.candidates[number].key] = str(error)
+                    continue
+                raised = study.failure(error)
+                if on_error is None:
+                    raise raised from error.__cause__
+                on_error(study, raised)
+
+
+def train_candidate(
+    dataset: Dataset, task: Task, on_step: Callable[[int, int], None] | None = None
+) -> Result:
+    """Run a task; what a worker runs."""
+    return run_task(task, dataset, on_step)
+
+
+def uses_gpu(protocol: Protocol, executor: Executor | int) -> bool:
+    """Whether processes of this machine would train on its GPU."""
+    if not isinstance(executor, int) or executor < 2:
+        return False
+    return find_device(protocol.training.get("device", "auto")).type != "cpu"
+
+
+def continues(error: WriteError) -> WriteError:
+    """Return the error of a file of a study, which says how it goes on."""
+    what = str(error).rpartition("; ")[0]
+    return WriteError(
+        f"{what}; what is finished is kept: free disk space and run the same command again, which "
+        f"continues with what is missing"
+    )
+
+
+def make_config(
+    dataset: Dataset,
+    candidates: Sequence[Candidate],
+    protocol: Protocol,
+    metadata: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Return the content of study.json."""
+    return {
+        "candidates": [as_json(candidate) for candidate in candidates],
+        "uses_hierarchy": {one.key: one.uses_hierarchy for one in candidates},
+        "seeds": [protocol.seed + number for number in range(protocol.seeds)],
+        "metrics": list(dict.fromkeys(protocol.metrics)),
+        "settings": protocol.training,
+        "by_candidate": {key: dict(value) for key, value in protocol.by_candidate.items()},
+        "network": dict(protocol.network),
+        "preprocessing": dict(protocol.preprocessing),
+        "valid_fraction": protocol.valid_fraction,
+        "dataset": {**describe(dataset), "digest": dataset.digest()[:16]},
+        "metadata": {"versions": versions(), **(metadata or {})},
+    }
+
+
+def as_json(candidate: Candidate) -> dict[str, Any]:
+    """Return a candidate as study.json holds it; settings of its own only where there are any."""
+    found = asdict(candidate)
+    return found if found["settings"] else {k: v for k, v in found.items() if k != "settings"}
+
+
+def store_test_rows(study: Study, dataset: Dataset) -> None:
+    """Store the test rows of a study: their labels, texts and names."""
+    test = dataset.split("test")
+    study.set_data(
+        dataset.hierarchy,
+        Labels(test.labels, dataset.hierarchy),
+        shown_texts(test.inputs),
+        row_names(test),
+    )

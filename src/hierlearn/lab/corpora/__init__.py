@@ -1,0 +1,1 @@
+"""Public datasets by name; entry points of ``hierlearn.datasets``."""

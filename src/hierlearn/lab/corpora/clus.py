@@ -1,0 +1,334 @@
+"""The benchmark sets of hierarchical multi-label classification in Clus ARFF files.
+
+Diatom and X-ray images, e-mails, and the genes of yeast under FunCat (a tree) and under the Gene
+Ontology (a DAG), as collected in the repository of C-HMCNN (Giunchiglia and Lukasiewicz, 2020) and
+read from there at one pinned commit.
+
+The SHA-256 is known for four sets only: diatoms, imclef07d, cellcycle_fun and cellcycle_go. Their
+downloads are verified. Of the other sets nothing but the sizes is known (and for the training files
+of expr not even those), so they are downloaded only with ``trust=True``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hierlearn.datasets.arff import read_arff
+from hierlearn.datasets.dataset import Dataset
+from hierlearn.datasets.download import BY_HAND, cache_dir, fetch, mismatch, recorded_sha256
+from hierlearn.datasets.folders import existing_folders, own_folders
+from hierlearn.datasets.registry import DatasetEntry
+from hierlearn.errors import DataError, DownloadError, quoted, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    Progress = Callable[[int, int | None], None]
+
+REPOSITORY = "EGiunchiglia/C-HMCNN"
+COMMIT = "06d35feab7067756e288c3b0f3e570a8fb7c99d5"
+
+_SHA256 = {
+    "Diatoms_train.arff": "19baf9a53db0d3e636481c3b80d0f6532ddb9586f829e22c9cb326effc917e36",
+    "Diatoms_test.arff": "04c4ae6e90297e3da1771615f0ac2a535a0ea5bd4c0625d43052b5130e2f6a09",
+    "ImCLEF07D_Train.arff": "ca6eaafd72bfdf4c78d8cee708d589e3139da206ae07e9ff9b74e67fe4900a09",
+    "ImCLEF07D_Test.arff": "404870af634965a267609e1139a844bf984ad886ced7a928826a85475ba4e595",
+    "cellcycle_FUN.train.arff": "4c97ccf6f15b49392b3bda7fec1f601ed921746ef0b78d6fcd4c85a0424dfd66",
+    "cellcycle_FUN.valid.arff": "8914f37522a484ce1790625e4993d89eed73ce4f6d667711c691a389e3a4f982",
+    "cellcycle_FUN.test.arff": "2dd7798e23375743b2e31e0236d9a6cb7a73351a777efe381946105417fd1299",
+    "cellcycle_GO.train.arff": "84b1e37e1b8db8361d77808fcd2fd565ea42fc1f4a26401a314f9d28d48a56be",
+    "cellcycle_GO.valid.arff": "d0a95ce316e388231a3dd4261a39a0765aa27e7c232fe2cc302415798cd77dec",
+    "cellcycle_GO.test.arff": "7fc5630e627e18b77f6531f7f4c8072813f6099872039e85091ba1ca4a9161ef",
+}
+
+# Bytes of the files; the sets without a validation file have a training and a test file.
+_OTHER_SIZES: dict[str, dict[str, int]] = {
+    "diatoms": {"Diatoms_train.arff": 2_750_249, "Diatoms_test.arff": 1_412_687},
+    "imclef07a": {"ImCLEF07A_Train.arff": 1_732_622, "ImCLEF07A_Test.arff": 176_660},
+    "imclef07d": {"ImCLEF07D_Train.arff": 1_732_440, "ImCLEF07D_Test.arff": 176_478},
+    "enron": {"Enron_corr_trainvalid.arff": 2_075_000, "Enron_corr_test.arff": 1_415_090},
+}
+_YEAST_SIZES: dict[str, tuple[int | None, int, int]] = {  # train, valid, test
+    "cellcycle_FUN": (705_761, 373_560, 560_351),
+    "cellcycle_GO": (846_744, 501_708, 696_543),
+    "derisi_FUN": (522_144, 276_855, 417_053),
+    "derisi_GO": (662_906, 404_767, 553_268),
+    "eisen_FUN": (496_392, 252_211, 394_313),
+    "eisen_GO": (611_356, 358_245, 506_778),
+    "expr_FUN": (None, 2_351_441, 3_552_821),
+    "expr_GO": (None, 2_479_540, 3_682_318),
+    "gasch1_FUN": (1_557_060, 813_474, 1_227_356),
+    "gasch1_GO": (1_696_700, 941_671, 1_362_075),
+    "gasch2_FUN": (574_169, 301_142, 453_510),
+    "gasch2_GO": (715_886, 429_519, 590_436),
+    "seq_FUN": (3_289_292, 1_716_739, 2_606_056),
+    "seq_GO": (3_415_226, 1_839_843, 2_733_226),
+    "spo_FUN": (648_397, 343_575, 515_774),
+    "spo_GO": (788_785, 471_412, 651_582),
+}
+_DESCRIPTIONS = {
+    "diatoms": "microscope images of diatoms, by taxon",
+    "imclef07a": "X-ray images, by the part of the body",
+    "imclef07d": "X-ray images, by the direction of the view",
+    "enron": "e-mails of Enron, by topic",
+    "cellcycle": "yeast genes: expression in the cell cycle",
+    "derisi": "yeast genes: expression in the diauxic shift",
+    "eisen": "yeast genes: expression in eight experiments",
+    "expr": "yeast genes: all the expression data together",
+    "gasch1": "yeast genes: expression under environmental stress",
+    "gasch2": "yeast genes: expression under DNA damage",
+    "seq": "yeast genes: statistics of the sequence",
+    "spo": "yeast genes: expression in sporulation",
+    "FUN": "FunCat classes (a tree)",
+    "GO": "Gene Ontology classes (a DAG)",
+}
+
+
+@dataclass(frozen=True)
+class ClusFile:
+    """One file of a set: where it is in the repository and what is known of its bytes."""
+
+    path: str
+    size: int | None
+    sha256: str | None
+
+    @property
+    def name(self) -> str:
+        """The file name, by which folders are searched."""
+        return PurePosixPath(self.path).name
+
+    @property
+    def url(self) -> str:
+        """Where the file is downloaded from."""
+        return f"https://raw.githubusercontent.com/{REPOSITORY}/{COMMIT}/{self.path}"
+
+
+@dataclass(frozen=True)
+class ClusSet:
+    """A named set: its files by split."""
+
+    name: str
+    description: str
+    files: Mapping[str, ClusFile]
+
+    @property
+    def has_checksum(self) -> bool:
+        """Whether the SHA-256 of every file is known, so that a download can be verified."""
+        return all(file.sha256 is not None for file in self.files.values())
+
+    @property
+    def size(self) -> int | None:
+        """The bytes of all files together, None where one is not known."""
+        sizes = [file.size for file in self.files.values()]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+def _file(folder: str, name: str, size: int | None) -> ClusFile:
+    return ClusFile(f"HMC_data/{folder}/{name}", size, _SHA256.get(name))
+
+
+def _other_set(name: str, sizes: Mapping[str, int]) -> ClusSet:
+    files = [_file("others", file, size) for file, size in sizes.items()]
+    return ClusSet(name, _DESCRIPTIONS[name], dict(zip(("train", "test"), files, strict=True)))
+
+
+def _yeast_set(stem: str, sizes: tuple[int | None, int, int]) -> ClusSet:
+    data, ontology = stem.split("_")
+    folder = f"datasets_{ontology}/{stem}"
+    files = {
+        split: _file(folder, f"{stem}.{split}.arff", size)
+        for split, size in zip(("train", "valid", "test"), sizes, strict=True)
+    }
+    return ClusSet(stem.lower(), f"{_DESCRIPTIONS[data]}; {_DESCRIPTIONS[ontology]}", files)
+
+
+CLUS_SETS: dict[str, ClusSet] = {
+    one.name: one
+    for one in (
+        *(_other_set(name, sizes) for name, sizes in _OTHER_SIZES.items()),
+        *(_yeast_set(stem, sizes) for stem, sizes in _YEAST_SIZES.items()),
+    )
+}
+
+
+def load_clus(
+    name: str,
+    *,
+    data_dir: Path | str | None = None,
+    download: bool = True,
+    trust: bool = False,
+    progress: Progress | None = None,
+) -> Dataset:
+    """Load a named set with its official splits.
+
+    The files are looked for in ``data_dir``, then in the folder that HIERLEARN_DATA names, then in
+    the cache (HIERLEARN_CACHE, else ``hierlearn`` in the user's cache folder). A folder counts when
+    it holds all files of the set, by name or as laid out in the source repository. Files in the
+    first two are the user's own and taken as they are; those in the cache are checked, and
+    downloaded where they are missing or damaged.
+
+    Args:
+        name: a key of ``CLUS_SETS``.
+        data_dir: a folder with the files, searched first.
+        download: whether missing files may be downloaded into the cache.
+        trust: whether files without a known SHA-256 may be downloaded.
+        progress: called with the bytes received and their total over all files of the set.
+
+    Returns:
+        The rows of all splits, in the order "train", "valid" (the yeast sets only) and "test".
+
+    Raises:
+        DataError: if the name is unknown, files are absent, or they do not fit together.
+        DownloadError: if a download fails or would need ``trust``.
+    """
+    clus_set = _known(name)
+    folders = existing_folders(data_dir)
+    paths = locate_clus(name, data_dir)
+    if paths is None and download:
+        paths = _download(clus_set, trust, progress)
+    if paths is None:
+        looked = ", ".join(str(folder) for folder in (*folders.values(), cache_dir()))
+        missing = quoted(file.name for file in clus_set.files.values())
+        raise DataError(
+            f"{name} needs the files {missing}, and none of these folders holds all of them "
+            f"undamaged: {looked}; name the right folder with data_dir= or HIERLEARN_DATA, or "
+            f"allow the download with download=True"
+        )
+    return _join(clus_set, paths)
+
+
+def locate_clus(name: str, data_dir: Path | str | None = None) -> dict[str, Path] | None:
+    """Return the files of a set by split where ``load_clus`` would find them, else None."""
+    clus_set = _known(name)
+    for folder in own_folders(data_dir).values():
+        paths = find_clus(name, folder)
+        if paths is not None:
+            return paths
+    return _cached(clus_set)
+
+
+def find_clus(name: str, data_dir: Path | str) -> dict[str, Path] | None:
+    """Return the files of a set by split where a folder holds all of them, else None."""
+    found: dict[str, Path] = {}
+    for split, file in _known(name).files.items():
+        # HMC_data/others/x, others/x and x: the repository, its data folder, or a flat folder.
+        inner = file.path.partition("/")[2]
+        candidates = [Path(data_dir, part) for part in (file.name, inner, file.path)]
+        path = next(filter(Path.is_file, candidates), None)
+        if path is None:
+            return None
+        found[split] = path
+    return found
+
+
+def _known(name: str) -> ClusSet:
+    if name not in CLUS_SETS:
+        raise DataError(unknown_name("Clus set", name, CLUS_SETS))
+    return CLUS_SETS[name]
+
+
+def _cached(clus_set: ClusSet) -> dict[str, Path] | None:
+    """Return the files in the cache if they are complete and, as far as is known, undamaged."""
+    paths = find_clus(clus_set.name, cache_dir())
+    if paths is None:
+        return None
+    for split, file in clus_set.files.items():
+        sha256 = file.sha256 or recorded_sha256(paths[split])
+        if mismatch(paths[split], size=file.size, sha256=sha256) is not None:
+            return None
+    return paths
+
+
+def _is_verified(clus_set: ClusSet, paths: Mapping[str, Path]) -> bool:
+    """Whether the files are, to the byte, those of the table."""
+    return clus_set.has_checksum and not any(
+        mismatch(paths[split], size=file.size, sha256=file.sha256)
+        for split, file in clus_set.files.items()
+    )
+
+
+def _download(clus_set: ClusSet, trust: bool, progress: Progress | None) -> dict[str, Path]:
+    """Fetch the files into the cache, with one progress over all of them."""
+    for file in () if trust or clus_set.has_checksum else clus_set.files.values():
+        if recorded_sha256(cache_dir() / file.name) is None:
+            raise DownloadError(
+                f"no SHA-256 is known for {file.name}, so what is downloaded cannot be checked; "
+                f"accept it once with: hierlearn data fetch {clus_set.name} --trust "
+                f"(trust=True in Python), or {BY_HAND}"
+            )
+    paths: dict[str, Path] = {}
+    done = 0
+    for split, file in clus_set.files.items():
+        paths[split] = fetch(
+            file.url,
+            cache_dir() / file.name,
+            size=file.size,
+            sha256=file.sha256,
+            trust=trust,
+            progress=progress and partial(_report, progress, done, clus_set.size),
+        )
+        done += paths[split].stat().st_size
+    return paths
+
+
+def _report(progress: Progress, done: int, total: int | None, received: int, _: int | None) -> None:
+    progress(done + received, total)
+
+
+def _join(clus_set: ClusSet, paths: Mapping[str, Path]) -> Dataset:
+    """Read the files and put their rows together, if their headers agree."""
+    parts = {split: read_arff(path) for split, path in paths.items()}
+    first = parts["train"]
+    for split, part in parts.items():
+        for what, same in (
+            ("hierarchy", part.hierarchy == first.hierarchy),
+            ("attributes", list(part.feature_names) == list(first.feature_names)),
+        ):
+            if not same:
+                raise DataError(
+                    f"{paths[split]} and {paths['train']} differ in the {what} of their headers; "
+                    f"take all files of {clus_set.name} from one source"
+                )
+    splits: dict[str, NDArray[np.int64]] = {}
+    begin = 0
+    for split, part in parts.items():
+        splits[split] = np.arange(begin, begin + len(part), dtype=np.int64)
+        begin += len(part)
+    return Dataset(
+        inputs=np.concatenate([part.inputs for part in parts.values()]),
+        labels=[labels for part in parts.values() for labels in part.labels],
+        hierarchy=first.hierarchy,
+        splits=splits,
+        name=clus_set.name,
+        feature_names=first.feature_names,
+        source=(
+            f"Clus ARFF files as in https://github.com/{REPOSITORY} at commit {COMMIT[:7]}, "
+            f"SHA-256 {'verified' if _is_verified(clus_set, paths) else 'not verified'}."
+        ),
+    )
+
+
+ENTRIES = SimpleNamespace(
+    **{
+        one.name: DatasetEntry(
+            one.name,
+            one.description,
+            "files",
+            partial(load_clus, one.name),
+            "see source",
+            f"As collected in https://github.com/{REPOSITORY} (Giunchiglia and Lukasiewicz, "
+            f"2020), which says where each set comes from.",
+            files=tuple(one.files.values()),
+            locate=partial(locate_clus, one.name),
+        )
+        for one in CLUS_SETS.values()
+    }
+)

@@ -1,0 +1,293 @@
+"""The figures of a noise study, and its tables as Markdown and CSV.
+
+The unit is the draw: the seeds of a draw are averaged, and mean, interval (Student's t) and test
+are over draws. At each rate the candidates are compared with the first one draw by draw (paired
+t-test, corrected by Holm over the candidates). The harm is the change from the lowest rate to the
+highest, again draw by draw, and is compared with the first candidate's harm in the same way. With a
+single draw the unit is the seed, and nothing is said of other draws.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hierlearn.errors import plural
+from hierlearn.lab.statistics import LEVEL, t_interval
+from hierlearn.lab.summary import against_first
+from hierlearn.lab.tables import ARROWS
+from hierlearn.metrics.measure import plain
+from hierlearn.metrics.registry import find_metric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hierlearn.lab.candidates import Candidate
+    from hierlearn.metrics import Metric
+
+    Values = Mapping[str, Mapping[str, Sequence[float]]]  # by candidate, metric and seed
+    Draws = Sequence[Values]  # of one rate
+    BySeed = Sequence[Sequence[float]]  # of one candidate, by draw and seed
+
+FORMAT, VERSION = "hierlearn.noise", 3
+DECIDED = ("terminal-accuracy", "lca-height")  # of the decided terminal class
+SCORES = ("au-prc",)  # of the probabilities, where the taxonomy is clean
+MAIN = (*DECIDED, *SCORES)
+TITLES = {"labels": "Label noise", "hierarchy": "Hierarchy noise"}
+
+
+def metric_of(name: str) -> Metric:
+    """Return the metric of a figure; ``level-1`` and so on are level accuracies."""
+    return find_metric("level-accuracy" if name.startswith("level-") else name)
+
+
+def summarize_noise(
+    by_kind: Mapping[str, Sequence[Draws]],
+    rates: Sequence[float],
+    candidates: Sequence[Candidate],
+    config: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return every figure of a noise study, ready for JSON.
+
+    Args:
+        by_kind: the values of every kind of noise, by rate and draw.
+        rates: in ascending order.
+        candidates: the losses and recipes.
+        config: what it was trained on and how; ``corrupted``, the fraction that really was, by
+            kind, rate and draw, and ``still_improving``, the candidates with a run that did at its
+            last epoch, by kind and rate.
+    """
+    keys = [candidate.key for candidate in candidates]
+    first = next(iter(by_kind.values()))[0]
+    figures = {
+        kind: {
+            metric: [over_draws([by_seed(draws, key, metric) for key in keys]) for draws in column]
+            for metric in shared_metrics(column, keys[0])
+        }
+        for kind, column in by_kind.items()
+    }
+    harm = {
+        kind: {
+            metric: over_draws([changes(column, key, metric) for key in keys])
+            for metric in figures[kind]
+        }
+        for kind, column in by_kind.items()
+    }
+    metrics = list(dict.fromkeys(metric for found in figures.values() for metric in found))
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        **config,
+        "candidates": keys,
+        "labels": [candidate.title for candidate in candidates],
+        "draws": len(first),
+        "seeds": len(next(iter(first[0][keys[0]].values()))),
+        "unit": "draws" if len(first) > 1 else "seeds",
+        "kinds": list(by_kind),
+        "rates": list(rates),
+        "metrics": metrics,
+        "directions": {name: metric_of(name).direction for name in metrics},
+        "level": LEVEL,
+        "figures": figures,
+        "harm": harm,
+    }
+
+
+def shared_metrics(column: Sequence[Draws], key: str) -> list[str]:
+    """Return the metrics that were measured at every rate."""
+    cells = [values[key] for draws in column for values in draws]
+    return [name for name in cells[0] if all(name in cell for cell in cells)]
+
+
+def by_seed(draws: Draws, key: str, metric: str) -> list[list[float]]:
+    """Return the values of a candidate, by draw and seed."""
+    return [list(values[key][metric]) for values in draws]
+
+
+def over_draws(values: Sequence[BySeed]) -> list[dict[str, Any]]:
+    """Return mean, interval and test of each candidate, over draws.
+
+    Args:
+        values: by candidate, draw and seed.
+
+    Returns:
+        What ``against_first`` does of the units, which are the means of the draws or, of a single
+        draw, its seeds; ``interval`` of the mean; ``seed_deviation``, the standard deviation over
+        seeds within a draw; and ``values`` by draw and seed.
+    """
+    units = [[float(np.mean(draw)) for draw in one] if len(one) > 1 else one[0] for one in values]
+    figures = against_first(units)
+    for figure, unit, one in zip(figures, units, values, strict=True):
+        interval = [plain(end) for end in t_interval(unit)]
+        figure["interval"] = None if None in interval else interval
+        within = [np.var(draw, ddof=1) for draw in one if len(draw) > 1]
+        figure["seed_deviation"] = plain(float(np.sqrt(np.mean(within)))) if within else None
+        figure["values"] = [[plain(value) for value in draw] for draw in one]
+    return figures
+
+
+def changes(column: Sequence[Draws], key: str, metric: str) -> list[list[float]]:
+    """Return the change of a metric from the lowest rate to the highest, by draw and seed."""
+    ends = zip(by_seed(column[0], key, metric), by_seed(column[-1], key, metric), strict=True)
+    return [[after - before for before, after in zip(*draw, strict=True)] for draw in ends]
+
+
+def main_metrics(summary: Mapping[str, Any], kind: str) -> list[str]:
+    """Return the metrics of the tables and the verdict on a kind of noise."""
+    return [metric for metric in MAIN if metric in summary["figures"][kind]]
+
+
+def repetitions(summary: Mapping[str, Any]) -> int:
+    """Return how many draws, or seeds of a single draw, the tests are over."""
+    return int(summary[summary["unit"]])
+
+
+def shown(metric: str, value: float | None) -> str:
+    """Return a figure as text; percentages with one digit."""
+    return metric_of(metric).format(value, digits(metric))
+
+
+def digits(metric: str) -> int | None:
+    """Return the digits of a figure: one of percentages, else those of the metric."""
+    return 1 if metric_of(metric).unit == "percent" else None
+
+
+def better(summary: Mapping[str, Any], metric: str, figure: Mapping[str, Any]) -> bool | None:
+    """Return whether a figure is better than the first one's, or worse; None within noise."""
+    if not figure["significant"]:
+        return None
+    return bool((figure["difference"] > 0) == (summary["directions"][metric] == "up"))
+
+
+def percent(rate: float) -> str:
+    """Return a rate as text."""
+    return f"{100 * rate:g} %"
+
+
+def with_interval(metric: str, figure: Mapping[str, Any], mean: str) -> str:
+    """Return a mean as text with half the width of its interval, where there is one."""
+    if figure["interval"] is None:
+        return mean
+    low, high = figure["interval"]
+    return f"{mean} ± {shown(metric, (high - low) / 2)}"
+
+
+def as_markdown(summary: Mapping[str, Any]) -> str:
+    """Return one section per kind: one table per main metric, and one of the levels."""
+    lines: list[str] = []
+    levels = [name for name in summary["metrics"] if name not in MAIN]
+    ends = [0, len(summary["rates"]) - 1]
+    for kind in summary["kinds"]:
+        lines += [f"## {TITLES[kind]}", ""]
+        for metric in main_metrics(summary, kind):
+            lines += [*rate_table(summary, kind, metric), ""]
+        lines += ["Accuracy of each level on the path to the decision:", ""]
+        lines += [*table(summary, kind, [(metric, end) for metric in levels for end in ends]), ""]
+    lines.append(explain_tables(summary))
+    still = [
+        f"{', '.join(keys)} ({TITLES[kind].lower()}, {percent(rate)})"
+        for kind in summary["kinds"]
+        for rate, keys in zip(summary["rates"], summary["still_improving"][kind], strict=True)
+        if keys
+    ]
+    if still:
+        lines.append(f"A run of these still improved at its last epoch: {'; '.join(still)}.")
+    return "\n".join(lines) + "\n"
+
+
+def explain_tables(summary: Mapping[str, Any]) -> str:
+    """Say what the figures of the tables are over."""
+    if repetitions(summary) < 2:
+        return "One draw, one seed: no interval, no test."
+    unit, level = summary["unit"], summary["level"]
+    over = plural(summary[unit], unit[:-1])
+    if unit == "draws":
+        over += f" of {plural(summary['seeds'], 'seed')} each"
+    else:
+        over += " under one draw of the noise"
+    return (
+        f"Mean ± half the {percent(1 - level)} interval over {over}, on clean test rows. Bold: "
+        f"better than {summary['labels'][0]} at that rate with p < {level} (paired t-test over "
+        f"{unit}, Holm)."
+    )
+
+
+def rate_table(summary: Mapping[str, Any], kind: str, metric: str) -> list[str]:
+    """Return the lines of a table of one metric: one row per candidate, one column per rate."""
+    lines = table(summary, kind, [(metric, place) for place in range(len(summary["rates"]))])
+    heads = [f"{metric} {ARROWS[summary['directions'][metric]]}", *map(percent, summary["rates"])]
+    return ["| " + " | ".join(heads) + " |", *lines[1:]]
+
+
+def table(summary: Mapping[str, Any], kind: str, columns: Sequence[tuple[str, int]]) -> list[str]:
+    """Return the lines of a table.
+
+    Args:
+        summary: the study.
+        kind: of noise.
+        columns: the metric and the place of the rate of each column.
+    """
+    heads = [
+        f"{metric} {ARROWS[summary['directions'][metric]]} at {percent(summary['rates'][place])}"
+        for metric, place in columns
+    ]
+    lines = ["| | " + " | ".join(heads) + " |", "|---" + "|---:" * len(columns) + "|"]
+    for number, label in enumerate(summary["labels"]):
+        cells = []
+        for metric, place in columns:
+            figure = summary["figures"][kind][metric][place][number]
+            mean = shown(metric, figure["mean"])
+            mean = f"**{mean}**" if better(summary, metric, figure) else mean
+            cells.append(with_interval(metric, figure, mean))
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def as_csv(summary: Mapping[str, Any]) -> str:
+    """Return one line per figure."""
+    columns = ("mean", "deviation", "seed_deviation", "difference", "p", "significant")
+    head = ["kind", "rate", "corrupted", "candidate", "metric", *columns, "low", "high"]
+    counts = [summary["draws"], summary["seeds"]]
+    lines = []
+    for kind, place, metric, key, figure in each_figure(summary):
+        corrupted = float(np.mean(summary["corrupted"][kind][place]))
+        known = [figure[name] for name in columns]
+        ends = figure["interval"] or [None, None]
+        rate = summary["rates"][place]
+        lines.append([kind, rate, corrupted, key, metric, *known, *ends, *counts])
+    return csv_text([*head, "draws", "seeds"], lines)
+
+
+def as_runs_csv(summary: Mapping[str, Any]) -> str:
+    """Return one line per figure of a single run, with its draw and its seed."""
+    head = ["kind", "rate", "draw", "corrupted", "candidate", "seed", "metric", "value"]
+    lines = []
+    for kind, place, metric, key, figure in each_figure(summary):
+        for draw, values in enumerate(figure["values"]):
+            corrupted = summary["corrupted"][kind][place][draw]
+            first = summary["first_seed"] + draw * summary["seeds"]
+            for seed, value in enumerate(values, first):
+                rate = summary["rates"][place]
+                lines.append([kind, rate, draw, corrupted, key, seed, metric, value])
+    return csv_text(head, lines)
+
+
+def each_figure(
+    summary: Mapping[str, Any],
+) -> Iterator[tuple[str, int, str, str, Mapping[str, Any]]]:
+    """Yield kind, place of the rate, metric, candidate and figure of every figure."""
+    for kind in summary["kinds"]:
+        for place in range(len(summary["rates"])):
+            for metric, column in summary["figures"][kind].items():
+                for key, figure in zip(summary["candidates"], column[place], strict=True):
+                    yield kind, place, metric, key, figure
+
+
+def csv_text(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
+    """Return lines as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *lines])
+    return text.getvalue()

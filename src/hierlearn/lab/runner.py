@@ -1,0 +1,334 @@
+"""Runner: one candidate trained over all seeds, and evaluated on the test rows.
+
+The seeds of a loss or a recipe train at once, stacked; whatever trains whole pipelines trains them
+one after the other.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hierlearn.decoding import make_decoder
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.labels import Labels
+from hierlearn.lab.evidence import StoredEvidence, find_evidence
+from hierlearn.lab.protocol import EARLY
+from hierlearn.lab.splits import without_test_rows
+from hierlearn.losses import CollapseWarning
+from hierlearn.memory.store import Memory
+from hierlearn.metrics import find_metric
+from hierlearn.metrics.measure import Predictions, check_supported
+from hierlearn.networks.ensemble import members_of
+from hierlearn.pipeline.evaluate import predictions
+from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.train import run, train
+from hierlearn.reports.decisions import decide
+from hierlearn.training.prepare import prepare
+from hierlearn.training.probabilities import member_probabilities
+from hierlearn.training.processes import Processes, find_device
+from hierlearn.training.rows import Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import nn
+
+    from hierlearn.datasets import Dataset
+    from hierlearn.lab.candidates import Candidate
+    from hierlearn.training.plan import Plan
+    from hierlearn.training.prepare import Prepared
+    from hierlearn.training.trainer import Trainer
+
+
+ALWAYS = ("exact", "severity")  # stored of each test row
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to train and evaluate.
+
+    Attributes:
+        candidate: a loss or a recipe.
+        plan: how to train it, over how many seeds.
+        metrics: the metrics of the table, which must be defined for the test rows.
+        seeds: the seeds, for the record.
+        device: where.
+    """
+
+    candidate: Candidate
+    plan: Plan
+    metrics: tuple[str, ...]
+    seeds: tuple[int, ...]
+    device: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a task.
+
+    Attributes:
+        runs: one dictionary per seed, ready for JSON.
+        rows: decisions and metrics of the test rows by name, (seeds, N) each.
+        log: the record of every epoch.
+        selected: (epochs, C) in what percentage of the batches a curriculum, if there is one,
+            selected each class, over the seeds.
+        collapse: the first CollapseWarning, if there was one.
+        evidence: the remembered rows that the answers were taken from, where there is a memory.
+    """
+
+    runs: list[dict[str, Any]]
+    rows: dict[str, NDArray[Any]]
+    log: list[dict[str, Any]]
+    selected: NDArray[np.uint8] | None = None
+    collapse: str | None = None
+    evidence: StoredEvidence | None = None
+
+
+def run_task(
+    task: Task, dataset: Dataset, on_step: Callable[[int, int], None] | None = None
+) -> Result:
+    """Train and evaluate a candidate.
+
+    Args:
+        task: what to do.
+        dataset: with a split "test".
+        on_step: called with the step and the number of steps.
+    """
+    if task.candidate.is_pipeline:
+        return run_pipelines(task, dataset, on_step)
+    clock = Stopwatch()
+    prepared = prepare_task(task, dataset)
+    check_metrics(task, prepared.label_space)
+    log: list[dict[str, Any]] = []
+    trainer, collapse = fit_catching_collapse(prepared, log, on_step)
+    test = ready_rows(prepared, dataset.split("test"))
+    runs, rows = evaluate(task, prepared, trainer, test)
+    members = members_of(prepared.network) or 1
+    evidence = find_evidence(prepared.network, prepared.answer, test)
+    if evidence is not None and members < len(runs):
+        evidence = evidence.repeated(len(runs))
+    about = {**clock.seconds(len(runs)), **network_size(prepared.network, members)}
+    for one in runs:
+        one.update(about)
+    selected = None
+    if trainer.selections:
+        percentages = torch.stack(trainer.selections).mul(100).round()
+        selected = percentages.to(torch.uint8).numpy()
+    return Result(runs, rows, log, selected, collapse, evidence)
+
+
+def prepare_task(task: Task, dataset: Dataset) -> Prepared:
+    """Return what trains all seeds at once; one network where nothing is trained: all are equal."""
+    device = find_device(task.device)
+    prepared = prepare(dataset, task.plan, device)
+    if prepared.decision.settings.optimizer != "none" or len(task.seeds) == 1:
+        return prepared
+    one = {**task.plan.settings, "ensemble_size": 1}
+    return prepare(dataset, replace(task.plan, settings=one), device)
+
+
+def run_pipelines(
+    task: Task, dataset: Dataset, on_step: Callable[[int, int], None] | None = None
+) -> Result:
+    """Train one pipeline per seed, as ``hierlearn train`` does, and evaluate each.
+
+    The arguments are those of ``run_task``; the log is that of the first seed.
+    """
+    test, training = dataset.split("test"), without_test_rows(dataset)
+    check_metrics(task, LabelSpace.from_labels(Labels(training.labels, dataset.hierarchy)))
+    logs: list[list[dict[str, Any]]] = []
+    runs, parts = [], []
+    for number, seed in enumerate(task.seeds):
+        clock = Stopwatch()
+        settings = {**task.plan.settings, "seed": seed, "device": task.device}
+        logs.append([])
+        reporting = Reporting(
+            bar=False,
+            on_epoch=logs[-1].append,
+            on_step=on_step and partial(in_part, on_step, number, len(task.seeds)),
+        )
+        # Networks are compared as they are trained, and so are these.
+        plan = replace(task.plan, calibration=False, settings=settings)
+        pipeline = train(training, plan, reporting=reporting)
+        given = predictions(pipeline, test)
+        parts.append(measured_rows(task, given))
+        trained = pipeline.config.get("training", {})
+        runs.append(
+            {
+                "candidate": task.candidate.key,
+                "seed": seed,
+                "test": measure_all(given, task.metrics),
+                "valid": first(trained.get("best_value")),
+                "best_epoch": first(trained.get("best_epoch")) or 0,
+                "still_improving": not is_solved(pipeline.config.get("settings", {}))
+                and bool(first(trained.get("improved_at_the_last_epoch"))),
+                "recipe": pipeline.config.get("recipe", {}).get("name"),
+                "settings": {
+                    name: value
+                    for name, value in pipeline.config.get("settings", {}).items()
+                    if name in (*EARLY, *task.plan.settings)
+                },
+                "loss_options": {},
+                **clock.seconds(),
+                **network_size(pipeline.network),
+            }
+        )
+    return Result(runs, stacked(parts), logs[0])
+
+
+class Stopwatch:
+    """Measures from when it is made: seconds, and those that the processor worked."""
+
+    def __init__(self) -> None:
+        self.begun, self.worked = time.perf_counter(), time.process_time()
+
+    def seconds(self, runs: int = 1) -> dict[str, float]:
+        """Return the seconds of each of some runs that were made together, as a run tells them."""
+        passed, worked = time.perf_counter() - self.begun, time.process_time() - self.worked
+        return {"seconds": round(passed / runs, 3), "cpu_seconds": round(worked / runs, 3)}
+
+
+def network_size(network: nn.Module, members: int = 1) -> dict[str, int]:
+    """Return how many numbers are learned, and how many others are stored, in each member.
+
+    The others are what no gradient trains: remembered rows, trees, statistics.
+    """
+    learned = sum(one.numel() for one in network.parameters())
+    whole = sum(one.numel() for one in network.state_dict().values() if isinstance(one, Tensor))
+    memories = (one for one in network.modules() if isinstance(one, Memory))
+    remembered = sum(one.embeddings.numel() for one in memories if one.embeddings is not None)
+    others = max(whole - learned, 0) + remembered
+    return {"parameters": learned // members, "stored": others // members}
+
+
+def first(values: Sequence[Any] | None) -> Any:
+    """Return the first of some values, None where there are none."""
+    return values[0] if values else None
+
+
+def is_solved(settings: Mapping[str, Any]) -> bool:
+    """Return whether a model is solved on all rows at once: it has no epochs to add."""
+    return settings.get("optimizer") == "lbfgs"
+
+
+def in_part(on_step: Callable[[int, int], None], part: int, parts: int, step: int, of: int) -> None:
+    """Report a step of one of several trainings as a step of all of them."""
+    on_step(part * of + step, parts * of)
+
+
+def check_metrics(task: Task, space: LabelSpace) -> None:
+    """Raise on a metric that is not defined for these classes, before hours of training."""
+    for name in task.metrics:
+        check_supported(find_metric(name), space)
+
+
+def fit_catching_collapse(
+    prepared: Prepared,
+    log: list[dict[str, Any]],
+    on_step: Callable[[int, int], None] | None = None,
+) -> tuple[Trainer, str | None]:
+    """Train as ``fit`` does; return the first CollapseWarning, where every seed would give one."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CollapseWarning)
+        trainer = fit(prepared, log, on_step)
+    collapses = [str(one.message) for one in caught if issubclass(one.category, CollapseWarning)]
+    for one in caught:
+        if not issubclass(one.category, CollapseWarning):
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    return trainer, collapses[0] if collapses else None
+
+
+def fit(
+    prepared: Prepared,
+    log: list[dict[str, Any]],
+    on_step: Callable[[int, int], None] | None = None,
+) -> Trainer:
+    """Train what was prepared, in this process, without files."""
+    here = Processes(0, 1, prepared.rows.device)
+    reporting = Reporting(bar=False, on_epoch=log.append, on_step=on_step)
+    return run(prepared, here, reporting=reporting)
+
+
+def ready_rows(prepared: Prepared, test: Dataset) -> Rows:
+    """Return the test rows, ready for the network."""
+    inputs: Any = test.inputs
+    if prepared.preprocessor is not None:  # sparse rows go as they are
+        inputs = prepared.preprocessor.transform(inputs)
+    policy = prepared.plan.unlabeled_descendants
+    labels = Labels(test.labels, prepared.label_space.hierarchy, unlabeled_descendants=policy)
+    return Rows(inputs, labels, prepared.rows.device)
+
+
+def evaluate(
+    task: Task, prepared: Prepared, trainer: Trainer, test: Rows
+) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
+    """Return the runs of a candidate, one dictionary per seed, and what is stored of the rows."""
+    space = prepared.label_space
+    every = torch.arange(len(test))
+    targets, mask = test.targets(every), test.mask(every)
+    decoder = make_decoder(space, prepared.decoder, **dict(prepared.plan.decoder_options))
+    decision = prepared.decision
+    decided = decision.settings.to_dict()
+    named = dict.fromkeys((*EARLY, *decision.recipe.settings, *task.plan.settings))
+    runs: list[dict[str, Any]] = []
+    parts = []
+    for member, p in enumerate(member_probabilities(prepared.network, test, prepared.read)):
+        given = Predictions(p, targets, space, mask, decoder)
+        parts.append(measured_rows(task, given))
+        runs.append(
+            {
+                "candidate": task.candidate.key,
+                "test": measure_all(given, task.metrics),
+                "valid": trainer.stopping.value[member],
+                "best_epoch": trainer.stopping.epoch[member],
+                "still_improving": not is_solved(decided)
+                and not trainer.stopped[member]
+                and trainer.stopping.improved_last[member],
+                "recipe": None if task.candidate.recipe is None else decision.name,
+                "settings": {name: decided[name] for name in named},
+                "loss_options": dict(task.plan.loss_options),
+            }
+        )
+    if len(runs) == 1:  # one network for all seeds
+        runs, parts = [dict(runs[0]) for _ in task.seeds], parts * len(task.seeds)
+    for seed, one in zip(task.seeds, runs, strict=True):
+        one["seed"] = seed
+    return runs, stacked(parts)
+
+
+def measured_rows(task: Task, given: Predictions) -> dict[str, NDArray[Any]]:
+    """Return the decisions and the per-row metrics of one model, (N,) each."""
+    metrics = [find_metric(name) for name in dict.fromkeys((*task.metrics, *ALWAYS))]
+    found = decide(given.p, given.space)
+    if given.answers.single is not None:
+        found["answer"] = given.answers.single.cpu().numpy()
+    found |= {one.name: given.rows(one) for one in metrics if one.per_row}
+    return {
+        name: values.astype(np.int32 if values.dtype.kind == "i" else np.float32)
+        for name, values in found.items()
+    }
+
+
+def stacked(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """Return (seeds, N) arrays by name, of one part per seed."""
+    return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
+
+
+def measure_all(given: Predictions, metrics: Sequence[str]) -> dict[str, Any]:
+    """Return the metrics of the table and those that are ``shown``, None where undefined.
+
+    A metric of the table that is not defined for these rows raises an error; severity has no value
+    where nothing is wrong.
+    """
+    found = given.figures()
+    rest = [name for name in metrics if name not in found]
+    return {**found, **given.figures(rest)} if rest else found

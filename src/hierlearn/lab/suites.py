@@ -1,0 +1,405 @@
+"""Suites: one study per dataset of a named list, ranks over them, beside the figures in print.
+
+    OUT/<set>/       the study of a dataset
+    OUT/suite.json   every figure, rank and published figure
+
+A set whose files are not there is listed, not fatal; neither is one that raises an error, nor a
+method that cannot be trained on a set. What is finished is not trained again, so a suite goes on
+for days with the same command, and takes further methods.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hierlearn.datasets.registry import DATASETS
+from hierlearn.errors import DataError, HierlearnError, quoted, unknown_name
+from hierlearn.lab.candidates import parse_candidates
+from hierlearn.lab.compare import begin, run_studies, uses_gpu
+from hierlearn.lab.corpora.clus import CLUS_SETS, locate_clus
+from hierlearn.lab.protocol import TABLE, Protocol
+from hierlearn.lab.publish import as_json, publish, write_texts
+from hierlearn.lab.ranks import rank_studies
+from hierlearn.lab.splits import with_test_rows
+from hierlearn.lab.statistics import spread
+from hierlearn.metrics.measure import plain
+from hierlearn.service.engines.executors import engine_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
+
+    from hierlearn.datasets import Dataset
+    from hierlearn.lab.candidates import Candidate
+    from hierlearn.lab.compare import Comparison
+    from hierlearn.lab.study import Study
+
+FORMAT, VERSION = "hierlearn.suite", 1
+SUITE_SEEDS = 5  # of each method, unless asked for others
+TEST_FRACTION = 0.2  # of a dataset without a split "test"
+SUSPECT = "suspect"  # how the note of a figure begins that no method is measured against
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Datasets that are compared on together.
+
+    Attributes:
+        name: its key in SUITES.
+        description: one sentence.
+        datasets: names of DATASETS; one that this version lacks is listed as absent.
+        methods: what is compared unless something else is asked for.
+        metric: what methods are ranked by, and what the published figures are.
+        metrics: of the tables of the single studies.
+        published: a file in ``studies/published``; None where there are no figures in print.
+        joins_valid: whether validation rows are training rows too, as in the papers; a loss that
+            stops early holds rows out again.
+        protocol: how methods are trained and evaluated, in a sentence for the reader.
+        options: of the loaders of datasets, by name.
+    """
+
+    name: str
+    description: str
+    datasets: tuple[str, ...]
+    methods: tuple[str, ...]
+    metric: str = "au-prc"
+    metrics: tuple[str, ...] = TABLE
+    published: str | None = None
+    joins_valid: bool = False
+    protocol: str = ""
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+YEAST = ("cellcycle", "derisi", "eisen", "expr", "gasch1", "gasch2", "seq", "spo")
+SUITES: dict[str, Suite] = {
+    one.name: one
+    for one in (
+        Suite(
+            "clus",
+            "the public sets of Clus: images, e-mails, and yeast genes by FunCat and by GO",
+            (
+                *("diatoms", "enron", "imclef07a", "imclef07d"),
+                *(f"{stem}_{kind}" for kind in ("fun", "go") for stem in YEAST),
+            ),
+            ("flat", "auto", "neighbors", "hcl", "max"),
+            published="clus.csv",
+            joins_valid=True,
+            protocol="Trained on the training and validation rows, evaluated on the official test "
+            "rows; AU(PRC) is pooled over rows and classes, on the sets of GO without its three "
+            "top classes, as in print.",
+        ),
+        Suite(
+            "texts",
+            "short texts with one path or several",
+            ("icd10cm", "naics", "esco", "medline", "cwe"),
+            ("flat", "auto", "linear", "hcl", "max"),
+            metric="terminal-accuracy",
+            protocol="Trained on the training rows and evaluated on the test rows; where a set has "
+            "none, a fifth of the rows, drawn once.",
+        ),
+    )
+}
+
+
+def find_suite(name: str) -> Suite:
+    """Return a suite by its name."""
+    if name not in SUITES:
+        raise HierlearnError(unknown_name("suite", name, SUITES))
+    return SUITES[name]
+
+
+@dataclass
+class SuiteRun:
+    """A suite that is run, one set after the other.
+
+    Attributes:
+        suite: a Suite, or a name of SUITES.
+        out: the folder.
+        methods: candidates, as ``compare`` takes them; None for those of the suite.
+        protocol: how to train and evaluate; 5 seeds if None.
+        data_dir: the folder of benchmark files.
+        force: replace other studies in the folder.
+        executor: where candidates are trained, as ``compare`` takes it; those of all sets at once.
+        absent: why a set was left out, by name; filled by ``run``.
+        left_out: why a method was left out of a set, by set and key; filled by ``run``.
+    """
+
+    suite: Suite | str
+    out: Path | str
+    methods: Sequence[str | Candidate] | None = None
+    protocol: Protocol | None = None
+    data_dir: Path | str | None = None
+    force: bool = False
+    executor: Executor | int = 1
+    absent: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.suite = find_suite(self.suite) if isinstance(self.suite, str) else self.suite
+        self.out = Path(self.out)
+        self.candidates = parse_candidates(list(self.methods or self.suite.methods))
+        asked = self.protocol or Protocol(seeds=SUITE_SEEDS, metrics=self.suite.metrics)
+        names = dict.fromkeys((*asked.metrics, self.suite.metric))
+        self.protocol = asked.with_changes(metrics=tuple(names))
+        self.protocol.check(self.candidates)
+
+    def datasets(self) -> Iterator[tuple[str, Dataset]]:
+        """Yield every set that is there, by name."""
+        assert isinstance(self.suite, Suite)
+        for name in self.suite.datasets:
+            try:
+                yield name, load_set(self.suite, name, self.data_dir)
+            except DataError as error:
+                self.absent[name] = str(error)
+
+    def run(
+        self,
+        on_message: Callable[[str], None] | None = None,
+        on_step: Callable[[int, int, int], None] | None = None,
+    ) -> dict[str, Study]:
+        """Run the studies of all sets that are there, or resume them; return them by name.
+
+        Args:
+            on_message: called with a sentence on every set.
+            on_step: called with the candidate's number among those of all sets, the step and the
+                number of steps.
+        """
+        assert self.protocol is not None
+        begun: dict[str, Comparison] = {}
+
+        def studies() -> Iterator[Comparison]:
+            for name, dataset in self.datasets():
+                if on_message is not None:
+                    classes = len(dataset.hierarchy)
+                    on_message(f"{name}: {len(dataset):,} rows, {classes:,} classes")
+                one = self._begin(name, dataset)
+                if one is not None:
+                    begun[name] = one
+                    yield one
+            if on_step is not None:  # what is left out is no more to wait for
+                for name in self.absent:
+                    for number in range(len(self.candidates)):
+                        on_step(self._first(name) + number, 1, 1)
+
+        def on_error(study: Comparison, error: HierlearnError) -> None:
+            self.absent[study.study.folder.name] = str(error)
+
+        with engine_of(self.executor, gpu=uses_gpu(self.protocol, self.executor)) as engine:
+            run_studies(studies(), engine, on_step, on_error)
+        finished: dict[str, Study] = {}
+        for name, one in begun.items():
+            if one.left_out:
+                self.left_out[name] = one.left_out
+            if one.failed:
+                continue
+            if not one.study.finished:
+                reasons = by_reason(one.left_out).items()
+                self.absent[name] = "; ".join(f"{', '.join(k)}: {why}" for why, k in reasons)
+                continue
+            finished[name] = one.study
+            publish(one.study)
+        return finished
+
+    def _begin(self, name: str, dataset: Dataset) -> Comparison | None:
+        """Begin the study of a set; None where that raises an error, which is kept."""
+        assert self.protocol is not None
+        folder = Path(self.out) / name
+        try:
+            one = begin(dataset, self.candidates, folder, self.protocol, force=self.force)
+        except HierlearnError as error:
+            self.absent[name] = str(error)
+            return None
+        one.first, one.leaves_out = self._first(name), True
+        return one
+
+    def _first(self, name: str) -> int:
+        """Return the number of the first candidate of a set among those of all sets."""
+        assert isinstance(self.suite, Suite)
+        return self.suite.datasets.index(name) * len(self.candidates)
+
+    def finish(self, studies: Mapping[str, Study]) -> dict[str, Any]:
+        """Write suite.json; return its content.
+
+        Args:
+            studies: by the names of the sets.
+        """
+        assert isinstance(self.suite, Suite)
+        if not studies:
+            reasons = "; ".join(f"{quoted(n)}: {w}" for w, n in by_reason(self.absent).items())
+            raise HierlearnError(f"no set of the suite {self.suite.name} could be run: {reasons}")
+        summary = summarize_suite(self.suite, self.candidates, studies, self.absent, self.left_out)
+        write_texts(Path(self.out), {"suite.json": as_json(summary)})
+        return summary
+
+
+def compare_suite(
+    suite: Suite | str,
+    out: Path | str,
+    methods: Sequence[str | Candidate] | None = None,
+    protocol: Protocol | None = None,
+    *,
+    data_dir: Path | str | None = None,
+    force: bool = False,
+    executor: Executor | int = 1,
+    on_message: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Compare methods on every set of a suite that is there; resume what was interrupted.
+
+    Args:
+        suite: a name of SUITES, or a Suite.
+        out: the folder.
+        methods: what to compare, as ``compare`` takes candidates; None for those of the suite.
+        protocol: how to train and evaluate; 5 seeds if None.
+        data_dir: the folder of benchmark files.
+        force: replace other studies in the folder.
+        executor: where candidates are trained, as ``compare`` takes it; those of all sets at once.
+        on_message: called with a sentence on every set.
+
+    Returns:
+        Every figure, ready for JSON: the content of suite.json. ``write_suite`` of
+        ``hierlearn.reports`` makes a page of it.
+    """
+    run = SuiteRun(suite, out, methods, protocol, data_dir, force, executor)
+    return run.finish(run.run(on_message))
+
+
+def load_set(suite: Suite, name: str, data_dir: Path | str | None) -> Dataset:
+    """Return a set with a split "test"; raise a DataError where it is not there."""
+    if name not in DATASETS:
+        raise DataError(f"this version of hierlearn has no dataset {name!r}")
+    if name in CLUS_SETS and locate_clus(name, data_dir) is None:
+        raise DataError(f"its files are not in {data_dir or 'HIERLEARN_DATA, nor in the cache'}")
+    entry = DATASETS[name]
+    given = {"data_dir": data_dir, "download": False}
+    known = {key: value for key, value in given.items() if key in entry.options}
+    dataset = entry(**{**known, **suite.options.get(name, {})})
+    if suite.joins_valid and "valid" in dataset.splits:
+        splits = {key: rows for key, rows in dataset.splits.items() if key != "valid"}
+        splits["train"] = np.concatenate([splits["train"], dataset.splits["valid"]])
+        dataset = replace(dataset, splits=splits)
+    return with_test_rows(dataset, TEST_FRACTION, seed=0)[0]
+
+
+# ---------------------------------------------------------------------- figures
+
+
+def by_reason(absent: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the sets that were left out by the reason."""
+    found: dict[str, list[str]] = {}
+    for name, why in absent.items():
+        found.setdefault(why, []).append(name)
+    return found
+
+
+def summarize_suite(
+    suite: Suite,
+    candidates: Sequence[Candidate],
+    studies: Mapping[str, Study],
+    absent: Mapping[str, str],
+    left_out: Mapping[str, Mapping[str, str]],
+) -> dict[str, Any]:
+    """Return every figure of a suite, ready for JSON."""
+    printed = read_published(suite)
+    found: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "suite": suite.name,
+        "description": suite.description,
+        "protocol": suite.protocol,
+        "metric": suite.metric,
+        "candidates": [one.key for one in candidates],
+        "labels": [one.title for one in candidates],
+        "sets": [
+            {
+                **set_figures(name, study, candidates, suite.metric, printed.get(name, [])),
+                "left_out": dict(left_out.get(name, {})),
+            }
+            for name, study in studies.items()
+        ],
+        "absent": dict(absent),
+        "ranks": None,
+        "no_ranks": None,
+        "ranks_of_all": None,
+    }
+    every = [one.folder for one in studies.values()]
+    found["ranks"], found["no_ranks"] = ranks_of(every, suite.metric)
+    whole = [one.folder for name, one in studies.items() if not left_out.get(name)]
+    if 1 < len(whole) < len(every):  # where no method was left out
+        found["ranks_of_all"], _ = ranks_of(whole, suite.metric)
+    return found
+
+
+def ranks_of(folders: Sequence[Path], metric: str) -> tuple[dict[str, Any] | None, str | None]:
+    """Return the ranks over some studies, or None and why there are none."""
+    try:
+        return rank_studies(folders, metric), None
+    except HierlearnError as error:  # one set, or one method
+        return None, str(error)
+
+
+def set_figures(
+    name: str,
+    study: Study,
+    candidates: Sequence[Candidate],
+    metric: str,
+    printed: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Return the figures of one set: by candidate, and in print."""
+    runs = study.runs()
+    figures: dict[str, Any] = {}
+    for one in candidates:
+        if not study.is_done(one, runs):
+            continue
+        values = study.values(one, metric, runs)
+        about = spread(values)
+        own = study.runs_of(one, runs)
+        figures[one.key] = {
+            "mean": plain(about.mean),
+            "deviation": None if about.deviation is None else plain(about.deviation),
+            "seeds": len(values),
+            "seconds": mean_of(own, "seconds"),
+            "cpu_seconds": mean_of(own, "cpu_seconds"),
+            "parameters": own[0].get("parameters"),
+            "stored": own[0].get("stored"),
+            "recipe": own[0].get("recipe"),
+        }
+    dataset = study.config["dataset"]
+    return {
+        "name": name,
+        "report": f"{name}/report.html",
+        "rows": dataset["rows"],
+        "figures": figures,
+        "published": printed,
+        "best_published": best_published(printed),
+    }
+
+
+def mean_of(runs: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """Return the mean of a figure over runs; None where an older version did not note it."""
+    values = [run.get(name) for run in runs]
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
+
+
+def read_published(suite: Suite) -> dict[str, list[dict[str, Any]]]:
+    """Return the published figures of a suite by dataset, each with its source and notes."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    if suite.published is None:
+        return found
+    path = files("hierlearn.lab").joinpath("published").joinpath(suite.published)
+    for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+        one: dict[str, Any] = {key: value for key, value in row.items() if key != "dataset"}
+        found.setdefault(row["dataset"], []).append({**one, "value": float(row["value"])})
+    return found
+
+
+def best_published(printed: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the highest published figure that is not marked as suspect; None without any."""
+    known = [one for one in printed if not one["note"].startswith(SUSPECT)]
+    return dict(max(known, key=lambda one: one["value"])) if known else None

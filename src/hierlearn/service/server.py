@@ -1,0 +1,151 @@
+"""Server: a socket, uvicorn, and an orderly end.
+
+The first SIGTERM or Ctrl-C makes the server not ready; after ``drain`` seconds it accepts no more
+connections, finishes what it has accepted, and ends with exit code 0, or with 1 where something
+took longer than ``stop_timeout``. A second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.errors import HierlearnError
+from hierlearn.service.app import find_fastapi, make_app
+from hierlearn.service.door import watched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hierlearn.service.service import Service
+
+BACKLOG = 2048
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server listens, and how it ends.
+
+    Attributes:
+        host: the address of an interface.
+        port: 0 for one that is free.
+        drain: seconds between the signal to stop and the end of accepting connections.
+        stop_timeout: seconds for what was accepted.
+        max_connections: at once.
+        allow_host: names by which clients may call the server beside its address and those of the
+            loopback; ``*`` for any.
+        timeout: seconds for a header, and between two requests of a connection.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    drain: float = 0.0
+    stop_timeout: float = 30.0
+    max_connections: int = 1000
+    allow_host: tuple[str, ...] = ()
+    timeout: float = 30.0
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Named, because asyncio turns off the delay of small packets only where it sees TCP.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+    except (OSError, ValueError, TypeError) as error:
+        made.close()
+        reason = getattr(error, "strerror", None) or error
+        raise HierlearnError(
+            f"cannot listen on {host}, port {port}: {reason}; name another with host and port"
+        ) from None
+    return made
+
+
+def url_of(bound: socket.socket) -> str:
+    """Return the address of a socket as a URL."""
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(service: Service, address: Address, on_started: Callable[[str], None]) -> int:
+    """Answer requests until a signal ends the server, and return its exit code.
+
+    Args:
+        service: what answers.
+        address: where.
+        on_started: called with the URL once requests are welcome.
+    """
+    find_fastapi()
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        """Uvicorn's server, with its own treatment of signals."""
+
+        cut_off = False
+        stopping = False
+
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets=sockets)
+            on_started(url_of(bound))
+
+        async def shutdown(self, sockets: Any = None) -> None:
+            service.ready = False
+            begin = time.monotonic()
+            await super().shutdown(sockets=sockets)
+            self.cut_off = time.monotonic() - begin >= limit
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            if threading.current_thread() is not threading.main_thread():
+                yield
+                return
+            before = {one: signal.signal(one, self.handle_exit) for one in SIGNALS}
+            try:
+                yield
+            finally:
+                for one, handler in before.items():
+                    signal.signal(one, handler)
+
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            del frame
+            if self.stopping:
+                os._exit(128 + sig)
+            self.stopping, service.ready = True, False
+            if address.drain:
+                timer = threading.Timer(address.drain, self._stop)
+                timer.daemon = True
+                timer.start()
+            else:
+                self._stop()
+
+        def _stop(self) -> None:
+            self.should_exit = True
+
+    limit = max(1, round(address.stop_timeout))  # uvicorn takes an integer
+    bound = listen(address.host, address.port)
+    config = uvicorn.Config(
+        make_app(service, (address.host, *address.allow_host)),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        backlog=BACKLOG,
+        limit_concurrency=address.max_connections,
+        timeout_graceful_shutdown=limit,
+    )
+    config.load()
+    config.http_protocol_class = watched(
+        config.http_protocol_class, address.timeout, address.max_connections
+    )
+    server = Server(config)
+    server.run(sockets=[bound])
+    return 1 if server.cut_off else 0
