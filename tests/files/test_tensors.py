@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hierlearn.files.tensors import CheckpointError, Streamed, read_tensors, write_tensors
+from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 
 TENSORS = {
     "a/weights": torch.randn(5, 3, generator=torch.Generator().manual_seed(0)),
@@ -62,31 +62,3 @@ def test_files_of_others_are_refused(tmp_path):
     save_file({"a": torch.zeros(2)}, tmp_path / "other.safetensors")
     with pytest.raises(CheckpointError, match="was not written by hierlearn"):
         read_tensors(tmp_path / "other.safetensors")
-
-
-def test_a_streamed_file_is_read_as_any_other(tmp_path):
-    """Blocks are written one after another, among tensors of other types and odd sizes."""
-    whole = torch.arange(35.0).view(7, 5)
-    bias = torch.arange(5.0)
-    tensors = {
-        "flags": torch.tensor([True, False, True]),
-        "a/whole": Streamed((7, 5), torch.float32, lambda: iter(whole.split(3))),
-        "bias": Streamed((5,), torch.float32, lambda: iter([bias])),
-        "step": torch.tensor(3.0),
-        "number": torch.tensor([7]),
-    }
-    metadata = {"step": 3, "name": "Größe"}
-    write_tensors(tmp_path / "streamed", tensors, metadata)
-    found, read = read_tensors(tmp_path / "streamed")
-    assert read == metadata
-    plain = {**tensors, "a/whole": whole, "bias": bias}
-    assert found.keys() == plain.keys()
-    for name, value in plain.items():
-        assert torch.equal(found[name], value), name
-    write_tensors(tmp_path / "plain", plain, metadata)
-    assert read_tensors(tmp_path / "plain")[1] == metadata
-    data = bytearray((tmp_path / "streamed").read_bytes())
-    data[-1] ^= 1
-    (tmp_path / "streamed").write_bytes(bytes(data))
-    with pytest.raises(CheckpointError, match="its checksum does not match"):
-        read_tensors(tmp_path / "streamed")

@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from hierlearn import Hierarchy, load_dataset
 from hierlearn.errors import HierlearnError
 from hierlearn.losses import LOSSES, BCELoss, FocalLoss, HMCNLoss, MixedLoss
-from hierlearn.losses.sharded.parts import check_loss
 from hierlearn.options import parse_pairs
 from hierlearn.pipeline import load, train
 from hierlearn.training import Plan
@@ -207,9 +206,3 @@ def test_a_linear_model_with_weights_is_trained_in_batches():
     loss = LOSSES["leaf-ce"](FLAT, class_weight=WEIGHTS)
     reason = unsupported_reason(torch.nn.Linear(2, 6), loss, None)
     assert reason == "the loss has a class_weight"
-
-
-@pytest.mark.parametrize("option", ["class_weight", "pos_weight"])
-def test_shards_of_classes_refuse_them(option):
-    with pytest.raises(HierlearnError, match=f"{option} of BCELoss cannot be computed in shards"):
-        check_loss(BCELoss(RAGGED, **{option: OF_TREE}))

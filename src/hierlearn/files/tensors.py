@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import DataError, HierlearnError
@@ -17,11 +16,10 @@ from hierlearn.files.reading import check_regular, guarded, open_regular
 from hierlearn.files.writing import atomic_write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     import numpy as np
-    import torch
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -36,71 +34,16 @@ class CheckpointError(HierlearnError):
     """A file of tensors that cannot be read, or belongs to another training."""
 
 
-@dataclass(frozen=True)
-class Streamed:
-    """A tensor that is never in memory as a whole.
-
-    Attributes:
-        shape: of the whole.
-        dtype: of the whole.
-        blocks: returns its parts along the first dimension, one after another.
-    """
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    blocks: Callable[[], Iterator[Tensor]]
-
-
-def write_tensors(
-    path: Path, tensors: Mapping[str, Tensor | Streamed], metadata: Mapping[str, Any]
-) -> None:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
     """Write tensors and metadata to a file, whole or not at all."""
     from safetensors.torch import save
 
-    if any(isinstance(one, Streamed) for one in tensors.values()):
-        write_streamed(path, tensors, metadata)
-        return
-    stored = {
-        name: tensor.detach().cpu().contiguous()
-        for name, tensor in tensors.items()
-        if not isinstance(tensor, Streamed)
-    }
+    stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(metadata, ensure_ascii=False)
     # One entry, since safetensors writes several in any order: equal content, equal files.
     data = save(stored, {KEY: f"{checksum(stored, text)} {text}"})
     with atomic_write(path, "wb") as file:
         file.write(data)
-
-
-def write_streamed(
-    path: Path, tensors: Mapping[str, Tensor | Streamed], metadata: Mapping[str, Any]
-) -> None:
-    """Write such a file block by block; other processes may make the blocks, in order of names."""
-    text = json.dumps(metadata, ensure_ascii=False)
-    sums = hashlib.sha256(text.encode())
-    header: dict[str, Any] = {"__metadata__": {KEY: f"{sums.hexdigest()} {text}"}}
-    begin = 0
-    for name in sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name)):  # aligned
-        one = tensors[name]
-        end = begin + math.prod(one.shape) * one.dtype.itemsize
-        kind = DTYPES[str(one.dtype).removeprefix("torch.")]
-        header[name] = {"dtype": kind, "shape": list(one.shape), "data_offsets": [begin, end]}
-        begin = end
-    data = json.dumps(header, ensure_ascii=False).encode()
-    data += b" " * (-len(data) % 8)
-    with atomic_write(path, "wb") as file:
-        file.write(len(data).to_bytes(8, "little") + data)
-        for name in sorted(tensors):
-            one = tensors[name]
-            sums.update(described(name, one))
-            file.seek(8 + len(data) + header[name]["data_offsets"][0])
-            for block in one.blocks() if isinstance(one, Streamed) else (one,):
-                part = as_bytes(block.detach().cpu())
-                sums.update(part)
-                file.write(part)
-        header["__metadata__"][KEY] = f"{sums.hexdigest()} {text}"  # of the same length
-        file.seek(8)
-        file.write(json.dumps(header, ensure_ascii=False).encode())
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -175,14 +118,10 @@ def checksum(tensors: Mapping[str, Tensor], text: str) -> str:
     """Return the SHA-256 of tensors on the CPU, with names, types and shapes, and of a text."""
     sums = hashlib.sha256(text.encode())
     for name in sorted(tensors):
-        sums.update(described(name, tensors[name]))
+        kind, shape = tensors[name].dtype, tuple(tensors[name].shape)
+        sums.update(f"\n{name} {kind} {shape}\n".encode())
         sums.update(as_bytes(tensors[name]))
     return sums.hexdigest()
-
-
-def described(name: str, tensor: Tensor | Streamed) -> bytes:
-    """Return what a checksum says of a tensor beside its values."""
-    return f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode()
 
 
 def as_bytes(tensor: Tensor) -> memoryview:

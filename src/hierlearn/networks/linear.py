@@ -45,13 +45,6 @@ def only_layer(network: nn.Module) -> Dense | None:
     return head.linear if plain and isinstance(head, LinearHead) else None
 
 
-def linear_head(network: nn.Module) -> LinearHead | None:
-    """Return the head of a network that has one head alone, a linear one."""
-    heads = list(network.heads.values()) if isinstance(network, Network) else []
-    head = heads[0] if len(heads) == 1 else None
-    return head if type(head) is LinearHead else None
-
-
 def encoder_of(network: nn.Module) -> nn.Module:
     """Return what inputs go through before the heads."""
     inner: Any = network.network if isinstance(network, StackedEnsemble) else network

@@ -35,7 +35,6 @@ from hierlearn.pipeline.pipeline import Pipeline, versions
 from hierlearn.pipeline.reporting import Beginning, Reporting
 from hierlearn.pipeline.seen_rows import note_rows
 from hierlearn.training.checkpoint import Checkpoints
-from hierlearn.training.class_shards import ClassShardTrainer, check_class_shards
 from hierlearn.training.forest import ForestTrainer
 from hierlearn.training.linear_solver import LinearSolver
 from hierlearn.training.log import EpochLog
@@ -218,9 +217,6 @@ def run(
     if settings.parallel == "fsdp":
         check_sharding(prepared.network, settings)
         make = ShardedTrainer if here.world > 1 else make
-    if settings.parallel == "classes":
-        check_class_shards(prepared.network, prepared.loss, prepared.rows, settings)
-        make = ClassShardTrainer if here.world > 1 else make
     trainer = make(
         prepared.network,
         prepared.loss,

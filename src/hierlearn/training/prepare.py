@@ -40,7 +40,7 @@ from hierlearn.training.initialize import initialize
 from hierlearn.training.linear_solver import unsupported_reason
 from hierlearn.training.plan import Decision, Plan, decide, default_network
 from hierlearn.training.recipes import build_loss
-from hierlearn.training.rows import DENSE, Rows
+from hierlearn.training.rows import Rows
 from hierlearn.training.seeding import derive, generator
 from hierlearn.training.settings import Settings
 from hierlearn.training.stream import ParquetRows
@@ -174,14 +174,13 @@ def prepare(
         load_weights(network, plan)
         initialize(network, labels, weights, settings)
     loss = for_heads(own, network, joint, recipe.joint)
-    dense = 0 if settings.parallel == "classes" else DENSE  # no process needs all targets
     valid = None
     if len(held_out):
         held = embedded(dataset.take(held_out), embedder)
         policy = plan.unlabeled_descendants
         truth = labels_of_rows(held.labels, dataset.hierarchy, unlabeled_descendants=policy)
-        valid = make_rows(held.inputs, preprocessor, truth, device, dense=dense)
-    rows = make_rows(train_set.inputs, preprocessor, labels, device, weights, dense)
+        valid = make_rows(held.inputs, preprocessor, truth, device)
+    rows = make_rows(train_set.inputs, preprocessor, labels, device, weights)
     rows.ids, rows.numbers = train_set.ids, picked
     rows.texts = shown_texts(raw.inputs)
     decision = by_trees(decision, plan, network)
@@ -343,13 +342,12 @@ def make_rows(
     labels: Labels,
     device: torch.device,
     weights: Floats | None = None,
-    dense: int = DENSE,
 ) -> Rows:
     """Preprocess rows and make tensors of them, at once or as they are needed."""
     if isinstance(inputs, RowGroups):
         return ParquetRows(inputs, preprocessor, labels, device, weights)
     ready = inputs if preprocessor is None else preprocessor.transform(inputs)
-    return Rows(ready, labels, device, weights, dense)
+    return Rows(ready, labels, device, weights)
 
 
 def row_weights(rows: Ints, weights: Floats | None, count: int) -> Floats | None:

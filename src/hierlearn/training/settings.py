@@ -114,10 +114,9 @@ class Settings:
     keep_checkpoints: int = setting(
         2, "Checkpoints to keep.", at_least=1, panel=RUN, study=False, estimator=False
     )
-    parallel: Literal["ddp", "fsdp", "classes"] = setting(
+    parallel: Literal["ddp", "fsdp"] = setting(
         "ddp",
-        "Under torchrun: ddp copies the network into every process, fsdp shares out its weights, "
-        "classes shares out the last layer and the loss by subtrees.",
+        "Under torchrun: ddp copies the network into every process, fsdp shards its weights.",
         panel=RUN,
         study=False,
         estimator=False,
@@ -128,6 +127,11 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
+        if self.parallel == "classes":  # type: ignore[comparison-overlap]  # of earlier versions
+            raise HierlearnError(
+                "parallel classes is gone; a last layer of a million classes fits on one device "
+                "with hierlearn.losses.LinearHCLLoss, and other losses train with parallel ddp"
+            )
         check_fields(self)
         if self.optimizer == "lbfgs" and self.accumulate > 1:
             raise HierlearnError(
