@@ -28,9 +28,9 @@ from hierlearn.pipeline.parts import predict_answers
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import run
 from hierlearn.training.blending import Ingredient, answers_of, ingredients
+from hierlearn.training.choose import Facts
 from hierlearn.training.plan import Plan
 from hierlearn.training.processes import Processes
-from hierlearn.training.rules import Facts
 from hierlearn.training.selection import scorer, select
 from machine import RESULTS, write
 
@@ -64,7 +64,7 @@ def run_set(name: str, given: argparse.Namespace) -> dict[str, Any]:
     space = LabelSpace.from_labels(labels)
     taken = Labels([dataset.labels[row] for row in fitted], dataset.hierarchy)
     known = {
-        key: one for key, one in ingredients(Facts(taken, "numbers")).items() if key not in new
+        key: one for key, one in ingredients(Facts.of(taken, "numbers")).items() if key not in new
     }
     left = sorted(set(known) - set(given.only or known))
     found = {key: one for key, one in known.items() if key not in left}

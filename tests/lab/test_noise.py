@@ -20,7 +20,7 @@ from hierlearn.lab.protocol import Noise
 from hierlearn.lab.study import Study, StudyError
 from hierlearn.lab.summary import summarize
 from hierlearn.reports.decisions import Truth, evaluate_decisions
-from hierlearn.training.recipes import choose_recipe
+from hierlearn.training.choose import Facts, choose_recipe
 from lab.small_studies import dataset, protocol, run
 
 WORDS = ("bce", "leaf-ce")
@@ -271,7 +271,7 @@ def test_what_auto_chooses_is_among_the_candidates():
     for one in (data, texts):
         names = [candidate.key for candidate in parse_candidates(default_candidates(one))]
         labels = Labels(one.labels, one.hierarchy)
-        assert choose_recipe(labels, one.kind)[0] in names
+        assert choose_recipe(Facts.of(labels, one.kind))[0] in names
         assert {"bce", "hxe", "loss:hcl", "auto", "max", "flat", "hcl"} <= set(names)
         assert names[0] == "bce"
     assert "quick" in default_candidates(data)

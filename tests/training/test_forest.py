@@ -15,9 +15,9 @@ from hierlearn.pipeline.config_file import digest, write_config
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import run
 from hierlearn.training.blending import Ingredient, ingredients
+from hierlearn.training.choose import Facts
 from hierlearn.training.prepare import prepare
 from hierlearn.training.processes import Processes
-from hierlearn.training.rules import Facts
 
 CPU = torch.device("cpu")
 CLASSES = ["a/b/c", "a/b/d", "a/e", "f/g", "h"]
@@ -148,8 +148,8 @@ def test_trees_are_a_part_of_a_blend(tmp_path, monkeypatch):
 def test_numbers_are_blended_with_trees():
     for several in (False, True):
         labels = Labels(problem(several=several).labels, TREE)
-        assert "trees" in ingredients(Facts(labels, "numbers"))
-        assert "trees" not in ingredients(Facts(labels, "sparse"))
+        assert "trees" in ingredients(Facts.of(labels, "numbers"))
+        assert "trees" not in ingredients(Facts.of(labels, "sparse"))
 
 
 def test_a_blend_of_streamed_rows_does_without_trees(tmp_path, monkeypatch):

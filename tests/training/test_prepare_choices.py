@@ -6,7 +6,8 @@ import torch
 
 from hierlearn import Dataset, Hierarchy, Labels
 from hierlearn.training import Plan
-from hierlearn.training.prepare import Extras, choose_decoder, prepare
+from hierlearn.training.choose import Facts, choose_decoder
+from hierlearn.training.prepare import Extras, prepare
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 CPU = torch.device("cpu")
@@ -24,7 +25,7 @@ CPU = torch.device("cpu")
     ],
 )
 def test_the_decoder_fits_the_labels(rows, below, decoder):
-    assert choose_decoder(Labels(rows, TREE, unlabeled_descendants=below)) == decoder
+    assert choose_decoder(Facts.of(Labels(rows, TREE, unlabeled_descendants=below))) == decoder
     dataset = Dataset(np.zeros((2, 1)), rows, TREE)
     assert prepare(dataset, Plan(unlabeled_descendants=below), CPU).decoder == decoder
 

@@ -1,4 +1,4 @@
-"""Recipes: each makes its loss on any hierarchy, and "auto" fits the labels."""
+"""Recipes: each makes its loss on any hierarchy."""
 
 import pytest
 
@@ -7,9 +7,9 @@ from hierlearn.decoding import DECODERS
 from hierlearn.errors import HierlearnError
 from hierlearn.links import LINKS, SoftmaxLink, make_link
 from hierlearn.losses import LOSSES, HCLLoss, MixedLoss
-from hierlearn.training import RECIPES, Settings, recipes
-from hierlearn.training.recipes import build_loss, choose_recipe, find_recipe
-from hierlearn.training.rules import Facts
+from hierlearn.training import RECIPES, Plan, Settings
+from hierlearn.training.choose import Facts, choose
+from hierlearn.training.recipes import build_loss
 from training.datasets import TREE
 
 SPACE = LabelSpace(TREE, [0])
@@ -20,7 +20,7 @@ DAG = Hierarchy.from_parents({"a": [], "b": [], "c": ["a", "b"], "d": ["a"]})
 @pytest.mark.parametrize("hierarchy", [TREE, DAG], ids=["tree", "DAG"])
 def test_every_recipe_can_be_made(name, hierarchy):
     labels = Labels([[hierarchy.names[-1]]] * 9, hierarchy)
-    recipe = find_recipe(name).fitted_to(Facts(labels, "sparse"))
+    recipe = RECIPES[name].fitted_to(Facts.of(labels, "sparse"))
     build_loss(recipe.loss, LabelSpace(hierarchy, [0]), **recipe.loss_options)
     assert recipe.link is None or type(make_link(hierarchy, recipe.link)) in LINKS.values()
     assert recipe.decoder is None or recipe.decoder in DECODERS
@@ -40,38 +40,6 @@ def test_the_recipes_are_what_they_say():
     assert RECIPES["max"].link == RECIPES["flat"].link == "max"
 
 
-@pytest.mark.parametrize(
-    ("rows", "below", "name", "why"),
-    [
-        ([["a"], ["a/b"]], "negative", "hcl", "every training row has one path"),
-        ([["a"], ["a/c", "f"]], "negative", "max", "1 of 2 training rows have several labels"),
-        ([["a"], [], []], "negative", "max", "2 of 3 training rows have no label"),
-        ([["a"], [], []], "ignore", "hcl", "every labeled training row has one path"),
-    ],
-)
-def test_auto_looks_at_the_labels(rows, below, name, why):
-    labels = Labels(rows, TREE, unlabeled_descendants=below)
-    assert choose_recipe(labels, logits=True) == (name, why)
-    assert choose_recipe(labels) == ("quick", f"inputs are numbers, and {why}")
-
-
-def test_many_rows_get_no_memory(monkeypatch):
-    monkeypatch.setattr(recipes, "MEMORY_ROWS", 2)
-    found = choose_recipe(Labels([["a"]] * 3, TREE))
-    assert found == (
-        "hcl", "every training row has one path, and 3 rows are many for a memory"
-    )  # fmt: skip
-    assert choose_recipe(Labels([["a"], ["a/c", "f"], ["f"]], TREE))[0] == "max"
-
-
-@pytest.mark.parametrize("kind", ["images", "tokens"])
-def test_backbones_and_networks_of_images_learn_by_a_softmax(kind):
-    one_path, several = Labels([["a"], ["a/b"]], TREE), Labels([["a"], ["a/c", "f"]], TREE)
-    why = f"inputs are {kind}, and every training row has one path"
-    assert choose_recipe(one_path, kind, logits=True) == ("softmax", why)
-    assert choose_recipe(several, kind, logits=True)[0] == "max"
-
-
 def test_losses_know_the_terminal_classes():
     loss = build_loss("leaf-ce", LabelSpace(TREE, [0, 3]))
     assert {0, 3} <= set(loss.link.terminals.tolist())
@@ -81,7 +49,7 @@ def test_losses_know_the_terminal_classes():
 @pytest.mark.parametrize(
     ("act", "message"),
     [
-        (lambda: find_recipe("flatt"), "unknown recipe 'flatt'; did you mean 'flat'"),
+        (lambda: choose(Facts(1), Plan("flatt")), "unknown recipe 'flatt'; did you mean 'flat'"),
         (lambda: build_loss("bcee", SPACE), "unknown loss 'bcee'; did you mean 'bce'"),
         (
             lambda: build_loss("hcl", SPACE, flor=0.1),

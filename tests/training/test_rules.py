@@ -8,17 +8,18 @@ from hierlearn import Hierarchy
 from hierlearn.datasets import Dataset
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.training.plan import Plan, decide
+from hierlearn.training.choose import Facts, choose
+from hierlearn.training.plan import Plan
 from hierlearn.training.prepare import Extras, prepare
 from hierlearn.training.recipes import RECIPES
-from hierlearn.training.rules import Facts, early, levels, linear, neighbors, quick
+from hierlearn.training.rules import early, levels, linear, neighbors, quick
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 DAG = Hierarchy.from_edges([("a", "c"), ("b", "c"), ("a", "d")])
 
 
 def facts(rows, hierarchy=TREE, labels=("a/b",), kind="numbers"):
-    return Facts(Labels([list(labels)] * rows, hierarchy), kind)
+    return Facts.of(Labels([list(labels)] * rows, hierarchy), kind)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_few_rows_with_several_labels_are_trained_for_more_epochs():
 
 def test_the_length_follows_the_batch_size():
     labels = Labels([["a/b"]] * 10_000, TREE)
-    assert neighbors(Facts(labels, "numbers", batch_size=1024))["settings"]["epochs"] == 160
+    assert neighbors(Facts.of(labels, "numbers", batch_size=1024))["settings"]["epochs"] == 160
 
 
 def test_soft_labels_need_a_tree():
@@ -76,7 +77,7 @@ def test_what_the_plan_says_wins():
         network_options={"width": 64},
         settings={"epochs": 2},
     )
-    decision = decide(plan, Labels([["a/b"]] * 500, TREE))
+    decision = choose(Facts.of(Labels([["a/b"]] * 500, TREE)), plan)
     assert decision.settings.epochs == 2
     assert decision.recipe.head_options["scale"] == 3.0
     assert decision.recipe.head_options["distance"] == "euclidean"
@@ -86,16 +87,20 @@ def test_what_the_plan_says_wins():
 
 def test_naming_what_the_recipe_has_keeps_its_options():
     labels = Labels([["a/b"]] * 500, TREE)
-    named = decide(Plan(recipe="neighbors", head="neighbors", network="mlp"), labels).recipe
-    assert named == decide(Plan(recipe="neighbors"), labels).recipe
-    other = decide(Plan(recipe="neighbors", head="linear", network="linear"), labels).recipe
+    named = choose(
+        Facts.of(labels), Plan(recipe="neighbors", head="neighbors", network="mlp")
+    ).recipe
+    assert named == choose(Facts.of(labels), Plan(recipe="neighbors")).recipe
+    other = choose(
+        Facts.of(labels), Plan(recipe="neighbors", head="linear", network="linear")
+    ).recipe
     assert other.head_options == other.network_options == {}
 
 
 def test_a_weight_of_zero_leaves_a_head_out():
     labels = Labels([["a/b"]] * 500, TREE)
     plan = Plan(recipe="neighbors", joint={"soft-labels": 0, "mixed": 2.0})
-    assert decide(plan, labels).recipe.joint == {"bce": 1.0, "mixed": 2.0}
+    assert choose(Facts.of(labels), plan).recipe.joint == {"bce": 1.0, "mixed": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -143,10 +148,10 @@ def test_in_batches_a_linear_model_takes_few_epochs_at_a_high_rate():
 @pytest.mark.parametrize("chosen", [{"epochs": 3}, {"learning_rate": 0.1}, {"patience": 2}])
 def test_settings_of_batches_ask_for_batches(chosen):
     labels = Labels([["a/b"]] * 9, TREE)
-    assert decide(Plan(), labels, "texts").settings.optimizer == "lbfgs"
-    assert decide(Plan(settings=chosen), labels, "texts").settings.optimizer == "adamw"
+    assert choose(Facts.of(labels, "texts"), Plan()).settings.optimizer == "lbfgs"
+    assert choose(Facts.of(labels, "texts"), Plan(settings=chosen)).settings.optimizer == "adamw"
     asked = {**chosen, "optimizer": "lbfgs"}
-    assert decide(Plan(settings=asked), labels, "texts").settings.optimizer == "lbfgs"
+    assert choose(Facts.of(labels, "texts"), Plan(settings=asked)).settings.optimizer == "lbfgs"
 
 
 @pytest.mark.parametrize(
@@ -158,13 +163,13 @@ def test_settings_of_batches_ask_for_batches(chosen):
     ],
 )
 def test_auto_looks_at_the_inputs(kind, name, why):
-    decision = decide(Plan(), Labels([["a/b"]] * 9, TREE), kind)
+    decision = choose(Facts.of(Labels([["a/b"]] * 9, TREE), kind), Plan())
     assert (decision.name, decision.why) == (name, why)
 
 
 def test_texts_with_several_labels_get_a_linear_model_of_every_class():
     labels = Labels([["a/b"]] * 8 + [["a/c", "a/b"]], TREE)
-    decision = decide(Plan(), labels, "texts")
+    decision = choose(Facts.of(labels, "texts"), Plan())
     assert decision.name == "linear"
     assert decision.why == "1 of 9 training rows have several labels, and inputs are texts"
     assert (decision.recipe.loss, decision.settings.optimizer) == ("bce", "lbfgs")
@@ -210,14 +215,14 @@ def test_every_level_gets_its_epochs():
     deep = Hierarchy.from_paths(["a/b/c/d"])
     assert levels(facts(12_800, deep, ["d"]))["settings"]["epochs"] == 4 * 6  # 100 steps each
     several = Labels([["a/b", "a/c"]] * 500, TREE)
-    assert levels(Facts(several, "numbers"))["settings"] == {"epochs": 2 * 20}
+    assert levels(Facts.of(several, "numbers"))["settings"] == {"epochs": 2 * 20}
     assert levels(facts(1_000_000))["settings"]["epochs"] == 2 * 4  # at least
 
 
 def test_early_heads_follow_the_labels():
     one = early(facts(500))
     assert (one["loss"], one["settings"]["epochs"]) == ("leaf-ce", 100)
-    several = early(Facts(Labels([["a/b", "a/c"]] * 500, TREE), "numbers"))
+    several = early(Facts.of(Labels([["a/b", "a/c"]] * 500, TREE), "numbers"))
     assert (several["loss"], several["link"]) == ("mixed", "max")
     assert several["settings"]["epochs"] == 20
 
@@ -237,5 +242,5 @@ def test_devise_drops_more_units_of_numbers():
 )
 def test_a_linear_model_is_described_in_words(labels, words):
     tree = Hierarchy.from_paths(["a/x", "a/y", "b"])
-    recipe = RECIPES["linear"].fitted_to(Facts(Labels(labels, tree), "texts"))
+    recipe = RECIPES["linear"].fitted_to(Facts.of(Labels(labels, tree), "texts"))
     assert recipe.description == words

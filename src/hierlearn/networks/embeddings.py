@@ -48,3 +48,4 @@ def embeddings(
 
 
 embeddings.search_space = {}  # type: ignore[attr-defined]  # values worth trying
+embeddings.is_linear = True  # type: ignore[attr-defined]  # one layer, which L-BFGS can solve

@@ -53,3 +53,4 @@ def encoder_of(network: nn.Module) -> nn.Module:
 
 
 linear.search_space = {}  # type: ignore[attr-defined]  # values worth trying
+linear.is_linear = True  # type: ignore[attr-defined]  # one layer, which L-BFGS can solve

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hierlearn.datasets.row_groups import RowGroups
 from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.hierarchy import LabelSpace
@@ -48,9 +47,8 @@ from hierlearn.training.blending import (
 )
 from hierlearn.training.clock import Clock, OutOfTime
 from hierlearn.training.folds import held_out
-from hierlearn.training.prepare import Prepared, prepared_kind, split_rows
+from hierlearn.training.prepare import Prepared, gather_facts, split_rows
 from hierlearn.training.progress import Overall, Progress, progress_bar
-from hierlearn.training.rules import Facts
 from hierlearn.training.selection import Selection, is_larger_better, scorer, select
 from hierlearn.training.settings import Settings
 
@@ -90,10 +88,10 @@ class BlendTraining(Job):
         self.held = held_out(self.labels, taken.ids, seed=self.settings.seed)
         self.kept = np.concatenate(self.held)  # in the order of the predictions
         self.encoder = fitted_embedder(taken, self.plan, self.here.device)  # shared by all parts
-        kind = prepared_kind(taken, self.plan) if self.encoder is None else "numbers"
-        streamed = isinstance(taken.inputs, RowGroups)
-        self.facts = Facts(self.labels, kind, self.settings.batch_size, streamed)
-        self.is_table = taken.kind == "table"
+        size = self.settings.batch_size
+        self.facts = replace(gather_facts(taken, self.labels, self.plan), batch_size=size)
+        if self.encoder is not None:
+            self.facts = replace(self.facts, kind="numbers")
         self.label_space = LabelSpace.from_labels(self.labels)
         self.clock = Clock(self.plan.time_limit)
         self.seconds: dict[str, float] = {}  # of all folds, by ingredient
@@ -206,7 +204,7 @@ class BlendTraining(Job):
         if name in self.too_long:
             raise OutOfTime
         left = np.delete(np.arange(len(self.rows)), self.held[number])
-        plan = ingredient.plan(self.plan, FOLD_SEEDS, table=self.is_table)
+        plan = ingredient.plan(self.plan, FOLD_SEEDS, table=self.facts.is_table)
         prepared = self._train(plan, left, self.time_for_folds / max(len(self.held) - number, 1))
         rows = self.dataset.take(self.rows[self.held[number]])
         found = predict_answers(prepared, rows, answers_of(prepared))
@@ -279,7 +277,9 @@ class BlendTraining(Job):
         seeds = self._seeds_in_time(order)
         units = seeds * UNIT // FOLD_SEEDS
         self.overall.left(len(order) * units)
-        plans = {name: found[name].plan(self.plan, seeds, table=self.is_table) for name in order}
+        plans = {
+            name: found[name].plan(self.plan, seeds, table=self.facts.is_table) for name in order
+        }
         self.too_long.clear()
         if self.workers is not None:
             self._say(

@@ -13,12 +13,13 @@ from hierlearn.errors import HierlearnError
 from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.training.folds import FEW_ROWS
-from hierlearn.training.rules import Facts, neighbors
+from hierlearn.training.rules import neighbors
 from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hierlearn.training.choose import Facts
     from hierlearn.training.plan import Plan
     from hierlearn.training.prepare import Prepared
 
@@ -103,7 +104,7 @@ def ingredients(facts: Facts) -> dict[str, Ingredient]:
         facts: about the training rows.
     """
     if facts.kind == "numbers":
-        return numbers_one_path(facts) if facts.labels.single_path else numbers_several(facts)
+        return numbers_one_path(facts) if facts.one_path else numbers_several(facts)
     if facts.kind == "images":
         return images(facts)
     return SPARSE
@@ -128,7 +129,7 @@ def numbers_one_path(facts: Facts) -> dict[str, Ingredient]:
 
 def images(facts: Facts) -> dict[str, Ingredient]:
     """Images: a memory, and logits on the same CNN."""
-    other = "hcl" if facts.labels.single_path else "max"
+    other = "hcl" if facts.one_path else "max"
     changed = {"network_options": {"augment": "light"}}
     return {"neighbors": Ingredient("neighbors"), other: Ingredient(other, changed)}
 

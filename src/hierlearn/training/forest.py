@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.networks.trees import ForestHead
-    from hierlearn.training.plan import Decision, Plan
     from hierlearn.training.rows import Rows
 
 CHUNK = 4096  # rows whose mask is made at once
@@ -181,22 +180,6 @@ def in_threads(function: Callable[[int], Any], count: int) -> Iterator[Any]:
         finally:
             for one in waiting:
                 one.cancel()
-
-
-def by_trees(decision: Decision, plan: Plan, network: nn.Module) -> Decision:
-    """Return the decision with the optimizer that a forest needs; others are returned as they are.
-
-    Raises:
-        HierlearnError: on an optimizer or a link that a forest has no use for.
-    """
-    if not forest_heads(network):
-        return decision
-    asked = plan.settings.get("optimizer", "trees")
-    if asked != "trees":
-        raise HierlearnError(f"trees have no gradients for {asked}; use optimizer 'trees'")
-    if plan.link is not None:
-        raise HierlearnError("link reads logits, and the network trees has none; leave it out")
-    return replace(decision, settings=decision.settings.with_changes(optimizer="trees"))
 
 
 class ForestTrainer(GradientFreeTrainer):

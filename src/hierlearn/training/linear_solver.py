@@ -26,9 +26,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
 
 from hierlearn.errors import HierlearnError
 from hierlearn.links import link_name
-from hierlearn.losses import LOSSES
 from hierlearn.networks.linear import encoder_of, only_layer
 from hierlearn.networks.sparse import SparseRows
+from hierlearn.training.choose import not_convex
 from hierlearn.training.lbfgs import dot, minimize
 from hierlearn.training.one_step import OneStepTrainer
 from hierlearn.training.stream import ParquetRows
@@ -329,23 +329,19 @@ def fewer_threads(rows: Rows) -> Iterator[None]:
 
 def unsupported_reason(network: nn.Module, loss: Any, rows: Rows) -> str | None:
     """Return why a training has no solver, or None."""
-    if vars(type(loss)).get("convex") is None:
-        able = [name for name, one in LOSSES.loaded.items() if getattr(one, "convex", None)]
-        return f"the loss is {type(loss).__name__}; it takes {', '.join(able)}"
-    if getattr(getattr(loss, "base", None), "scale", 1) != 1:
-        return "bce has a log_base other than e"
-    for weights in ("class_weight", "pos_weight"):
-        if getattr(loss, weights, None) is not None:
-            return f"the loss has a {weights}"
-    if loss.convex[0] == "terminal" and rows.labels.unlabeled_descendants == "ignore":
-        return "leaf-ce of rows with unknown descendants is not convex"
-    if link_name(loss.link) != loss.default_link:
-        return f"{type(loss).__name__} has the link {link_name(loss.link)}"
-    if isinstance(rows, ParquetRows):
-        return "the rows are streamed"
-    if only_layer(network) is None:
-        return "the network is not linear, or it has input_dropout or members apart"
-    return None
+    options = {
+        "link": link_name(loss.link),
+        "log_base": 2 if getattr(getattr(loss, "base", None), "scale", 1) != 1 else np.e,
+        "class_weight": getattr(loss, "class_weight", None),
+        "pos_weight": getattr(loss, "pos_weight", None),
+    }
+    return not_convex(
+        type(loss),
+        options,
+        linear=only_layer(network) is not None,
+        partial=rows.is_partial,
+        streamed=isinstance(rows, ParquetRows),
+    )
 
 
 class LinearSolver(OneStepTrainer):

@@ -1,22 +1,17 @@
-"""Plan: what to train, as plain values; Decision: its recipe once the labels are known."""
+"""Plan: what was asked for, as plain values; whatever it leaves open, ``choose`` decides."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  (read at run time by settings_of)
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.training.fields import check_fields, documented, setting
-from hierlearn.training.settings import OF_BATCHES, Settings
+from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from hierlearn.datasets.dataset import Kind
-    from hierlearn.features.preprocessor import Produced
-    from hierlearn.hierarchy.labels import Labels
-    from hierlearn.training.recipes import Recipe
 
 HOW = "How to train"  # a panel of --help
 
@@ -177,11 +172,6 @@ def check_known(what: str, options: Mapping[str, Any], known: Sequence[str] | No
             raise HierlearnError(unknown_name(what, name, known))
 
 
-def default_network(kind: str) -> str:
-    """Return the network for a kind of inputs: numbers, images, texts, or sparse rows."""
-    return {"numbers": "mlp", "images": "cnn"}.get(kind, "token-bag")
-
-
 def check_joint(joint: Mapping[str, Any]) -> None:
     """Raise on a further head whose loss is not known, or whose weight is no weight."""
     if not joint:
@@ -197,81 +187,3 @@ def check_joint(joint: Mapping[str, Any]) -> None:
                 f"the weight of the further head {name!r} must be a number of at least 0, not "
                 f"{weight!r}"
             )
-
-
-def needs_logits(plan: Plan, kind: str) -> bool:
-    """Whether a plan makes choices that only go with a head that gives logits."""
-    if plan.link is not None or plan.head == "linear":
-        return True
-    if kind in ("numbers", "images"):
-        return plan.network not in (None, default_network(kind))
-    return plan.network is not None or bool(plan.network_options)
-
-
-@dataclass(frozen=True)
-class Decision:
-    """The recipe of a plan, with the plan's own choices in it.
-
-    Attributes:
-        name: the recipe's, "custom" where the plan names a loss and no recipe.
-        why: why this one.
-        recipe: with the plan's loss, link and decoder.
-        settings: the recipe's, with the plan's changes.
-    """
-
-    name: str
-    why: str
-    recipe: Recipe
-    settings: Settings
-
-
-def decide(
-    plan: Plan, labels: Labels, kind: Kind | Produced = "numbers", *, logits: bool = False
-) -> Decision:
-    """Return the recipe of the plan, or of the training labels, with the plan's own choices.
-
-    Args:
-        plan: what was asked for.
-        labels: of the training rows.
-        kind: what their inputs are.
-        logits: whether the head must give logits, where the plan itself does not tell.
-    """
-    from hierlearn.networks.heads import options_from_labels
-    from hierlearn.training.recipes import Recipe, choose_recipe, find_recipe
-    from hierlearn.training.rules import Facts
-
-    if plan.loss is not None and plan.recipe == "auto":
-        name, why = "custom", "the loss was named"
-        recipe = Recipe(plan.loss, f"a network trained by {plan.loss}")
-    else:
-        name, why = plan.recipe, "the recipe was named"
-        if plan.recipe == "auto" and plan.network == "embeddings":
-            name = "nearest" if plan.head == "neighbors" else "linear"
-            why = "inputs are embeddings"
-        elif plan.recipe == "auto":
-            logits = logits or needs_logits(plan, kind)
-            name, why = choose_recipe(labels, kind, logits=logits)
-        batch_size = Settings.from_dict(plan.settings).batch_size
-        recipe = find_recipe(name).fitted_to(Facts(labels, kind, batch_size))
-    if plan.loss is not None:
-        recipe = replace(recipe, loss=plan.loss, loss_options=plan.loss_options)
-    if plan.network not in (None, recipe.network or default_network(kind)):
-        recipe = replace(recipe, network=plan.network, network_options=plan.network_options)
-    elif plan.network_options:
-        options = {**recipe.network_options, **plan.network_options}
-        recipe = replace(recipe, network_options=options)
-    if plan.head not in (None, recipe.head):
-        recipe = replace(recipe, head=plan.head, head_options=plan.head_options)
-    elif plan.head_options:
-        recipe = replace(recipe, head_options={**recipe.head_options, **plan.head_options})
-    determined = options_from_labels(recipe.head, recipe.head_options, labels)
-    recipe = replace(recipe, head_options=determined)
-    joint = {name: weight for name, weight in {**recipe.joint, **plan.joint}.items() if weight}
-    recipe = replace(recipe, joint=joint)
-    for choice in ("link", "decoder", "answer"):
-        if getattr(plan, choice) is not None:
-            recipe = replace(recipe, **{choice: getattr(plan, choice)})
-    chosen = {**recipe.settings, **plan.settings}
-    if "optimizer" not in plan.settings and any(one in plan.settings for one in OF_BATCHES):
-        chosen["optimizer"] = "adamw"  # otherwise they would have no effect
-    return Decision(name, why, recipe, Settings.from_dict(chosen))

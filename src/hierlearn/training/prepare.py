@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +33,12 @@ from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, to_save
 from hierlearn.networks.ensemble import auxiliary_heads, head_names
+from hierlearn.networks.heads import options_from_labels
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.training.backbones import chained, embedded, fitted_embedder, load_weights, resolve
+from hierlearn.training.choose import Decision, Facts, choose, default_network
 from hierlearn.training.fitting import fit_once
-from hierlearn.training.forest import by_trees
 from hierlearn.training.initialize import initialize
-from hierlearn.training.linear_solver import unsupported_reason
-from hierlearn.training.plan import Decision, Plan, decide, default_network
 from hierlearn.training.recipes import build_loss
 from hierlearn.training.rows import Rows
 from hierlearn.training.seeding import derive, generator
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.nodes import Label
     from hierlearn.links import HeadOutput, Link
     from hierlearn.losses import Loss
+    from hierlearn.training.plan import Plan
     from hierlearn.training.recipes import Recipe
 
     Floats = NDArray[np.float64]
@@ -152,8 +153,7 @@ def prepare(
         train_set.labels, dataset.hierarchy, unlabeled_descendants=plan.unlabeled_descendants
     )
     check_learnable(raw, labels)
-    logits = extras.logits or extras.network is not None
-    decision = decide(plan, labels, prepared_kind(train_set, plan), logits=logits)
+    decision = choose(gather_facts(train_set, labels, plan, device, extras), plan)
     recipe, settings = decision.recipe, decision.settings
     settings.check_validation(len(held_out) > 0)
     preprocessor = fitted_preprocessor(train_set, plan, recipe)
@@ -161,13 +161,14 @@ def prepare(
     own = build_loss(recipe.loss, label_space, **dict(recipe.loss_options))
     joint = {name: build_loss(name, label_space) for name in recipe.joint}
     check_heads(recipe, plan, extras.network)
-    decoder = recipe.decoder or choose_decoder(labels)
-    make_decoder(label_space, decoder, **dict(plan.decoder_options))  # fails before the work
+    make_decoder(
+        label_space, decision.decoder, **dict(plan.decoder_options)
+    )  # fails before the work
     weights = row_weights(picked, extras.weights, len(dataset))
     spec = None
     network = extras.network
     if network is None:
-        spec = network_spec(decision, input_spec(train_set, preprocessor), own, joint)
+        spec = network_spec(decision, input_spec(train_set, preprocessor), own, joint, labels)
         seeds = [settings.seed + number for number in range(settings.ensemble_size)]
         network = build_network(spec, label_space, [derive(seed, "weights") for seed in seeds])
         spec = to_save(spec, network)
@@ -183,8 +184,6 @@ def prepare(
     rows = make_rows(train_set.inputs, preprocessor, labels, device, weights)
     rows.ids, rows.numbers = train_set.ids, picked
     rows.texts = shown_texts(raw.inputs)
-    decision = by_trees(decision, plan, network)
-    decision = in_batches_if_needed(decision, plan, unsupported_reason(network, loss, rows))
     return Prepared(
         plan=asked,
         decision=decision,
@@ -197,7 +196,7 @@ def prepare(
         network_spec=spec,
         loss=loss,
         link=reading_link(recipe.link, own, label_space).to(device),
-        decoder=decoder,
+        decoder=decision.decoder,
     )
 
 
@@ -223,24 +222,6 @@ def check_learnable(dataset: Dataset, labels: Labels) -> None:
 def warn(message: str) -> None:
     """Warn of data that can be read, but are perhaps not what is meant."""
     warnings.warn(message, DataWarning, stacklevel=2)
-
-
-def in_batches_if_needed(decision: Decision, plan: Plan, reason: str | None) -> Decision:
-    """Return the decision with another optimizer where the recipe's cannot train the network.
-
-    Args:
-        decision: the recipe and its settings.
-        plan: what was asked for.
-        reason: why there is no solver, None if there is one.
-
-    Raises:
-        HierlearnError: if lbfgs was asked for.
-    """
-    if reason is None or decision.settings.optimizer != "lbfgs":
-        return decision
-    if plan.settings.get("optimizer") == "lbfgs":
-        raise HierlearnError(f"lbfgs cannot train this: {reason}; use optimizer adamw")
-    return replace(decision, settings=decision.settings.with_changes(optimizer="adamw"))
 
 
 # ---------------------------------------------------------------------- rows
@@ -277,12 +258,37 @@ def taken(dataset: Dataset, rows: Ints) -> Dataset:
     return dataset.take(rows)
 
 
-def prepared_kind(train_set: Dataset, plan: Plan) -> Kind | Produced:
-    """Return what the recipe should take the inputs for: what a named step makes of them."""
-    name = plan.preprocessing
-    if name is None and train_set.kind != "table":
-        return train_set.kind
-    return find_step(name or "table").produces_for(train_set, **plan.preprocessing_options)
+def gather_facts(
+    train_set: Dataset,
+    labels: Labels,
+    plan: Plan,
+    device: torch.device | None = None,
+    options: Extras | None = None,
+) -> Facts:
+    """Return the facts that a choice may depend on.
+
+    Args:
+        train_set: the training rows, encoded where the plan has a frozen encoder.
+        labels: of these rows.
+        plan: what was asked for, of which the named preprocessing tells what the network reads.
+        device: where it is trained.
+        options: what else was asked for.
+    """
+    name, inputs = plan.preprocessing, train_set.inputs
+    kind: Kind | Produced = train_set.kind  # type: ignore[assignment]
+    if name is not None or kind == "table":
+        step = find_step(name or "table")
+        kind = step.produces_for(train_set, **plan.preprocessing_options)
+    options = options or Extras()
+    return Facts.of(
+        labels,
+        kind,
+        columns=Counter(inputs.kinds.values()) if isinstance(inputs, Table) else {},
+        streamed=isinstance(inputs, RowGroups),
+        logits=options.logits,
+        module=options.network,
+        device="cpu" if device is None else device.type,
+    )
 
 
 def fitted_preprocessor(
@@ -404,7 +410,11 @@ def for_heads(
 
 
 def network_spec(
-    decision: Decision, inputs: InputSpec, loss: Loss, joint: Mapping[str, Loss]
+    decision: Decision,
+    inputs: InputSpec,
+    loss: Loss,
+    joint: Mapping[str, Loss],
+    labels: Labels,
 ) -> NetworkSpec:
     """Return the network of a decision; its heads read logits as their losses do."""
     recipe, size = decision.recipe, decision.settings.ensemble_size
@@ -412,7 +422,7 @@ def network_spec(
     options = dict(recipe.network_options)
     heads = {}
     if recipe.head != "linear" or recipe.head_options or joint:
-        own = dict(recipe.head_options)
+        own = dict(options_from_labels(recipe.head, recipe.head_options, labels))
         if recipe.head == "linear":
             own = {**linear_options(recipe.link, loss), **own}
         heads[MAIN] = HeadSpec(recipe.head, own)
@@ -461,13 +471,3 @@ def reading_link(wanted: str | None, loss: Loss, label_space: LabelSpace) -> Lin
     if wanted != "from-loss":
         return make_link(label_space, wanted)
     return loss.link if own is None else make_link(label_space, own)
-
-
-def choose_decoder(labels: Labels) -> str:
-    """Return the name of the decoder that fits the labels of the training rows."""
-    counts = labels.terminal_counts
-    if np.any(counts > 1):
-        return "coherent"
-    # A row without a label says that no class applies, which only a decoder that stops can answer.
-    empty = labels.unlabeled_descendants == "negative" and np.any(counts == 0)
-    return "stop" if empty else "leaf"

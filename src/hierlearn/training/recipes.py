@@ -26,8 +26,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
 from hierlearn.registry import Registry
@@ -52,14 +50,9 @@ from hierlearn.training.rules import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hierlearn.datasets.dataset import Kind
-    from hierlearn.features.preprocessor import Produced
     from hierlearn.hierarchy import LabelSpace
-    from hierlearn.hierarchy.labels import Labels
     from hierlearn.losses import Loss
-    from hierlearn.training.rules import Facts
-
-MEMORY_ROWS = 200_000  # above, auto chooses no memory: a search takes milliseconds per row
+    from hierlearn.training.choose import Facts
 
 
 @dataclass(frozen=True)
@@ -257,44 +250,6 @@ RECIPES = Registry(
     expected="a hierlearn.training.Recipe",
     read=lambda _, value: value if isinstance(value, Recipe) else None,
 )
-
-
-def find_recipe(name: str) -> Recipe:
-    """Return a recipe by its name."""
-    if name not in RECIPES:
-        raise RECIPES.unknown(name, also=("auto",))
-    return RECIPES[name]
-
-
-def choose_recipe(
-    labels: Labels, kind: Kind | Produced = "numbers", *, logits: bool = False
-) -> tuple[str, str]:
-    """Return the name of the recipe for the training rows, and why.
-
-    Args:
-        labels: of the training rows.
-        kind: what their inputs are.
-        logits: whether the head must give logits, as for a link or a network of the user's choice.
-    """
-    counts = labels.terminal_counts
-    rows = len(counts)
-    several, without = int(np.sum(counts > 1)), int(np.sum(counts == 0))
-    if several:
-        why, one_path = f"{several:,} of {rows:,} training rows have several labels", False
-    elif without and labels.unlabeled_descendants == "negative":
-        why, one_path = f"{without:,} of {rows:,} training rows have no label", False
-    else:
-        why, one_path = f"every {'labeled ' * bool(without)}training row has one path", True
-    if kind in ("numbers", "images") and not logits:
-        if rows <= MEMORY_ROWS:
-            return "quick", f"inputs are {kind}, and {why}"
-        why = f"{why}, and {rows:,} rows are many for a memory"
-    if one_path and kind in ("images", "tokens"):
-        # In few epochs the curriculum of HCL does not reach most classes; see docs/howto/images.md.
-        return "softmax", f"inputs are {kind}, and {why}"
-    if kind in ("numbers", "images") or logits:
-        return ("hcl" if one_path else "max"), why
-    return "linear", f"{why}, and inputs are {'texts' if kind == 'texts' else 'sparse'}"
 
 
 def build_loss(name: str, label_space: LabelSpace, **options: Any) -> Loss:

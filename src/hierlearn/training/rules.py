@@ -6,15 +6,12 @@ training time nothing is tried out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hierlearn.datasets.dataset import Kind
-    from hierlearn.features.preprocessor import Produced
-    from hierlearn.hierarchy.labels import Labels
+    from hierlearn.training.choose import Facts
 
 STEPS = 1600  # fewest for rows with one path, unless that takes more than MOST_EPOCHS
 MOST_EPOCHS = 200
@@ -49,33 +46,6 @@ TABM_SHORT = 500  # for rows with several labels
 TREE_LEAVES = 2_000_000  # of all trees of a forest, about
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What a rule may look at.
-
-    Attributes:
-        labels: the labels of the training rows.
-        kind: what the inputs are.
-        batch_size: rows per step.
-        streamed: whether the rows stay in their file.
-    """
-
-    labels: Labels
-    kind: Kind | Produced
-    batch_size: int = 128
-    streamed: bool = False
-
-    @property
-    def rows(self) -> int:
-        """How many training rows there are."""
-        return len(self.labels)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """How many batches an epoch has."""
-        return -(-self.rows // self.batch_size)
-
-
 def neighbors(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a memory.
 
@@ -85,7 +55,7 @@ def neighbors(facts: Facts) -> Mapping[str, Any]:
     """
     if facts.kind == "images":
         return images(facts)
-    several = not facts.labels.single_path
+    several = not facts.one_path
     numbers = facts.kind != "sparse"
     latent = "latent" if facts.kind == "texts" else None
     steps = facts.steps_per_epoch
@@ -102,7 +72,7 @@ def neighbors(facts: Facts) -> Mapping[str, Any]:
         FEWEST_EPOCHS,
     )
     wide = {"width": 2000, "dropout": 0.5, "input_dropout": 0.1}
-    joint = {"bce": 1.0, "soft-labels": 3.0} if facts.labels.hierarchy.is_tree else {"bce": 1.0}
+    joint = {"bce": 1.0, "soft-labels": 3.0} if facts.is_tree else {"bce": 1.0}
     return {
         "preprocessing": latent,
         "network_options": wide if numbers else {},
@@ -125,7 +95,7 @@ def quick(facts: Facts) -> Mapping[str, Any]:
     if facts.kind == "images":
         return quick_images(facts)
     found = dict(neighbors(facts))
-    if not facts.labels.single_path:
+    if not facts.one_path:
         return found
     epochs = max(min(round(QUICK_STEPS / facts.steps_per_epoch), QUICK_EPOCHS), FEWEST_EPOCHS)
     options = {"dropout": 0.25, "input_dropout": 0.1} if facts.kind != "sparse" else {}
@@ -159,7 +129,7 @@ def images(facts: Facts) -> Mapping[str, Any]:
     One path per row: a softmax trains the same CNN, and training is long; it helps from about a
     thousand steps on.
     """
-    one_path = facts.labels.single_path
+    one_path = facts.one_path
     return {
         **quick_images(facts),
         "joint": {"leaf-ce": 1.0} if one_path else {},
@@ -192,7 +162,7 @@ def plain(facts: Facts, several_steps: int = SEVERAL_STEPS) -> Mapping[str, Any]
     Several labels, or none, per row of numbers: such labels are noisy, so training is short.
     """
     epochs = min(round(PLAIN_STEPS / facts.steps_per_epoch), PLAIN_EPOCHS)
-    if facts.kind == "numbers" and not facts.labels.single_path:
+    if facts.kind == "numbers" and not facts.one_path:
         epochs = min(epochs, max(SEVERAL_EPOCHS, round(several_steps / facts.steps_per_epoch)))
     return {"settings": {"epochs": max(epochs, FEWEST_EPOCHS)}}
 
@@ -205,7 +175,7 @@ def hmcn_f(facts: Facts) -> Mapping[str, Any]:
 def hmcn_r(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of HMCN-R: as ``plain``, but still shorter where labels are several."""
     epochs = plain(facts)["settings"]["epochs"]
-    if facts.kind == "numbers" and not facts.labels.single_path:
+    if facts.kind == "numbers" and not facts.one_path:
         epochs = min(epochs, RECURRENT_EPOCHS)
     return {"settings": {"epochs": epochs}}
 
@@ -216,7 +186,7 @@ def early(facts: Facts) -> Mapping[str, Any]:
     One path per row: a softmax. Several labels, or none: the loss of ``max``, and since a deeper
     network fits noise sooner, at most so many epochs.
     """
-    if facts.labels.single_path:
+    if facts.one_path:
         return {**plain(facts), "loss": "leaf-ce"}
     epochs = min(plain(facts)["settings"]["epochs"], SEVERAL_EPOCHS)
     return {"settings": {"epochs": epochs}, "loss": "mixed", "link": "max"}
@@ -227,11 +197,11 @@ def levels(facts: Facts) -> Mapping[str, Any]:
 
     One path per row: a higher rate, and more steps.
     """
-    one_path = facts.labels.single_path
+    one_path = facts.one_path
     most = LEVEL_EPOCHS if one_path else SEVERAL_EPOCHS
     epochs = max(min(round(LEVEL_STEPS / facts.steps_per_epoch), most), FEWEST_EPOCHS)
     rate = {"learning_rate": 3e-3} if one_path else {}
-    return {"settings": {"epochs": epochs * facts.labels.hierarchy.depth, **rate}}
+    return {"settings": {"epochs": epochs * facts.depth, **rate}}
 
 
 def clems(facts: Facts) -> Mapping[str, Any]:
@@ -239,14 +209,14 @@ def clems(facts: Facts) -> Mapping[str, Any]:
 
     One path per row: the sets are few and can have many dimensions.
     """
-    if not facts.labels.single_path:
+    if not facts.one_path:
         return plain(facts)
     return {**plain(facts), "head_options": {"size": 256, "temperature": 0.03}}
 
 
 def cnn_hl_li(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of CNN-HL-LI: a softmax for one path per row, else sigmoids."""
-    base = "softmax" if facts.labels.single_path else "sigmoid"
+    base = "softmax" if facts.one_path else "sigmoid"
     walk = f"random-walk:restart={WALK_RESTART},siblings=true,base={base}"
     return {**plain(facts), "loss_options": {"link": base}, "link": walk}
 
@@ -271,11 +241,11 @@ def linear(facts: Facts) -> Mapping[str, Any]:
     if facts.kind == "texts":
         rare = {"min_df": 1 + (facts.rows >= MANY), "char_min_df": max(2, facts.rows // MANY)}
         found["preprocessing_options"] = {"ngrams": 2, "char_ngrams": 5, **rare}
-    if not facts.labels.single_path:
+    if not facts.one_path:
         settings["l2_penalty"] = LOGISTIC_PENALTY
         words = "a logistic regression per class"
         return {**found, "loss": "bce", "description": words, "settings": settings}
-    if not facts.labels.hierarchy.is_tree:
+    if not facts.is_tree:
         settings["l2_penalty"] = SOFTMAX_PENALTY
         words = "a softmax regression over the terminal classes"
         return {**found, "loss": "leaf-ce", "description": words, "settings": settings}
@@ -286,7 +256,7 @@ def linear(facts: Facts) -> Mapping[str, Any]:
 
 def trees(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a forest: several labels per row are noisy, so leaves are larger."""
-    several = not facts.labels.single_path
+    several = not facts.one_path
     least = max(4 if several else 1, facts.rows * TREES // TREE_LEAVES)
     options = {"trees": TREES, "min_samples_leaf": least, "max_features": 1.0 if several else 0.5}
     return {
@@ -298,7 +268,7 @@ def trees(facts: Facts) -> Mapping[str, Any]:
 
 def tabm(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a TabM: short where labels are several, and so noisy."""
-    short = not facts.labels.single_path
+    short = not facts.one_path
     steps = TABM_SHORT if short else TABM_STEPS
     epochs = min(max(round(steps / facts.steps_per_epoch), FEWEST_EPOCHS), PLAIN_EPOCHS)
     ple = facts.kind == "numbers"

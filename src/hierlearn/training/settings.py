@@ -162,6 +162,27 @@ class Settings:
         return cls(**values)
 
 
+def merge_settings(*layers: Mapping[str, Any]) -> Settings:
+    """Return the settings of several layers; the only place where they merge, and later ones win.
+
+    The layers, from the weakest:
+
+    1. the defaults of Settings;
+    2. the recipe, and what its rule takes from the training rows;
+    3. a backbone, for the way in which it is tuned;
+    4. an ingredient of effort "best";
+    5. a configuration file;
+    6. options of the command line, or arguments in Python;
+    7. the solver that ``choose`` finds for all of these.
+
+    Layers 3 to 6 arrive merged, as ``Plan.settings``.
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged |= layer
+    return Settings.from_dict(merged)
+
+
 def learning_rate(settings: Settings, step: int, steps: int) -> float:
     """Return the learning rate of a step, counted from 0, out of all steps."""
     rising = int(settings.warmup * steps)

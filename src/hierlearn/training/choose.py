@@ -1,0 +1,309 @@
+"""Choose: from facts about the training rows, and from what was asked for, to what is trained.
+
+``choose`` is a pure function, and the only place that decides; nothing changes a Decision
+afterwards. Numbers and images, also mixed tables whose columns become numbers, get a memory; texts
+and sparse rows a linear model; where the head must give logits, a network with a loss that fits the
+labels. What a recipe takes from the facts, its rule says; see recipes.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from hierlearn.errors import HierlearnError
+from hierlearn.losses import LOSSES
+from hierlearn.networks.build import find_factory
+from hierlearn.networks.linear import only_layer
+from hierlearn.networks.trees import forest_heads
+from hierlearn.training.plan import Plan
+from hierlearn.training.recipes import RECIPES, Recipe
+from hierlearn.training.settings import OF_BATCHES, Settings, merge_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import nn
+    from typing_extensions import Self
+
+    from hierlearn.datasets.dataset import Kind
+    from hierlearn.features.preprocessor import Produced
+    from hierlearn.hierarchy.labels import Labels
+
+MEMORY_ROWS = 200_000  # above, auto chooses no memory: a search takes milliseconds per row
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a choice may depend on; held-out rows are never looked at.
+
+    Attributes:
+        rows: how many training rows there are.
+        kind: what the network reads, once the preprocessing is done.
+        columns: how many columns of each kind a mixed table has; empty for any other inputs.
+        several: how many rows have several labels.
+        unlabeled: how many rows have none.
+        partial: whether classes below a label are unknown, not absent.
+        classes: of the taxonomy.
+        depth: its levels.
+        is_tree: whether every class has one parent at most.
+        streamed: whether the rows stay in their file.
+        logits: whether the head must give logits, so that training can go on with more rows.
+        module: what a module of the user's is; empty where the network is chosen by name.
+        device: the type of device that trains.
+        batch_size: rows per step.
+    """
+
+    rows: int
+    kind: Kind | Produced = "numbers"
+    columns: Mapping[str, int] = field(default_factory=dict)
+    several: int = 0
+    unlabeled: int = 0
+    partial: bool = False
+    classes: int = 1
+    depth: int = 1
+    is_tree: bool = True
+    streamed: bool = False
+    logits: bool = False
+    module: Literal["", "linear", "trees", "other"] = ""
+    device: str = "cpu"
+    batch_size: int = 128
+
+    @classmethod
+    def of(
+        cls,
+        labels: Labels,
+        kind: Kind | Produced = "numbers",
+        *,
+        module: nn.Module | None = None,
+        **more: Any,
+    ) -> Self:
+        """Return the facts about labeled rows.
+
+        Args:
+            labels: of the training rows.
+            kind: what their inputs are, or become.
+            module: a network that was passed in.
+            more: the attributes that labels do not tell.
+        """
+        counts, hierarchy = labels.terminal_counts, labels.hierarchy
+        is_a: Any = ""
+        if module is not None:
+            linear = "other" if only_layer(module) is None else "linear"
+            is_a = "trees" if forest_heads(module) else linear
+        return cls(
+            rows=len(labels),
+            kind=kind,
+            several=int(np.sum(counts > 1)),
+            unlabeled=int(np.sum(counts == 0)),
+            partial=labels.unlabeled_descendants == "ignore",
+            classes=len(hierarchy),
+            depth=hierarchy.depth,
+            is_tree=hierarchy.is_tree,
+            module=is_a,
+            **more,
+        )
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the inputs are a mixed table."""
+        return bool(self.columns)
+
+    @property
+    def one_path(self) -> bool:
+        """Whether every row has exactly one most specific label."""
+        return not self.several and not self.unlabeled
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many batches an epoch has."""
+        return -(-self.rows // self.batch_size)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is trained.
+
+    Attributes:
+        name: the recipe's, "custom" where the plan names a loss and no recipe.
+        why: why this one.
+        recipe: with the plan's network, head, loss and link.
+        decoder: a name of DECODERS.
+        settings: see ``merge_settings``; ``settings.optimizer`` names the solver.
+    """
+
+    name: str
+    why: str
+    recipe: Recipe
+    decoder: str
+    settings: Settings
+
+
+def choose(facts: Facts, plan: Plan | None = None) -> Decision:
+    """Decide what to train.
+
+    Args:
+        facts: about the training rows.
+        plan: what was asked for, which always wins; what cannot be done raises.
+    """
+    plan = plan or Plan()
+    facts = replace(facts, batch_size=Settings.from_dict(plan.settings).batch_size)
+    if plan.recipe != "auto":
+        name, why = plan.recipe, "the recipe was named"
+    elif plan.loss is not None:
+        name, why = "custom", "the loss was named"
+    elif plan.network == "embeddings":
+        name = "nearest" if plan.head == "neighbors" else "linear"
+        why = "inputs are embeddings"
+    else:
+        name, why = choose_recipe(facts, logits=needs_logits(facts, plan))
+    if name == "custom":
+        recipe = Recipe(str(plan.loss), f"a network trained by {plan.loss}")
+    elif name in RECIPES:
+        recipe = RECIPES[name].fitted_to(facts)
+    else:
+        raise RECIPES.unknown(name, also=("auto",))
+    recipe = with_choices(recipe, facts, plan)
+    solver = choose_solver(recipe, facts, plan)
+    settings = merge_settings(recipe.settings, plan.settings, {"optimizer": solver})
+    return Decision(name, why, recipe, recipe.decoder or choose_decoder(facts), settings)
+
+
+def choose_recipe(facts: Facts, *, logits: bool = False) -> tuple[str, str]:
+    """Return the name of the recipe for some rows, and why; ``logits`` leaves out memories."""
+    rows = facts.rows
+    if facts.several:
+        one_path, why = False, f"{facts.several:,} of {rows:,} training rows have several labels"
+    elif facts.unlabeled and not facts.partial:
+        one_path, why = False, f"{facts.unlabeled:,} of {rows:,} training rows have no label"
+    else:
+        labeled = "labeled " * bool(facts.unlabeled)
+        one_path, why = True, f"every {labeled}training row has one path"
+    dense = facts.kind in ("numbers", "images")
+    if dense and not logits:
+        if rows <= MEMORY_ROWS:
+            return "quick", f"inputs are {facts.kind}, and {why}"
+        why = f"{why}, and {rows:,} rows are many for a memory"
+    if one_path and facts.kind in ("images", "tokens"):
+        # In few epochs the curriculum of HCL does not reach most classes; see docs/howto/images.md.
+        return "softmax", f"inputs are {facts.kind}, and {why}"
+    if dense or logits:
+        return ("hcl" if one_path else "max"), why
+    return "linear", f"{why}, and inputs are {'texts' if facts.kind == 'texts' else 'sparse'}"
+
+
+def needs_logits(facts: Facts, plan: Plan) -> bool:
+    """Whether a plan makes choices that only go with a head that gives logits."""
+    if facts.logits or facts.module or plan.link is not None or plan.head == "linear":
+        return True
+    if facts.kind in ("numbers", "images"):
+        return plan.network not in (None, default_network(facts.kind))
+    return plan.network is not None or bool(plan.network_options)
+
+
+def default_network(kind: str) -> str:
+    """Return the network for a kind of inputs: numbers, images, texts, or sparse rows."""
+    return {"numbers": "mlp", "images": "cnn"}.get(kind, "token-bag")
+
+
+def with_choices(recipe: Recipe, facts: Facts, plan: Plan) -> Recipe:
+    """Return a recipe with a plan's own choices; options go with what they are options of."""
+    changes: dict[str, Any] = {}
+    if plan.loss is not None:
+        changes |= {"loss": plan.loss, "loss_options": plan.loss_options}
+    usual = {"network": recipe.network or default_network(facts.kind), "head": recipe.head}
+    for part, own in usual.items():
+        asked, options = getattr(plan, part), f"{part}_options"
+        given = getattr(plan, options)
+        if asked not in (None, own):
+            changes |= {part: asked, options: given}
+        elif given:
+            changes[options] = {**getattr(recipe, options), **given}
+    joint = {**recipe.joint, **plan.joint}
+    changes["joint"] = {name: weight for name, weight in joint.items() if weight}
+    for part in ("link", "decoder", "answer"):
+        if getattr(plan, part) is not None:
+            changes[part] = getattr(plan, part)
+    return replace(recipe, **changes)
+
+
+def choose_decoder(facts: Facts) -> str:
+    """Return the name of the decoder that fits the labels of the training rows."""
+    if facts.several:
+        return "coherent"
+    # A row without a label says that no class applies, which only a decoder that stops can answer.
+    return "stop" if facts.unlabeled and not facts.partial else "leaf"
+
+
+def choose_solver(recipe: Recipe, facts: Facts, plan: Plan) -> str:
+    """Return the solver of a recipe: trees have theirs, and L-BFGS needs a convex problem.
+
+    Raises:
+        HierlearnError: where another one was asked for, or a link that trees have no use for.
+    """
+    asked = plan.settings.get("optimizer")
+    factory: Any = find_factory(recipe.network or default_network(facts.kind))
+    if facts.module == "trees" or (not facts.module and getattr(factory, "has_trees", False)):
+        if asked not in (None, "trees"):
+            raise HierlearnError(f"trees have no gradients for {asked}; use optimizer 'trees'")
+        if plan.link is not None:
+            raise HierlearnError("link reads logits, and the network trees has none; leave it out")
+        return "trees"
+    solver = asked or recipe.settings.get("optimizer", Settings.optimizer)
+    if asked is None and any(one in plan.settings for one in OF_BATCHES):
+        return "adamw"  # otherwise they would have no effect
+    if solver == "lbfgs":
+        linear = facts.module == "linear"
+        if not facts.module:
+            plain = recipe.head == "linear" and not recipe.joint
+            noise = recipe.network_options.get("input_dropout", 0.0)
+            linear = plain and not noise and getattr(factory, "is_linear", False)
+        reason = not_convex(
+            LOSSES[recipe.loss],
+            recipe.loss_options,
+            linear=linear,
+            partial=facts.partial,
+            streamed=facts.streamed,
+        )
+        if reason is not None and asked == "lbfgs":
+            raise HierlearnError(f"lbfgs cannot train this: {reason}; use optimizer adamw")
+        return "lbfgs" if reason is None else "adamw"
+    return str(solver)
+
+
+def not_convex(
+    loss: Any, options: Mapping[str, Any], *, linear: bool, partial: bool, streamed: bool
+) -> str | None:
+    """Return why L-BFGS cannot train something; None where it can.
+
+    Args:
+        loss: a class of losses, or an entry of LOSSES.
+        options: those of the loss that were given.
+        linear: whether the network is one linear layer, without noise.
+        partial: whether classes below a label are unknown.
+        streamed: whether the rows stay in their file.
+    """
+    fixed: Mapping[str, Any] = {}
+    if not isinstance(loss, type):  # a variant of a loss
+        loss, fixed = loss.loss, loss.options
+    options = {**fixed, **options}
+    convex = vars(loss).get("convex")
+    if convex is None:
+        able = [name for name, one in LOSSES.loaded.items() if getattr(one, "convex", None)]
+        return f"the loss is {loss.__name__}; it takes {', '.join(able)}"
+    if options.get("log_base", np.e) != np.e:
+        return "bce has a log_base other than e"
+    for weights in ("class_weight", "pos_weight"):
+        if options.get(weights) is not None:
+            return f"the loss has a {weights}"
+    if convex[0] == "terminal" and partial:
+        return "leaf-ce of rows with unknown descendants is not convex"
+    if options.get("link", loss.default_link) != loss.default_link:
+        return f"{loss.__name__} has the link {options['link']}"
+    if streamed:
+        return "the rows are streamed"
+    if not linear:
+        return "the network is not linear, or it has input_dropout or members apart"
+    return None

@@ -1,0 +1,156 @@
+"""What ``choose`` decides: a table of facts and of what was asked for, with the whole decision."""
+
+import pytest
+
+from hierlearn import Labels
+from hierlearn.errors import HierlearnError
+from hierlearn.training import Plan
+from hierlearn.training.choose import MEMORY_ROWS, Facts, choose
+from training.datasets import TREE
+
+TABLE = {"number": 2, "category": 1}
+MANY = MEMORY_ROWS + 1
+PATH, SEVERAL = "every training row has one path", "40 of 100 training rows have several labels"
+NONE, LABELED = "40 of 100 training rows have no label", "every labeled training row has one path"
+
+# facts; plan; recipe, reason, loss, network, head, decoder, solver
+TABLE_OF_CHOICES = [
+    ({}, {}, f"quick|inputs are numbers, and {PATH}|bce||neighbors|leaf|adamw"),
+    ({"columns": TABLE}, {}, f"quick|inputs are numbers, and {PATH}|bce||neighbors|leaf|adamw"),
+    ({"kind": "images"}, {}, f"quick|inputs are images, and {PATH}|bce||neighbors|leaf|adamw"),
+    ({"several": 40}, {}, f"quick|inputs are numbers, and {SEVERAL}|bce||neighbors|coherent|adamw"),
+    ({"unlabeled": 40}, {}, f"quick|inputs are numbers, and {NONE}|bce||neighbors|stop|adamw"),
+    ({"kind": "texts"}, {}, f"linear|{PATH}, and inputs are texts|hinge|linear|linear|cost|lbfgs"),
+    ({"kind": "sparse"}, {},
+     f"linear|{PATH}, and inputs are sparse|hinge|linear|linear|cost|lbfgs"),
+    (
+        {"kind": "sparse", "columns": TABLE},
+        {},
+        f"linear|{PATH}, and inputs are sparse|hinge|linear|linear|cost|lbfgs",
+    ),
+    (
+        {"kind": "sparse", "is_tree": False},
+        {},
+        f"linear|{PATH}, and inputs are sparse|leaf-ce|linear|linear|leaf|lbfgs",
+    ),
+    (
+        {"kind": "texts", "several": 40},
+        {},
+        f"linear|{SEVERAL}, and inputs are texts|bce|linear|linear|coherent|lbfgs",
+    ),
+    (
+        {"kind": "texts", "streamed": True},
+        {},
+        f"linear|{PATH}, and inputs are texts|hinge|linear|linear|cost|adamw",
+    ),
+    (
+        {"kind": "sparse", "is_tree": False, "unlabeled": 40, "partial": True},
+        {},
+        f"linear|{LABELED}, and inputs are sparse|bce|linear|linear|leaf|lbfgs",
+    ),
+    ({"kind": "tokens"}, {}, f"softmax|inputs are tokens, and {PATH}|leaf-ce||linear|leaf|adamw"),
+    ({"kind": "tokens", "several": 40, "logits": True}, {},
+     f"max|{SEVERAL}|mixed||linear|coherent|adamw"),
+    ({"rows": MANY}, {},
+     f"hcl|{PATH}, and 200,001 rows are many for a memory|hcl||linear|leaf|adamw"),
+    ({"rows": MANY, "kind": "images"}, {},
+     f"softmax|inputs are images, and {PATH}, and 200,001 rows are many for a memory"
+     f"|leaf-ce||linear|leaf|adamw"),
+    ({"logits": True}, {}, f"hcl|{PATH}|hcl||linear|leaf|adamw"),
+    ({"logits": True, "several": 40}, {}, f"max|{SEVERAL}|mixed||linear|coherent|adamw"),
+    ({"logits": True, "unlabeled": 40}, {}, f"max|{NONE}|mixed||linear|stop|adamw"),
+    ({"logits": True, "unlabeled": 40, "partial": True}, {},
+     f"hcl|{LABELED}|hcl||linear|leaf|adamw"),
+    ({"module": "other"}, {}, f"hcl|{PATH}|hcl||linear|leaf|adamw"),
+    ({"module": "trees"}, {}, f"hcl|{PATH}|hcl||linear|leaf|trees"),
+    ({"module": "linear"}, {"loss": "bce", "settings": {"optimizer": "lbfgs"}},
+     "custom|the loss was named|bce||linear|leaf|lbfgs"),
+    ({}, {"link": "softmax"}, f"hcl|{PATH}|hcl||linear|leaf|adamw"),
+    ({}, {"head": "linear"}, f"hcl|{PATH}|hcl||linear|leaf|adamw"),
+    ({}, {"network": "linear"}, f"hcl|{PATH}|hcl|linear|linear|leaf|adamw"),
+    ({}, {"network": "mlp", "network_options": {"width": 8}},
+     f"quick|inputs are numbers, and {PATH}|bce||neighbors|leaf|adamw"),
+    ({}, {"network": "embeddings"},
+     "linear|inputs are embeddings|hinge|embeddings|linear|cost|lbfgs"),
+    ({}, {"network": "embeddings", "head": "neighbors"},
+     "nearest|inputs are embeddings|bce|embeddings|neighbors|leaf|none"),
+    ({}, {"network": "trees"}, f"hcl|{PATH}|hcl|trees|linear|leaf|trees"),
+    ({}, {"recipe": "trees", "settings": {"epochs": 3}},
+     "trees|the recipe was named|bce|trees|linear|leaf|trees"),
+    ({}, {"recipe": "paper"}, "paper|the recipe was named|hcl-paper||linear|argmax|adamw"),
+    ({}, {"recipe": "paper", "loss": "focal", "decoder": "leaf"},
+     "paper|the recipe was named|focal||linear|leaf|adamw"),
+    ({}, {"loss": "focal"}, "custom|the loss was named|focal||linear|leaf|adamw"),
+    ({"kind": "texts"}, {"settings": {"epochs": 3}},
+     f"linear|{PATH}, and inputs are texts|hinge|linear|linear|cost|adamw"),
+    ({"kind": "texts"}, {"settings": {"epochs": 3, "optimizer": "lbfgs"}},
+     f"linear|{PATH}, and inputs are texts|hinge|linear|linear|cost|lbfgs"),
+    ({"kind": "texts"}, {"network": "linear", "network_options": {"input_dropout": 0.1}},
+     f"hcl|{PATH}|hcl|linear|linear|leaf|adamw"),
+    ({"kind": "texts"}, {"recipe": "linear", "network_options": {"input_dropout": 0.1}},
+     "linear|the recipe was named|hinge|linear|linear|cost|adamw"),
+    ({"kind": "texts"}, {"recipe": "linear", "head": "neighbors"},
+     "linear|the recipe was named|hinge|linear|neighbors|cost|adamw"),
+    ({"kind": "texts"}, {"recipe": "linear", "loss": "bce", "loss_options": {"log_base": 2}},
+     "linear|the recipe was named|bce|linear|linear|cost|adamw"),
+    ({"kind": "texts"}, {"recipe": "linear", "loss": "bce", "loss_options": {"link": "sigmoid"}},
+     "linear|the recipe was named|bce|linear|linear|cost|lbfgs"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "plan", "expected"), TABLE_OF_CHOICES, ids=str)
+def test_the_choice(facts, plan, expected):
+    found = choose(Facts(**{"rows": 100, "classes": 8, "depth": 3, **facts}), Plan(**plan))
+    recipe = found.recipe
+    parts = (found.name, found.why, recipe.loss, recipe.network or "", recipe.head)
+    assert "|".join((*parts, found.decoder, found.settings.optimizer)) == expected
+
+
+def test_the_choice_is_pure():
+    facts = Facts(rows=100, kind="texts")
+    assert choose(facts, Plan()) == choose(facts, Plan()) == choose(facts)
+    assert facts == Facts(rows=100, kind="texts")
+
+
+@pytest.mark.parametrize(
+    ("labels", "below", "several", "unlabeled"),
+    [
+        ([["a"], ["a/b"]], "negative", 0, 0),
+        ([["a", "a/b"], ["f"]], "negative", 0, 0),  # one path, named twice
+        ([["a"], ["a/c", "f"]], "negative", 1, 0),
+        ([["a"], [], []], "ignore", 0, 2),
+    ],
+)
+def test_what_labels_tell(labels, below, several, unlabeled):
+    found = Facts.of(Labels(labels, TREE, unlabeled_descendants=below), "sparse")
+    assert (found.rows, found.several, found.unlabeled) == (len(labels), several, unlabeled)
+    assert (found.classes, found.depth, found.is_tree) == (8, 3, True)
+    assert found.partial == (below == "ignore")
+    assert found.one_path == (not several and not unlabeled)
+
+
+def test_the_plan_goes_before_the_recipe():
+    plan = Plan("paper", link="max", decoder="top-down", settings={"prior_bias": True, "epochs": 2})
+    found = choose(Facts(rows=100), plan)
+    assert (found.recipe.link, found.recipe.decoder) == ("max", "top-down")
+    settings = found.settings
+    assert (settings.prior_bias, settings.epochs, settings.schedule) == (True, 2, "constant")
+    focal = Plan("paper", loss="focal", loss_options={"gamma": 1.0})
+    assert choose(Facts(rows=100), focal).recipe.loss_options == {"gamma": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (Plan("trees", link="max"), "link reads logits, and the network trees has none"),
+        (Plan("trees", settings={"optimizer": "adamw"}), "trees have no gradients for adamw"),
+        (Plan("hcl", settings={"optimizer": "lbfgs"}), "lbfgs cannot train this: the loss is HCL"),
+        (
+            Plan("max", loss="bce", settings={"optimizer": "lbfgs"}),
+            "lbfgs cannot train this: the network is not linear",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_refused(plan, message):
+    with pytest.raises(HierlearnError, match=message):
+        choose(Facts(rows=100), plan)
