@@ -24,7 +24,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline, make_union
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from hierlearn import HierarchicalClassifier
@@ -61,7 +61,10 @@ def columns(table: Table) -> Any:
     rare = [name for name in others if table.rows[name].nunique() > MANY]
     steps: list[Any] = [(make_pipeline(SimpleImputer(), StandardScaler()), numbers)]
     steps.append((OneHotEncoder(handle_unknown="ignore"), [n for n in others if n not in rare]))
-    return make_column_transformer(*steps, *((words(), name) for name in rare))
+    for name in rare:
+        filled = FunctionTransformer(lambda cells: cells.fillna("").astype(str))
+        steps.append((make_pipeline(filled, words()), name))
+    return make_column_transformer(*steps)
 
 
 def flat(features: Callable[[], Any], model: Callable[[], Any]) -> Callable[[Table], Any]:
