@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hierlearn.datasets.streaming import TableStream
-from hierlearn.datasets.writing import table_writer
+from hierlearn.datasets.tables.stream import TableStream
+from hierlearn.datasets.tables.write import table_writer
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.answer_columns import ClassNames
 from hierlearn.pipeline.predict import answer_names, class_answers

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from hierlearn.datasets import delimited, read_table
+from hierlearn.datasets import read_table
+from hierlearn.datasets.tables import delimited
 from machine import versions, write
 
 if TYPE_CHECKING:

@@ -68,7 +68,7 @@ def test_all_metrics_are_there_if_asked_for(trained, call, tmp_path):
     assert "n/a" not in said.split("hier-dist-path")[0]
 
 
-@pytest.mark.filterwarnings("default::hierlearn.datasets.label_report.LabelWarning")
+@pytest.mark.filterwarnings("default::hierlearn.datasets.labels.LabelWarning")
 def test_a_label_that_training_never_saw_is_scored_above_and_counted(trained, call, tmp_path):
     lines = (trained.parent / "rows.csv").read_text().splitlines()
     rows = [line.split(",")[:4] for line in lines[81:]]

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.filterwarnings("default::hierlearn.datasets.label_report.LabelWarning")
+pytestmark = pytest.mark.filterwarnings("default::hierlearn.datasets.labels.LabelWarning")
 TERMS = {  # id -> namespace, parents
     "GO:1": ("process", []),
     "GO:2": ("process", ["GO:1"]),

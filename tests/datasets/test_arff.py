@@ -188,7 +188,9 @@ def wide_nominal(values, rows):
 
 def test_columns_beyond_memory_are_refused_before_a_row_is_read(tmp_path, monkeypatch):
     path = write(tmp_path, wide_nominal(200_000, 2_000))
-    monkeypatch.setattr("hierlearn.datasets.arff.split_row", None)  # whoever reads a row fails
+    monkeypatch.setattr(
+        "hierlearn.datasets.tables.arff.split_row", None
+    )  # whoever reads a row fails
     with pytest.raises(DataError) as caught:
         read_arff(path)
     assert str(caught.value) == (
@@ -201,7 +203,7 @@ def test_columns_beyond_memory_are_refused_before_a_row_is_read(tmp_path, monkey
 def test_sparse_rows_of_many_attributes_are_refused_before_they_are_filled(tmp_path, monkeypatch):
     head = "".join(f"@attribute a{number} numeric\n" for number in range(20_000))
     path = write(tmp_path, f"{head}@attribute c hierarchical a,a/b\n@data\n" + "{}\n" * 8_000)
-    monkeypatch.setattr("hierlearn.datasets.arff.split_row", None)
+    monkeypatch.setattr("hierlearn.datasets.tables.arff.split_row", None)
     with pytest.raises(DataError, match=r"it has 20,001 attributes; with 8,000 rows that takes"):
         read_arff(path)
 

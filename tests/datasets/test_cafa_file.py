@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hierlearn import Hierarchy
-from hierlearn.datasets.cafa_file import cafa_writer
+from hierlearn.datasets.gaf import cafa_writer
 from hierlearn.errors import DataError
 
 H = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d")], named_by="id")

@@ -18,7 +18,7 @@ import pytest
 from pyarrow import feather
 
 from hierlearn.datasets import open_table, read_table
-from hierlearn.datasets.table_parts import PartFile, parts_of
+from hierlearn.datasets.tables.readers import PartFile, parts_of
 from hierlearn.errors import DataError, DataWarning
 from hierlearn.files import compressed
 

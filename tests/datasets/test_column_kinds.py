@@ -7,9 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hierlearn.datasets.column_kinds import as_string, check_kind, find_kind
-from hierlearn.datasets.column_values import parse_values
-from hierlearn.datasets.dates import find_formats, parse_date, parse_dates
+from hierlearn.datasets.tables.dates import find_formats, parse_date, parse_dates
+from hierlearn.datasets.tables.kinds import as_string, check_kind, find_kind, parse_values
 from hierlearn.errors import DataError
 
 DAY = datetime.date(2024, 2, 29)

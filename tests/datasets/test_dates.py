@@ -5,9 +5,9 @@ import datetime
 import numpy as np
 import pytest
 
-from hierlearn.datasets.column_kinds import find_kind
-from hierlearn.datasets.dates import DAYS, TIMES, find_formats, parse_date, parse_dates
-from hierlearn.datasets.tables import read_table
+from hierlearn.datasets.tables.dates import DAYS, TIMES, find_formats, parse_date, parse_dates
+from hierlearn.datasets.tables.kinds import find_kind
+from hierlearn.datasets.tables.read import read_table
 
 WRITTEN = {
     "%b %d %Y": ["Nov 23 1994", "Jan 5 2001"],

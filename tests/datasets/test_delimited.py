@@ -9,12 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hierlearn.datasets import delimited, read_table
-from hierlearn.datasets.delimited import DelimitedFile
-from hierlearn.datasets.streaming import TableStream
+from hierlearn.datasets import read_table
+from hierlearn.datasets.tables import delimited
+from hierlearn.datasets.tables.delimited import DelimitedFile
+from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import DataError, DataWarning
 
-arrow_csv = pytest.importorskip("hierlearn.datasets.arrow_csv")
+arrow_csv = pytest.importorskip("hierlearn.datasets.tables.delimited")
 
 PIECES = [
     "a",

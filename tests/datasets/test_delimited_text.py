@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hierlearn.datasets import delimited_text
-from hierlearn.datasets.coded_column import CodedColumn
-from hierlearn.datasets.delimited_text import DelimitedText
+from hierlearn.datasets.tables import write
+from hierlearn.datasets.tables.write import CodedColumn, DelimitedText
 
 CELLS = st.text(alphabet='ab ,;\t"\r\n\u00e9=', max_size=6)
 VALUES = ("plain", "with, comma", 'say "x"', "", "two\nlines", "a\rb", "\t")
@@ -69,7 +68,7 @@ def test_every_kind_of_column(delimiter):
 
 
 def test_the_second_rows_are_made_of_their_own_values(monkeypatch):
-    monkeypatch.setattr(delimited_text, "MOST_TEXTS", 2)
+    monkeypatch.setattr(write, "MOST_TEXTS", 2)
     text = DelimitedText(["a", "b"], ",")
     for number in range(5):
         values = (f"x{number}", f"y{number}")

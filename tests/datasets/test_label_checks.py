@@ -8,7 +8,7 @@ import pytest
 
 from hierlearn import Dataset, Hierarchy
 from hierlearn.datasets import describe, read_table
-from hierlearn.datasets.label_checks import (
+from hierlearn.datasets.describe import (
     is_one_error,
     near_duplicates,
     one_name_cells,

@@ -7,8 +7,8 @@ import pytest
 
 from hierlearn import Hierarchy
 from hierlearn.datasets import read_table
-from hierlearn.datasets.label_report import LabelWarning
-from hierlearn.datasets.prune import map_labels, prune, training_counts, without_rows
+from hierlearn.datasets.dataset import map_labels, prune, training_counts, without_rows
+from hierlearn.datasets.labels import LabelWarning
 from hierlearn.errors import DataError, LabelError
 
 TREE = Hierarchy.from_edges(

@@ -7,7 +7,7 @@ import pytest
 
 from hierlearn import Hierarchy
 from hierlearn.datasets import Dataset, make_synthetic, with_hierarchy_noise
-from hierlearn.datasets.noise import corrupt_hierarchy
+from hierlearn.datasets.synthetic import corrupt_hierarchy
 from hierlearn.hierarchy.labels import Labels
 
 

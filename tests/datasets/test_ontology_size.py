@@ -10,7 +10,7 @@ import torch
 
 from hierlearn import Hierarchy
 from hierlearn.datasets import read_gaf, read_table
-from hierlearn.datasets.prune import prune
+from hierlearn.datasets.dataset import prune
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics import cafa_curves, information_content
 

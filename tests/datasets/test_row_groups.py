@@ -7,7 +7,7 @@ import pytest
 
 from hierlearn import Hierarchy
 from hierlearn.datasets import open_table, read_table, stream_table
-from hierlearn.datasets.row_groups import RowGroups, Source
+from hierlearn.datasets.tables.stream import RowGroups, Source
 from hierlearn.errors import DataError, HierlearnError
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hierlearn.datasets import read_table
-from hierlearn.datasets.streaming import TableStream
+from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import DataError
 
 NAN = float("nan")
@@ -147,7 +147,7 @@ STATUS = Path("/proc/self/status")
 PEAK = """
 import sys
 from pathlib import Path
-from hierlearn.datasets.streaming import TableStream
+from hierlearn.datasets.tables.stream import TableStream
 def peak(path):
     rows = sum(len(c.inputs) for c in TableStream(path, features=[f"x{k}" for k in range(20)]))
     # Not getrusage, which begins with what the parent held.

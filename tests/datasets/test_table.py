@@ -9,9 +9,8 @@ import pytest
 
 from hierlearn import Dataset, Hierarchy
 from hierlearn.datasets import Table, describe, read_table, stream_table
-from hierlearn.datasets.frames import table_from_frame
-from hierlearn.datasets.streaming import TableStream
-from hierlearn.datasets.typed_columns import ColumnWarning
+from hierlearn.datasets.tables.stream import TableStream
+from hierlearn.datasets.tables.table import ColumnWarning, table_from_frame
 from hierlearn.errors import DataError
 from mixed_rows import make_rows, write_csv
 

@@ -16,10 +16,10 @@ import pytest
 from pyarrow import feather
 
 from hierlearn.datasets import READERS, open_table, read_table, stream_table
-from hierlearn.datasets.columns import Columns
-from hierlearn.datasets.readers import open_partitioned
-from hierlearn.datasets.streaming import TableStream
-from hierlearn.datasets.table_file import TableChunk, TableFile
+from hierlearn.datasets.tables.read import Columns
+from hierlearn.datasets.tables.readers import open_partitioned
+from hierlearn.datasets.tables.stream import TableStream
+from hierlearn.datasets.tables.table import TableChunk, TableFile
 from hierlearn.errors import DataError
 
 NAN = float("nan")

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hierlearn.datasets import open_table, table_parts
-from hierlearn.datasets.streaming import EVEN, TableStream, even_size
-from hierlearn.datasets.table_parts import PartFile, TablePart, parts_of
+from hierlearn.datasets import open_table
+from hierlearn.datasets.tables import readers
+from hierlearn.datasets.tables.readers import PartFile, TablePart, parts_of
+from hierlearn.datasets.tables.stream import EVEN, TableStream, even_size
 from hierlearn.errors import DataError
 
 PLAIN = "id,x,words\n" + "".join(f"{n},{n / 7:.4f},word {n}\n" for n in range(50))
@@ -41,7 +42,7 @@ def cells(file, size):
 @pytest.mark.parametrize("rows", [1, 7, 50, 1000])
 @pytest.mark.parametrize("name", FILES)
 def test_parts_of_csv_are_the_file(name, rows, block, tmp_path, monkeypatch):
-    monkeypatch.setattr(table_parts, "BLOCK", block)
+    monkeypatch.setattr(readers, "PART_BLOCK", block)
     path = tmp_path / "rows.csv"
     path.write_bytes(FILES[name].encode())
     file = open_table(path)

@@ -292,7 +292,7 @@ def test_every_column_is_looked_up_a_few_times(tmp_path, monkeypatch, ending):
 
 
 def test_columns_of_new_rows_are_looked_up_a_few_times():
-    from hierlearn.datasets.table import check_columns
+    from hierlearn.datasets.tables.table import check_columns
 
     count = 3_000
     found, wanted = (tuple(Name(f"c{number}") for number in range(count)) for _ in range(2))

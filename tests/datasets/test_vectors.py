@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hierlearn.datasets import read_table, stream_table
-from hierlearn.datasets.streaming import TableStream
+from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import DataError
 
 X = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)

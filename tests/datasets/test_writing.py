@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hierlearn.datasets import writing
-from hierlearn.datasets.coded_column import CodedColumn
-from hierlearn.datasets.writing import check_ending, table_writer
+from hierlearn.datasets.tables import write as write_module
+from hierlearn.datasets.tables.write import CodedColumn, check_ending, table_writer
 from hierlearn.errors import DataError
 
 PARTS = [{"a": [1, 2], "b": ["x", "y,z"], "c": [0.123456789, 1.0], "d": [True, False]}] * 3
@@ -34,7 +33,7 @@ def test_csv_and_tsv(tmp_path):
 
 
 def test_parquet_by_row_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "ROWS", 4)
+    monkeypatch.setattr(write_module, "ROWS", 4)
     path = tmp_path / "out.parquet"
     write(path)
     table = pq.read_table(path)

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from estimator.toy_data import LEAVES, blobs, classifier, texts
 from hierlearn import Hierarchy
-from hierlearn.datasets.label_report import LabelWarning
+from hierlearn.datasets.labels import LabelWarning
 from hierlearn.errors import DataError, LabelError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics import hierarchical_f1

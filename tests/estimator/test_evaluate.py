@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from estimator.toy_data import LEAVES, blobs, classifier, solved
 from hierlearn import Hierarchy, join_levels, load, metrics, scorer
-from hierlearn.datasets.label_report import LabelWarning
+from hierlearn.datasets.labels import LabelWarning
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.pipeline.row_digests import row_digests
 

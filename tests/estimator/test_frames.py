@@ -12,7 +12,7 @@ from sklearn.model_selection import cross_val_score
 
 from estimator.toy_data import texts
 from hierlearn import HierarchicalClassifier, load
-from hierlearn.datasets.typed_columns import ColumnWarning
+from hierlearn.datasets.tables.table import ColumnWarning
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.pipeline.missing import MissingWarning
 from mixed_rows import make_rows

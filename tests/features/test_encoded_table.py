@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hierlearn import Dataset, Hierarchy, Plan, load, train
-from hierlearn.datasets.table import Table
+from hierlearn.datasets.tables.table import Table
 from hierlearn.errors import HierlearnError
 from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.features.encoded_table import EncodedTablePreprocessor

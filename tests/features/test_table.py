@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from features.saved_state import assert_same_sparse, save_and_load
 from hierlearn import Dataset, Hierarchy
 from hierlearn.datasets import Table
-from hierlearn.datasets.frames import table_from_frame
+from hierlearn.datasets.tables.table import table_from_frame
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import (
     PiecewiseLinearPreprocessor,

@@ -19,8 +19,8 @@ from hierlearn import Hierarchy
 from hierlearn.cli import train
 from hierlearn.cli.config import option_kinds, read_config
 from hierlearn.cli.train import PER_RUN
-from hierlearn.datasets.arff import read_arff
-from hierlearn.datasets.tables import read_table
+from hierlearn.datasets.tables.arff import read_arff
+from hierlearn.datasets.tables.read import read_table
 from hierlearn.errors import HierlearnError
 import pyarrow.parquet, yaml
 kinds = option_kinds(train.train, without=PER_RUN)

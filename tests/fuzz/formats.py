@@ -30,9 +30,9 @@ from hierlearn import Hierarchy
 from hierlearn.cli import train
 from hierlearn.cli.config import option_kinds, read_config
 from hierlearn.cli.train import PER_RUN
-from hierlearn.datasets.arff import read_arff
 from hierlearn.datasets.gaf import read_gaf
-from hierlearn.datasets.tables import read_table
+from hierlearn.datasets.tables.arff import read_arff
+from hierlearn.datasets.tables.read import read_table
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.lab.corpora.png import read_bilevel_png
 

@@ -9,8 +9,8 @@ import torch
 from PIL import Image
 from safetensors.torch import save
 
-from hierlearn.datasets.decode_image import as_channels, fit_to, open_image
-from hierlearn.datasets.image_folder import read_images
+from hierlearn.datasets.images.images import as_channels, fit_to, open_image
+from hierlearn.datasets.images.read import read_images
 from hierlearn.files.arrays import read_matrix
 
 MODES = [  # of Pillow, and the format that holds them

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from hierlearn.datasets import Images, describe, read_image_table, read_images
-from hierlearn.datasets.image_folder import without_broken
-from hierlearn.datasets.images import MOST_BYTES, TarMember
-from hierlearn.datasets.label_report import LabelWarning
+from hierlearn.datasets.images.images import MOST_BYTES, TarMember
+from hierlearn.datasets.images.read import without_broken
+from hierlearn.datasets.labels import LabelWarning
 from hierlearn.errors import DataError, LabelError
 from hierlearn.hierarchy import Hierarchy
 from images.picture_files import (

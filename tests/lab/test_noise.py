@@ -9,7 +9,7 @@ import torch
 
 from hierlearn import Hierarchy
 from hierlearn.datasets import Dataset, make_synthetic
-from hierlearn.datasets.noise import corrupt_hierarchy
+from hierlearn.datasets.synthetic import corrupt_hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.lab import runner as module

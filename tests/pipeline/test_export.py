@@ -12,7 +12,7 @@ import torch
 
 from hierlearn import Hierarchy, LabelSpace
 from hierlearn.datasets import read_table
-from hierlearn.datasets.streaming import TableStream
+from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import HierlearnError
 from hierlearn.features import NumericPreprocessor, PiecewiseLinearPreprocessor, TextPreprocessor
 from hierlearn.hierarchy.labels import Labels

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hierlearn import Hierarchy, LabelSpace
-from hierlearn.datasets.streaming import Chunk
+from hierlearn.datasets.tables.stream import Chunk
 from hierlearn.decoding import make_decoder
 from hierlearn.errors import DataError
 from hierlearn.features import NumericPreprocessor

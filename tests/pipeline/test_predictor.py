@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from hierlearn import Predictor, load
-from hierlearn.datasets.streaming import TableStream
+from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.pipeline import tiles
 from hierlearn.pipeline.answer_columns import Layout

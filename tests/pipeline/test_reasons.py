@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hierlearn import HierarchicalClassifier
-from hierlearn.datasets.table import Table
+from hierlearn.datasets.tables.table import Table
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline.reasons import Reason, reasons, table_parts, text_parts
 

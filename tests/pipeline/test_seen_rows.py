@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from hierlearn import Dataset, Hierarchy
-from hierlearn.datasets.table import Table
+from hierlearn.datasets.tables.table import Table
 from hierlearn.files.tensors import CheckpointError, write_tensors
 from hierlearn.pipeline import Pipeline, evaluate, seen_rows, train
 from hierlearn.pipeline.remember import forget, remember

@@ -148,7 +148,7 @@ def test_explain_shows_the_cells_that_an_answer_rests_on(server, models, fresh):
     code, found = server.post("/explain", {"rows": fresh[1][:20], "count": 2})
     assert code == 200
     pipeline = Pipeline.load(models / "table")
-    from hierlearn.datasets.streaming import TableStream
+    from hierlearn.datasets.tables.stream import TableStream
 
     (chunk,) = TableStream(fresh[0], features=pipeline.preprocessor.kinds)
     expected = reasons(

@@ -7,7 +7,7 @@ import io
 import numpy as np
 import pytest
 
-from hierlearn.datasets.streaming import TableStream
+from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import DataError
 from hierlearn.pipeline import Pipeline
 from hierlearn.service.rows import GivenRows, Inputs, decoded

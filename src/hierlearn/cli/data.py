@@ -22,7 +22,7 @@ app = typer.Typer(
 def list_datasets(**options: Any) -> None:
     """List the named datasets, and which are available."""
     from hierlearn.cli.sources import check_data_dir
-    from hierlearn.datasets.folders import no_folder, own_folders
+    from hierlearn.datasets.download import no_folder, own_folders
     from hierlearn.datasets.registry import DATASETS, DEFAULT
     from hierlearn.terminal import Console, Table, complain
 

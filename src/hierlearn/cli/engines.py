@@ -115,7 +115,7 @@ def check_engine(options: Mapping[str, Any]) -> None:
     """Raise on an engine that is not known, and on options that do not go together."""
     from hierlearn.cli.predict import shown_output
     from hierlearn.cli.sources import check_goes_with
-    from hierlearn.datasets.writing import check_ending
+    from hierlearn.datasets.tables.write import check_ending
     from hierlearn.errors import HierlearnError, unknown_name
     from hierlearn.files.standard import is_standard
 
@@ -143,7 +143,7 @@ def check_engine(options: Mapping[str, Any]) -> None:
 
 def ending_of(options: Mapping[str, Any]) -> str:
     """Return the ending of the files that are written."""
-    from hierlearn.datasets.writing import written_ending
+    from hierlearn.datasets.tables.write import written_ending
 
     out: Path = options["out"]
     return written_ending(out) or f".{options['part_format'] or FORMATS[0]}"

@@ -17,7 +17,7 @@ from hierlearn.training.plan import Plan
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hierlearn.datasets.streaming import Chunk
+    from hierlearn.datasets.tables.stream import Chunk
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.explain import Evidence
@@ -70,7 +70,7 @@ def explain(
     from hierlearn.cli.reasons import explain_by_parts
     from hierlearn.cli.show import working
     from hierlearn.cli.sources import check_goes_with
-    from hierlearn.datasets.writing import check_ending, table_writer
+    from hierlearn.datasets.tables.write import check_ending, table_writer
     from hierlearn.files.standard import is_standard
     from hierlearn.networks.memories import memory_heads
     from hierlearn.pipeline import Pipeline
@@ -150,7 +150,7 @@ def numbered(model: Pipeline) -> str:
 
 def first_rows(chunks: Iterable[Chunk], limit: int) -> Iterator[Chunk]:
     """Yield the first rows of a table, and read no further than the chunk that has them."""
-    from hierlearn.datasets.streaming import Chunk
+    from hierlearn.datasets.tables.stream import Chunk
 
     left = limit
     for chunk in chunks:

@@ -162,7 +162,7 @@ def given_fields(cls: type, options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# ---------------------------------------------------------------------- help
+# ---------------------------------------- help
 
 
 # Headings of hierlearn --help.

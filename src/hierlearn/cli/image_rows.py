@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hierlearn.datasets import Images
-    from hierlearn.datasets.streaming import Chunk
+    from hierlearn.datasets.tables.stream import Chunk
     from hierlearn.pipeline import Pipeline
 
 CHUNK = 1024  # images that are read at a time
@@ -44,8 +44,8 @@ class ImageStream:
         import numpy as np
 
         from hierlearn.cli.sources import skipped_note
-        from hierlearn.datasets.decode_image import find_broken
-        from hierlearn.datasets.streaming import Chunk
+        from hierlearn.datasets.images.images import find_broken
+        from hierlearn.datasets.tables.stream import Chunk
         from hierlearn.terminal import complain
 
         reasons: dict[str, str] = {}
@@ -70,10 +70,9 @@ def open_image_stream(model: Pipeline, source: str, options: Mapping[str, Any]) 
     """Open a folder, tar shards or a table of images."""
     from hierlearn.cli.model_rows import input_columns
     from hierlearn.cli.sources import check_not_given
-    from hierlearn.datasets.annotations import row_ids
-    from hierlearn.datasets.image_folder import is_images, read_unlabeled_images
-    from hierlearn.datasets.image_table import table_images
-    from hierlearn.datasets.readers import open_table
+    from hierlearn.datasets.images.read import is_images, read_unlabeled_images, table_images
+    from hierlearn.datasets.labels import row_ids
+    from hierlearn.datasets.tables.readers import open_table
 
     wrong = {name: options.get(name) for name in ("dataset_option", "rows", "data_dir", "keep")}
     check_not_given(source, "a source of images", wrong)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hierlearn.datasets import Dataset
-    from hierlearn.datasets.streaming import TableStream
+    from hierlearn.datasets.tables.stream import TableStream
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.seen_rows import Overlap
@@ -26,7 +26,7 @@ ANNOTATIONS = ("annotations", "evidence", "aspect", "annotation_key")
 def is_table(source: str) -> bool:
     """Whether a source is a table in files, rather than a dataset's name, images or ARFF."""
     from hierlearn.datasets import DATASETS
-    from hierlearn.datasets.readers import table_ending
+    from hierlearn.datasets.tables.readers import table_ending
 
     return source not in DATASETS and table_ending(source) is not None
 
@@ -115,7 +115,7 @@ def table_columns(kinds: Mapping[str, str], options: Mapping[str, Any]) -> dict[
 def open_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> TableStream:
     """Open a table to predict on; its rows have ids where a column of them is given or known."""
     from hierlearn.cli.sources import check_goes_with, split_names
-    from hierlearn.datasets.streaming import TableStream
+    from hierlearn.datasets.tables.stream import TableStream
 
     check_goes_with({"skip_broken": options.get("skip_broken")}, "images")
     inputs = input_columns(model, options)
@@ -135,7 +135,7 @@ def open_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> Tab
 def open_labeled(model: Pipeline, source: str, options: Mapping[str, Any]) -> Dataset:
     """Open labeled rows; options for the columns of a table add to what the model knows."""
     from hierlearn.cli.sources import open_dataset
-    from hierlearn.datasets.image_folder import is_images
+    from hierlearn.datasets.images.read import is_images
 
     if is_images(source) and reads_images(model):
         given = {"unknown": NEAREST, **given_options(options)}
@@ -208,7 +208,7 @@ def check_inputs(source: str, inputs: Mapping[str, Any], delimiter: str | None) 
 
 def label_notes(model: Pipeline, dataset: Dataset) -> list[str]:
     """Return what to say of the labels of rows before they are evaluated, one sentence each."""
-    from hierlearn.datasets.label_report import unseen_note
+    from hierlearn.datasets.labels import unseen_note
 
     lost = [row for row in dataset.unseen if not dataset.labels[row]]
     notes = [unseen_note(dataset.unseen, lost), unlabeled_note(model, dataset)]

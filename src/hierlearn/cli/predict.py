@@ -24,7 +24,7 @@ from hierlearn.training.plan import Plan
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hierlearn.datasets.streaming import Chunk
+    from hierlearn.datasets.tables.stream import Chunk
     from hierlearn.pipeline import Pipeline
 
 FORMATS = "CSV, TSV, JSON lines (all also .gz) or Parquet file, or - for CSV on standard output"
@@ -190,8 +190,8 @@ def open_chunks(
     from hierlearn.cli.image_rows import open_image_stream
     from hierlearn.cli.model_rows import is_table, open_stream, pick_rows, reads_images
     from hierlearn.cli.sources import check_not_given, open_dataset
-    from hierlearn.datasets.image_folder import is_images
-    from hierlearn.datasets.streaming import Chunk
+    from hierlearn.datasets.images.read import is_images
+    from hierlearn.datasets.tables.stream import Chunk
     from hierlearn.errors import quoted
 
     if reads_images(model) and (is_table(data) or is_images(data)):

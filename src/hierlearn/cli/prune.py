@@ -55,7 +55,7 @@ COLUMNS = [one for one in shared.COLUMNS if one.name not in ("sep", "hierarchy")
 def prune(source: Source, **options: Any) -> None:
     """Leave out the classes of a taxonomy that have too few rows."""
     from hierlearn.cli.sources import open_dataset
-    from hierlearn.datasets.prune import training_counts
+    from hierlearn.datasets.dataset import training_counts
 
     hierarchy = open_taxonomy(source, options)
     part = chosen_part(hierarchy, options)

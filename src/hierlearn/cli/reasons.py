@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hierlearn.datasets.streaming import Chunk
+    from hierlearn.datasets.tables.stream import Chunk
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.reasons import Reason
 
@@ -32,7 +32,7 @@ def explain_by_parts(model: Pipeline, data: str, options: Mapping[str, Any]) -> 
     from hierlearn.cli.explain import first_rows, headline
     from hierlearn.cli.predict import open_chunks, shown_output
     from hierlearn.cli.show import working
-    from hierlearn.datasets.writing import table_writer
+    from hierlearn.datasets.tables.write import table_writer
     from hierlearn.errors import plural
     from hierlearn.files.standard import is_standard
     from hierlearn.pipeline.predict import answers, first_classes, probability_chunks

@@ -46,7 +46,7 @@ def print_levels(console: Console, hierarchy: Hierarchy) -> None:
 
 def print_description(console: Console, description: dict[str, Any]) -> None:
     """Print what ``describe`` found."""
-    from hierlearn.datasets.label_checks import NearDuplicate, listed
+    from hierlearn.datasets.describe import NearDuplicate, listed
 
     hierarchy, labels, inputs = (
         description["hierarchy"],

@@ -107,7 +107,7 @@ def open_named(
 
 def check_data_dir(data_dir: Path | None) -> None:
     """Raise on a folder that does not exist."""
-    from hierlearn.datasets.folders import no_folder
+    from hierlearn.datasets.download import no_folder
 
     if data_dir is not None and not data_dir.expanduser().is_dir():
         raise HierlearnError(no_folder("--data-dir", data_dir))
@@ -135,8 +135,8 @@ def open_dataset(
         read_table,
         stream_table,
     )
-    from hierlearn.datasets.image_folder import is_images
-    from hierlearn.datasets.readers import known_endings, table_ending
+    from hierlearn.datasets.images.read import is_images
+    from hierlearn.datasets.tables.readers import known_endings, table_ending
 
     columns = {name: options[name] for name in COLUMN_NAMES if is_given(options.get(name))}
     words = options.get("dataset_option") or ()
@@ -200,7 +200,7 @@ def open_images(source: str, columns: Mapping[str, Any], *, skip_broken: bool) -
 
 def readable(dataset: Dataset, *, skip_broken: bool) -> Dataset:
     """Return a dataset of images, where asked for without those that cannot be read."""
-    from hierlearn.datasets.image_folder import without_broken
+    from hierlearn.datasets.images.read import without_broken
     from hierlearn.terminal import complain
 
     if not skip_broken:
@@ -279,7 +279,7 @@ def open_hierarchy(source: str, *, data_dir: Path | None = None, **options: Any)
         options: those of ``Hierarchy.read``, None where they were not given.
     """
     from hierlearn.datasets import DATASETS
-    from hierlearn.datasets.image_folder import is_images
+    from hierlearn.datasets.images.read import is_images
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.names import checked_sep
 

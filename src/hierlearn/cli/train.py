@@ -212,7 +212,7 @@ def open_rows(chosen: Mapping[str, Any]) -> Dataset:
 
 def prune_rows(dataset: Dataset, min_rows: int | None) -> tuple[Dataset, str]:
     """Return the rows without rare classes where that is asked for, and a sentence about them."""
-    from hierlearn.datasets.prune import prune, without_rows
+    from hierlearn.datasets.dataset import prune, without_rows
 
     if min_rows is None:
         return dataset, without_rows(dataset).replace("min_rows=", "--min-rows ")
@@ -254,7 +254,7 @@ def single_rows(source: str, dataset: Dataset) -> list[str]:
     """Say which classes of a table have one row only: a class may be misspelled."""
     from hierlearn.cli.model_rows import is_table
     from hierlearn.cli.show import counted
-    from hierlearn.datasets.label_checks import single_row_classes
+    from hierlearn.datasets.describe import single_row_classes
     from hierlearn.hierarchy.shared_labels import labels_of_rows
 
     if not is_table(source):

@@ -1,18 +1,16 @@
 """Stage 2: files and named datasets as Dataset(inputs, labels, hierarchy, splits, ids)."""
 
-from hierlearn.datasets.arff import read_arff
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.describe import describe
 from hierlearn.datasets.gaf import GeneAnnotations, read_gaf
-from hierlearn.datasets.image_folder import read_images
-from hierlearn.datasets.image_table import read_image_table
-from hierlearn.datasets.images import Images
-from hierlearn.datasets.noise import with_hierarchy_noise, with_label_noise
-from hierlearn.datasets.readers import READERS, open_table
+from hierlearn.datasets.images.images import Images
+from hierlearn.datasets.images.read import read_image_table, read_images
 from hierlearn.datasets.registry import DATASETS, load_dataset
-from hierlearn.datasets.synthetic import make_synthetic
-from hierlearn.datasets.table import Table
-from hierlearn.datasets.tables import read_table, stream_table
+from hierlearn.datasets.synthetic import make_synthetic, with_hierarchy_noise, with_label_noise
+from hierlearn.datasets.tables.arff import read_arff
+from hierlearn.datasets.tables.read import read_table, stream_table
+from hierlearn.datasets.tables.readers import READERS, open_table
+from hierlearn.datasets.tables.table import Table
 
 __all__ = [
     "DATASETS",

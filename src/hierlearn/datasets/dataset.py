@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from array import array
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hierlearn.datasets.cells import as_float32
-from hierlearn.datasets.digest import digest_of
+from hierlearn.datasets.tables.kinds import as_float32
 from hierlearn.errors import DataError, plural, unknown_name
-from hierlearn.hierarchy.labels import row_numbers
+from hierlearn.hierarchy.labels import Labels, row_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from hierlearn.datasets.images import Images
-    from hierlearn.datasets.label_report import LabelReport
-    from hierlearn.datasets.table import Table
+    from hierlearn.datasets.images.images import Images
+    from hierlearn.datasets.labels import LabelReport
+    from hierlearn.datasets.tables.table import Table
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.labels import Rows
+
 
 SPLITS_SHOWN = 8  # in one line
 Kind = Literal["numbers", "texts", "sparse", "table", "images"]
@@ -213,4 +215,108 @@ class Dataset:
         Rows that stay in their file have the digest of the same rows in memory, and sparse rows
         have one digest, however they are stored.
         """
-        return digest_of(self)
+        sums = hashlib.sha256()
+        for block in self._blocks():
+            sums.update(block)
+        sums.update(json.dumps([list(row) for row in self.labels]).encode())
+        for name, rows in sorted(self.splits.items()):
+            sums.update(name.encode() + np.asarray(rows, dtype=np.int64).tobytes())
+        return sums.hexdigest()
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Yield the inputs as bytes that do not depend on how they are stored or read."""
+        inputs: Any = self.inputs
+        if self.kind == "sparse":  # without stored zeros, with sorted columns and wide indices
+            rows = inputs.copy()
+            rows.sum_duplicates()  # also sorts the columns of each row
+            rows.eliminate_zeros()
+            yield f"sparse {rows.shape} {rows.dtype.name}".encode()
+            for indices in (rows.indptr, rows.indices):
+                yield indices.astype(np.int64).tobytes()
+            yield np.ascontiguousarray(rows.data).tobytes()
+        elif self.kind == "texts":  # one JSON list, one text at a time
+            start = "["
+            for part in self.input_parts():
+                for text in part:
+                    yield (start + json.dumps(text)).encode()
+                    start = ", "
+            yield b"[]" if start == "[" else b"]"
+        elif self.kind in ("table", "images"):
+            yield from inputs.blocks()
+        else:
+            for part in self.input_parts():
+                yield np.ascontiguousarray(part).tobytes()
+
+
+# ---------------------------------------- classes with too few rows
+
+
+def training_counts(dataset: Dataset) -> NDArray[np.int64]:
+    """Return (C,) the training rows of each class, those of its descendants included.
+
+    Training rows are those of the split "train"; without one, those of neither valid nor test.
+    """
+    rows = dataset.splits.get("train")
+    if rows is None:
+        held = [dataset.splits[name] for name in ("valid", "test") if name in dataset.splits]
+        rows = np.setdiff1d(np.arange(len(dataset)), np.concatenate([[], *held]).astype(np.int64))
+    return Labels([dataset.labels[row] for row in rows], dataset.hierarchy).counts
+
+
+def prune(dataset: Dataset, min_rows: int = 1) -> Dataset:
+    """Return the dataset without the classes that have fewer training rows.
+
+    Labels that are removed are replaced by their nearest ancestors that are kept; rows whose every
+    label is gone are left out.
+
+    Args:
+        dataset: the rows.
+        min_rows: the fewest training rows a class may have, those of its descendants included.
+    """
+    if min_rows < 1:
+        raise DataError(f"min_rows must be at least 1, not {min_rows}")
+    counts = training_counts(dataset)
+    if not np.any(counts >= min_rows):
+        raise DataError(
+            f"no class has min_rows={min_rows} training rows; the most frequent has "
+            f"{int(counts.max()):,}"
+        )
+    hierarchy = dataset.hierarchy.prune(min_rows, counts)
+    labels = map_labels(dataset.labels, hierarchy)
+    new = replace(dataset, hierarchy=hierarchy, labels=labels)
+    gone = [bool(old) and not now for old, now in zip(dataset.labels, labels, strict=True)]
+    return new.keep(~np.array(gone, dtype=bool)) if any(gone) else new
+
+
+def map_labels(rows: list[list[str]], hierarchy: Hierarchy) -> list[list[str]]:
+    """Return rows of labels with those that were pruned replaced by their nearest ancestors.
+
+    A label that is an ancestor of another one of its row, or equal to it, is dropped.
+    """
+    offsets, numbers = hierarchy.look_up(rows)
+    places = np.repeat(np.arange(len(rows)), np.diff(offsets))
+    closed, ids = hierarchy.close(offsets, numbers)
+    of_row = np.repeat(np.arange(len(rows)), np.diff(closed))
+    specific = hierarchy.most_specific(of_row, ids)
+    keys = of_row[specific] * len(hierarchy) + ids[specific]
+    found: list[list[str]] = [[] for _ in rows]
+    seen: set[int] = set()
+    wanted = set(keys.tolist())
+    for row, number in zip(places.tolist(), numbers.tolist(), strict=True):
+        key = row * len(hierarchy) + number
+        if key in wanted and key not in seen:
+            seen.add(key)
+            found[row].append(hierarchy.names[number])
+    return found
+
+
+def without_rows(dataset: Dataset) -> str:
+    """Return in one sentence how many classes have no training row; empty where all have one."""
+    empty = int((training_counts(dataset) == 0).sum())
+    if not empty:
+        return ""
+    have = "has" if empty == 1 else "have"
+    return (
+        f"{empty:,} of {plural(len(dataset.hierarchy), 'class', 'classes')} {have} no training row "
+        f"and cannot be learned; min_rows=1 leaves them out"
+    )

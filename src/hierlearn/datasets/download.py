@@ -31,25 +31,39 @@ from urllib.request import (
     UnknownHandler,
 )
 
-from hierlearn.errors import DownloadError
+from hierlearn.errors import DataError, DownloadError
 from hierlearn.files.writing import atomic_write, flush, open_to_append, rename
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Progress = Callable[[int, int | None], None]
 
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+
 _BLOCK = 1 << 16
+
+
 LARGEST = 1 << 34  # bytes of a download, 16 GB: one of unknown size must end somewhere
+
+
 _PAUSE = 0.5  # seconds before the first retry; doubled before each further one
+
+
 _PASSING = {408, 429, 500, 502, 503, 504}  # answers that another attempt may change
+
+
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+
+
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
 BY_HAND = "put the file by hand into a folder named by data_dir= or HIERLEARN_DATA"
 
 
@@ -385,3 +399,26 @@ def _is_open_at(file: IO[bytes], path: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
         return False
+
+
+# ---------------------------------------- folders of named datasets
+
+
+def own_folders(data_dir: Path | str | None = None) -> dict[str, Path]:
+    """Return the folders that the user names, by what names them."""
+    named = {"data_dir": data_dir, "HIERLEARN_DATA": os.environ.get("HIERLEARN_DATA")}
+    return {origin: Path(folder).expanduser() for origin, folder in named.items() if folder}
+
+
+def existing_folders(data_dir: Path | str | None = None) -> dict[str, Path]:
+    """Return ``own_folders``; raise on one that does not exist."""
+    folders = own_folders(data_dir)
+    for origin, folder in folders.items():
+        if not folder.is_dir():  # a misspelled one must not start a download
+            raise DataError(no_folder(origin, folder))
+    return folders
+
+
+def no_folder(origin: str, folder: Path) -> str:
+    """Return the message of a folder that does not exist."""
+    return f"{origin} names {folder}, which is no folder; correct it or leave it out"

@@ -169,7 +169,7 @@ def log_spread(p: Tensor, share: Tensor | float, count: Tensor | int) -> Tensor:
     return ((1 - share) * p + share / count).clamp_min(tiny).log()
 
 
-# ---------------------------------------------------------------------- fitting
+# ---------------------------------------- fitting
 
 
 def fit_scaling(

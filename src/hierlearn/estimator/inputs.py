@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hierlearn.datasets.dataset import Dataset, count_rows
-from hierlearn.datasets.frames import is_frame, is_numeric, table_from_frame
+from hierlearn.datasets.tables.table import is_frame, is_numeric, table_from_frame
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import FEATURES
 from hierlearn.hierarchy import Hierarchy
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from hierlearn.datasets.table import Table
+    from hierlearn.datasets.tables.table import Table
     from hierlearn.pipeline import Pipeline
 
 NUMERIC = "biufc"  # kinds of NumPy's numbers

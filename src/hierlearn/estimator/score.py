@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.datasets.label_report import LabelWarning, is_unknown, unseen_note
+from hierlearn.datasets.labels import LabelWarning, is_unknown, unseen_note
 from hierlearn.errors import DataError
 from hierlearn.estimator.label_format import name_of
 from hierlearn.hierarchy.labels import Labels

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from hierlearn.datasets.column_kinds import base_kind
-from hierlearn.datasets.images import Images
-from hierlearn.datasets.table import Table, columns_summary
+from hierlearn.datasets.images.images import Images
+from hierlearn.datasets.tables.kinds import base_kind
+from hierlearn.datasets.tables.table import Table, columns_summary
 from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.features.embed import EmbedPreprocessor, part
 from hierlearn.features.preprocessor import Preprocessor, stored

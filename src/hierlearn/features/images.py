@@ -15,9 +15,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hierlearn.backbones import find_backbone
-from hierlearn.datasets.decode_image import FITS, as_channels, fit_to, in_threads, open_image
 from hierlearn.datasets.download import cache_dir
-from hierlearn.datasets.images import ImageFile, Images, Pixels
+from hierlearn.datasets.images.images import (
+    FITS,
+    ImageFile,
+    Images,
+    Pixels,
+    as_channels,
+    fit_to,
+    in_threads,
+    open_image,
+)
 from hierlearn.errors import DataError, HierlearnError, plural, unknown_name
 from hierlearn.features.preprocessor import Preprocessor, integer_option, stored
 from hierlearn.files.writing import atomic_write
@@ -29,7 +37,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hierlearn.datasets.dataset import Kind
-    from hierlearn.datasets.decode_image import Fit
+    from hierlearn.datasets.images.images import Fit
     from hierlearn.features.preprocessor import Produced
 
     Bytes = NDArray[np.uint8]

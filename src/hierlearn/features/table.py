@@ -16,9 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from hierlearn.datasets.column_kinds import base_kind
-from hierlearn.datasets.frames import is_frame, new_rows
-from hierlearn.datasets.table import Table, check_columns, columns_summary
+from hierlearn.datasets.tables.kinds import base_kind
+from hierlearn.datasets.tables.table import (
+    Table,
+    check_columns,
+    columns_summary,
+    is_frame,
+    new_rows,
+)
 from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.features.categories import Categories
 from hierlearn.features.dates import DateParts

@@ -124,7 +124,7 @@ def new_folder(parent: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-# ---------------------------------------------------------------------- single steps
+# ---------------------------------------- single steps
 
 
 def create(path: Path, mode: str) -> IO[Any]:
@@ -166,7 +166,7 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-# ---------------------------------------------------------------------- what was left behind
+# ---------------------------------------- what was left behind
 
 
 def hidden_name(ending: str) -> str:
@@ -251,7 +251,7 @@ def is_empty(folder: Path) -> bool:
     return all(path.name in left for path in folder.iterdir())
 
 
-# ---------------------------------------------------------------------- errors
+# ---------------------------------------- errors
 
 
 def refuse_special(path: Path) -> None:

@@ -77,7 +77,7 @@ class NodeCollector:
         return np.asarray(self.child, dtype=np.int64), np.asarray(self.parent, dtype=np.int64)
 
 
-# ---------------------------------------------------------------------- edges
+# ---------------------------------------- edges
 
 
 def nodes_from_edges(edges: Iterable[tuple[Any, Any]], root: str | None) -> NodeCollector:
@@ -116,7 +116,7 @@ def edge_ends(entry: int, edge: Any, root: str | None) -> Edge:
     return above, below
 
 
-# ---------------------------------------------------------------------- parent maps
+# ---------------------------------------- parent maps
 
 
 def nodes_from_parents(parents: Mapping[Any, Any], root: str | None) -> NodeCollector:
@@ -169,7 +169,7 @@ def add_titles(nodes: NodeCollector, titles: Mapping[Any, Any] | None, root: str
         nodes.set_title(nodes.number[name], title)
 
 
-# ---------------------------------------------------------------------- names and nesting
+# ---------------------------------------- names and nesting
 
 
 def strip_parents(ids: list[str], child: Ints, parent: Ints, sep: str) -> list[str]:

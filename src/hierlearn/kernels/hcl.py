@@ -257,7 +257,7 @@ _keeps_graph: Callable[[], bool] = getattr(
 )
 
 
-# ---------------------------------------------------------------------- steps
+# ---------------------------------------- steps
 
 # The name of a part of a plan, then its tensors.
 DOWN = ("down", "x", "y", "m")
@@ -342,7 +342,7 @@ def sweep_up(
     return out
 
 
-# ---------------------------------------------------------------------- tensors
+# ---------------------------------------- tensors
 
 
 def with_contiguous_columns(array: Tensor) -> Tensor:

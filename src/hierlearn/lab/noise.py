@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from hierlearn.datasets.describe import describe
-from hierlearn.datasets.noise import corrupt_hierarchy, with_label_noise, with_terminal_labels
+from hierlearn.datasets.synthetic import corrupt_hierarchy, with_label_noise, with_terminal_labels
 from hierlearn.errors import HierlearnError, quoted, unknown_name
 from hierlearn.files.writing import is_empty
 from hierlearn.hierarchy.labels import Labels

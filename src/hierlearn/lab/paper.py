@@ -221,7 +221,7 @@ def latex_cells(row: PaperRow, summary: Mapping[str, Any]) -> list[str]:
     return cells
 
 
-# ---------------------------------------------------------------------- what holds
+# ---------------------------------------- what holds
 
 
 def verdict(summaries: Mapping[str, Mapping[str, Any]]) -> str:

@@ -286,7 +286,7 @@ def load_set(suite: Suite, name: str, data_dir: Path | str | None) -> Dataset:
     return with_test_rows(dataset, TEST_FRACTION, seed=0)[0]
 
 
-# ---------------------------------------------------------------------- figures
+# ---------------------------------------- figures
 
 
 def by_reason(absent: Mapping[str, str]) -> dict[str, list[str]]:

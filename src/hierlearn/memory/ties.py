@@ -74,7 +74,7 @@ def merge(found: Sequence[tuple[Tensor, Tensor]], k: int) -> tuple[Tensor, Tenso
     return best_of(values, rows, min(k, values.shape[-1]))
 
 
-# ---------------------------------------------------------------------- rows that scores confuse
+# ---------------------------------------- rows that scores confuse
 
 
 def rounding_of(queries: Tensor, kth: Tensor, origin: Tensor, distance: str) -> Tensor:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     Predicted: TypeAlias = Decisions | Scores
 
 
-# ---------------------------------------------------------------------- options
+# ---------------------------------------- options
 
 
 def check_option(kind: str, name: object, options: Any) -> None:
@@ -78,7 +78,7 @@ def hierarchy_of(label_space: Space | None) -> Hierarchy | None:
     return None if label_space is None else LabelSpace.of(label_space).hierarchy
 
 
-# ---------------------------------------------------------------------- scores
+# ---------------------------------------- scores
 
 
 def as_scores(scores: Scores, hierarchy: Hierarchy | None = None) -> Tensor:
@@ -148,7 +148,7 @@ def as_probabilities(probabilities: Probabilities, hierarchy: Hierarchy) -> Tens
     return p if within else p.clamp(0.0, 1.0)  # what rounding carried outside
 
 
-# ---------------------------------------------------------------------- targets
+# ---------------------------------------- targets
 
 
 def read_targets(targets: Targets, hierarchy: Hierarchy | None, what: str = "targets") -> Tensor:
@@ -244,7 +244,7 @@ def positives(targets: Tensor) -> tuple[Ints, Ints]:
     return rows, numbers
 
 
-# ---------------------------------------------------------------------- decisions
+# ---------------------------------------- decisions
 
 
 def read_decisions(decided: Predicted, hierarchy: Hierarchy | None, what: str) -> Tensor:
@@ -306,7 +306,7 @@ def decisions(
     return classes, truth.to(classes.device)
 
 
-# ---------------------------------------------------------------------- labels
+# ---------------------------------------- labels
 
 
 def label_rows(values: Any, hierarchy: Hierarchy | None, what: str) -> list[Any] | None:
@@ -390,7 +390,7 @@ def one_per_row(rows: list[Any], hierarchy: Hierarchy | None) -> Tensor:
     return torch.from_numpy(found)
 
 
-# ---------------------------------------------------------------------- helpers
+# ---------------------------------------- helpers
 
 
 def class_name(hierarchy: Hierarchy | None, number: int) -> str:

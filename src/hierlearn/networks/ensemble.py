@@ -116,7 +116,7 @@ def ensemble_of(networks: Sequence[nn.Module]) -> Ensemble:
     return LoopedEnsemble(networks)
 
 
-# ---------------------------------------------------------------------- stacking
+# ---------------------------------------- stacking
 
 
 def is_stackable(module: nn.Module) -> bool:
@@ -153,7 +153,7 @@ def stacked(modules: Sequence[nn.Module]) -> nn.Module:
     return new
 
 
-# ---------------------------------------------------------------------- one network or several
+# ---------------------------------------- one network or several
 
 
 def members_of(network: nn.Module) -> int | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hierlearn.datasets.coded_column import CodedColumn
+from hierlearn.datasets.tables.write import CodedColumn
 from hierlearn.decoding.decoder import ROOT
 from hierlearn.decoding.mass import terminal_scores
 from hierlearn.errors import HierlearnError, plural

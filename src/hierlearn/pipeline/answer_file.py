@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.datasets.coded_column import CodedColumn
-from hierlearn.datasets.writing import is_delimited, table_writer
+from hierlearn.datasets.tables.write import CodedColumn, is_delimited, table_writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

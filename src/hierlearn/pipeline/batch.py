@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.datasets.frames import is_frame
-from hierlearn.datasets.images import Images
-from hierlearn.datasets.parquet import ArrowChunk
-from hierlearn.datasets.streaming import Chunk
-from hierlearn.datasets.vectors import list_column
+from hierlearn.datasets.images.images import Images
+from hierlearn.datasets.tables.arrow import ArrowChunk
+from hierlearn.datasets.tables.stream import Chunk, list_column
+from hierlearn.datasets.tables.table import is_frame
 from hierlearn.errors import DataError, quoted
 
 if TYPE_CHECKING:

@@ -150,7 +150,7 @@ def trained(
     return prepared
 
 
-# ---------------------------------------------------------------------- on the side of the blend
+# ---------------------------------------- on the side of the blend
 
 
 def folds_at_once(blend: BlendTraining, found: dict[str, Ingredient], workers: Workers) -> None:

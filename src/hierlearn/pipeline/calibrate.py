@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.datasets.row_groups import RowGroups
+from hierlearn.datasets.tables.stream import RowGroups
 from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import plural
 from hierlearn.hierarchy.shared_labels import labels_of_rows

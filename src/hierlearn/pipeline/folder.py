@@ -120,7 +120,7 @@ def is_log(path: Path) -> bool:
     return ours and bool(records or not path.stat().st_size)
 
 
-# ---------------------------------------------------------------------- training in a folder
+# ---------------------------------------- training in a folder
 
 
 @contextmanager
@@ -222,7 +222,7 @@ def remove_folder(folder: Path) -> None:
         folder.rmdir()
 
 
-# ---------------------------------------------------------------------- replacing a model
+# ---------------------------------------- replacing a model
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.datasets.vectors import is_vector_file
+from hierlearn.datasets.tables.stream import is_vector_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

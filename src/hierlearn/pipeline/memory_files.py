@@ -172,7 +172,7 @@ def read_forgotten(folder: Path, manifest: Manifest) -> dict[str, Ints]:
     return found
 
 
-# ---------------------------------------------------------------------- a whole memory
+# ---------------------------------------- a whole memory
 
 
 def check_filled(network: nn.Module) -> None:

@@ -189,7 +189,7 @@ def sorted_in_rows(offsets: Ints, numbers: Ints) -> Ints:
     return numbers[np.lexsort((numbers, rows))]
 
 
-# ---------------------------------------------------------------------- ids
+# ---------------------------------------- ids
 
 
 def id_digests(ids: Iterable[Any]) -> Digests:

@@ -26,8 +26,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hierlearn.datasets.cells import as_float32
 from hierlearn.datasets.dataset import count_rows
+from hierlearn.datasets.tables.kinds import as_float32
 from hierlearn.decoding import make_decoder
 from hierlearn.decoding.scaling import Scaling
 from hierlearn.errors import DataError, HierlearnError

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.datasets.coded_column import CodedColumn
+from hierlearn.datasets.tables.write import CodedColumn
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.titles import joined_titles
 from hierlearn.pipeline.answer_columns import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from hierlearn.datasets.streaming import Chunk
+    from hierlearn.datasets.tables.stream import Chunk
     from hierlearn.decoding import Decoder
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline.explain import Evidence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.datasets.writing import as_arrow
+from hierlearn.datasets.tables.write import as_arrow
 from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.pipeline.answer_file import kept_names
 from hierlearn.pipeline.batch import SOURCE, batch_chunk, column_names, like_batch
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from hierlearn.datasets.streaming import Chunk
+    from hierlearn.datasets.tables.stream import Chunk
     from hierlearn.decoding import Decoder
     from hierlearn.pipeline.answer_columns import Layout
     from hierlearn.pipeline.missing import Missing

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.datasets.table import Table
+from hierlearn.datasets.tables.table import Table
 from hierlearn.errors import HierlearnError
 
 if TYPE_CHECKING:

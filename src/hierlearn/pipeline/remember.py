@@ -322,7 +322,7 @@ def remap(
     return found
 
 
-# ---------------------------------------------------------------------- the parts
+# ---------------------------------------- the parts
 
 
 def as_list(value: str | Sequence[str] | None) -> list[str]:

@@ -6,8 +6,7 @@ import base64
 import io
 from typing import TYPE_CHECKING
 
-from hierlearn.datasets.decode_image import open_image
-from hierlearn.datasets.images import Images
+from hierlearn.datasets.images.images import Images, open_image
 from hierlearn.errors import DataError
 
 if TYPE_CHECKING:

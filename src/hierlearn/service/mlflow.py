@@ -57,7 +57,7 @@ def find_mlflow() -> Any:
     return mlflow
 
 
-# ---------------------------------------------------------------------- models
+# ---------------------------------------- models
 
 
 def save_model(
@@ -200,7 +200,7 @@ def read_params(params: Mapping[str, Any]) -> Options:
     )
 
 
-# ---------------------------------------------------------------------- what is written
+# ---------------------------------------- what is written
 
 
 @contextmanager
@@ -299,7 +299,7 @@ def example_of(model: ServedModel) -> Any:
     return pd.DataFrame([row if inputs.named else {next(iter(inputs.kinds)): row}])
 
 
-# ---------------------------------------------------------------------- runs
+# ---------------------------------------- runs
 
 
 def tracking(

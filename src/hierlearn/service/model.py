@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.datasets.coded_column import CodedColumn
+from hierlearn.datasets.tables.write import CodedColumn
 from hierlearn.decoding import CALIBRATED, calibratable
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.titles import joined_titles
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.datasets import Dataset
-    from hierlearn.datasets.streaming import Chunk
+    from hierlearn.datasets.tables.stream import Chunk
     from hierlearn.decoding import Decoder
     from hierlearn.metrics.measure import Predictions
     from hierlearn.pipeline import Pipeline

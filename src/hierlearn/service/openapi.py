@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.datasets.column_kinds import base_kind, date_format
-from hierlearn.datasets.dates import ISO, split_form
+from hierlearn.datasets.tables.dates import ISO, split_form
+from hierlearn.datasets.tables.kinds import base_kind, date_format
 from hierlearn.decoding import DECODERS
 from hierlearn.pipeline.input_columns import level_column_names
 from hierlearn.service.model import Options

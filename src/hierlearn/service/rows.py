@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hierlearn.datasets.cells import LARGEST, is_mark, parse_any
-from hierlearn.datasets.column_kinds import as_string
-from hierlearn.datasets.column_values import parse_values
-from hierlearn.datasets.images import Images
-from hierlearn.datasets.streaming import Chunk
-from hierlearn.datasets.table_file import TableChunk
+from hierlearn.datasets.images.images import Images
+from hierlearn.datasets.tables.kinds import LARGEST, as_string, is_mark, parse_any, parse_values
+from hierlearn.datasets.tables.stream import Chunk
+from hierlearn.datasets.tables.table import TableChunk
 from hierlearn.errors import DataError, plural, quoted, shown
 from hierlearn.pipeline.batch import HeldImage
 from hierlearn.pipeline.input_columns import known_columns

@@ -227,7 +227,7 @@ def keeps_progress_in_tensors(trainer: Trainer) -> bool:
     return all(one == found[0] for one in found)
 
 
-# ---------------------------------------------------------------------- is it the same?
+# ---------------------------------------- is it the same?
 
 
 class Snapshot:

@@ -68,7 +68,7 @@ class Block:
     weights: NDArray[np.float32]
 
 
-# ---------------------------------------------------------------------- objectives
+# ---------------------------------------- objectives
 
 
 def softmax_objective(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[float, Tensor]:
@@ -100,7 +100,7 @@ OBJECTIVES: dict[str, Objective] = {
 }
 
 
-# ---------------------------------------------------------------------- blocks
+# ---------------------------------------- blocks
 
 
 def sibling_blocks(rows: Rows, weights: NDArray[np.float32], *, shares: bool) -> Iterator[Block]:
@@ -159,7 +159,7 @@ def class_blocks(rows: Rows, weights: NDArray[np.float32]) -> Iterator[Block]:
         yield Block(every, some, targets, known.astype(np.float32))
 
 
-# ---------------------------------------------------------------------- designs
+# ---------------------------------------- designs
 
 
 class Design:
@@ -252,7 +252,7 @@ def span(x: Tensor | SparseRows) -> Tensor:
     return factor.float()
 
 
-# ---------------------------------------------------------------------- the optimum
+# ---------------------------------------- the optimum
 
 
 def solve_linear(
@@ -310,7 +310,7 @@ def solve_block(
     return minimize(function, start, tolerance=tolerance)
 
 
-# ---------------------------------------------------------------------- as a training
+# ---------------------------------------- as a training
 
 
 @contextmanager

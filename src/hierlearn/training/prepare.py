@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hierlearn.datasets.column_kinds import NO_VALUE
 from hierlearn.datasets.dataset import shown_texts
-from hierlearn.datasets.row_groups import RowGroups
-from hierlearn.datasets.table import Table
-from hierlearn.datasets.typed_columns import ColumnWarning
+from hierlearn.datasets.tables.kinds import NO_VALUE
+from hierlearn.datasets.tables.stream import RowGroups
+from hierlearn.datasets.tables.table import ColumnWarning, Table
 from hierlearn.decoding import make_decoder
 from hierlearn.errors import (
     DataError,

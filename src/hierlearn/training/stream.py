@@ -26,7 +26,7 @@ from hierlearn.training.shards import ShardOrder, StreamedBatches
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hierlearn.datasets.row_groups import RowGroups
+    from hierlearn.datasets.tables.stream import RowGroups
     from hierlearn.features import Preprocessor
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.training.processes import Processes

@@ -7,7 +7,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from hierlearn.datasets.streaming import TableStream
+from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.pipeline.answer_columns import Layout
 from hierlearn.pipeline.answer_file import answer_file, file_names

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hierlearn.cli import main
-from hierlearn.datasets.streaming import TableStream
+from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import HierlearnError
 from hierlearn.service.engines.part_files import PartFolder
 from hierlearn.service.engines.part_job import PartJob, pieces_of, tables_in

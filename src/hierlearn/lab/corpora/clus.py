@@ -19,11 +19,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hierlearn.datasets.arff import read_arff
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.datasets.download import BY_HAND, cache_dir, fetch, mismatch, recorded_sha256
-from hierlearn.datasets.folders import existing_folders, own_folders
+from hierlearn.datasets.download import (
+    BY_HAND,
+    cache_dir,
+    existing_folders,
+    fetch,
+    mismatch,
+    own_folders,
+    recorded_sha256,
+)
 from hierlearn.datasets.registry import DatasetEntry
+from hierlearn.datasets.tables.arff import read_arff
 from hierlearn.errors import DataError, DownloadError, quoted, unknown_name
 
 if TYPE_CHECKING:

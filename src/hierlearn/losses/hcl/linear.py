@@ -302,7 +302,7 @@ class _LinearHCL(torch.autograd.Function):
         return None, *gradients
 
 
-# ---------------------------------------------------------------------- sweeps
+# ---------------------------------------- sweeps
 
 
 class TritonSweeps:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from hierlearn.datasets.streaming import TableStream
+    from hierlearn.datasets.tables.stream import TableStream
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.predictor import Predictor
     from hierlearn.service.engines.part_job import PartJob

@@ -213,7 +213,7 @@ class PartFolder:
     def _join_parquet(self, path: Path, records: Sequence[Record]) -> None:
         import pyarrow.parquet as pq
 
-        from hierlearn.datasets.writing import table_writer
+        from hierlearn.datasets.tables.write import table_writer
 
         names = pq.read_schema(self.path(records[0].part)).names
         with table_writer(path, names) as append:
@@ -230,7 +230,7 @@ def parts_beside(path: Path) -> Path:
 
 def header_of(path: Path, names: Sequence[str]) -> str:
     """Return the first line of a CSV or TSV file; none of Parquet."""
-    from hierlearn.datasets.delimited_text import DelimitedText
+    from hierlearn.datasets.tables.write import DelimitedText
 
     if path.suffix.lower() == ".parquet":
         return ""

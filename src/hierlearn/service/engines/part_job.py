@@ -22,8 +22,8 @@ from hierlearn.pipeline.tiles import tile_size
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hierlearn.datasets.streaming import TableStream
-    from hierlearn.datasets.table_parts import TablePart
+    from hierlearn.datasets.tables.readers import TablePart
+    from hierlearn.datasets.tables.stream import TableStream
     from hierlearn.files.locations import Location
     from hierlearn.pipeline.pipeline import Pipeline
     from hierlearn.pipeline.predictor import Predictor

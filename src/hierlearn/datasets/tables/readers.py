@@ -1,26 +1,139 @@
-"""Parts of a table: consecutive rows that can be read alone, by another process or machine.
+"""READERS: the formats of tables by the ending of the file; a folder of Parquet files is one.
 
-The rows of a part are read exactly as they are from the entire file, with the same line numbers in
-errors. A Parquet file knows its rows; a CSV file is read through once to find where rows begin.
+A table can be divided into parts, consecutive rows that another process reads alone, with the same
+line numbers in errors. A Parquet file knows its rows; a CSV file is read through once to find where
+rows begin.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from hierlearn.datasets.delimited import DelimitedFile, has_arrow
-from hierlearn.datasets.parquet import ArrowChunk, ParquetFile, opened_parquet, resliced
-from hierlearn.datasets.table_file import TableChunk, TableFile
-from hierlearn.files.compressed import is_compressed
+from hierlearn.datasets.tables.arrow import ENDING as PARQUET
+from hierlearn.datasets.tables.arrow import (
+    ArrowChunk,
+    ArrowFile,
+    ParquetFile,
+    opened_parquet,
+    resliced,
+)
+from hierlearn.datasets.tables.cell_files import ExcelFile, JsonLinesFile, SqliteFile
+from hierlearn.datasets.tables.delimited import DelimitedFile, has_arrow
+from hierlearn.datasets.tables.table import PartitionedTableFile, TableChunk, TableFile
+from hierlearn.errors import DataError
+from hierlearn.files.compressed import is_compressed, plain_ending
+from hierlearn.files.locations import (
+    Location,
+    RemotePath,
+    as_location,
+    file_and_part,
+    tables_in,
+)
+from hierlearn.files.reading import is_folder
+from hierlearn.files.standard import STANDARD, is_standard, standard_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
-BLOCK = 1 << 24  # bytes of a CSV file that are looked through at a time
+
+READERS: dict[str, type[TableFile]] = {
+    ".csv": DelimitedFile,
+    ".tsv": DelimitedFile,
+    ".txt": DelimitedFile,
+    PARQUET: ParquetFile,
+    ".jsonl": JsonLinesFile,
+    ".ndjson": JsonLinesFile,
+    ".xlsx": ExcelFile,
+    ".feather": ArrowFile,
+    ".arrow": ArrowFile,
+    ".db": SqliteFile,
+    ".sqlite": SqliteFile,
+    ".sqlite3": SqliteFile,
+}
+TEXTS = (DelimitedFile, JsonLinesFile)  # formats that may be compressed
+PART_BLOCK = 1 << 24  # bytes of a CSV file that are looked through at a time
+
+
+def table_ending(source: Location | str) -> str | None:
+    """Return the ending that tells the format of a source; None where it is no table.
+
+    A folder with Parquet files directly in it is a table, and so is an address without an ending
+    that is known, and ``-``, standard input.
+    """
+    if is_standard(source):
+        return STANDARD
+    path = as_location(source)
+    if isinstance(path, RemotePath):
+        return path.suffix.lower() if path.suffix.lower() in READERS else PARQUET
+    ending = plain_ending(file_and_part(path)[0])
+    if ending in READERS and (issubclass(READERS[ending], TEXTS) or not is_compressed(path)):
+        return ending
+    return PARQUET if is_folder(path) and holds_tables(path) else None
+
+
+def known_endings() -> str:
+    """Name the endings of tables, for errors."""
+    return f"{', '.join(READERS)}; .csv.gz, .jsonl.gz, also .bz2 and .xz"
+
+
+def holds_tables(folder: Path) -> bool:
+    """Whether there are Parquet files directly in a folder."""
+    return any(tables_in((one.name for one in folder.iterdir()), PARQUET))
+
+
+def open_table(path: Location | str, delimiter: str | None = None) -> TableFile:
+    """Open a table by its ending; only the header is read.
+
+    Args:
+        path: the file, or ``-`` for standard input. Parquet also takes a folder, a pattern such as
+            ``rows/*.parquet``, and an address that fsspec opens, such as ``s3://bucket/rows``;
+            Excel and SQLite the name of a sheet or table, ``rows.xlsx::March``.
+        delimiter: what separates the cells of a CSV or TSV file; by default found.
+
+    Raises:
+        DataError: naming the known endings, or what is wrong with the file.
+    """
+    path = standard_input() if is_standard(path) else as_location(path)
+    ending = table_ending(path)
+    if ending is None:
+        raise DataError(f"{path}: cannot read the ending {path.suffix!r}; known: {known_endings()}")
+    reader = READERS[ending]
+    if isinstance(path, RemotePath) and not issubclass(reader, ParquetFile):
+        raise DataError(
+            f"{path}: only Parquet files are read from an address; convert the file, or copy it "
+            f"to this machine"
+        )
+    made: Any = reader
+    if delimiter is None:
+        return cast("TableFile", made(path))
+    if not reader.takes_delimiter:
+        raise DataError(
+            f"{path}: delimiter= goes with CSV and TSV files, not {reader.format_name}; leave it "
+            f"out"
+        )
+    return cast("TableFile", made(path, delimiter))
+
+
+def open_partitioned(path: Location | str) -> PartitionedTableFile:
+    """Open a table whose rows can be read in any order, for training that streams them."""
+    file = open_table(path)
+    if not isinstance(file, PartitionedTableFile):
+        names = [
+            one.format_name for one in READERS.values() if issubclass(one, PartitionedTableFile)
+        ]
+        raise DataError(
+            f"{path}: only {' or '.join(dict.fromkeys(names))} files can be streamed into "
+            f"training; convert the file, or train without streaming"
+        )
+    return file
+
+
+# ---------------------------------------- parts of a table
 
 
 class Span(NamedTuple):
@@ -76,13 +189,13 @@ def delimited_parts(file: DelimitedFile, rows: int) -> list[TablePart]:
     """Return the parts of a CSV file."""
     if len(file.columns) == 1 or is_compressed(file.path) or not has_arrow():
         return [WHOLE]
-    from hierlearn.datasets.arrow_csv import blocks, parse_block
+    from hierlearn.datasets.tables.delimited import blocks, parse_block
 
     parts: list[TablePart] = []
     begin = line = 0  # of the part that is being measured
     before = count = 0  # the rows of the parts that are, and of this one
     offset = lines = 0  # what has been looked through
-    for block in blocks(file, BLOCK):
+    for block in blocks(file, PART_BLOCK):
         parsed = (
             None
             if block is None
@@ -136,7 +249,7 @@ class PartFile(TableFile):
 
     def _span(self, columns: Sequence[str], rows_per_chunk: int | None) -> Iterator[TableChunk]:
         """Yield the rows of a part of a CSV file."""
-        from hierlearn.datasets.arrow_csv import arrow_chunks, as_chunk
+        from hierlearn.datasets.tables.delimited import arrow_chunks, as_chunk
 
         assert isinstance(self.file, DelimitedFile)
         left = self.part.rows

@@ -1,4 +1,4 @@
-"""The kinds of columns of a mixed table, and the rule that finds them.
+"""Cells as values, the kinds of columns of a mixed table, and the rule that finds them.
 
 number    numbers, also those like 1,000 that must be written in another way; 0.9 of the values
           suffice, and the others are then errors to be corrected
@@ -24,14 +24,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.datasets.cells import is_mark, parse_number
-from hierlearn.datasets.dates import ISO, find_formats
-from hierlearn.errors import DataError, unknown_name
+from hierlearn.datasets.tables.dates import ISO, find_formats, parse_dates
+from hierlearn.errors import DataError, LabelError, place, unknown_name
 from hierlearn.hierarchy.names import is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from numpy.typing import NDArray
+
+    from hierlearn.hierarchy import Hierarchy
+
+
+# No value, where a number is due.
+MARKS = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-"})
+LARGEST = float(np.finfo(np.float32).max)
 KINDS = ("number", "category", "text", "date", "boolean")
 MOST = 0.9  # the fraction of the values that must be numbers
 ID_ROWS = 20  # fewest rows on which different values look like ids
@@ -45,6 +52,141 @@ BLANK = re.compile(r"\s")
 TRUE, FALSE = ("true", "yes", "t", "y"), ("false", "no", "f", "n")
 PAIRS = tuple({yes, no} for yes, no in zip(TRUE, FALSE, strict=True))
 NO_VALUE, ONE_VALUE, LIKE_AN_ID = "has no value", "has one value", "looks like an id"
+
+
+def is_mark(cell: object) -> bool:
+    """Whether a cell of numbers, dates or booleans says that there is no value."""
+    return cell is None or (isinstance(cell, str) and cell.strip().lower() in MARKS)
+
+
+def numeric_column(
+    cells: Sequence[object],
+    *,
+    path: object,
+    lines: Sequence[int],
+    column: str,
+    missing: str,
+    remedy: str,
+) -> NDArray[np.float32]:
+    """Turn cells into (N,) float32; NaN where a cell is a mark such as NA.
+
+    Args:
+        cells: texts or numbers.
+        path: the file, for errors.
+        lines: the line of each cell, for errors.
+        column: the column's name, for errors.
+        missing: the text that stands for a missing value, beside MARKS.
+        remedy: what to do about a value that is not a finite number.
+    """
+    values = parse_plain(cells, missing)
+    if values is None:
+        values = parse_until_wrong(cells, missing)
+    with np.errstate(over="ignore"):  # values beyond float32 are refused below
+        narrow = values.astype(np.float32)
+    for row in np.flatnonzero(~np.isfinite(narrow)).tolist():
+        cell = cells[row]
+        if cell == missing or is_mark(cell):
+            continue
+        where = place(path, lines[row], column)
+        if np.isfinite(values[row]):
+            raise DataError(
+                f"{where}: {cell!r} does not fit into float32, whose largest value is "
+                f"{LARGEST:.1e}; scale the column"
+            )
+        raise DataError(f"{where}: {cell!r} is not a finite number; {remedy}")
+    return narrow
+
+
+def as_float32(values: Any, name: str | None = None) -> Any:
+    """Return numbers as files give them, so that rows are the same to the last bit anyhow.
+
+    Arrays of integers and booleans that float32 holds exactly stay as they are, and so does what is
+    no array of numbers.
+
+    Args:
+        values: (N, D) numbers, or (N,) of one column.
+        name: of that column, for errors.
+    """
+    wide = isinstance(values, np.ndarray) and values.dtype.kind in "fiu"
+    if not wide or np.can_cast(values.dtype, np.float32):
+        return values
+    with np.errstate(over="ignore"):  # the result is checked
+        found = values.astype(np.float32)
+    wrong = np.argwhere(np.isinf(found) & np.isfinite(values))
+    if len(wrong):
+        row = int(wrong[0][0])
+        column = wrong[0][1] if name is None else repr(name)
+        raise DataError(
+            f"row {row} (counted from 0), column {column}: {values[tuple(wrong[0])]} does not fit "
+            f"into float32, whose largest value is {LARGEST:.1e}; scale the column"
+        )
+    return found
+
+
+def parse_plain(cells: Sequence[Any], missing: str) -> NDArray[np.float64] | None:
+    """Parse texts that are all numbers or missing; None where one of them is something else."""
+    try:
+        if not is_plain("".join(cells)):
+            return None
+        if missing in cells:
+            cells = ["nan" if cell == missing else cell for cell in cells]
+        return np.array(list(map(float, cells)), dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+
+
+def parse_until_wrong(cells: Sequence[object], missing: str) -> NDArray[np.float64]:
+    """Parse texts and numbers up to the first that is not finite; NaN where a cell is missing."""
+    found: list[float] = []
+    for cell in cells:
+        if cell == missing or is_mark(cell):
+            found.append(float("nan"))
+            continue
+        found.append(parse_number(str(cell)))
+        if not np.isfinite(found[-1]):
+            break
+    return np.array(found, dtype=np.float64)
+
+
+def parse_any(cells: Sequence[object], missing: str) -> NDArray[np.float64]:
+    """Parse texts and numbers; NaN where a cell is neither."""
+    nan = float("nan")
+    found = [nan if cell == missing or is_mark(cell) else parse_number(str(cell)) for cell in cells]
+    return np.array(found, dtype=np.float64)
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text is free of what Python alone reads as a number: 1_000, other scripts."""
+    return "_" not in text and text.isascii()
+
+
+def parse_number(text: str) -> float:
+    """Return the number in a text, NaN where there is none."""
+    try:
+        return float(text) if is_plain(text) else float("nan")
+    except ValueError:
+        return float("nan")
+
+
+def name_labels(
+    raw: Sequence[Sequence[str]],
+    hierarchy: Hierarchy,
+    *,
+    path: object,
+    lines: Sequence[int],
+    exact: bool = False,
+) -> list[list[str]]:
+    """Return each label of each row as the name of its class; ``exact`` refuses bare names."""
+    rows: list[list[str]] = []
+    for labels, line in zip(raw, lines, strict=True):
+        try:
+            rows.append([hierarchy.names[hierarchy.index(one, exact=exact)] for one in labels])
+        except LabelError as error:
+            raise LabelError(f"{place(path, line)}: {error}") from None
+    return rows
+
+
+# ---------------------------------------- the kinds of columns
 
 
 @dataclass(frozen=True)
@@ -213,3 +355,55 @@ def looks_like_id(name: str, values: Iterable[Any], kind: str) -> bool:
     if kind != "number" or not ID_NAME.search(name):
         return False
     return all(parse_number(str(value)).is_integer() for value in values)
+
+
+# ---------------------------------------- cells as values
+
+
+def parse_values(
+    cells: Sequence[Any], kind: str, where: Callable[[int], str], remedy: str
+) -> NDArray[Any]:
+    """Return (N,) values of a column that holds no numbers.
+
+    Args:
+        cells: Python values.
+        kind: category, text, boolean, or date with its format.
+        where: words the place of a row, for errors.
+        remedy: what to do about a cell that is not of the kind.
+    """
+    base = base_kind(kind)
+    if base == "date":
+        form = date_format(kind)
+        dates = parse_dates(cells, form)
+        reason = f"is not a date of the form {form}; {remedy}"
+        check_values(np.isnat(dates), cells, where, reason)
+        return dates
+    if base == "boolean":
+        words = {cell: parse_boolean(cell) for cell in {c for c in cells if isinstance(c, str)}}
+        values = [words[c] if isinstance(c, str) else parse_boolean(c) for c in cells]
+        booleans = np.array(values, dtype=np.float32)
+        reason = f"is neither true nor false; {remedy}"
+        check_values(np.isnan(booleans), cells, where, reason)
+        return booleans
+    found = np.empty(len(cells), dtype=object)
+    found[:] = [cell.strip() if isinstance(cell, str) else as_string(cell) for cell in cells]
+    return found
+
+
+def check_values(
+    failed: NDArray[np.bool_], cells: Sequence[Any], where: Callable[[int], str], reason: str
+) -> None:
+    """Raise on the first cell that has a value, but not one of the kind."""
+    for row in np.flatnonzero(failed).tolist():
+        if not (is_missing(cells[row]) or is_mark(cells[row])):
+            raise DataError(f"{where(row)}: {cells[row]!r} {reason}")
+
+
+def parse_boolean(cell: Any) -> float:
+    """Return 1 or 0; NaN where a cell is neither true nor false."""
+    if isinstance(cell, (bool, np.bool_)):
+        return float(cell)
+    word = str(cell).strip().lower()
+    if word in (*TRUE, "1", "1.0"):
+        return 1.0
+    return 0.0 if word in (*FALSE, "0", "0.0") else float("nan")

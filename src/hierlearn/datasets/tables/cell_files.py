@@ -20,8 +20,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from hierlearn.datasets.column_kinds import as_string
-from hierlearn.datasets.table_file import TableChunk, TableFile
+from hierlearn.datasets.tables.kinds import as_string
+from hierlearn.datasets.tables.table import TableChunk, TableFile
 from hierlearn.errors import DataError, DataWarning, HierlearnError, place, quoted, unknown_name
 from hierlearn.files import refuse_duplicates
 from hierlearn.files.compressed import allowed
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+
 
 EXCEL_ROWS = 1 << 20  # the most rows of a sheet
 AHEAD = 1000  # rows that are read at a time

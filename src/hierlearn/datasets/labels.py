@@ -1,28 +1,34 @@
-"""Annotations: the labels, splits and ids of a table, collected chunk by chunk.
+"""The labels, splits and ids of a table, and what became of labels that are no class.
 
 Labels stand in one column, several joined by ``label_sep`` (``animal/dog;plant``), or in one column
 per level (``kingdom,family,species``), empty below the last one known. A row may have no label.
 Or they stand in another file and are joined by the id of each row; a row without an entry there,
 and one whose every label was skipped or pruned away, is left out, with a warning.
+
+    replaced   an old id stands for another class (``alt_id``, ``replaced_by``)
+    pruned     a class that was removed counts for its nearest ancestors
+    skipped    a label that the hierarchy does not have, left out with ``unknown="skip"``
+    unseen     one that counts for the nearest class above it, with ``unknown="nearest"``
 """
 
 from __future__ import annotations
 
+import csv
 import warnings
 from array import array
 from contextlib import suppress
+from dataclasses import dataclass, field
 from glob import has_magic
 from itertools import islice
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.datasets.file_lines import FileLines
-from hierlearn.datasets.label_checks import class_counts, listed, near_duplicates, one_name_cells
-from hierlearn.datasets.label_report import LabelReport, class_labels, unseen_rows
-from hierlearn.datasets.table_file import first_rows
+from hierlearn.datasets.describe import class_counts, listed, near_duplicates, one_name_cells
+from hierlearn.datasets.tables.arrow import FileLines
+from hierlearn.datasets.tables.table import distinct, first_rows
 from hierlearn.errors import (
     DataError,
     DataWarning,
@@ -34,17 +40,19 @@ from hierlearn.errors import (
     shown,
 )
 from hierlearn.files.compressed import is_compressed
+from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.guesses import warn_of_other_sep
 from hierlearn.hierarchy.names import has_gap, is_missing, level_path, warn_of_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from hierlearn.datasets.columns import Columns
-    from hierlearn.datasets.table_file import TableChunk, TableFile
+    from hierlearn.datasets.tables.read import Columns
+    from hierlearn.datasets.tables.table import TableChunk, TableFile
     from hierlearn.files.locations import Location
 
 
@@ -57,6 +65,8 @@ ALIASES = {
 MOST_SPLITS = 20  # a column with more values is something else
 NESTED = (dict, list, tuple, set, frozenset, bytes, bytearray, memoryview, np.ndarray)
 SEPS = (" > ", " | ", "::", " >> ", " -> ")  # what joins names of levels that hold a slash
+Unknown = Literal["error", "skip", "nearest"]
+HEADER = ("label", "rows", "occurrences", "first_line", "reason")
 
 
 class Annotations:
@@ -86,7 +96,8 @@ class Annotations:
             self._ids.extend(row_ids(chunk, self.columns.id_column))
         self._line_of = lines_after(self._line_of, chunk.lines)
         if self.columns.labels_by_id is not None:
-            keys, codes = keys_of_ids(self._ids[len(self._codes) :], self.columns.labels_by_id)
+            known = self.columns.labels_by_id
+            keys, codes = distinct([tuple(known.get(one, ())) for one in self._ids[-len(chunk) :]])
         else:
             keys, codes = label_keys(chunk, self.columns)
         for key, row in zip(keys, first_rows(codes, len(keys)).tolist(), strict=True):
@@ -94,8 +105,8 @@ class Annotations:
                 self._keys[key] = len(self._keys)
                 self._parsed.append(parse_key(key, self.columns, chunk, row))
                 self._lines.append(chunk.lines[row])
-        known = np.array([self._keys[key] for key in keys], dtype=np.int32)
-        self._codes.frombytes(known[codes].tobytes())
+        numbers = np.array([self._keys[key] for key in keys], dtype=np.int32)
+        self._codes.frombytes(numbers[codes].tobytes())
 
     def _add_splits(self, chunk: TableChunk, name: str) -> None:
         refuse_missing(chunk, name, "split; write the name of one, such as train, valid or test")
@@ -138,12 +149,14 @@ class Annotations:
             self._warn_of_labels(named, hierarchy)
         if self.columns.labels_by_id is not None:
             self._check_joined()
+        plain = PurePath(str(self.path))
+        stem = PurePath(plain.stem).stem if is_compressed(plain) else plain.stem
         dataset = Dataset(
             inputs=inputs,
             labels=[named[code] for code in self._codes],
             hierarchy=hierarchy,
             splits={name: np.array(rows, np.int64) for name, rows in self._splits.items()},
-            name=table_name(self.path),
+            name=plain.parent.name if has_magic(plain.name) else stem,  # the folder of a pattern
             feature_names=tuple(feature_names),
             source=f"the table {self.path.name}",
             ids=None if self.columns.id_column is None else self._ids,
@@ -272,13 +285,6 @@ def lines_after(before: Sequence[int] | None, lines: Sequence[int]) -> Sequence[
     return both
 
 
-def table_name(path: Location) -> str:
-    """Return the name of a file without its ending, or of the folder that a pattern is in."""
-    plain = PurePath(str(path))
-    stem = PurePath(plain.stem).stem if is_compressed(plain) else plain.stem
-    return plain.parent.name if has_magic(plain.name) else stem
-
-
 def warn(message: str) -> None:
     """Point something out to the user."""
     warnings.warn(message, DataWarning, stacklevel=2)
@@ -330,19 +336,6 @@ def row_ids(chunk: TableChunk, name: str) -> list[str]:
     return [str(cell) for cell in chunk.cells(name)]
 
 
-def keys_of_ids(
-    ids: Sequence[str], known: Mapping[str, Sequence[str]]
-) -> tuple[list[Any], NDArray[np.int64]]:
-    """Return the distinct sets of labels of some ids, and which each id has; none without entry."""
-    return distinct_keys([tuple(known.get(one, ())) for one in ids])
-
-
-def distinct_keys(keys: Sequence[Any]) -> tuple[list[Any], NDArray[np.int64]]:
-    """Return the distinct values of a list, and which of them stands at each place."""
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    return list(numbers), np.fromiter(map(numbers.__getitem__, keys), np.int64, len(keys))
-
-
 def label_keys(chunk: TableChunk, columns: Columns) -> tuple[list[Any], NDArray[np.int64]]:
     """Return the distinct cells of labels, fit for a dictionary, and which each row has."""
     if columns.levels is None:
@@ -360,7 +353,7 @@ def label_keys(chunk: TableChunk, columns: Columns) -> tuple[list[Any], NDArray[
         for name, own in zip(columns.levels, levels, strict=True):
             refuse_nested(chunk, name, own)
         keys = list(zip(*levels, strict=True))
-    return distinct_keys(keys)
+    return distinct(keys)
 
 
 def is_list(cell: object) -> bool:
@@ -411,3 +404,227 @@ def clean_paths(parts: Sequence[str], sep: str) -> tuple[str, ...]:
     """Strip the names of each path; leave out empty paths."""
     paths = (sep.join(name.strip() for name in part.split(sep)) for part in parts)
     return tuple(path for path in paths if path)
+
+
+# ---------------------------------------- labels that are no class
+
+
+class LabelWarning(UserWarning):
+    """Labels were replaced, mapped up or left out."""
+
+
+@dataclass
+class Found:
+    """Where a label occurs.
+
+    Attributes:
+        line: of the first row that has it.
+        rows: how many rows have it.
+        occurrences: how often it occurs.
+        reason: why it is no class.
+        classes: the classes that it stands for.
+    """
+
+    line: int
+    rows: int = 0
+    occurrences: int = 0
+    reason: str = ""
+    classes: tuple[str, ...] = ()
+
+
+@dataclass
+class LabelReport:
+    """What became of the labels that are no class.
+
+    Attributes:
+        replaced: old ids.
+        pruned: classes that were removed.
+        skipped: labels that the hierarchy does not have.
+        unseen: labels that it does not have, and the class above that each counts for, if any.
+        rows_left_out: rows without any label that is left.
+    """
+
+    replaced: dict[str, Found] = field(default_factory=dict)
+    pruned: dict[str, Found] = field(default_factory=dict)
+    skipped: dict[str, Found] = field(default_factory=dict)
+    unseen: dict[str, Found] = field(default_factory=dict)
+    rows_left_out: int = 0
+
+    def messages(self) -> list[str]:
+        """Return what to say about them, one sentence each."""
+        said = []
+        if self.replaced:
+            old, one = next(iter(self.replaced.items()))
+            said.append(
+                f"{count(self.replaced, 'old id')} replaced by the classes that took their place, "
+                f"such as {old!r} by {quoted(one.classes)}"
+            )
+        if self.pruned:
+            old, one = next(iter(self.pruned.items()))
+            above = quoted(one.classes) if one.classes else "no class"
+            said.append(
+                f"{count(self.pruned, 'pruned label')} counted for the nearest ancestors that were "
+                f"kept, such as {old!r} for {above}"
+            )
+        if self.skipped:
+            said.append(
+                f"{count(self.skipped, 'unknown label')} skipped, such as "
+                f"{quoted(self.skipped, most=3)}"
+            )
+        if self.rows_left_out:
+            rows, verb = (
+                plural(self.rows_left_out, "row"),
+                "is" if self.rows_left_out == 1 else "are",
+            )
+            said.append(f"{rows} without a label of the hierarchy {verb} left out")
+        return said
+
+    def warn(self, path: Location) -> None:
+        """Warn about them."""
+        for message in self.messages():
+            warnings.warn(f"{path}: {message}", LabelWarning, stacklevel=4)
+
+    def write(self, path: Path) -> None:
+        """Write the skipped labels as CSV, the most frequent first."""
+        with atomic_write(path) as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(HEADER)
+            ordered = sorted(self.skipped.items(), key=lambda item: (-item[1].rows, item[0]))
+            for label, one in ordered:
+                writer.writerow((label, one.rows, one.occurrences, one.line, one.reason))
+
+
+def count(found: dict[str, Found], what: str) -> str:
+    """Return ``3 old ids (7 occurrences) were``."""
+    total = sum(one.occurrences for one in found.values())
+    verb = "was" if len(found) == 1 else "were"
+    return f"{plural(len(found), what)} ({plural(total, 'occurrence')}) {verb}"
+
+
+def class_labels(
+    raw: Sequence[Sequence[str]],
+    rows: Sequence[int],
+    hierarchy: Hierarchy,
+    *,
+    unknown: Unknown = "error",
+    path: Location,
+    lines: Sequence[int],
+) -> tuple[list[list[str]], LabelReport]:
+    """Return each set of labels as names of classes, and a report of those that are none.
+
+    Args:
+        raw: distinct sets of labels.
+        rows: how many rows have each set.
+        hierarchy: the taxonomy.
+        unknown: "error" to raise on a label that it does not have, "skip" to leave it out,
+            "nearest" to let it count for the nearest class above it, if there is any.
+        path: the file, for errors.
+        lines: the first line of each set.
+
+    Raises:
+        LabelError: naming the line of the first unknown label, and how many there are.
+    """
+    report = LabelReport()
+    known: dict[str, tuple[str, ...]] = {}
+    named = []
+    for labels, line, times in zip(raw, lines, rows, strict=True):
+        found: dict[str, None] = {}
+        for label in labels:
+            if label not in known:
+                known[label] = stand_for(label, hierarchy, report, line)
+                if unknown == "nearest" and label in report.skipped:
+                    known[label] = ()  # one that is ambiguous stays an error
+                    if is_unknown(label, hierarchy):
+                        one = report.unseen[label] = report.skipped.pop(label)
+                        known[label] = one.classes = hierarchy.nearest_known(label)
+            found |= dict.fromkeys(known[label])
+        for label in dict.fromkeys(labels):
+            for part in (report.replaced, report.pruned, report.skipped, report.unseen):
+                if label in part:
+                    part[label].rows += times
+                    part[label].occurrences += times * list(labels).count(label)
+        named.append(list(found))
+    if report.skipped and unknown != "skip":
+        raise unknown_labels(report.skipped, path)
+    if report.unseen and not any(named):
+        raise unknown_labels(report.unseen, path)
+    return named, report
+
+
+def unseen_rows(
+    sets: Sequence[Sequence[str]], codes: Iterable[int], report: LabelReport
+) -> dict[int, tuple[str, ...]]:
+    """Return by row number the labels that count for the nearest class above them.
+
+    Args:
+        sets: distinct sets of labels.
+        codes: the set of each row.
+        report: what became of them.
+    """
+    if not report.unseen:
+        return {}
+    held = [tuple(label for label in labels if label in report.unseen) for labels in sets]
+    return {row: held[code] for row, code in enumerate(codes) if held[code]}
+
+
+def unseen_note(unseen: Mapping[int, Sequence[str]], lost: Sequence[int]) -> str:
+    """Say how many rows have labels that the taxonomy lacks; nothing where none has.
+
+    Args:
+        unseen: these labels by row.
+        lost: the rows of them that have no class above these labels either.
+    """
+    if not unseen:
+        return ""
+    labels = dict.fromkeys(label for own in unseen.values() for label in own)
+    note = (
+        f"{plural(len(unseen), 'row')} {'have' if len(unseen) > 1 else 'has'} "
+        f"{plural(len(labels), 'label')} that training never saw: scored at the nearest known "
+        f"class above"
+    )
+    if not lost:
+        return note
+    names = dict.fromkeys(label for row in lost for label in unseen[row])
+    has = "has" if len(lost) == 1 else "have"
+    return (
+        f"{note}; {plural(len(lost), 'row')} of them {has} none above, so any class is wrong "
+        f"there: {quoted(names, most=3)}"
+    )
+
+
+def stand_for(label: str, hierarchy: Hierarchy, report: LabelReport, line: int) -> tuple[str, ...]:
+    """Return the classes that a label stands for, and note it where it is no class."""
+    others = report.skipped or report.unseen  # looking for similar names takes long
+    if others and is_unknown(label, hierarchy):
+        report.skipped[label] = Found(line, reason=f"unknown label {label!r}")
+        return ()
+    try:
+        classes = tuple(hierarchy.names[number] for number in hierarchy.resolve(label))
+    except LabelError as error:
+        report.skipped[label] = Found(line, reason=str(error))
+        return ()
+    if label in hierarchy.aliases:
+        report.replaced[label] = Found(line, classes=classes)
+    elif label in hierarchy.pruned or label not in hierarchy:
+        report.pruned[label] = Found(line, classes=classes)
+    return classes
+
+
+def is_unknown(label: str, hierarchy: Hierarchy) -> bool:
+    """Whether a hierarchy has never heard of a label."""
+    return hierarchy.explain_label(label) is None and hierarchy._find(label) is None
+
+
+def unknown_labels(skipped: dict[str, Found], path: Location) -> LabelError:
+    """Return the error of the first unknown label, with how many there are and the remedy."""
+    first = next(iter(skipped.values()))
+    many = ""
+    if len(skipped) > 1:
+        total = sum(one.occurrences for one in skipped.values())
+        more = plural(len(skipped) - 1, "more unknown label")
+        many = f"; {more}, {total:,} occurrences in all"
+    end = "" if first.reason.endswith("?") and not many else ";"
+    return LabelError(
+        f"{place(path, first.line)}: {first.reason}{many}{end} correct "
+        f"{'it' if len(skipped) == 1 else 'them'}, or pass unknown='skip'"
+    )

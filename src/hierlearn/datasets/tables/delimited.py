@@ -1,35 +1,34 @@
-"""CSV blocks through pyarrow, wherever it is certain to give what Python's csv module gives.
+"""CSV and TSV files: through pyarrow where it is installed, else row by row, to the same result.
 
-A file is read in blocks that end with a row. A block is left to the csv module, and with it the
-rest of the file, where the two could differ: quotes that neither enclose a cell nor are doubled
-inside of one, carriage returns on their own, rows of another length, and bytes that are not UTF-8.
-Everything is read as text, so that ``007`` and ``NA`` stay what they are.
+pyarrow reads blocks that end with a row. A block is left to the csv module, and with it the rest of
+the file, where the two could differ: quotes that neither enclose a cell nor are doubled inside of
+one, carriage returns on their own, rows of another length, and bytes that are not UTF-8. Everything
+is read as text, so that ``007`` and ``NA`` stay what they are.
 """
 
 from __future__ import annotations
 
 import sys
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 
-from hierlearn.datasets.parquet import ArrowChunk, plain_numbers
-from hierlearn.files import Start
+from hierlearn.datasets.tables.arrow import ArrowChunk, plain_numbers
+from hierlearn.datasets.tables.table import TableChunk, TableFile
+from hierlearn.files import Start, announced_delimiter, stream_rows
 from hierlearn.files.compressed import is_compressed
+from hierlearn.files.delimiters import check_delimiter
 from hierlearn.files.reading import open_content, skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from hierlearn.datasets.delimited import DelimitedFile
-    from hierlearn.datasets.table_file import TableChunk
-    from hierlearn.datasets.table_parts import Span
+    from hierlearn.datasets.tables.readers import Span
+
 
 BLOCK = 1 << 28  # bytes that are read at a time
 SMALL_BLOCK = 1 << 20  # the same where memory must not grow with the file
@@ -43,6 +42,74 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())  # what strip strips
 
 
+class DelimitedFile(TableFile):
+    """A CSV or TSV file in UTF-8; cells are stripped texts.
+
+    A row of empty cells is a row. A blank line is none, except in a file of one column, where it
+    is an empty cell if a row follows.
+
+    Args:
+        path: the file.
+        delimiter: what separates cells; by default found in the first rows.
+    """
+
+    format_name: ClassVar[str] = "CSV or TSV"
+    takes_delimiter: ClassVar[bool] = True
+    path: Path
+
+    def __init__(self, path: Path, delimiter: str | None = None) -> None:
+        self.path = path
+        remedy = "; set delimiter= if that is wrong"
+        self.delimiter = (
+            announced_delimiter(path, remedy) if delimiter is None else check_delimiter(delimiter)
+        )
+        self.columns = tuple(stream_rows(path, self.delimiter)[0])
+
+    def chunks(
+        self, columns: Sequence[str], rows_per_chunk: int | None = None
+    ) -> Iterator[TableChunk]:
+        """Yield the rows in order."""
+        if len(self.columns) > 1 and has_arrow():
+            yield from arrow_chunks(self, columns, rows_per_chunk)
+        else:
+            yield from self.parsed_chunks(columns, rows_per_chunk)
+
+    def parsed_chunks(
+        self,
+        columns: Sequence[str],
+        rows_per_chunk: int | None = None,
+        start: Start | None = None,
+    ) -> Iterator[TableChunk]:
+        """Yield the rows in order, parsed by Python.
+
+        Args:
+            columns: the columns to read.
+            rows_per_chunk: the most rows of a chunk; None for all rows in one.
+            start: where to begin, if not at the first row.
+        """
+        header, rows = stream_rows(self.path, self.delimiter, start or Start())
+        places = {name: position for position, name in enumerate(header)}
+        positions = {name: places[name] for name in columns}
+        while part := list(islice(rows, rows_per_chunk)):
+            cells = {
+                name: [row[position].strip() for _, row in part]
+                for name, position in positions.items()
+            }
+            yield TableChunk(self.path, cells, [line for line, _ in part])
+
+
+def has_arrow() -> bool:
+    """Whether pyarrow can read CSV files."""
+    try:
+        import pyarrow.csv  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+# ---------------------------------------- through pyarrow
+
+
 class TextChunk(ArrowChunk):
     """Rows of a CSV file, whose columns are Arrow strings, null where a cell is empty."""
 
@@ -52,6 +119,8 @@ class TextChunk(ArrowChunk):
 
     def cells(self, name: str) -> list[Any]:
         """Return the cells of a column as stripped texts."""
+        import pyarrow.compute as pc
+
         if self._last is None or self._last[0] != name:
             column = self.columns[name]
             if 2 * len(pc.unique(column.slice(0, FIRST))) < min(len(column), FIRST):
@@ -64,6 +133,8 @@ class TextChunk(ArrowChunk):
 
     def distinct(self, name: str) -> tuple[list[Any], NDArray[np.int64]]:
         """Return the distinct cells of a column as they first occur, and which each row has."""
+        import pyarrow.compute as pc
+
         if self._last_distinct is None or self._last_distinct[0] != name:
             column = pc.fill_null(pc.utf8_trim(self.columns[name], characters=BLANKS), "")
             found = column.combine_chunks().dictionary_encode()
@@ -88,6 +159,8 @@ class TextChunk(ArrowChunk):
 
     def number_column(self, name: str) -> NDArray[np.float32]:
         """Return (n,) float32 of one column, NaN where a cell is empty."""
+        import pyarrow.compute as pc
+
         column = as_floats(self.columns[name])
         if column is None:
             trimmed = pc.utf8_trim(self.columns[name], characters=BLANKS)
@@ -98,6 +171,9 @@ class TextChunk(ArrowChunk):
 
 def as_floats(column: Any) -> Any:
     """Return strings as float64, None where one of them is no number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     try:
         pc.cast(column.slice(0, FIRST), pa.float64())  # a long column takes long to fail
         return pc.cast(column, pa.float64())
@@ -142,6 +218,8 @@ def as_chunk(file: DelimitedFile, table: Any, lines: Sequence[int]) -> TextChunk
 
 def joined(parts: Sequence[tuple[Any, Sequence[int]]]) -> tuple[Any, Sequence[int]]:
     """Return consecutive parts as one; line numbers stay a range where they are one."""
+    import pyarrow as pa
+
     if len(parts) == 1:
         return parts[0]
     table = pa.concat_tables([part for part, _ in parts])
@@ -156,6 +234,8 @@ def table_parts(
     file: DelimitedFile, columns: Sequence[str], size: int, span: Span | None
 ) -> Iterator[tuple[Any, Sequence[int]]]:
     """Yield the rows as Arrow tables of strings, each with the line of every row."""
+    import pyarrow as pa
+
     offset, lines = (span.begin, span.lines) if span is not None else (0, 0)  # what has been read
     for block in blocks(file, size, span):
         found = None if block is None else parse_block(file, columns, block, is_first=not offset)
@@ -234,6 +314,9 @@ def parse_block(
         block: complete rows.
         is_first: whether it begins with the header.
     """
+    import pyarrow as pa
+    import pyarrow.csv
+
     text = block.removeprefix(BYTE_ORDER_MARK) if is_first else block
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n")

@@ -7,14 +7,14 @@ names. The line of a row is its number from 1, and that in its own file is what 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 
-from hierlearn.datasets.file_lines import FileLines
-from hierlearn.datasets.table_file import PartitionedTableFile, TableChunk, TableFile
+from hierlearn.datasets.tables.table import PartitionedTableFile, TableChunk, TableFile
 from hierlearn.errors import DataError, HierlearnError, place
 from hierlearn.files import refuse_duplicates
 from hierlearn.files.ahead import THREADS, read_ahead
@@ -23,12 +23,13 @@ from hierlearn.files.locations import RemotePath, find_files, reason_of, refuse
 from hierlearn.files.reading import DAMAGE, check_regular, room_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from hierlearn.files.locations import Location
+
 
 BUFFER = 1 << 20  # bytes of a column that are read ahead, instead of its entire row group
 AHEAD = 1 << 28  # bytes of row groups of a store that are read ahead
@@ -448,3 +449,46 @@ def resliced(batches: Iterable[Any], skip: int, rows: int | None, size: int) -> 
             break
     if waiting and waiting[0].num_rows:
         yield waiting[0]
+
+
+# ---------------------------------------- lines of several files
+
+
+class FileLine(int):
+    """The number of a row in the table, shown as its line in its own file: ``3 of b.parquet``."""
+
+    shown: str
+
+    def __str__(self) -> str:
+        return self.shown
+
+    def __format__(self, spec: str) -> str:
+        return format(self.shown, spec)
+
+
+class FileLines(Sequence[int]):
+    """The lines of consecutive rows.
+
+    Args:
+        numbers: of the rows in the table, from 1.
+        offsets: (F + 1,) the number of the first row of each file, from 0.
+        names: of the files.
+    """
+
+    def __init__(self, numbers: range, offsets: NDArray[np.int64], names: Sequence[str]) -> None:
+        self.numbers, self.offsets, self.names = numbers, offsets, names
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, row: int) -> int: ...
+    @overload
+    def __getitem__(self, row: slice) -> FileLines: ...
+    def __getitem__(self, row: int | slice) -> int | FileLines:
+        if isinstance(row, slice):
+            return FileLines(self.numbers[row], self.offsets, self.names)
+        found = FileLine(self.numbers[row])
+        file = int(np.searchsorted(self.offsets, found - 1, side="right")) - 1
+        found.shown = f"{found - int(self.offsets[file])} of {self.names[file]}"
+        return found

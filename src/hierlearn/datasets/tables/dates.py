@@ -205,7 +205,7 @@ def by_strptime(text: str, form: str) -> np.datetime64:
         return np.datetime64("NaT", "s")
 
 
-# ---------------------------------------------------------------------- finding a format
+# ---------------------------------------- finding a format
 
 
 def find_formats(cells: Iterable[Any]) -> list[str]:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hierlearn.datasets.cells import name_labels, numeric_column
 from hierlearn.datasets.dataset import Dataset
+from hierlearn.datasets.tables.kinds import name_labels, numeric_column
 from hierlearn.errors import DataError, did_you_mean, place, plural, quoted, shown
 from hierlearn.files import read_text
 from hierlearn.files.reading import room_of
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hierlearn.hierarchy.clus import Attribute
+
 
 MISSING = "?"
 

@@ -1,0 +1,1 @@
+"""Images in folders, tar shards and tables."""

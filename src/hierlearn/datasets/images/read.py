@@ -1,0 +1,499 @@
+"""Reading images with their labels: folders, tar shards, and columns of tables.
+
+    animal/dog/pug/001.jpg     an image of the class animal/dog/pug
+
+Where ``train``, ``valid`` and ``test`` are the only folders at the top, they are splits. In tar
+shards, as WebDataset writes them, files with the same stem are one sample:
+
+    000017.jpg     the image
+    000017.cls     its label, one line; or .txt, or .json with "label": a path, or a list of them
+
+One pass over the headers finds the members; images are then read by their place, and nothing is
+unpacked. Without a label file, the folder of a member is its class. Shards whose names begin with
+``train``, ``valid`` or ``test`` are splits, if all do. A table has paths of images relative to its
+folder; a Parquet column may also hold their bytes, or ``{bytes, path}``, as Hugging Face datasets
+write images.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tarfile
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import numpy as np
+
+from hierlearn.datasets.dataset import Dataset
+from hierlearn.datasets.images.images import ENDINGS, ImageFile, Images, TarMember, check_below
+from hierlearn.datasets.labels import ALIASES, Annotations, class_labels, unseen_rows
+from hierlearn.datasets.tables.arrow import ParquetFile, opened_parquet
+from hierlearn.datasets.tables.read import Columns
+from hierlearn.datasets.tables.readers import holds_tables, open_table
+from hierlearn.errors import DataError, HierlearnError, place, plural, shown
+from hierlearn.files.locations import RemotePath
+from hierlearn.files.reading import DAMAGE, is_file, is_folder, open_regular, parse_json
+from hierlearn.hierarchy import Hierarchy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hierlearn.datasets.labels import Unknown
+    from hierlearn.datasets.tables.table import TableFile
+    from hierlearn.files.locations import Location
+
+
+LABELS = (".cls", ".txt", ".json")
+MOST_LABEL = 1 << 16  # bytes of a label
+MOST_MEMBERS = 1 << 24  # of one tar file
+NAMES = ("label", "path", "class", "cls")  # of the label in a JSON file
+GROUPS = 2  # row groups that are held at a time
+
+
+@dataclass(frozen=True)
+class Found:
+    """Images with their labels, before the taxonomy is known.
+
+    Attributes:
+        references: where they are.
+        labels: of each image; None where there is none.
+        splits: the split of each image; empty where there are none.
+    """
+
+    references: Sequence[Any]
+    labels: Sequence[tuple[str, ...] | None]
+    splits: Sequence[str] = ()
+
+
+def is_images(source: str | Path) -> bool:
+    """Whether a source is a folder, a tar file, or a pattern of tar files.
+
+    A folder of Parquet files is a table.
+    """
+    path = Path(source)
+    return path.suffix.lower() == ".tar" or (is_folder(path) and not holds_tables(path))
+
+
+def read_images(
+    source: Path | str,
+    *,
+    hierarchy: Hierarchy | Path | str | None = None,
+    unknown: Unknown = "error",
+) -> Dataset:
+    """Read a folder of images, a folder of tar shards, a tar file, or a pattern of them.
+
+    Images stay where they are. Their ids are their paths.
+
+    Args:
+        source: a folder, ``shard.tar``, or ``shards/train-*.tar``.
+        hierarchy: the taxonomy, or a file of it; by default inferred from the paths.
+        unknown: "error" to raise on a label that the hierarchy does not have, "skip" to leave it
+            out, "nearest" to let it count for the nearest class above.
+
+    Raises:
+        DataError: if there are no images, or one has no label.
+    """
+    found = find_images(source)
+    for reference, labels in zip(found.references, found.labels, strict=True):
+        if labels is None:
+            raise DataError(
+                f"{reference.name} has no class; put it into the folder of its class below {source}"
+            )
+    if isinstance(hierarchy, (str, Path)):
+        hierarchy = Hierarchy.read(hierarchy)
+    return labeled_images(found, Path(source), hierarchy, unknown)
+
+
+def read_unlabeled_images(source: Path | str) -> Images:
+    """Return the images of a source that ``read_images`` takes; labels are not needed."""
+    return Images(find_images(source).references)
+
+
+def find_images(source: Path | str) -> Found:
+    """Return the images of a folder, or of tar shards; raise where there are none."""
+    path = Path(source)
+    shards = find_shards(path)
+    if not shards and not is_folder(path):
+        raise DataError(f"{source}: no such folder or tar file")
+    found = read_shards(shards) if shards else read_folder(path)
+    if not found.references:
+        raise DataError(
+            f"{source} holds no images; they end in {', '.join(ENDINGS)}, or are members of .tar "
+            f"files"
+        )
+    return found
+
+
+def read_folder(root: Path) -> Found:
+    """Return the images below a folder, in the order of their paths."""
+    names = list(image_names(root))
+    tops = {name.partition("/")[0] for name in names if "/" in name}
+    splits = [ALIASES.get(name.partition("/")[0], "") for name in names]
+    has_splits = bool(tops) and all(top in ALIASES for top in tops) and all(splits)
+    labels = []
+    for name in names:
+        parts = name.split("/")[1 if has_splits else 0 : -1]
+        labels.append(("/".join(parts),) if parts else None)
+    references = [ImageFile(root, name) for name in names]
+    return Found(references, labels, splits if has_splits else ())
+
+
+def image_names(root: Path) -> Iterator[str]:
+    """Yield the paths of images below a folder; hidden files are left out."""
+
+    def fail(error: OSError) -> None:
+        raise DataError(f"{error.filename}: {error.strerror or error}") from None
+
+    for folder, below, files in os.walk(root, onerror=fail):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        for name in below:
+            if (Path(folder) / name).is_symlink():
+                raise DataError(
+                    f"{Path(folder) / name} is a link to a folder, which is not followed; "
+                    f"move the images there"
+                )
+        for name in sorted(files):
+            if not name.startswith(".") and Path(name).suffix.lower() in ENDINGS:
+                yield (Path(folder) / name).relative_to(root).as_posix()
+
+
+def labeled_images(
+    found: Found, source: Path, hierarchy: Hierarchy | None, unknown: Unknown = "error"
+) -> Dataset:
+    """Return the dataset of images with labels."""
+    counts = Counter(labels for labels in found.labels if labels is not None)
+    sets = list(counts)
+    if hierarchy is None:
+        paths = dict.fromkeys(label for labels in sets for label in labels)
+        try:
+            hierarchy = Hierarchy.from_paths(list(paths))
+        except HierlearnError as error:
+            raise type(error)(f"{source}: {error}") from None
+    firsts: dict[tuple[str, ...] | None, int] = {}
+    for number, one in enumerate(found.labels, start=1):
+        firsts.setdefault(one, number)
+    named, report = class_labels(
+        sets,
+        list(counts.values()),
+        hierarchy,
+        unknown=unknown,
+        path=source,
+        lines=[firsts[one] for one in sets],
+    )
+    known = dict(zip(sets, named, strict=True))
+    numbers = {one: number for number, one in enumerate(sets)}
+    images = Images(found.references)
+    labels = [known[one] for one in found.labels if one is not None]
+    splits = np.array(found.splits)
+    dataset = Dataset(
+        inputs=images,
+        labels=labels,
+        hierarchy=hierarchy,
+        splits={name: np.flatnonzero(splits == name) for name in dict.fromkeys(found.splits)},
+        name=source.stem.strip("-*_") or source.name,
+        source=f"images of {source.name}",
+        ids=images.names,
+        label_report=report,
+        unseen=unseen_rows(sets, (numbers[one] for one in found.labels if one is not None), report),
+    )
+    gone = np.array([not one for one in labels], dtype=bool)
+    gone[list(dataset.unseen)] = False
+    report.rows_left_out = int(gone.sum())
+    report.warn(source)
+    return dataset.keep(~gone) if report.rows_left_out else dataset
+
+
+def without_broken(dataset: Dataset) -> tuple[Dataset, dict[str, str]]:
+    """Return a dataset without images that cannot be decoded, and why, by name.
+
+    Every image is decoded once for this.
+    """
+    from hierlearn.datasets.images.images import find_broken
+
+    images: Any = dataset.inputs
+    broken = find_broken(images)
+    reasons = {images.names[row]: why for row, why in broken.items()}
+    if not broken:
+        return dataset, {}
+    kept = np.setdiff1d(np.arange(len(dataset)), list(broken))
+    if not len(kept):
+        raise DataError(
+            f"none of {plural(len(dataset), 'image')} can be read; of the first: {broken[0]}"
+        )
+    return dataset.keep(kept), reasons
+
+
+# ---------------------------------------- tar shards
+
+
+@dataclass
+class Sample:
+    """The members of a tar file with the same stem."""
+
+    image: TarMember | None = None
+    label: TarMember | None = None
+    others: list[str] = field(default_factory=list)
+
+
+def find_shards(source: Path) -> list[Path]:
+    """Return the tar files of a source: one, those of a pattern, or those of a folder."""
+    if is_folder(source):
+        return sorted(one for one in source.iterdir() if one.suffix.lower() == ".tar")
+    if source.suffix.lower() != ".tar":
+        return []
+    if is_file(source) or not re.search(r"[*?\[]", str(source)):
+        return [source]
+    found = sorted(source.parent.glob(source.name))
+    if not found:
+        raise DataError(f"{source}: no file has such a name")
+    return found
+
+
+def read_shards(shards: Sequence[Path]) -> Found:
+    """Return the images of tar files, in the order of the files and their members."""
+    references: list[Any] = []
+    labels: list[tuple[str, ...] | None] = []
+    splits: list[str] = []
+    for shard in shards:
+        for name, sample in samples(shard).items():
+            if sample.image is None:
+                continue
+            references.append(sample.image)
+            labels.append(label_of(name, sample))
+            splits.append(split_of(shard))
+    return Found(references, labels, splits if all(splits) else ())
+
+
+def split_of(shard: Path) -> str:
+    """Return the split that the name of a shard begins with; empty where there is none."""
+    word = re.match(r"[A-Za-z]*", shard.stem)
+    return "" if word is None else ALIASES.get(word.group().lower(), "")
+
+
+def samples(shard: Path) -> dict[str, Sample]:
+    """Return the samples of a tar file by stem."""
+    found: dict[str, Sample] = {}
+    for member in members(shard):
+        folder, slash, base = member.name.rpartition("/")
+        stem, dot, ending = base.partition(".")
+        if not stem or not dot:
+            continue
+        sample = found.setdefault(f"{folder}{slash}{stem}", Sample())
+        kind = f".{ending.lower()}"
+        if kind in ENDINGS:
+            if sample.image is not None:
+                raise DataError(
+                    f"{shard} has two images of one name, {sample.image.name} and {member.name}"
+                )
+            sample.image = member
+        elif kind in LABELS and (sample.label is None or kind == ".cls"):
+            sample.label = member
+    return found
+
+
+def members(shard: Path) -> Iterator[TarMember]:
+    """Yield the regular members of a tar file; only headers are read."""
+    with open_regular(shard) as file:
+        begin = file.read(2)
+        file.seek(0)
+        if begin in (b"\x1f\x8b", b"BZ"):
+            raise DataError(f"{shard} is compressed, so its members have no place; unpack it first")
+        size = os.fstat(file.fileno()).st_size
+        try:
+            held = cast("BinaryIO", InBounds(file, size))
+            with tarfile.open(fileobj=held, mode="r:") as archive:
+                for number, one in enumerate(archive):
+                    if number >= MOST_MEMBERS:
+                        raise DataError(f"{shard} has more than {MOST_MEMBERS:,} members")
+                    archive.members = []  # type: ignore[attr-defined]  # otherwise all headers would stay in memory
+                    if not one.isdir() and not 0 <= one.size <= size - one.offset_data:
+                        raise DataError(
+                            f"{shard}: its member {shown(one.name)} claims {one.size:,} bytes, but "
+                            f"{max(0, size - one.offset_data):,} are there; copy it again"
+                        )
+                    if one.isdir() or one.name.rpartition("/")[2].startswith("."):
+                        continue
+                    if not one.isreg() or one.issparse():
+                        raise DataError(
+                            f"{shard}: its member {shown(one.name)} is a link, a device or "
+                            f"sparse; tar plain files"
+                        )
+                    yield TarMember(shard, one.name, one.offset_data, one.size)
+        except HierlearnError:
+            raise
+        except (tarfile.TarError, OSError, *DAMAGE) as error:
+            raise DataError(f"{shard} is not a tar file that can be read ({error})") from None
+
+
+class InBounds:
+    """A file that never reads or seeks beyond its end, whatever a header claims.
+
+    Args:
+        file: open for reading.
+        size: of the file.
+    """
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self.file, self.size = file, size
+        self.tell = file.tell
+
+    def read(self, count: int = -1) -> bytes:
+        """Return at most what is left."""
+        left = max(0, self.size - self.file.tell())
+        return self.file.read(left if count < 0 else min(count, left))
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        """Go to a place in the file."""
+        if not 0 <= place <= self.size:
+            raise tarfile.ReadError(f"a header leads to byte {place:,} of {self.size:,}")
+        return self.file.seek(place, whence)
+
+
+def label_of(stem: str, sample: Sample) -> tuple[str, ...] | None:
+    """Return the labels of a sample; None where it has none."""
+    if sample.label is None:
+        folder = stem.rpartition("/")[0].removeprefix("./").strip("/")
+        return (folder,) if folder else None
+    if sample.label.size > MOST_LABEL:
+        raise DataError(
+            f"{sample.label.path}: the label {sample.label.name} has {sample.label.size:,} bytes"
+        )
+    where = f"{sample.label.path}, {sample.label.name}"
+    try:
+        text = sample.label.read().decode("utf-8-sig").strip()
+    except UnicodeDecodeError:
+        raise DataError(f"{where}: the label is not UTF-8") from None
+    if not sample.label.name.lower().endswith(".json"):
+        return (text,) if text else None
+    return labels_in(parse_json(text, where), where)
+
+
+def labels_in(value: Any, where: str) -> tuple[str, ...]:
+    """Return the labels of a JSON value: a name, a number, a list of names, or below "label"."""
+    if isinstance(value, dict):
+        name = next((one for one in NAMES if one in value), None)
+        if name is None:
+            raise DataError(f"{where}: there is no 'label' among {', '.join(value) or 'nothing'}")
+        value = value[name]
+    found = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, (str, int)) and not isinstance(one, bool) for one in found):
+        raise DataError(f"{where}: a label is a name or a list of names, not {value!r}")
+    return tuple(str(one) for one in found)
+
+
+# ---------------------------------------- columns of tables
+
+
+@dataclass(frozen=True)
+class ParquetImage:
+    """The image of a row of a Parquet file.
+
+    Attributes:
+        path: the file.
+        column: of the images.
+        group: the row group.
+        row: in the group.
+        name: what to call it.
+    """
+
+    path: Location
+    column: str
+    group: int
+    row: int
+    name: str
+
+    def read(self) -> bytes:
+        """Return the bytes of the image."""
+        cell = read_group(self.path, self.column, self.group)[self.row].as_py()
+        found = cell.get("bytes") if isinstance(cell, dict) else cell
+        if not isinstance(found, bytes):
+            raise DataError("the cell has no bytes of an image")
+        return found
+
+
+@lru_cache(maxsize=GROUPS)
+def read_group(path: Location, column: str, group: int) -> Any:
+    """Return the cells of a column in a row group."""
+    with opened_parquet(path) as file:
+        return file.read_row_group(group, columns=[column]).column(column)
+
+
+def read_image_table(path: Path | str, *, image: str, **columns: Any) -> Dataset:
+    """Read a table whose input is a column of images, which stay where they are.
+
+    Args:
+        path: a CSV, TSV or Parquet file.
+        image: the column of paths, or of bytes in Parquet.
+        columns: the other arguments of ``read_table``, but not its inputs.
+    """
+    delimiter = columns.pop("delimiter", None)
+    roles = Columns(text=image, **columns)
+    file = open_table(path, delimiter)
+    roles.inputs_of(file)
+    table = file.read([*roles.annotations])
+    annotations = Annotations(file, roles)
+    annotations.add(table)
+    return annotations.dataset(table_images(file, image))
+
+
+def table_images(file: TableFile, column: str) -> Images:
+    """Return the images of a column of a table."""
+    file.check_columns([column])
+    if isinstance(file, ParquetFile) and not holds_text(file, column):
+        return Images(parquet_images(file, column))
+    if isinstance(file.path, RemotePath):
+        raise DataError(
+            f"{file.path}: paths of images are read beside a local table; store the bytes of the "
+            f"images in the column {column!r}"
+        )
+    table = file.read([column])
+    root = file.path if file.path.is_dir() else file.path.parent
+    names = table.texts(column)
+    for line, name in zip(table.lines, names, strict=True):
+        try:
+            check_below(root, name)
+        except DataError as error:
+            raise DataError(f"{place(file.path, line, column)}: {error}") from None
+    return Images(ImageFile(root, name) for name in names)
+
+
+def holds_text(file: ParquetFile, column: str) -> bool:
+    """Whether a column of a Parquet file holds texts; raise where it cannot hold images."""
+    from pyarrow import types
+
+    with opened_parquet(file.files[0]) as opened:
+        kind = opened.schema_arrow.field(column).type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_string(kind) or types.is_large_string(kind):
+        return True
+    held = kind
+    if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        held = kind.field("bytes").type
+    if types.is_binary(held) or types.is_large_binary(held):
+        return False
+    raise DataError(
+        f"{file.path}: column {column!r} holds {kind}, not images: paths, bytes, or a struct of "
+        f"bytes and path"
+    )
+
+
+def parquet_images(file: ParquetFile, column: str) -> list[ParquetImage]:
+    """Return where the images of a Parquet column are; they are named by path, or by row."""
+    found = []
+    for group in range(len(file.group_offsets) - 1):
+        begin, end = (int(one) for one in file.group_offsets[group : group + 2])
+        names = [f"row {number + 1}" for number in range(begin, end)]
+        path, number = file.place_of(group)
+        cells = read_group(path, column, number)
+        if hasattr(cells.type, "get_field_index") and cells.type.get_field_index("path") >= 0:
+            import pyarrow.compute as pc
+
+            paths = pc.struct_field(cells, "path").to_pylist()
+            names = [str(one or name) for one, name in zip(paths, names, strict=True)]
+        found += [ParquetImage(path, column, number, row, name) for row, name in enumerate(names)]
+    return found
