@@ -23,12 +23,11 @@ WORDS = {
     "training": ("training", "Dataset, Plan", "a trained network"),
     "pipeline": ("training", "rows", "Pipeline: predict, save, load"),
     "estimator": ("use", "X, y", "HierarchicalClassifier"),
-    "engines": ("use", "jobs, tables", "Ray and Dask run them"),
-    "serving": ("use", "HTTP requests", "answers"),
     "integrations": ("use", "other training loops", "losses, callbacks"),
-    "studies": ("use", "Dataset, candidates", "Study"),
-    "reports": ("use", "Study", "one HTML page"),
+    "reports": ("use", "Pipeline, labeled rows", "one HTML page"),
     "cli": ("use", "a command", "hierlearn ..."),
+    "service": ("annex", "HTTP requests, jobs", "a server; Ray and Dask; MLflow"),
+    "lab": ("annex", "Dataset, candidates", "studies, baselines, corpora"),
 }
 COLORS = {
     "data": "#00695c",
@@ -36,6 +35,7 @@ COLORS = {
     "decision": "#7b3fa0",
     "training": "#a84300",
     "use": "#8a6100",
+    "annex": "#5a5a5a",
 }
 WIDTH, LEFT, RIGHT, TOP = 420, 16, 48, 16
 CARD, GAP = 52, 8

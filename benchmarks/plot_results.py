@@ -12,7 +12,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "assets" / "results.svg"
-PUBLISHED = ROOT / "src" / "hierlearn" / "studies" / "published" / "clus.csv"
+PUBLISHED = ROOT / "src" / "hierlearn" / "lab" / "published" / "clus.csv"
 WIDTH, TOP, ROW = 900, 84, 34
 STYLE = """
 text { font: 13px system-ui, 'Segoe UI', Helvetica, Arial, sans-serif; fill: #24292f }

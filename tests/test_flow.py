@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -47,8 +48,13 @@ def stage_of(dotted: str) -> str:
     return dotted.split(".")[1]
 
 
+@cache
+def tree(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def imports(path: Path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in tree(path):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative imports hide the stage"
             if node.module == "hierlearn":  # from hierlearn import labels
@@ -58,15 +64,15 @@ def imports(path: Path):
             yield from (alias.name for alias in node.names)
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SRC)))
-def test_a_stage_imports_only_from_stages_above(path):
-    stage = path.relative_to(SRC).parts[0].removesuffix(".py")
-    assert stage in STAGES, f"give {stage} a place in the flow"
-    for name in imports(path):
-        if name.startswith("hierlearn.") and stage_of(name) != "__version__":
-            other = stage_of(name)
-            assert other in STAGES, f"{path}: import {name} from its own module"
-            assert STAGES[other] <= STAGES[stage], f"{stage} must not import {name}"
+def test_a_stage_imports_only_from_stages_above():
+    for path in modules():
+        stage = path.relative_to(SRC).parts[0].removesuffix(".py")
+        assert stage in STAGES, f"give {stage} a place in the flow"
+        for name in imports(path):
+            if name.startswith("hierlearn.") and stage_of(name) != "__version__":
+                other = stage_of(name)
+                assert other in STAGES, f"{path}: import {name} from its own module"
+                assert STAGES[other] <= STAGES[stage], f"{path}: {stage} must not import {name}"
 
 
 def test_the_core_never_imports_an_annex():
