@@ -25,13 +25,12 @@ import torch
 from hierlearn.datasets import load_dataset
 from hierlearn.lab.compare import compare
 from hierlearn.lab.protocol import Protocol
-from hierlearn.service.engines.engine import Job
-from hierlearn.service.engines.executors import ENGINES, open_executor
-from hierlearn.service.engines.process_executor import count_cores
+from hierlearn.service.engine import ENGINES, Job, open_executor
+from hierlearn.service.processes import count_cores
 from machine import versions, write
 
 if TYPE_CHECKING:
-    from hierlearn.service.engines.engine import Engine
+    from hierlearn.service.engine import Engine
 
 WORKERS = 2
 EMPTY = 200  # jobs that do nothing

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from hierlearn.cli import app
 from hierlearn.cli.sources import reading
-from hierlearn.datasets.registry import DATASETS, DatasetEntry, load_clus
-from hierlearn.lab.corpora.clus import CLUS_SETS, ClusFile, ClusSet
+from hierlearn.datasets.registry import DATASETS, DatasetEntry
+from hierlearn.lab.corpora.clus import CLUS_SETS, ClusFile, ClusSet, load_clus
 
 TEXT = "@attribute x numeric\n@attribute c hierarchical a,a/b\n@data\n" + "1,a/b\n" * 5000
 

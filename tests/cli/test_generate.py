@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from hierlearn import HierarchicalClassifier
 from hierlearn.cli import app, commands, train
-from hierlearn.cli.config import option_kinds, read_config
-from hierlearn.cli.generate import add_command, described, given, given_fields, takes
+from hierlearn.cli.generate import add_commands, described, given, given_fields, takes
+from hierlearn.cli.train import option_kinds, read_config
 from hierlearn.estimator.parameters import Own, make_plan, parameters_of, signature_of
 from hierlearn.lab.commands import compare, noise
 from hierlearn.lab.protocol import Protocol
@@ -66,7 +66,7 @@ def test_a_new_field_arrives_everywhere(tmp_path):
 
     small = typer.Typer()
     small.callback()(lambda: None)
-    add_command(small, "toy", toy, "toy")
+    add_commands(small, toy)
     done = CliRunner().invoke(small, ["toy", "--momentum", "0.5"])
     assert done.exit_code == 0, done.output
     assert seen == {"momentum": 0.5}
@@ -256,7 +256,7 @@ def test_none_is_a_value_of_an_optional_number():
         found.update(given(options))
 
     small = typer.Typer()
-    add_command(small, "toy", toy, "toy")
+    add_commands(small, toy)
     line = ["--patience", "none", "--max-grad-norm", "2", "--no-prior-bias"]
     assert CliRunner().invoke(small, line).exit_code == 0
     assert found == {"patience": None, "max_grad_norm": 2.0, "prior_bias": False}

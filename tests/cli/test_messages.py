@@ -8,7 +8,7 @@ import pytest
 
 from hierlearn import HierarchicalClassifier
 from hierlearn.cli import commands
-from hierlearn.cli.messages import find_command, in_option_names, option_names
+from hierlearn.cli.errors import find_command, in_option_names, option_names
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.losses import LOSSES, BCELoss
 from hierlearn.training import Plan, Settings

@@ -13,8 +13,8 @@ import sys
 import pytest
 
 import hierlearn.cli as cli
-from hierlearn.cli.config import option_kinds
 from hierlearn.cli.shared import COLUMN_NAMES
+from hierlearn.cli.train import option_kinds
 from hierlearn.errors import HierlearnError
 from hierlearn.training import Plan, Settings
 from lab.rank_studies import studies

@@ -13,7 +13,7 @@ import pytest
 
 from cli.conftest import HEADER, table_lines
 from hierlearn.cli import commands
-from hierlearn.cli.outputs import FILE, FOLDER, SOURCES, TABLE, check_outputs
+from hierlearn.cli.generate import FILE, FOLDER, SOURCES, TABLE, check_outputs
 from hierlearn.files.writing import WriteError
 
 SRC = Path(__file__).parents[2] / "src" / "hierlearn"

@@ -12,7 +12,7 @@ import pytest
 
 import warm
 from cli.conftest import HEADER, table_lines
-from hierlearn.cli.interrupts import resume_line
+from hierlearn.cli.errors import resume_line
 from hierlearn.files.json_lines import read_log
 from hierlearn.files.uninterrupted import uninterrupted
 from hierlearn.pipeline.folder import TRAINING

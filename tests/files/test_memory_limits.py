@@ -17,7 +17,7 @@ CODE = """
 import resource, sys
 from hierlearn import Hierarchy
 from hierlearn.cli import train
-from hierlearn.cli.config import option_kinds, read_config
+from hierlearn.cli.train import option_kinds, read_config
 from hierlearn.cli.train import PER_RUN
 from hierlearn.datasets.tables.arff import read_arff
 from hierlearn.datasets.tables.read import read_table

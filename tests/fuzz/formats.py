@@ -28,8 +28,7 @@ from fuzz import media
 from fuzz.mutations import apply_edits, edit_json, several_byte_edits, several_value_edits
 from hierlearn import Hierarchy
 from hierlearn.cli import train
-from hierlearn.cli.config import option_kinds, read_config
-from hierlearn.cli.train import PER_RUN
+from hierlearn.cli.train import PER_RUN, option_kinds, read_config
 from hierlearn.datasets.gaf import read_gaf
 from hierlearn.datasets.tables.arff import read_arff
 from hierlearn.datasets.tables.read import read_table

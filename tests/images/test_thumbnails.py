@@ -10,8 +10,9 @@ from PIL import Image
 
 from hierlearn.datasets import Images, read_images
 from hierlearn.pipeline import train
-from hierlearn.reports import thumbnails, write_model_report
-from hierlearn.reports.thumbnails import BYTES, SIDE, Thumbnails, thumbnail
+from hierlearn.reports import page as thumbnails
+from hierlearn.reports import write_model_report
+from hierlearn.reports.page import BYTES, SIDE, Thumbnails, thumbnail
 from hierlearn.training.plan import Plan
 from images.picture_files import COLORS, make_folder
 

@@ -12,8 +12,7 @@ from hierlearn.pipeline import best, train
 from hierlearn.pipeline.best import BlendTraining
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.workers import lend, lent_workers
-from hierlearn.service.engines.engine import Serial
-from hierlearn.service.engines.executors import open_executor, use_executor
+from hierlearn.service.engine import Serial, open_executor, use_executor
 from hierlearn.training import Plan
 from hierlearn.training.blending import Ingredient
 from hierlearn.training.processes import Processes

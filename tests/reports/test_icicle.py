@@ -5,7 +5,7 @@ import pytest
 
 from hierlearn import Hierarchy
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.reports import icicle
+from hierlearn.reports import decisions as icicle
 from hierlearn.reports.decisions import Decisions, Truth
 from hierlearn.reports.markup import embed
 from reports.handmade_study import stored_rows
@@ -15,7 +15,7 @@ def candidate_of(hierarchy, rows, decided, **options):
     truth = Truth(hierarchy, *Labels(rows, hierarchy).closed)
     decided = np.array([[hierarchy.index(c) for c in one] for one in decided])
     decisions = Decisions.read(truth, stored_rows(truth, decided))
-    return truth, icicle.of_candidate(truth, decisions, **options)
+    return truth, icicle.icicle_figures(truth, decisions, **options)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_accuracy_is_in_thousandths_and_the_root_comes_last(pets):
         **{"animal": 833, "plant": 1000, "cat": 0, "dog": 667, "oak": 1000},
         **{"lab": 0, "pug": 750, "root": 625},
     }
-    shared = icicle.tree(pets, truth)
+    shared = icicle.icicle_tree(pets, truth)
     support = dict(zip([*pets.bare_names, "root"], shared["support"], strict=True))
     assert support == {
         "animal": 3,
@@ -65,11 +65,11 @@ def test_all_right_confuses_nothing(pets):
 def test_a_class_of_a_dag_stands_below_its_first_parent():
     dag = Hierarchy.from_parents({"a": [], "b": [], "c": ["a", "b"]})
     truth, _ = candidate_of(dag, [["c"]], [["c"]])
-    shared = icicle.tree(dag, truth)
+    shared = icicle.icicle_tree(dag, truth)
     assert shared["parent"] == [-1, -1, 0]
     assert shared["sep"] is None
     assert "titles" not in shared
-    named = icicle.tree(dag.with_titles({"c": "Both"}), truth)
+    named = icicle.icicle_tree(dag.with_titles({"c": "Both"}), truth)
     assert named == {**shared, "titles": [None, None, "Both"]}
 
 
@@ -82,8 +82,8 @@ def test_thousands_of_classes_stay_small():
     decided = draw.choice(hierarchy.leaves, (5, 6000))
     truth = Truth(hierarchy, *Labels(rows, hierarchy).closed)
     decisions = Decisions.read(truth, stored_rows(truth, decided))
-    found = icicle.of_candidate(truth, decisions)
+    found = icicle.icicle_figures(truth, decisions)
     assert len(found["confused"]) == 3 * icicle.MOST_CONFUSED
     assert found["left_out"] > 20_000
     assert len(embed(found)) < 100_000
-    assert len(embed(icicle.tree(hierarchy, truth))) < 130_000
+    assert len(embed(icicle.icicle_tree(hierarchy, truth))) < 130_000

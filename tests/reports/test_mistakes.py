@@ -4,8 +4,14 @@ import numpy as np
 
 from hierlearn import Hierarchy
 from hierlearn.lab.evidence import StoredEvidence, evidence_of
-from hierlearn.reports.decisions import Decisions
-from hierlearn.reports.mistakes import LONGEST, LONGEST_NEIGHBOR, shorten, texts_of, worst
+from hierlearn.reports.decisions import (
+    LONGEST,
+    LONGEST_NEIGHBOR,
+    Decisions,
+    shorten,
+    texts_of,
+    worst_mistakes,
+)
 
 
 def decisions(decided, heights, probability=None):
@@ -15,7 +21,7 @@ def decisions(decided, heights, probability=None):
 
 
 def test_the_highest_comes_first_then_agreement_then_probability():
-    found = worst(
+    found = worst_mistakes(
         decisions(
             [[1, 2, 3, 4, 0], [1, 5, 3, 4, 0], [0, 5, 3, 4, 0]],
             [[1, 2, 2, 2, 0], [1, 3, 2, 2, 0], [0, 3, 2, 2, 0]],
@@ -31,19 +37,19 @@ def test_the_highest_comes_first_then_agreement_then_probability():
 
 
 def test_agreement_comes_before_probability():
-    found = worst(decisions([[1, 2], [1, 3]], [[2, 2], [2, 2]], [[0.3, 0.9], [0.3, 0.8]]))
+    found = worst_mistakes(decisions([[1, 2], [1, 3]], [[2, 2], [2, 2]], [[0.3, 0.9], [0.3, 0.8]]))
     assert [one[0] for one in found] == [0, 1]
     assert found[1][2] == 2  # of two decisions on a row, the more probable
 
 
 def test_some_of_each_height_are_kept_and_a_row_only_by_its_worst():
     decided = [[1, 1, 1, 1, 1], [2, 2, 2, 1, 1]]
-    found = worst(decisions(decided, [[3, 3, 3, 1, 1], [2, 2, 2, 1, 1]]), most=2)
+    found = worst_mistakes(decisions(decided, [[3, 3, 3, 1, 1], [2, 2, 2, 1, 1]]), most=2)
     assert [(row, height) for row, _, _, height, _, _ in found] == [(0, 3), (1, 3), (3, 1), (4, 1)]
 
 
 def test_no_mistakes_are_no_list():
-    assert worst(decisions([[1, 2]], [[0, 0]])) == []
+    assert worst_mistakes(decisions([[1, 2]], [[0, 0]])) == []
 
 
 def test_long_texts_are_cut():

@@ -21,10 +21,11 @@ from hierlearn.hierarchy import LabelSpace
 from hierlearn.metrics.answers import binned_error
 from hierlearn.pipeline import evaluate
 from hierlearn.pipeline.explain import explain
-from hierlearn.reports import classes, reliability, risk, write_model_report
-from hierlearn.reports.model_page import model_page
-from hierlearn.reports.model_sections import wilson
-from hierlearn.reports.outcome import outcome
+from hierlearn.reports import decisions as classes
+from hierlearn.reports import plots as reliability
+from hierlearn.reports import plots as risk
+from hierlearn.reports import write_model_report
+from hierlearn.reports.page import class_cell, model_page, outcome, wilson
 from tolerances import FLOAT64
 
 
@@ -170,7 +171,7 @@ def test_answers_that_stop_are_those_of_the_decoder(model, number_rows):
 
 def test_a_path_breaks_between_classes():
     tree = Hierarchy.from_paths(["a<b/c"])
-    assert classes.class_cell(tree, 1) == "a&lt;b/<wbr>c"
+    assert class_cell(tree, 1) == "a&lt;b/<wbr>c"
 
 
 def test_reliability_is_that_of_a_loop_over_answers(found):

@@ -134,8 +134,13 @@ class Running:
         return found
 
     def metric(self, line):
-        """The value of a line of /metrics."""
+        """The value of a line of /metrics, whatever the order of its labels."""
+
+        def parts(text):
+            return sorted(re.split("[{},]", text))
+
         for one in self.get("/metrics")[2].splitlines():
-            if one.startswith(f"{line} "):
-                return float(one.rpartition(" ")[2])
+            name, _, value = one.rpartition(" ")
+            if parts(name) == parts(line):
+                return float(value)
         return None

@@ -8,8 +8,8 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.networks.memories import embeddings_of
 from hierlearn.pipeline import Pipeline
+from hierlearn.service.batching import Question, Service, ServingSettings
 from hierlearn.service.model import MOST_KEPT, Options, ServedModel, Task, copied
-from hierlearn.service.service import Question, Service, ServingSettings
 
 TEXTS = ["purrs meow", "acorn tall", "blorp zizz"]
 

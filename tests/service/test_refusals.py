@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hierlearn.errors import HierlearnError
-from hierlearn.service.door import Door
-from hierlearn.service.requests import EXPLAIN, PIECE, PREDICT, REMEMBER, Refusal, parse_body
+from hierlearn.service.app import Door, ExplainBody, PredictBody, RememberBody
+from hierlearn.service.requests import PIECE, Refusal, parse_body
 from service.client import SECONDS, TOKEN, Running
 
+PREDICT = [*PredictBody.model_fields]
 ROW = {"a": 1, "b": 2.0, "kind": "x", "note": "purrs", "day": "2024-01-11"}
 
 
@@ -386,7 +387,7 @@ def test_entry_by_entry_is_as_whole(body, space, data):
             + data.draw(st.sampled_from(["", ",", "]", "}", "1", '"', "x"]))
             + (text[place + data.draw(st.integers(0, 1)) :])
         )
-    known = [*PREDICT, *EXPLAIN, *REMEMBER, "x"]
+    known = [*PREDICT, *ExplainBody.model_fields, *RememberBody.model_fields, "x"]
     found = []
     with pytest.MonkeyPatch.context() as patch:
         for large in (1 << 30, -1):

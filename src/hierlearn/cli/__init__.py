@@ -12,27 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hierlearn import __version__
-from hierlearn.cli import (
-    compact,
-    data,
-    evaluate,
-    explain,
-    export,
-    forget,
-    index,
-    inspect,
-    predict,
-    prune,
-    remap,
-    remember,
-    report,
-    train,
+from hierlearn.cli import evaluate, explain, memory, predict, taxonomy, train
+from hierlearn.cli.errors import (
+    Terminated,
+    end,
+    find_command,
+    in_option_names,
+    is_first_to_say,
+    option_names,
+    sigterm_raises,
 )
-from hierlearn.cli.config import ConfigError
-from hierlearn.cli.generate import DATA, MAIN, MEMORY, Group, add_command
-from hierlearn.cli.interrupts import Terminated, end, sigterm_raises
-from hierlearn.cli.messages import find_command, in_option_names, option_names
-from hierlearn.cli.ranks import is_first_to_say
+from hierlearn.cli.generate import DATA, MAIN, MEMORY, Group, add_commands
+from hierlearn.cli.train import ConfigError
 from hierlearn.errors import HierlearnError, shorten
 from hierlearn.registry import imported, installed
 from hierlearn.terminal import complain, show_traceback
@@ -76,121 +67,26 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-add_command(
+add_commands(
     app,
-    "train",
     train.train,
-    "train rows.csv --label class --split part --out model",
-    "train notes.csv --label class --text note --out model",
-    "train rows.csv --label class --out model --loss hxe --loss-option alpha=0.3 --epochs 50",
-    panel=MAIN,
-)
-add_command(
-    app,
-    "evaluate",
     evaluate.evaluate,
-    "evaluate model rows.csv",
-    "evaluate model rows.csv --rows valid --metrics hit@1,au-prc --out metrics.json",
-    panel=MAIN,
-)
-add_command(
-    app,
-    "predict",
     predict.predict,
-    "predict model new.csv --out answers.csv",
-    "predict model new.csv --out answers.csv --risk 0.05 --calibrate fresh.csv",
-    "predict --zero-shot --encoder hf:PATH --hierarchy tree.json new.csv --text title --out a.csv",
-    panel=MAIN,
-)
-add_command(
-    app,
-    "explain",
     explain.explain,
-    "explain model new.csv",
-    "explain model new.csv --count 10 --out evidence.csv",
+    evaluate.report,
     panel=MAIN,
 )
-add_command(
+app.add_typer(taxonomy.app, name="data", rich_help_panel=DATA)
+add_commands(app, taxonomy.inspect, taxonomy.prune, taxonomy.restrict, panel=DATA)
+add_commands(
     app,
-    "report",
-    report.report,
-    "report model --data rows.csv",
-    "report model --data rows.csv --rows valid --out page.html",
-    "report study --png",
-    panel=MAIN,
-)
-app.add_typer(data.app, name="data", rich_help_panel=DATA)
-add_command(
-    app,
-    "inspect",
-    inspect.inspect,
-    "inspect icd10cm",
-    "inspect tree.csv --svg tree.svg",
-    panel=DATA,
-)
-add_command(
-    app,
-    "remember",
-    remember.remember,
-    "remember model more.csv --label class --out bigger",
-    "remember model more.csv --label class --id-column id --in-place",
+    memory.remember,
+    memory.forget,
+    memory.remap,
+    memory.index,
+    memory.compact,
+    memory.export,
     panel=MEMORY,
-)
-add_command(
-    app,
-    "forget",
-    forget.forget,
-    "forget model --id 17 --id 18 --out smaller",
-    "forget model --ids ids.txt --in-place",
-    panel=MEMORY,
-)
-add_command(
-    app,
-    "remap",
-    remap.remap,
-    "remap model --hierarchy new.csv --map map.csv --dry-run",
-    "remap model --hierarchy new.csv --map map.csv --out moved",
-    panel=MEMORY,
-)
-add_command(
-    app,
-    "index",
-    index.index,
-    "index model --in-place",
-    "index model --recall 0.999 --out indexed",
-    panel=MEMORY,
-)
-add_command(
-    app,
-    "compact",
-    compact.compact,
-    "compact model --in-place",
-    "compact model --out small",
-    panel=MEMORY,
-)
-add_command(
-    app,
-    "export",
-    export.export,
-    "export model --out onnx/model.onnx",
-    "export model --out onnx/model.onnx --force",
-    panel=MEMORY,
-)
-add_command(
-    app,
-    "prune",
-    prune.prune,
-    "prune go.obo --data rows.csv --label terms --min-rows 10 --out small.json",
-    "prune go.obo --data genes.csv --id-column gene --annotations genes.gaf --out small.json",
-    panel=DATA,
-)
-add_command(
-    app,
-    "restrict",
-    prune.restrict,
-    "restrict go.obo --namespace biological_process --out process.json",
-    "restrict tree.csv --below animal --depth 3 --out animals.json",
-    panel=DATA,
 )
 for place in installed("hierlearn.commands").values():  # those of the lab and the service, too
     imported(place, "commands")(app)

@@ -2,35 +2,127 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.calibrate import RISK_OPTIONS
-from hierlearn.cli.generate import described, option, takes
-from hierlearn.cli.outputs import output
-from hierlearn.training.plan import Plan
+from hierlearn.cli.generate import FILE, dashed, options, takes
+from hierlearn.errors import HierlearnError, plural
+from hierlearn.options import parse_pairs
+from hierlearn.terminal import Table, Text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hierlearn.datasets import Dataset
+    from hierlearn.decoding import Decoder
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.seen_rows import Overlap
+    from hierlearn.terminal import Console
 
-OPTIONS = [
-    option("metrics", str, None, "Metrics by name: hit@1,au-prc; or all; the usual ones if none."),
-    option("rows", str, None, shared.ROWS),
-    output("out", "Also write the metrics to this JSON file.", "--out", "-o"),
-    *(
-        one
-        for one in described(Plan, "", decoder="that of the model")
-        if one.name in ("decoder", "decoder_option")
+    Figures = Mapping[str, Any]
+
+
+RISK = "Risk control"  # a panel of --help
+RISK_OPTIONS = options(
+    RISK,
+    risk=(float, "Fraction of wrong answers to allow: 0.05."),
+    calibrate=(str, "Labeled rows that were used neither to train nor to select the model."),
+    calibrate_rows=(str, "Split of --calibrate to use, or all."),
+)
+
+
+def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder, str]:
+    """Return the decoder of the options, and one sentence about it."""
+    from hierlearn.cli.model_rows import label_notes
+    from hierlearn.cli.show import working
+    from hierlearn.decoding import CALIBRATED, calibratable
+    from hierlearn.decoding.calibration import check_risk
+    from hierlearn.pipeline.evaluate import predictions
+
+    name, threshold, risk, source = (
+        options.get(one) for one in ("decoder", "threshold", "risk", "calibrate")
+    )
+    chosen = parse_pairs(options["decoder_option"] or (), "--decoder-option")
+    if threshold is not None:
+        if "threshold" in chosen:
+            raise HierlearnError("--threshold is given twice; leave it out of --decoder-option")
+        chosen["threshold"] = threshold
+    if risk is None:
+        if source is not None or options.get("calibrate_rows") is not None:
+            raise HierlearnError("--calibrate goes with --risk; say how many errors to allow")
+        made = model.make_decoder(name, **chosen)
+        return made, summary_of(made, name or model.decoder)
+    check_risk(risk)
+    if "threshold" in chosen:
+        raise HierlearnError("--risk finds the threshold itself; leave --threshold out")
+    if source is None:
+        raise HierlearnError(
+            "--risk needs --calibrate DATA: labeled rows that were used neither to train nor to "
+            "select the model, because the guarantee rests on them"
+        )
+    name = name or CALIBRATED
+    decoder: Any = calibratable(model.make_decoder(name, **chosen), name)
+    picked, condition = calibration_rows(model, options)
+    with working("calibrating"):
+        found = predictions(model, picked)
+    made = decoder.calibrate(found.p, found.targets, risk)
+    wrong = "have a label outside the answer" if made.answers == "candidates" else "are wrong"
+    notes = "".join(f"; {note}" for note in label_notes(model, picked))
+    return made, (
+        f"{summary_of(made, name)}, found on {plural(len(picked), 'row')} of {source}: on average "
+        f"over such draws of rows at most a fraction {risk:.3g} of new answers {wrong}, if the "
+        f"rows are drawn alike{condition}{notes}"
+    )
+
+
+def calibration_rows(model: Pipeline, options: Mapping[str, Any]) -> tuple[Dataset, str]:
+    """Return the rows of --calibrate, and what remains to be assumed of them.
+
+    Rows that the model was trained on raise.
+    """
+    from hierlearn.cli.model_rows import is_table, open_labeled, pick_rows, seen_rows
+
+    source = options["calibrate"]
+    if is_table(source):  # options of the dataset to predict on are not for it
+        options = {**options, "dataset_option": None, "data_dir": None, "id_column": None}
+    dataset = open_labeled(model, source, options)
+    picked, which = pick_rows(dataset, options["calibrate_rows"], "--calibrate-rows", model)
+    found = seen_rows(model, picked, selecting=True)
+    if found is None:
+        unknown = " and those were not used to train or select the model, which it cannot tell"
+        return picked, unknown
+    if not found.by_chance:
+        name = source if which == "all" else f"{source} ({which})"
+        raise HierlearnError(
+            f"{found.known:,} of the {plural(found.rows, 'row')} of {name} were used to train or "
+            f"select the model, so they cannot guarantee any risk; calibrate on other rows, such "
+            f"as --calibrate-rows test"
+        )
+    if not found.known:
+        return picked, ""
+    return picked, f"; {found.known:,} of those equal a training row, as may happen by chance"
+
+
+def summary_of(decoder: Any, name: str) -> str:
+    """Name a decoder and its threshold."""
+    threshold = getattr(decoder, "threshold", None)
+    return f"decoder {name}" + ("" if threshold is None else f" at threshold {threshold:.4g}")
+
+
+@takes(
+    *options(
+        metrics=(str, "Metrics by name: hit@1,au-prc; or all; the usual ones if none."),
+        rows=(str, shared.ROWS),
+        out=(FILE, "Also write the metrics to this JSON file."),
     ),
-    option("threshold", float, None, "Threshold of the decoder, such as stop."),
+    *shared.DECIDING,
     *RISK_OPTIONS,
-]
-
-
-@takes(*OPTIONS, shared.MISSING, shared.FORCE, shared.TRUST, shared.DEVICE, *shared.SOURCE)
+    *shared.LOADING,
+    *shared.SOURCE,
+)
 def evaluate(
     model: shared.ModelFolder,
     data: Annotated[str, typer.Argument(help=shared.DATA)],
@@ -39,30 +131,31 @@ def evaluate(
     """Compute the metrics of a model on labeled rows; their columns are those of its training.
 
     They are about the answers that predict writes with the same options.
+
+    Examples:
+        evaluate model rows.csv
+        evaluate model rows.csv --rows valid --metrics hit@1,au-prc --out metrics.json
     """
-    from hierlearn.cli.calibrate import choose_decoder
-    from hierlearn.cli.figures import print_metrics
-    from hierlearn.cli.model_rows import label_notes, open_labeled, rows_to_evaluate, seen_rows
-    from hierlearn.cli.show import working
+    from hierlearn.cli.model_rows import (
+        label_notes,
+        load_model,
+        open_labeled,
+        rows_to_evaluate,
+        seen_rows,
+    )
+    from hierlearn.cli.show import working, write_json
     from hierlearn.cli.sources import check_goes_with, split_names
-    from hierlearn.errors import plural
-    from hierlearn.files.writing import atomic_write
     from hierlearn.metrics.registry import check_metrics
-    from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline import evaluate as measure
-    from hierlearn.pipeline.missing import checked_missing
     from hierlearn.terminal import Console, print_plain
-    from hierlearn.training.processes import find_device
 
     out, metrics, rows = (options[name] for name in ("out", "metrics", "rows"))
     if out is None:
-        check_goes_with({"force": options["force"]}, "--out")
+        check_goes_with(options, ("force",), "--out")
     names: Any = "all" if metrics == "all" else None
     if metrics not in (None, "all"):
         names = check_metrics(split_names(metrics))
-    device = find_device(options["device"])
-    loaded = Pipeline.load(model, device=device, trust=options["trust"])
-    loaded.missing = checked_missing(options["missing"])
+    loaded = load_model(model, options)
     dataset = open_labeled(loaded, data, options)
     picked, which = rows_to_evaluate(loaded, dataset, rows)
     console = Console()
@@ -78,8 +171,6 @@ def evaluate(
         print_plain(console, note)
     print_metrics(console, {which: found}, loaded, given=names is not None)
     if out is not None:
-        import json
-
         summary = {
             "model": str(model),
             "data": data,
@@ -88,8 +179,7 @@ def evaluate(
             "trained_on": None if overlap is None else overlap.known,
             "metrics": found,
         }
-        with atomic_write(out) as file:
-            file.write(json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
+        write_json(out, summary)
         print_plain(console, f"wrote {out}")
 
 
@@ -101,8 +191,6 @@ def overlap_note(model: Pipeline, overlap: Overlap, is_whole: bool) -> str:
         overlap: how many.
         is_whole: whether these are all rows of the data.
     """
-    from hierlearn.errors import plural
-
     rows = plural(overlap.rows, "row")
     if overlap.by_chance:
         return f"{overlap.known:,} of {rows} equal a training row, as may happen by chance"
@@ -112,3 +200,130 @@ def overlap_note(model: Pipeline, overlap: Overlap, is_whole: bool) -> str:
         f"warning: the model was trained on {overlap.known:,} of {rows}, so the figures are too "
         f"good for new rows{hint}"
     )
+
+
+def print_metrics(
+    console: Console, figures: Mapping[str, Figures], model: Pipeline, *, given: bool = False
+) -> None:
+    """Print one row per metric, one column per split; nothing where there is none.
+
+    Args:
+        console: where to.
+        figures: the metrics of each split.
+        model: the model, which knows its levels by name.
+        given: whether the metrics were named, and each is printed, whatever it says.
+    """
+    from hierlearn.metrics.evaluation import figure_lines
+    from hierlearn.pipeline.input_columns import level_names
+
+    if not figures:
+        return
+    table = Table()
+    table.add_column("metric")
+    table.add_column("better")
+    for name in figures:
+        table.add_column(Text(name), justify="right")
+    levels = level_names(model.config, model.hierarchy.depth)
+    for label, better, texts in figure_lines([*figures.values()], levels, every=given):
+        table.add_row(Text(label), better, *texts)
+    console.print(table)
+
+
+NAME = "report.html"
+FIGURES = ("metrics", "severity", "levels", "curriculum")  # of --png
+OF_MODELS = ("data", "rows", "missing", "trust", *(one.name for one in shared.SOURCE))
+
+
+@takes(
+    *options(
+        data=(str, "Labeled rows to report a model on: a dataset, or a file."),
+        rows=(str, shared.ROWS),
+        png=(bool, "Also write the plots of a study as PNG and SVG, beside it in figures/."),
+        out=(FILE, "Page to write; report.html in the folder if none."),
+    ),
+    *shared.LOADING,
+    *shared.SOURCE,
+)
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder of a study, or of a trained model.")],
+    **options: Any,
+) -> None:
+    """Write the page of a study, or of a model on labeled rows: one file, no network.
+
+    Examples:
+        report model --data rows.csv
+        report model --data rows.csv --rows valid --out page.html
+        report study --png
+    """
+    from hierlearn.cli.show import working
+    from hierlearn.cli.sources import check_goes_with
+    from hierlearn.files.outputs import check_output, check_writable
+    from hierlearn.registry import find_entry_point
+    from hierlearn.terminal import Console, print_plain
+
+    of_model = is_model(folder, options)
+    out = options["out"]
+    if out is None:
+        check_goes_with(options, ("force",), "--out")
+        out = folder / NAME  # a report of the same folder, so it may be replaced
+        check_writable(out)
+    else:
+        given = [one for one in (options["data"], options["hierarchy"]) if one is not None]
+        read = [one for one in folder.iterdir() if one.name != NAME]
+        check_output(out, options["force"], inputs=[*given, *read])
+        figures = FIGURES if options["png"] else ()
+        for name in figures:
+            for ending in ("png", "svg"):
+                path = out.parent / "figures" / f"{name}.{ending}"
+                check_output(path, options["force"], inputs=[*given, *read])
+    with working("reporting"):
+        write = report_model if of_model else find_entry_point("hierlearn.reports", "study")
+        written = write(folder, out, options)
+    print_plain(Console(), f"wrote {', '.join(map(str, written))}")
+
+
+def is_model(folder: Path, options: Mapping[str, Any]) -> bool:
+    """Whether a folder is a model rather than a study; raise on options of the other kind."""
+    if (folder / "study.json").is_file():
+        wrong = [name for name in OF_MODELS if options.get(name)]
+        wrong += ["device"] if options["device"] != "auto" else []
+        if wrong:
+            raise HierlearnError(
+                f"{folder} is a study, which holds its rows; leave {dashed(wrong[0])} out"
+            )
+        return False
+    if not (folder / "config.json").is_file():
+        raise HierlearnError(
+            f"{folder} is neither a study nor a model; name a folder from hierlearn compare or "
+            f"hierlearn train"
+        )
+    if options["data"] is None:
+        raise HierlearnError(
+            f"{folder} is a model; name labeled rows to report on with --data, such as --data "
+            f"rows.csv"
+        )
+    if options["png"]:
+        raise HierlearnError("--png writes the plots of a study; leave it out for a model")
+    return True
+
+
+def report_model(folder: Path, out: Path, options: Mapping[str, Any]) -> list[Path]:
+    """Write the page of a model."""
+    from hierlearn.cli.model_rows import (
+        label_notes,
+        load_model,
+        open_labeled,
+        rows_to_evaluate,
+        seen_rows,
+    )
+    from hierlearn.reports import write_model_report
+    from hierlearn.terminal import Console, print_plain
+
+    loaded = load_model(folder, options)
+    dataset = open_labeled(loaded, options["data"], options)
+    picked, which = rows_to_evaluate(loaded, dataset, options["rows"])
+    for note in label_notes(loaded, picked):
+        print_plain(Console(), note)
+    overlap = seen_rows(loaded, picked)
+    known = None if overlap is None or overlap.by_chance else overlap.known
+    return [write_model_report(loaded, picked, out, split=which, trained_on=known, every=dataset)]

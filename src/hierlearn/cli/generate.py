@@ -24,9 +24,15 @@ from hierlearn.training.fields import settings_of
 if TYPE_CHECKING:
     from hierlearn.training.fields import Setting
 
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 NAMES_AS_KEYS = ("joint", "column_kind", "encoder")  # options whose keys are names: soft-labels=3
 LISTS = ("dataset_option", "ignore")  # options whose words are no pairs, or read elsewhere
+FILE, FOLDER = "<file>", "<folder>"  # the metavar of an option that is written
+TABLE = "<file or ->"  # the same, which may be standard output
+WRITTEN = (FILE, FOLDER, TABLE)
+SOURCES = ("data", "source", "calibrate", "hierarchy")  # names of datasets, or paths
+OF_REPORT = "folder"  # which report also writes into, and checks itself
 PAIRS = "KEY=VALUE"  # the metavar of an option that may be repeated
 FROM_RECIPE = "from the recipe"  # the default of a name that is not given
 NONE = type("None_", (), {"__repr__": lambda _: "none"})()  # given as "none", unlike not given
@@ -37,34 +43,39 @@ def dashed(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def option(name: str, kind: Any, default: Any, help: str, *names: str, **more: Any) -> Parameter:
+def option(name: str, kind: Any, help: str, panel: str | None = None, **more: Any) -> Parameter:
     """Return an option of a command.
 
     Args:
         name: the name of its value.
-        kind: its type, without Optional.
-        default: the value where it is not given; ``...`` where it must be.
+        kind: its type; ``bool`` for a flag, ``PAIRS`` for one that is given as ``key=value`` once
+            per key, ``FILE``, ``FOLDER`` or ``TABLE`` for what the command writes.
         help: one sentence.
-        names: how it is written, where not after its name.
-        more: what typer.Option takes, and ``panel``.
+        panel: its heading in ``--help``.
+        more: ``default``, which is ``...`` where it must be given, and what typer.Option takes.
     """
-    if kind is not bool:
+    names = [dashed(name)] if kind is bool else ["--out", "-o"] if name == "out" else []
+    names = more.pop("names", names)
+    default = more.pop("default", False if kind is bool else None)
+    if kind in WRITTEN:
+        kind, more["metavar"] = Path, kind
+    elif kind == PAIRS:
+        kind, more["metavar"], help = list[str], PAIRS, f"{help} Repeatable."
+    elif kind is not bool:
         more.setdefault("metavar", help_.KINDS.get(kind))
-    info = typer.Option(*names, help=help, rich_help_panel=more.pop("panel", None), **more)
+    info = typer.Option(*names, help=help, rich_help_panel=panel, **more)
     plain: Any = Optional[kind] if default is None else kind
-    annotation: Any = Annotated[plain, info]
     default = Parameter.empty if default is ... else default
+    annotation: Any = Annotated[plain, info]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def flag(name: str, help: str, **more: Any) -> Parameter:
-    """Return an option that is there or not."""
-    return option(name, bool, False, help, dashed(name), **more)
-
-
-def pairs(name: str, help: str, **more: Any) -> Parameter:
-    """Return an option that is given as ``key=value``, once per key."""
-    return option(name, list[str], None, f"{help} Repeatable.", metavar=PAIRS, **more)
+def options(panel: str | None = None, /, **described: tuple[Any, ...]) -> list[Parameter]:
+    """Return the options of a panel by name: the kind, the help, and a dictionary of more."""
+    return [
+        option(name, kind, help, panel, **(more[0] if more else {}))
+        for name, (kind, help, *more) in described.items()
+    ]
 
 
 def option_name(one: Setting) -> str:
@@ -87,13 +98,14 @@ def described(cls: type, panel: str, *, study: bool = False, **defaults: Any) ->
             continue
         more: dict[str, Any] = {"panel": one.description.panel or panel}
         if one.kind is dict:
-            made = pairs(option_name(one), one.description.help, **more)
+            made = option(option_name(one), PAIRS, one.description.help, **more)
         else:
             if one.literals:
                 more["metavar"] = f"[{'|'.join(one.literals)}]"
             if one.optional and one.kind in (int, float):
                 more |= {"parser": or_none(one.kind), "metavar": f"<{one.kind.__name__}|none>"}
-            made = option(option_name(one), one.kind, None, one.description.help, **more)
+            more |= {"default": None, "names": []}  # a boolean is on, off, or not given
+            made = option(option_name(one), one.kind, one.description.help, **more)
         found.append(with_default(made, one, defaults.get(one.name, one.default)))
     return found
 
@@ -190,15 +202,13 @@ class Group(TyperGroup):
 class Command(TyperCommand):
     """A command whose help looks up defaults and choices when it is shown."""
 
-    @property
-    def examples(self) -> tuple[str, ...]:
-        """The command lines below the help, without ``hierlearn``."""
-        return tuple(getattr(self.callback, "examples", ()))
+    def __init__(self, *arguments: Any, help: str | None = None, **more: Any) -> None:
+        text, _, examples = inspect.cleandoc(help or "").partition("\n\nExamples:\n")
+        self.examples = [line.strip() for line in examples.splitlines()]
+        super().__init__(*arguments, help=text, **more)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, unless it would overwrite what it should not."""
-        from hierlearn.cli.outputs import check_outputs
-
         check_outputs(self.params, ctx.params)
         return super().invoke(ctx)
 
@@ -230,22 +240,65 @@ def explained(parameter: Any, one: Setting | None, default: Any) -> str:
     return " ".join(part for part in parts if part)
 
 
-def add_command(
-    app: typer.Typer,
-    name: str,
-    function: Callable[..., None],
-    *examples: str,
-    panel: str | None = None,
-) -> None:
-    """Add a command.
+def add_commands(app: typer.Typer, *functions: Callable[..., None], panel: str = "") -> None:
+    """Add commands to a group, each named after its function.
 
     Args:
-        app: what gets it.
-        name: its name.
-        function: what it calls.
-        examples: command lines below its help, without ``hierlearn``.
-        panel: the heading that it is listed under.
+        app: the group.
+        functions: what the commands call.
+        panel: the heading that they are listed under.
     """
-    made: Any = function
-    made.examples = examples
-    app.command(name, cls=Command, rich_help_panel=panel)(function)
+    for one in functions:
+        app.command(one.__name__.strip("_"), cls=Command, rich_help_panel=panel or None)(one)
+
+
+# ---------------------------------------------------------------------- what a command writes
+
+
+def check_outputs(params: Iterable[Any], values: Mapping[str, Any]) -> None:
+    """Raise on an output that is an input, that exists, or that cannot be written.
+
+    An option of kind ``FILE``, ``FOLDER`` or ``TABLE`` is written; every other option or argument
+    that is a path, and every name in ``SOURCES``, is read.
+
+    Args:
+        params: of the command.
+        values: of the options and arguments by name; None or absent where not given.
+    """
+    from hierlearn.cli.show import writes
+    from hierlearn.files.outputs import check_output, check_output_folder
+    from hierlearn.files.standard import is_standard
+    from hierlearn.files.writing import WriteError
+
+    if not writes():
+        return
+    outputs: list[tuple[str, Path]] = []
+    inputs: list[Path] = []
+    for one in params:
+        value = values.get(one.name)
+        if one.metavar in WRITTEN:
+            if value is not None and not (one.metavar == TABLE and is_standard(value)):
+                outputs.append((one.metavar, Path(value)))
+        elif one.name != OF_REPORT and not (one.name == "model" and "in_place" in values):
+            # Commands with --in-place may replace the model, and say how.
+            every = value if isinstance(value, (list, tuple)) else [value]
+            inputs += [Path(x) for x in every if isinstance(x, Path) or (one.name in SOURCES and x)]
+    known: list[Path] = []
+    for kind, path in outputs:
+        holds_parts = values.get("engine") is not None and not path.suffix
+        check = check_output_folder if kind == FOLDER or holds_parts else check_output
+        check(path, bool(values.get("force")), inputs)
+        if any(path.absolute() == other.absolute() for other in known):
+            raise WriteError(f"two options write to {path}; name another file for one of them")
+        known.append(path)
+
+
+def input_names(function: Any) -> list[str]:
+    """Return the names of the parameters of a command that are read."""
+    found = set()
+    for one in inspect.signature(function, eval_str=True).parameters.values():
+        extra = getattr(one.annotation, "__metadata__", ())
+        is_written = any(getattr(each, "metavar", "") in WRITTEN for each in extra)
+        if one.name in SOURCES or ("pathlib" in str(one.annotation) and not is_written):
+            found.add(one.name)
+    return sorted(found)

@@ -9,18 +9,33 @@ from hierlearn.cli.shared import COLUMN_NAMES
 from hierlearn.errors import HierlearnError, unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from hierlearn.datasets import Dataset
-    from hierlearn.datasets.tables.stream import TableStream
+    from hierlearn.datasets import Dataset, Images
+    from hierlearn.datasets.tables.stream import Chunk, TableStream
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.seen_rows import Overlap
+
 
 HELD_OUT = "valid"
 NEAREST = "nearest"  # a label that the model does not know counts for the class above
 
 ANNOTATIONS = ("annotations", "evidence", "aspect", "annotation_key")
+
+
+def load_model(folder: Path, options: Mapping[str, Any]) -> Pipeline:
+    """Read a model folder, with the options of ``shared.LOADING``."""
+    from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline.missing import checked_missing
+    from hierlearn.training.processes import find_device
+
+    device = find_device(options["device"])
+    found = Pipeline.load(folder, device=device, trust=options["trust"])
+    if "missing" in options:
+        found.missing = checked_missing(options["missing"])
+    return found
 
 
 def is_table(source: str) -> bool:
@@ -117,7 +132,7 @@ def open_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> Tab
     from hierlearn.cli.sources import check_goes_with, split_names
     from hierlearn.datasets.tables.stream import TableStream
 
-    check_goes_with({"skip_broken": options.get("skip_broken")}, "images")
+    check_goes_with({"skip_broken": None, **options}, ("skip_broken",), "images")
     inputs = input_columns(model, options)
     named = options.get("id_column")
     known = model.config.get("columns", {}).get("id_column")
@@ -163,8 +178,7 @@ def open_labeled_table(
     """
     from hierlearn.cli.sources import check_not_given, is_given, open_dataset
 
-    wrong = ("dataset_option", "data_dir")
-    check_not_given(source, "a file", {name: 1 for name in wrong if options.get(name)})
+    check_not_given(source, "a file", options, "dataset_option", "data_dir")
     given = {name: options[name] for name in COLUMN_NAMES if is_given(options.get(name))}
     check_sep(model, given.pop("sep", None))
     known = {**model.config.get("columns", {})}
@@ -331,3 +345,76 @@ def seen_rows(model: Pipeline, dataset: Dataset, *, selecting: bool = False) -> 
     if model.seen is None:
         return None
     return model.seen.overlap(row_digests(model, dataset.inputs), selecting=selecting)
+
+
+CHUNK = 1024  # images that are read at a time
+
+
+class ImageStream:
+    """Images, some at a time, named by their paths.
+
+    Args:
+        images: all of them.
+        ids: of each image; by default its path.
+        skip_broken: leave out images that cannot be read, and say so.
+
+    Attributes:
+        rows: how many there are.
+        id_column: where the ids come from.
+        keep: columns that are copied; none.
+    """
+
+    id_column = "path"
+    keep: tuple[str, ...] = ()
+
+    def __init__(
+        self, images: Images, ids: Sequence[str] | None = None, *, skip_broken: bool = False
+    ) -> None:
+        self.images, self.ids = images, images.names if ids is None else ids
+        self.rows = len(images)
+        self.skip_broken = skip_broken
+
+    def __iter__(self) -> Iterator[Chunk]:
+        import numpy as np
+
+        from hierlearn.cli.sources import skipped_note
+        from hierlearn.datasets.images.images import find_broken
+        from hierlearn.datasets.tables.stream import Chunk
+        from hierlearn.terminal import complain
+
+        reasons: dict[str, str] = {}
+        done = 0
+        for begin in range(0, len(self.images), CHUNK):
+            rows = np.arange(begin, min(begin + CHUNK, len(self.images)))
+            if self.skip_broken:
+                broken = find_broken(self.images[rows])
+                reasons |= {self.images.names[begin + row]: why for row, why in broken.items()}
+                rows = np.delete(rows, list(broken))
+            if len(rows):
+                done += len(rows)
+                lines = [int(row) + 1 for row in rows]
+                yield Chunk(self.images[rows], lines, [self.ids[line - 1] for line in lines])
+        if reasons:
+            complain(skipped_note(reasons, len(self.images)))
+        if not done:
+            raise HierlearnError("no image could be read, so there is nothing to predict")
+
+
+def open_image_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> ImageStream:
+    """Open a folder, tar shards or a table of images."""
+    from hierlearn.cli.sources import check_not_given
+    from hierlearn.datasets.images.read import is_images, read_unlabeled_images, table_images
+    from hierlearn.datasets.labels import row_ids
+    from hierlearn.datasets.tables.readers import open_table
+
+    wrong = ("dataset_option", "rows", "data_dir", "keep")
+    check_not_given(source, "a source of images", options, *wrong)
+    skip = bool(options.get("skip_broken"))
+    if is_images(source):
+        check_not_given(source, "a source of images", options, "id_column", "image", "delimiter")
+        return ImageStream(read_unlabeled_images(source), skip_broken=skip)
+    file = open_table(source, options.get("delimiter"))
+    images = table_images(file, input_columns(model, options)["image"])
+    named = options.get("id_column")
+    ids = None if named is None else row_ids(file.read([named]), named)
+    return ImageStream(images, ids, skip_broken=skip)

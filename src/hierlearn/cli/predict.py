@@ -8,53 +8,85 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.calibrate import RISK_OPTIONS, choose_decoder
-from hierlearn.cli.engines import ENGINE_OPTIONS, GROUP, check_engine, ending_of
-from hierlearn.cli.generate import described, option, takes
-from hierlearn.cli.layout import LAYOUT_OPTIONS, choose_layout, formula_note, renamed
-from hierlearn.cli.outputs import TABLE, output
-from hierlearn.cli.zero_shot import (
-    ZERO_SHOT_OPTIONS,
-    check_zero_shot,
-    rows_and_model,
-    zero_shot_model,
-)
-from hierlearn.training.plan import Plan
+from hierlearn.cli.evaluate import RISK_OPTIONS, choose_decoder
+from hierlearn.cli.generate import TABLE, dashed, options, takes
+from hierlearn.cli.sources import check_goes_with, check_not_given
+from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.registry import find_entry_point
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hierlearn.datasets.tables.stream import Chunk
     from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline.answer_columns import Layout
 
-FORMATS = "CSV, TSV, JSON lines (all also .gz) or Parquet file, or - for CSV on standard output"
-OPTIONS = [
-    output("out", f"{FORMATS} to write.", "--out", "-o", default=..., kind=TABLE),
-    *(
-        one
-        for one in described(Plan, "", decoder="that of the model")
-        if one.name in ("decoder", "decoder_option")
+
+TABLES = "CSV, TSV, JSON lines (all also .gz) or Parquet file, or - for CSV on standard output"
+ENGINES, FORMATS = ("ray",), ("parquet", "csv", "tsv")
+NOT_LONG = ("decoder", "decoder_option", "threshold", "risk", "by_level", "explain")
+ZERO_SHOT = options(
+    "Zero-shot",
+    zero_shot=(bool, "Predict by the titles of classes, without a model."),
+    encoder=(str, "Sentence encoder: hf:PATH,pooling=cls."),
+    hierarchy=(Path, "File of the taxonomy, with titles or names."),
+    template=(str, "Sentence of a class: 'a photo of {title}'; {path} is its path of titles."),
+    temperature=(
+        float,
+        "What similarities are divided by: less makes answers surer; 0.05 by default.",
     ),
-    option("threshold", float, None, "Threshold of the decoder, such as stop."),
-    *RISK_OPTIONS,
-    option("rows", str, None, "Split of a named dataset, or all."),
-    option(
-        "explain", int, None, "Add columns of this many remembered rows behind an answer.", min=1
-    ),
-]
-SOURCE = [one for one in shared.SOURCE if one.name != "hierarchy"]  # the model has its own
+    inner_titles=(bool, "Titles of inner classes count, too."),
+)
 
 
 @takes(
-    *OPTIONS,
-    *LAYOUT_OPTIONS,
-    *ZERO_SHOT_OPTIONS,
-    *ENGINE_OPTIONS,
-    shared.MISSING,
-    shared.FORCE,
-    shared.TRUST,
-    shared.DEVICE,
-    *SOURCE,
+    *options(out=(TABLE, f"{TABLES} to write.", {"default": ...})),
+    *shared.DECIDING,
+    *RISK_OPTIONS,
+    *options(
+        rows=(str, "Split of a named dataset, or all."),
+        explain=(int, "Add columns of this many remembered rows behind an answer.", {"min": 1}),
+    ),
+    *options(
+        "What is written",
+        keep=(str, "Columns of the input to copy: id,name; or all."),
+        by_level=(bool, "Add the class, title and probability of every level."),
+        top=(int, "Add this many of the most probable terminal classes.", {"min": 1}),
+        scores=(bool, "Add the probability of every class."),
+        layout=(
+            str,
+            "Of --top and --scores: wide, one row per input row; or long, one row per class.",
+            {"metavar": "[wide|long]"},
+        ),
+        escape_formulas=(
+            bool,
+            "Put ' before texts of a CSV file that a spreadsheet would run as a formula.",
+        ),
+    ),
+    *ZERO_SHOT,
+    *options(
+        "On a cluster",
+        engine=(
+            str,
+            "Predict on Ray; --out may be a folder of parts, and the data a folder of tables.",
+            {"metavar": "[ray]"},
+        ),
+        address=(str, "Cluster to use: auto, or ray://host:port; one is started here if none."),
+        workers=(int, "Workers: one per GPU or core if none.", {"min": 1}),
+        gpus_per_worker=(
+            float,
+            "GPUs of a worker: 1 if none is given and there are any.",
+            {"min": 0},
+        ),
+        part_rows=(int, "Rows of a part, about: 131072 if none.", {"min": 1}),
+        part_format=(
+            str,
+            "Format of the parts where --out is a folder; parquet if none.",
+            {"metavar": f"[{'|'.join(FORMATS)}]"},
+        ),
+    ),
+    *shared.LOADING,
+    *(one for one in shared.SOURCE if one.name != "hierarchy"),  # the model has its own
 )
 def predict(
     model: Annotated[
@@ -69,45 +101,39 @@ def predict(
 
     Where classes have titles, the column title follows class. Ids and the columns of --keep come
     first; --by-level, --top, --scores and --explain add columns.
+
+    Examples:
+        predict model new.csv --out answers.csv
+        predict model new.csv --out answers.csv --risk 0.05 --calibrate fresh.csv
+        predict --zero-shot --encoder hf:PATH --hierarchy tree.json new.csv --text title --out a.csv
     """
-    from hierlearn.cli.interrupts import advise
-    from hierlearn.cli.memories import check_memory, evidence_note
+    from hierlearn.cli.errors import advise
+    from hierlearn.cli.memory import check_memory, evidence_note
+    from hierlearn.cli.model_rows import load_model
     from hierlearn.cli.show import working
+    from hierlearn.errors import plural
     from hierlearn.files.locations import without_secrets
     from hierlearn.files.standard import is_standard
-    from hierlearn.pipeline import Pipeline
-    from hierlearn.pipeline.answer_file import answer_file
-    from hierlearn.pipeline.missing import checked_missing
+    from hierlearn.pipeline.answer_file import answer_file, kept_names
     from hierlearn.pipeline.predict import answer_names, neighbor_names, predict_chunks
     from hierlearn.pipeline.predictor import Predictor, label_sep_of
-    from hierlearn.registry import find_entry_point
     from hierlearn.terminal import Console, print_plain
-    from hierlearn.training.processes import find_device
 
-    out = options["out"]
+    out, on_engine = options["out"], options["engine"] is not None
     check_engine(options)
-    check_zero_shot(options)
-    folder, data = rows_and_model(model, data, options)
+    data = checked_rows(model, data, options)
     check_used(data, options)
     console = Console(stderr=is_standard(out))
-    device = find_device(options["device"])
-    if folder is None:
-        loaded = zero_shot_model(options, device)
-        options["hierarchy"] = None  # it is that of the model now
-    else:
-        loaded = Pipeline.load(folder, device=device, trust=options["trust"])
-    loaded.missing = checked_missing(options["missing"])
+    loaded = zero_shot_model(options) if options["zero_shot"] else load_model(model, options)
     shown: tuple[str, ...] = ()
     alone = ""
     if options["explain"] is not None:
-        assert folder is not None  # zero-shot refuses it
-        check_memory(loaded, folder)
+        check_memory(loaded, model)
         shown, alone = neighbor_names(loaded, options["explain"]), evidence_note(loaded)
     layout = choose_layout(loaded, options)
-    on_engine = options["engine"] is not None
     total = None
     if on_engine:
-        streams, note = find_entry_point(GROUP, "open")(loaded, data, options)
+        streams, note = find_entry_point("hierlearn.engines", "open")(loaded, data, options)
         chunks: Any = streams[0]
     else:
         chunks, total, note = open_chunks(loaded, data, options)
@@ -117,22 +143,21 @@ def predict(
     ids = ("id",) if getattr(chunks, "id_column", None) is not None else ()
     own = () if layout.long else answer_names(loaded)
     names = (*ids, *own, *layout.names(loaded), *shown)
-    join, neighbors = label_sep_of(loaded, options.get("label_sep")), options["explain"] or 0
     keep = getattr(chunks, "keep", ())
+    join, neighbors = label_sep_of(loaded, options.get("label_sep")), options["explain"] or 0
+    how: dict[str, Any] = {"neighbors": neighbors, "layout": layout}
     written: Any
     if on_engine:
-        assert folder is not None  # an engine refuses zero-shot
         predictor = Predictor(
-            folder.absolute(),
+            model.absolute(),
             decoder=made,
-            layout=layout,
-            neighbors=neighbors,
             label_sep=join,
             device=options["device"],
             trust=options["trust"],
             missing=loaded.missing,
+            **how,
         )
-        write = find_entry_point(GROUP, "predict")
+        write = find_entry_point("hierlearn.engines", "predict")
         written = write(loaded, predictor, streams, names, options)
     else:
         advise(f"{shown_output(out)} was not written; run the same command again")
@@ -140,21 +165,117 @@ def predict(
             answer_file(out, names, keep, escape=options["escape_formulas"]) as written,
             working("predicting", total) as advance,
         ):
-            for columns, kept in predict_chunks(
-                loaded,
-                made,
-                chunks,
-                Path(without_secrets(data)),
-                join,
-                neighbors=neighbors,
-                layout=layout,
-            ):
+            path = Path(without_secrets(data))
+            for columns, kept in predict_chunks(loaded, made, chunks, path, join, **how):
                 written.append(columns, kept)
                 advance(written.rows)
-    print_answers(console, written, decided=not layout.long)
-    for line in filter(None, (renamed(keep, names), formula_note(written, options))):
-        print_plain(console, line)
+    if layout.long:
+        print_plain(console, f"scores of {plural(written.rows, 'row')}")
+    else:
+        print_answers(console, written)
+    renamed = [(old, new) for new, old in kept_names(keep, names).items() if old != new]
+    if renamed:
+        pairs = ", ".join(f"{old} as {new}" for old, new in renamed)
+        print_plain(console, f"kept under another name, as the answers have it: {pairs}")
+    if written.formulas:
+        cells = f"{plural(written.formulas, 'text')} that a spreadsheet would run as a formula"
+        escape = "escape with --escape-formulas before you open the file in one"
+        escaped = options["escape_formulas"]
+        print_plain(console, f"escaped {cells}" if escaped else f"{cells}; {escape}")
     print_plain(console, f"wrote {shown_output(out)}")
+
+
+def checked_rows(model: Path, data: str | None, options: Mapping[str, Any]) -> str:
+    """Return the rows of the arguments; raise on options that only zero-shot takes, or lacks."""
+    if not options["zero_shot"]:
+        check_goes_with(options, [one.name for one in ZERO_SHOT[1:]], "--zero-shot")
+        if data is None:
+            raise HierlearnError(
+                "there are no rows to predict on; write: predict MODEL DATA, or predict "
+                "--zero-shot DATA"
+            )
+        return data
+    for name, what in (("encoder", "hf:PATH"), ("hierarchy", "FILE")):
+        if options[name] is None:
+            raise HierlearnError(f"--zero-shot needs {dashed(name)} {what}")
+    if options["explain"] is not None:
+        raise HierlearnError("--zero-shot remembers no rows to explain by; leave --explain out")
+    if data is not None:
+        raise HierlearnError(
+            f"--zero-shot needs no model, only rows; leave out {str(model)!r} or {data!r}"
+        )
+    return str(model)  # the first argument is the rows
+
+
+def zero_shot_model(options: dict[str, Any]) -> Pipeline:
+    """Return the pipeline of the titles of a hierarchy."""
+    from hierlearn.cli.sources import open_hierarchy
+    from hierlearn.pipeline.missing import checked_missing
+    from hierlearn.pipeline.zero_shot import zero_shot_pipeline
+    from hierlearn.training.processes import find_device
+
+    device = find_device(options["device"])
+    given = {name: options[name] for name in ("template", "temperature", "inner_titles")}
+    given = {name: value for name, value in given.items() if value not in (None, False)}
+    hierarchy = open_hierarchy(str(options["hierarchy"]), sep=options.get("sep"))
+    options["hierarchy"] = None  # it is that of the model now
+    found = zero_shot_pipeline(hierarchy, options["encoder"], device=device, **given)
+    found.missing = checked_missing(options["missing"])
+    return found
+
+
+def choose_layout(model: Pipeline, options: Mapping[str, Any]) -> Layout:
+    """Return what is written beside the answers; raise on options that do not go together."""
+    from hierlearn.pipeline.answer_columns import Layout
+    from hierlearn.pipeline.input_columns import level_column_names
+
+    wanted = options["layout"] or "wide"
+    if wanted not in ("wide", "long"):
+        raise HierlearnError(unknown_name("layout", wanted, ["wide", "long"]))
+    given = [name for name in NOT_LONG if options.get(name) not in (None, False, [])]
+    if wanted == "long" and given:
+        raise HierlearnError(
+            f"--layout long writes the scores of classes and no answers; leave "
+            f"{dashed(given[0])} out"
+        )
+    levels = level_column_names(model) if options["by_level"] else ()
+    layout = Layout(levels, options["top"] or 0, options["scores"], wanted == "long")
+    layout.check(model)
+    return layout
+
+
+def check_engine(options: Mapping[str, Any]) -> None:
+    """Raise on an engine that is not known, and on options that do not go together."""
+    from hierlearn.datasets.tables.write import check_ending
+    from hierlearn.files.standard import is_standard
+
+    out: Path = options["out"]
+    if options["engine"] is None:
+        of_engine = ("address", "workers", "gpus_per_worker", "part_rows", "part_format")
+        check_goes_with(options, of_engine, "--engine ray")
+        check_ending(out)
+        return
+    if options["engine"] not in ENGINES:
+        raise HierlearnError(unknown_name("engine", options["engine"], ENGINES))
+    if options["zero_shot"]:
+        raise HierlearnError("--engine ray reads a model folder; leave --zero-shot out")
+    if out.suffix or is_standard(out):
+        check_ending(out)
+        if out.suffix.lower()[1:] not in FORMATS:
+            raise HierlearnError(
+                f"--engine ray writes {', '.join(FORMATS)}, not {shown_output(out)}; name such a "
+                f"file, or a folder"
+            )
+        check_goes_with(options, ("part_format",), "a folder in --out")
+    elif options["part_format"] not in (None, *FORMATS):
+        raise HierlearnError(unknown_name("format", options["part_format"], FORMATS))
+
+
+def ending_of(options: Mapping[str, Any]) -> str:
+    """Return the ending of the files that are written."""
+    from hierlearn.datasets.tables.write import written_ending
+
+    return written_ending(options["out"]) or f".{options['part_format'] or FORMATS[0]}"
 
 
 def shown_output(out: Path) -> str:
@@ -167,29 +288,30 @@ def shown_output(out: Path) -> str:
 def check_used(data: str, options: Mapping[str, Any]) -> None:
     """Raise on options of a table that no table here needs."""
     from hierlearn.cli.model_rows import ANNOTATIONS, is_table
-    from hierlearn.cli.sources import check_goes_with, check_not_given
 
     if ending_of(options) not in (".csv", ".tsv"):
-        check_goes_with({"escape_formulas": options["escape_formulas"]}, "a CSV or TSV file")
-    calibrate = options["calibrate"]
-    if calibrate is not None and is_table(calibrate):
+        check_goes_with(options, ("escape_formulas",), "a CSV or TSV file")
+    if options["calibrate"] is not None and is_table(options["calibrate"]):
         return  # they describe its rows
     of_labels = ("label", "levels", "split", "sep", "unknown", *ANNOTATIONS)
-    labels = {name: options[name] for name in of_labels}
-    check_goes_with(labels, "a table in --calibrate")
+    check_goes_with(options, of_labels, "a table in --calibrate")
     if not is_table(data) and options["engine"] is None:
         inputs = ("features", "text", "image", "embeddings")
-        names = (*inputs, "ignore", "column_kind", "delimiter")
-        check_not_given(data, "no table", {name: options[name] for name in names})
+        check_not_given(data, "no table", options, *inputs, "ignore", "column_kind", "delimiter")
 
 
 def open_chunks(
     model: Pipeline, data: str, options: Mapping[str, Any]
 ) -> tuple[Iterable[Chunk], int | None, str]:
     """Return the rows to predict on, how many if that is known, and a note about them."""
-    from hierlearn.cli.image_rows import open_image_stream
-    from hierlearn.cli.model_rows import is_table, open_stream, pick_rows, reads_images
-    from hierlearn.cli.sources import check_not_given, open_dataset
+    from hierlearn.cli.model_rows import (
+        is_table,
+        open_image_stream,
+        open_stream,
+        pick_rows,
+        reads_images,
+    )
+    from hierlearn.cli.sources import open_dataset
     from hierlearn.datasets.images.read import is_images
     from hierlearn.datasets.tables.stream import Chunk
     from hierlearn.errors import quoted
@@ -198,39 +320,29 @@ def open_chunks(
         images = open_image_stream(model, data, options)
         return images, images.rows, ""
     if is_table(data):
-        wrong = ("dataset_option", "rows", "data_dir")
-        check_not_given(data, "a file", {name: options[name] for name in wrong if options[name]})
+        check_not_given(data, "a file", options, "dataset_option", "rows", "data_dir")
         stream = open_stream(model, data, options)
         ignored = f"ignored columns: {quoted(stream.ignored)}" if stream.ignored else ""
         return stream, stream.rows, ignored
-    wrong = ("id_column", "keep", "skip_broken")
-    check_not_given(data, "no table", {name: options.get(name) for name in wrong})
+    check_not_given(data, "no table", options, "id_column", "keep", "skip_broken")
     named = {name: options[name] for name in ("dataset_option", "data_dir")}
     picked, which = pick_rows(open_dataset(data, named), options["rows"])
     inputs: Any = picked.inputs
     return [Chunk(inputs, range(1, len(picked) + 1))], len(picked), f"{which} rows of {data}"
 
 
-def print_answers(console: Any, written: Any, *, decided: bool) -> None:
-    """Print the table that the command ends with.
+def print_answers(console: Any, written: Any) -> None:
+    """Print how many answers are complete."""
+    from hierlearn.terminal import Table
 
-    Args:
-        console: where to.
-        written: what counted the answers.
-        decided: whether there are answers, and not only scores.
-    """
-    from hierlearn.errors import plural
-    from hierlearn.terminal import Table, print_plain
-
-    rows = written.rows
-    if not decided:
-        print_plain(console, f"scores of {plural(rows, 'row')}")
-        return
-    none, partial = written.unanswered, written.stopped - written.unanswered
+    rows, none = written.rows, written.unanswered
+    counts = {
+        "complete": rows - written.stopped,
+        "partial": written.stopped - none,
+        "no answer": none,
+    }
     table = Table()
-    table.add_column("rows", justify="right")
-    counts = {"complete": rows - written.stopped, "partial": partial, "no answer": none}
-    for column in counts:
+    for column in ("rows", *counts):
         table.add_column(column, justify="right")
     shares = (f"{count:,} ({count / max(rows, 1):.1%})" for count in counts.values())
     table.add_row(f"{rows:,}", *shares)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from hierlearn.terminal import Console, ProgressLines, Table, Text, print_plain,
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from hierlearn.hierarchy import Hierarchy
 
@@ -120,3 +122,16 @@ def working(what: str, total: int | None = None) -> Iterator[Callable[[int], Non
     with progress(console, "count") as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that appears when it is complete."""
+    from hierlearn.files.writing import atomic_write
+
+    with atomic_write(path) as file:
+        file.write(text + "\n")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a file of JSON that people may read."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False))

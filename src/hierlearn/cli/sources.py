@@ -14,7 +14,7 @@ from hierlearn.files.locations import without_secrets
 from hierlearn.options import parse_pairs, split_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hierlearn.datasets import Dataset
     from hierlearn.datasets.registry import DatasetEntry
@@ -32,20 +32,32 @@ def parse_options(entry: DatasetEntry, words: Sequence[str]) -> dict[str, Any]:
     return {name: entry.parse(name, text) for name, text in texts.items()}
 
 
-def check_not_given(source: str, what: str, options: Mapping[str, Any]) -> None:
-    """Raise on given options that a source does not take, rather than ignore them."""
-    wrong = [name for name, value in options.items() if value not in (None, False, (), [])]
+def is_given(value: Any) -> bool:
+    """Whether an option was given; one that may be repeated is an empty list otherwise."""
+    return value is not None and value is not False and value not in ((), [])
+
+
+def check_not_given(source: str, what: str, options: Mapping[str, Any], *names: str) -> None:
+    """Raise on given options that a source does not take, rather than ignore them.
+
+    Args:
+        source: what does not take them.
+        what: it is.
+        options: by name.
+        names: those that it does not take; all of them if none.
+    """
+    wrong = [name for name in names or options if is_given(options.get(name))]
     if wrong:
-        names = ", ".join(map(dashed, wrong))
+        shown = ", ".join(map(dashed, wrong))
         source = without_secrets(source)
-        raise HierlearnError(f"{source} is {what} and does not take {names}; leave that out")
+        raise HierlearnError(f"{source} is {what} and does not take {shown}; leave that out")
 
 
-def check_goes_with(given: Mapping[str, Any], other: str) -> None:
+def check_goes_with(options: Mapping[str, Any], names: Iterable[str], other: str) -> None:
     """Raise on options that only matter with another one, which was not given."""
-    wrong = [name for name, value in given.items() if value not in (None, False, (), [])]
-    if wrong:
-        raise HierlearnError(f"{dashed(wrong[0])} goes with {other}; leave it out")
+    for name in names:
+        if is_given(options[name]):
+            raise HierlearnError(f"{dashed(name)} goes with {other}; leave it out")
 
 
 @contextmanager
@@ -149,7 +161,7 @@ def open_dataset(
         )
         return open_images(source, columns, skip_broken=bool(options.get("skip_broken")))
     if "image" not in columns:
-        check_goes_with({"skip_broken": options.get("skip_broken")}, "images")
+        check_goes_with({"skip_broken": None, **options}, ("skip_broken",), "images")
     if source in DATASETS or not (ending or Path(source).exists()):
         find_entry(source)
         check_not_given(source, "a named dataset", {**columns, "stream": stream})
@@ -224,11 +236,6 @@ def skipped_note(broken: Mapping[str, str], count: int) -> str:
     )
 
 
-def is_given(value: Any) -> bool:
-    """Whether an option was given; one that may be repeated is an empty list otherwise."""
-    return value is not None and value != []
-
-
 def as_arguments(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return options about columns as ``read_table`` takes them."""
     found = dict(columns)
@@ -251,9 +258,7 @@ def with_annotations(columns: dict[str, Any]) -> dict[str, Any]:
     path = columns.pop("annotations", None)
     filters = {name: columns.pop(name, None) for name in ("evidence", "aspect", "annotation_key")}
     if path is None:
-        for name, value in filters.items():
-            if is_given(value):
-                raise HierlearnError(f"{dashed(name)} goes with --annotations; leave it out")
+        check_goes_with(filters, filters, "--annotations")
         return columns
     from hierlearn.datasets import read_gaf
     from hierlearn.terminal import complain

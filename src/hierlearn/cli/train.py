@@ -2,77 +2,161 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional, Union, get_args, get_origin
 
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.engines import check_lent, lent_executor, where
-from hierlearn.cli.generate import dashed, described, flag, given, given_fields, option, takes
-from hierlearn.cli.outputs import FOLDER, output
-from hierlearn.errors import HierlearnError, plural
+from hierlearn.cli.generate import (
+    FOLDER,
+    LISTS,
+    NAMES_AS_KEYS,
+    dashed,
+    described,
+    given,
+    given_fields,
+    options,
+    takes,
+)
+from hierlearn.errors import HierlearnError, plural, shown, unknown_name
+from hierlearn.options import parse_pairs, parse_value
 from hierlearn.training.plan import Plan
 from hierlearn.training.settings import RUN, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from hierlearn.datasets import Dataset
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.reporting import Beginning
 
+
+KINDS = {
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    str: "a string",
+    list: "a list of key=value, or a mapping",
+}
+
+
+class ConfigError(HierlearnError):
+    """A configuration file does not hold what it should; its keys are named as they stand."""
+
+
+def option_kinds(command: Callable[..., Any], without: Iterable[str]) -> dict[str, type]:
+    """Return the type of each option of a command: str, int, float, bool or list."""
+    found: dict[str, type] = {}
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        if name in without:
+            continue
+        kind = get_args(parameter.annotation)[0]
+        if get_origin(kind) is Union:
+            kind = next(one for one in get_args(kind) if one is not type(None))
+        kind = get_origin(kind) or kind
+        found[name] = str if kind is Path else kind
+    return found
+
+
+def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """Return the options in a YAML file; raise on keys and values that the command does not take.
+
+    A number that is null is None, unlike one that the file does not name.
+    """
+    from hierlearn.files.yaml_file import read_yaml
+
+    loaded = read_yaml(path, ConfigError)
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise ConfigError(f"{path} must hold option: value lines, not {type(loaded).__name__}")
+    found: dict[str, Any] = {}
+    for key, value in loaded.items():
+        name = str(key).replace("-", "_")
+        if name not in kinds:
+            raise ConfigError(f"{path}: {unknown_name('key', str(key), kinds)}")
+        if name in found:
+            raise ConfigError(f"{path} gives {name} twice")
+        if value is not None or kinds[name] in (int, float):
+            found[name] = None if value is None else as_kind(path, name, value, kinds[name])
+    return found
+
+
+def as_kind(path: Path, name: str, value: Any, kind: type) -> Any:
+    """Return a value of the file as the option has it, or raise."""
+    texts = value if isinstance(value, list) else [value]
+    if any(isinstance(one, str) and "\0" in one for one in texts):
+        raise ConfigError(f"{path}: {name} holds a NUL character")
+    if kind is list and name in LISTS[1:]:
+        return [str(one) for one in value] if isinstance(value, list) else [str(value)]
+    if kind is list and isinstance(value, dict):
+        return {
+            str(key): parse_value(one) if isinstance(one, str) else one
+            for key, one in value.items()
+        }
+    if kind is list and isinstance(value, list):
+        try:
+            return parse_pairs(map(str, value), name, as_typed=name in NAMES_AS_KEYS)
+        except HierlearnError as error:
+            raise ConfigError(f"{path}: {error}") from None
+    if kind is str and isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ",".join(value)
+    if kind is float and isinstance(value, str):  # YAML reads 1e-3 as a string
+        value = parse_value(value)
+    if kind is float and type(value) is int and abs(value) < 2**1000:
+        value = float(value)
+    if type(value) is kind:
+        return value
+    raise ConfigError(f"{path}: {name} must be {KINDS[kind]}, not {shown(value)}")
+
+
+def to_yaml(options: Mapping[str, Any], comment: str = "") -> str:
+    """Write options as a configuration file."""
+    import yaml
+
+    lines = [f"# {line}" for line in comment.splitlines()]
+    body = yaml.safe_dump(dict(options), sort_keys=False, allow_unicode=True)
+    return "\n".join([*lines, body])
+
+
 WHAT = "What to train"  # a panel of --help
 SKIPPED = "skipped-labels.csv"
-PER_RUN = (  # no part of the configuration
-    *("config", "resume", "force", "tensorboard", "mlflow"),
-    *("jobs", "engine", "address"),
-)
+LENT = ("jobs", "engine", "address")
+PER_RUN = ("config", "resume", "force", "tensorboard", "mlflow", *LENT)  # not in run.yaml
 ROWS = [
-    option(
-        "min_rows",
-        int,
-        None,
-        "Leave out classes with fewer training rows; their rows count for the classes above.",
-        min=1,
-        panel=WHAT,
+    *options(
+        WHAT,
+        min_rows=(
+            int,
+            "Leave out classes with fewer training rows; their rows count for the classes above.",
+            {"min": 1},
+        ),
     ),
-    option(
-        "stream",
-        bool,
-        None,
-        "Leave Parquet files where they are, and read them by row groups.",
-        "--stream",
-        panel=RUN,
-    ),
-    option(
-        "stream_window",
-        int,
-        None,
-        "Rows that each process shuffles together with --stream.",
-        min=1,
-        panel=RUN,
+    *options(
+        RUN,
+        stream=(
+            bool,
+            "Leave Parquet files where they are, and read them by row groups.",
+            {"default": None},
+        ),
+        stream_window=(int, "Rows that each process shuffles together with --stream.", {"min": 1}),
     ),
 ]
-OPTIONS = [
-    output(
-        "out",
-        "Folder of the model; needed here or in --config.",
-        "--out",
-        "-o",
-        kind=FOLDER,
-        panel=RUN,
-    ),
-    option("config", Path, None, "YAML file of these options; the line wins.", panel=RUN),
-    flag("resume", "Resume from the newest checkpoint in --out.", panel=RUN),
-    flag("force", "Replace the model in --out.", panel=RUN),
-    flag("tensorboard", "Also log for TensorBoard.", panel=RUN),
-    flag("mlflow", "Also log a run and the model to MLflow, by MLFLOW_TRACKING_URI.", panel=RUN),
-    option("name", str, None, "Name on the model card.", panel=RUN),
-    option("license", str, None, "License on the model card.", panel=RUN),
-]
+OPTIONS = options(
+    RUN,
+    out=(FOLDER, "Folder of the model; needed here or in --config."),
+    config=(Path, "YAML file of these options; the line wins."),
+    resume=(bool, "Resume from the newest checkpoint in --out."),
+    force=(bool, "Replace the model in --out."),
+    tensorboard=(bool, "Also log for TensorBoard."),
+    mlflow=(bool, "Also log a run and the model to MLflow, by MLFLOW_TRACKING_URI."),
+    name=(str, "Name on the model card."),
+    license=(str, "License on the model card."),
+)
 
 
 @takes(
@@ -81,7 +165,7 @@ OPTIONS = [
     *shared.SOURCE,
     *described(Plan, WHAT),
     *described(Settings, shared.HOW),
-    *where("Trainings of --effort best at a time; one if none.", RUN),
+    *shared.where("Trainings of --effort best at a time; one if none.", RUN),
 )
 def train(
     data: Annotated[Optional[str], typer.Argument(help=shared.DATA)] = None, **options: Any
@@ -90,11 +174,17 @@ def train(
 
     What is not given comes from a recipe, which may set other defaults than those shown under
     "How to train"; the command prints what it chose and why.
+
+    Examples:
+        train rows.csv --label class --split part --out model
+        train notes.csv --label class --text note --out model
+        train rows.csv --label class --out model --loss hxe --loss-option alpha=0.3 --epochs 50
     """
-    from hierlearn.cli.figures import print_metrics
-    from hierlearn.cli.interrupts import advise, resume_line
-    from hierlearn.cli.outputs import input_names
+    from hierlearn.cli.errors import advise, resume_line
+    from hierlearn.cli.evaluate import print_metrics
+    from hierlearn.cli.generate import input_names
     from hierlearn.cli.show import writes
+    from hierlearn.cli.sources import check_goes_with
     from hierlearn.files.outputs import check_output_folder
     from hierlearn.pipeline import train as run
     from hierlearn.pipeline.folder import check_free
@@ -106,7 +196,14 @@ def train(
 
     chosen = resolve({"data": data, **options})
     plan = make_plan(chosen)
-    check_lent(options, chosen)
+    if chosen.get("effort") != "best":
+        check_goes_with(options, LENT, "--effort best")
+    where = {name: options[name] for name in LENT}
+    lent: Any = nullcontext()
+    if any(where.values()):
+        find_entry_point("hierlearn.engines", "check")(options)
+        where["device"] = chosen.get("device")
+        lent = find_entry_point("hierlearn.engines", "lend")(where)
     resume, force, tensorboard = (options[name] for name in ("resume", "force", "tensorboard"))
     if tensorboard:
         find_tensorboard()
@@ -141,7 +238,7 @@ def train(
         on_prepared=lambda beginning: write_config(folder, chosen, beginning, dataset),
         tensorboard=tensorboard,
     )
-    with tracked as tracker, lent_executor(options, chosen):
+    with tracked as tracker, lent:
         model = run(
             dataset,
             plan,
@@ -159,7 +256,6 @@ def train(
 
 def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of the line, and of the configuration file where the line is silent."""
-    from hierlearn.cli.config import option_kinds, read_config
     from hierlearn.errors import HierlearnError
 
     chosen: dict[str, Any] = {}
@@ -273,7 +369,6 @@ def write_config(
     are written to a file of their own.
     """
     from hierlearn import __version__
-    from hierlearn.cli.config import to_yaml
     from hierlearn.files.locations import without_secrets
     from hierlearn.files.writing import atomic_write
     from hierlearn.pipeline.folder import training_folder

@@ -31,8 +31,7 @@ from hierlearn.lab.splits import check_test_rows
 from hierlearn.lab.study import Study
 from hierlearn.losses import CollapseWarning
 from hierlearn.pipeline.pipeline import versions
-from hierlearn.service.engines.engine import Job
-from hierlearn.service.engines.executors import engine_of
+from hierlearn.service.engine import Job, engine_of
 from hierlearn.training.processes import find_device
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets import Dataset
     from hierlearn.lab.candidates import Candidate
     from hierlearn.lab.runner import Result
-    from hierlearn.service.engines.engine import Engine
+    from hierlearn.service.engine import Engine
 
 
 class StudyWarning(UserWarning):

@@ -29,7 +29,7 @@ from hierlearn.files.writing import atomic_write, remove
 from hierlearn.memory.label_sets import take_rows
 from hierlearn.networks.memories import embed, neighbors_of, remembered
 from hierlearn.pipeline.explain import answering_memories
-from hierlearn.reports.mistakes import neighbor
+from hierlearn.reports.decisions import neighbor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

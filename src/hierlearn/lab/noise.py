@@ -37,7 +37,7 @@ from hierlearn.lab.protocol import KINDS, Noise, Protocol
 from hierlearn.lab.splits import check_test_rows, with_training_rows
 from hierlearn.lab.study import StudyError, holds_studies
 from hierlearn.reports.decisions import Truth, evaluate_decisions
-from hierlearn.service.engines.executors import engine_of
+from hierlearn.service.engine import engine_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
 from hierlearn.lab.trials import run_trial
-from hierlearn.service.engines.engine import Job
-from hierlearn.service.engines.executors import engine_of
+from hierlearn.service.engine import Job, engine_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -29,7 +29,7 @@ from hierlearn.lab.ranks import rank_studies
 from hierlearn.lab.splits import with_test_rows
 from hierlearn.lab.statistics import spread
 from hierlearn.metrics.measure import plain
-from hierlearn.service.engines.executors import engine_of
+from hierlearn.service.engine import engine_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

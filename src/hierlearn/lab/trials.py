@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.lab.protocol import VALID_FRACTION
 from hierlearn.lab.runner import fit
 from hierlearn.lab.trial_files import read_value, trial_path, write_value
-from hierlearn.service.engines.engine import Job
-from hierlearn.service.engines.executors import engine_of
+from hierlearn.service.engine import Job, engine_of
 from hierlearn.training.prepare import prepare
 from hierlearn.training.processes import find_device
 

@@ -1,6 +1,6 @@
 """Workers: where a training may run its parts at the same time, if they are lent to it.
 
-``hierlearn.service.engines.executors.use_executor`` lends those of an Executor for a block of code.
+``hierlearn.service.engine.use_executor`` lends those of an Executor for a block of code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Call:
 
 
 class Workers(Protocol):
-    """What runs jobs: an Engine of ``hierlearn.service.engines``."""
+    """What runs jobs: an Engine of ``hierlearn.service``."""
 
     @property
     def workers(self) -> int:

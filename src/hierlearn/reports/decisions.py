@@ -1,4 +1,4 @@
-"""Decisions: the stored decisions of a candidate against the truth.
+"""Decisions: the decisions of a model, or a candidate of a study, against the truth.
 
 A run is evaluated once, right after training, and the metrics of every test row are stored beside
 the decisions. What is left for later is here: which label of its row a decision came nearest to
@@ -9,6 +9,25 @@ a class above or below one.
 Of the rows of class c, the accuracy of c is the fraction whose decision is c or lies below it. The
 accuracy of a level is the fraction of the rows with a label there for which a class of that level,
 on the path to the decision, is right.
+
+The figures of a class, whose rows and decisions are those at the class or below it, are
+
+    precision = right / decided,    recall = right / rows,    F1 = 2 right / (decided + rows)
+
+The icicle, the interactive plot of the hierarchy, is a tree; a class of a DAG is drawn below its
+first parent. The page draws it from
+
+    names, parent       of each class; -1 for a top class
+    titles              of each class, null where it has none; no list where no class has one
+    support             test rows of each class, and at the end all that have a label
+    accuracy            of each candidate and class in thousandths, 0 where there is no test row;
+                        at the end the fraction of all decisions that are right
+    confused            of each candidate, flat triples: true class, decided class, how often
+
+The worst mistakes are those of the largest height, then the decision that most seeds agree on, then
+the most probable. A row is shown once, by the worst decision on it; of each height some are kept.
+Where a memory answers, a mistake comes with the training rows that weigh most in the answer of the
+run that is surest of the decision: of one run, because each run has an embedding of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +41,7 @@ import torch
 
 from hierlearn.decoding.mass import terminal_scores
 from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.titles import shorten
 from hierlearn.metrics.choices import best_classes
 from hierlearn.metrics.registry import find_metric
 
@@ -34,6 +54,9 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
     Ints = NDArray[np.int64]
+    from collections.abc import Iterable
+
+    from hierlearn.reports.page import Outcome
 
 
 @dataclass(frozen=True)
@@ -229,3 +252,163 @@ def decide(p: Tensor, space: LabelSpace) -> dict[str, NDArray[Any]]:
         "probability": p.gather(1, terminal)[:, 0],
     }
     return {name: value.cpu().numpy() for name, value in found.items()}
+
+
+MOST_CONFUSED = 4000  # pairs of classes kept per candidate, the most frequent
+
+
+def icicle_tree(hierarchy: Hierarchy, truth: Truth) -> dict[str, Any]:
+    """Return what all candidates share."""
+    return {
+        "root": hierarchy.root,
+        "sep": hierarchy.sep if hierarchy.named_by == "path" else None,
+        "names": list(hierarchy.bare_names),
+        **({"titles": list(hierarchy.titles)} if hierarchy.has_titles else {}),
+        "parent": hierarchy.structure.first_parents.tolist(),
+        "support": [*truth.support.tolist(), truth.labeled],
+    }
+
+
+def icicle_figures(
+    truth: Truth, decisions: Decisions, *, most: int = MOST_CONFUSED
+) -> dict[str, Any]:
+    """Return the accuracy of every class and the most confused pairs of a candidate."""
+    seeds = len(decisions.decided)
+    hits = np.append(decisions.hits, seeds * truth.labeled - np.count_nonzero(decisions.heights))
+    found = seeds * np.append(truth.support, truth.labeled)
+    accuracy = np.rint(1000 * hits / np.maximum(found, 1)).astype(np.int64)
+    pairs, kept, left_out = confused(decisions, len(truth.hierarchy), most)
+    return {
+        "accuracy": accuracy.tolist(),
+        "confused": np.column_stack([*pairs, kept]).ravel().tolist(),
+        "left_out": left_out,
+    }
+
+
+def confused(decisions: Decisions, count: int, most: int) -> tuple[tuple[Ints, Ints], Ints, int]:
+    """Return pairs (true, decided), how often each occurs, and how many rarer ones are left out."""
+    wrong = decisions.mistakes
+    keys = decisions.nearest[wrong] * count + decisions.decided[wrong]
+    found, often = np.unique(keys, return_counts=True)
+    order = np.lexsort((found, -often))[:most]
+    return (found[order] // count, found[order] % count), often[order], len(found) - len(order)
+
+
+MOST = 24  # rows kept per height
+LONGEST = 400  # characters of a row's text
+LONGEST_NEIGHBOR = 160  # of a remembered row's text
+MOST_LABELS = 4  # shown of a remembered row
+
+
+def worst_mistakes(decisions: Decisions, *, most: int = MOST) -> list[list[int]]:
+    """Return [row, true class, decided class, height, agreeing seeds, p in percent] of each."""
+    seeds, rows = np.nonzero(decisions.mistakes)
+    decided = decisions.decided[seeds, rows]
+    if not len(rows):
+        return []
+    order = np.lexsort((decided, rows))
+    seeds, rows, decided = seeds[order], rows[order], decided[order]
+    new = (np.diff(rows, prepend=-1) != 0) | (np.diff(decided, prepend=-1) != 0)
+    starts = np.flatnonzero(new)
+    agreed = np.diff(starts, append=len(rows))
+    probable = np.add.reduceat(decisions.probability[seeds, rows], starts) / agreed
+    rows, seeds, decided = rows[starts], seeds[starts], decided[starts]
+    heights = decisions.heights[seeds, rows]
+    truth = decisions.nearest[seeds, rows]
+    kept: list[list[int]] = []
+    seen: set[int] = set()
+    room = dict.fromkeys(heights.tolist(), most)
+    for one in np.lexsort((decided, rows, -probable, -agreed, -heights)).tolist():
+        row, height = int(rows[one]), int(heights[one])
+        if row in seen:
+            continue
+        seen.add(row)
+        if not room[height]:
+            continue
+        room[height] -= 1
+        percent = round(100 * float(probable[one]))
+        kept.append([row, int(truth[one]), int(decided[one]), height, int(agreed[one]), percent])
+    return kept
+
+
+def texts_of(rows: Iterable[int], texts: Sequence[str] | None) -> dict[str, str]:
+    """Return the texts, or the names, of some rows by row number, shortened."""
+    if texts is None:
+        return {}
+    return {str(row): shorten(texts[row], LONGEST) for row in sorted(set(rows))}
+
+
+def numbered(rows: int, split: str) -> list[str]:
+    """Return what to call rows that have neither id nor line: by number, from 1."""
+    of = "" if split == "all" else f" of {split}"
+    return [f"row {number:,}{of}" for number in range(1, rows + 1)]
+
+
+def neighbor(
+    name: str,
+    text: str | None,
+    labels: Sequence[int],
+    pair: tuple[int, int],
+    hierarchy: Hierarchy,
+) -> dict[str, Any]:
+    """Return what the page shows of a remembered row but its weight, see ``evidence_of``.
+
+    Args:
+        name: its id.
+        text: what to show of it; None where inputs are not texts.
+        labels: its most specific labels.
+        pair: the true and the decided class of the row that it misled, or did not.
+        hierarchy: the taxonomy.
+    """
+    truth, decided = pair
+    above = {c: {c, *hierarchy.ancestors(c)} for c in labels}
+    shown = sorted(labels, key=lambda c: (decided not in above[c], truth not in above[c]))
+    return {
+        "id": name,
+        **({} if text is None else {"text": shorten(text, LONGEST_NEIGHBOR)}),
+        "decided": any(decided in one for one in above.values()),
+        "true": any(truth in one for one in above.values()),
+        "labels": shown[:MOST_LABELS],
+        "more": max(0, len(labels) - MOST_LABELS),
+    }
+
+
+PAIRS = 60  # of classes that are confused, with those in the fold
+
+
+def class_counts(outcome: Outcome) -> dict[str, list[int]]:
+    """Return rows, decisions and right decisions of every class, (C,) each, and its level."""
+    answers, targets = outcome.answers.known(outcome.answers.sets), outcome.targets
+    return {
+        "level": outcome.space.hierarchy.levels.tolist(),
+        "rows": targets.sum(dim=0).tolist(),
+        "decided": answers.sum(dim=0).tolist(),
+        "right": (answers & targets).sum(dim=0).tolist(),
+    }
+
+
+def confusions(outcome: Outcome, most: int = PAIRS) -> list[dict[str, int]]:
+    """Return the most frequent pairs of a true and a decided class.
+
+    true, decided   class numbers
+    rows            how often the pair occurs
+    of              rows of the true class that end there
+    lca             the lowest common ancestor, -1 for the root
+    height          of that ancestor: how far the decision is off
+    """
+    hierarchy, decisions = outcome.space.hierarchy, outcome.decisions
+    truth = decisions.nearest[0]
+    (left, right), often, _ = confused(decisions, len(hierarchy), most)
+    ends = np.bincount(truth[truth >= 0], minlength=len(hierarchy))
+    columns = {
+        "true": left,
+        "decided": right,
+        "rows": often,
+        "of": ends[left],
+        "lca": hierarchy.lcas(left, right),
+        "height": hierarchy.lca_heights(left, right),
+    }
+    return [
+        dict(zip(columns, map(int, one), strict=True))
+        for one in zip(*columns.values(), strict=True)
+    ]

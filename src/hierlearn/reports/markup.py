@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from html import escape
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.hierarchy.draw import NOT_XML
@@ -72,3 +75,18 @@ def heights(highest: int) -> str:
     """Return the choices of a height for a select element, the worst first."""
     found = [f'<option value="{h}">wrong by height {h}</option>' for h in range(highest, 0, -1)]
     return '<option value="">all, the worst first</option>' + "".join(found)
+
+
+def asset(name: str, package: str = "hierlearn.reports") -> str:
+    """Return a file of a package."""
+    return files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+def page_script(*names: str) -> str:
+    """Return script files as one script, in whose scope they all are."""
+    return '"use strict";\n(() => {\n' + "\n".join(asset(name) for name in names) + "})();\n"
+
+
+def script_policy(script: str) -> str:
+    """Return the source of a content security policy that runs this script and no other."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"

@@ -1,69 +1,337 @@
-"""The HTTP application: what each path answers."""
+"""The HTTP application: what each path answers, and whom it answers at all.
+
+A request must name a host that the server goes by, so that a page of another site, whose name
+somebody lets point to this address, learns nothing. What is left of a body is read and dropped
+before an answer ends: a client that still sends would see a reset instead of it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 import html
+import ipaddress
+import re
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import fields
 from importlib import resources
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
 
-from hierlearn.errors import HierlearnError, plural
-from hierlearn.service import openapi
-from hierlearn.service.batching import Overloaded
-from hierlearn.service.door import Door
-from hierlearn.service.metrics import CONTENT_TYPE
-from hierlearn.service.model import Task, to_json
-from hierlearn.service.requests import (
-    EXPLAIN,
-    LARGE,
-    MOST_EVIDENCE,
-    PREDICT,
-    REMEMBER,
-    Refusal,
-    parse_body,
-    read_count,
-    read_ids,
-    read_labels,
-    read_options,
-)
-from hierlearn.service.service import Addition, Question
+import fastapi
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import ClientDisconnect
+
+from hierlearn import __version__
+from hierlearn.datasets.tables.kinds import base_kind
+from hierlearn.decoding import DECODERS
+from hierlearn.errors import HierlearnError, plural, shown
+from hierlearn.pipeline.input_columns import level_column_names
+from hierlearn.service.batching import Addition, Overloaded, Question
+from hierlearn.service.model import Options, Task, to_json
+from hierlearn.service.requests import LARGE, Refusal, parse_body
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
-    from hierlearn.service.model import Options, ServedModel
-    from hierlearn.service.rows import Columns
-    from hierlearn.service.service import Service
+    from hierlearn.service.batching import Batcher, Service
+    from hierlearn.service.model import ServedModel
+    from hierlearn.service.requests import Columns, Inputs
 
     Handler = Callable[[Any], Awaitable[Any]]
-    Read = TypeVar("Read")
 
+Body = TypeVar("Body", bound="Rows")
 CLOSE = {"connection": "close"}  # the rest of the body is not waited for
 BODIES = 16  # times the largest body that may be held while bodies arrive
 EXPLAINED_TOGETHER = 8  # rows of a task of /explain, so that others get their turn
+MOST_EVIDENCE = 100  # rows, words or cells behind an answer
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+ANY = "*"  # every host is answered
+HOST = re.compile(rb"(?:\[([0-9a-fA-F:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
 }
+WELCOME = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>body{{max-width:44rem;margin:2rem auto;padding:0 1rem;font:16px/1.5 system-ui,sans-serif;
+color:#222;background:#fff}}pre{{overflow:auto;padding:.8rem;background:#f2f2f2}}
+@media(prefers-color-scheme:dark){{body{{color:#eee;background:#161616}}pre{{background:#262626}}
+a{{color:#8ab4f8}}}}</style></head>
+<body><h1>{title}</h1>
+<p>A hierlearn model of {classes} on {levels}, which reads {inputs}: <a href="docs">try it</a>,
+or see <a href="model">what it reads</a>, <a href="hierarchy">its classes</a> and <a
+href="metrics">its metrics</a>.</p>
+<pre>curl -H 'content-type: application/json' \\
+  -d '{example}' \\
+  {address}predict</pre>
+</body></html>
+"""
 
 
-def find_fastapi() -> Any:
-    """Return FastAPI, or raise with what to install."""
+# ---------------------------------------------------------------------- what a request may hold
+
+
+Text = Annotated[str, Field(min_length=1)]
+TEXT, NUMBER = {"type": "string"}, {"type": "number"}  # in schemas
+
+
+class Rows(BaseModel):
+    """The fields of every request; ``Inputs`` reads the rows."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    rows: Any
+
+
+class DecidedRows(Rows):
+    """Rows to decide on."""
+
+    decoder: Optional[str] = Field(
+        None, description="instead of the model's own", json_schema_extra={"enum": [*DECODERS]}
+    )
+    threshold: Optional[float] = Field(
+        None, gt=-1e9, lt=1e9, description="of the decoder, such as stop"
+    )
+    risk: Optional[float] = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="the fraction of wrong answers to allow; finds the threshold by the rows of "
+        "--calibrate, without which it is refused",
+    )
+
+    def options(self) -> Options:
+        """Return what is asked for beside the answer."""
+        names = {one.name for one in fields(Options)}
+        return Options(**self.model_dump(include=names, exclude_none=True))
+
+
+class PredictBody(DecidedRows):
+    """A request to predict."""
+
+    top: Optional[int] = Field(None, ge=1, description="add the most probable classes")
+    by_level: bool = Field(False, description="add the class of every level")
+
+
+class ExplainBody(DecidedRows):
+    """A request to explain."""
+
+    count: Optional[int] = Field(3, ge=1, le=MOST_EVIDENCE)
+
+
+class RememberBody(Rows):
+    """A request to remember."""
+
+    labels: list[Text | list[Text]] = Field(description="paths; new ones are added")
+    ids: Optional[list[Text]] = Field(None, description="by which rows are named")
+
+
+MUST = {  # what each field must be, for errors
+    "top": "an integer of at least 1",
+    "count": "an integer of at least 1",
+    "by_level": "true or false",
+    "decoder": "a name",
+    "threshold": "a number",
+    "risk": "a number between 0 and 1",
+    "labels": "a list, one entry per row",
+    "ids": "a list of texts, one per row",
+}
+
+
+def checked(kind: type[Body], given: dict[str, Any]) -> Body:
+    """Return the body of a request; raise one sentence about the first field that is wrong."""
     try:
-        import fastapi
-        import uvicorn  # noqa: F401
-    except ImportError as error:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    name, *place = first["loc"]
+    value: Any = given.get(str(name))
+    if name == "labels" and place:
         raise HierlearnError(
-            f"serving needs fastapi and uvicorn ({error}); install them with: pip install fastapi "
-            f"uvicorn"
-        ) from None
-    return fastapi
+            f"labels, row {place[0]} (counted from 0): {shown(value[int(place[0])])} is neither a "
+            f"path nor a list of paths"
+        )
+    if first["type"] == "less_than_equal":
+        raise HierlearnError(f"{name} must be at most {first['ctx']['le']:,}, not {shown(value)}")
+    raise HierlearnError(f"{name} must be {MUST[str(name)]}, not {shown(value)}")
+
+
+# ---------------------------------------------------------------------- how OpenAPI describes it
+
+CELLS: dict[str, dict[str, Any]] = {
+    "number": {"type": ["number", "string", "null"], "description": "a number"},
+    "category": {"type": ["string", "number", "boolean", "null"], "description": "a category"},
+    "text": {"type": ["string", "null"], "description": "a text"},
+    "boolean": {"type": ["boolean", "string", "number", "null"], "description": "true or false"},
+    "image": {"type": "string", "format": "byte", "description": "an image file in base64"},
+}
+ANSWERS: dict[str, tuple[Any, str]] = {
+    "path": ("string", "the class, or the classes of a set; empty for the root"),
+    "class": ("string", "the same by bare name"),
+    "title": ("string", "of the class"),
+    "probability": (["number", "string"], "of the class"),
+    "level": (["integer", "string"], "of the class; 0 for the root"),
+    "stopped": ("boolean", "whether the answer is above the terminal classes"),
+}
+REASONS = {
+    400: "The body is not JSON in UTF-8.",
+    401: "The token is missing or wrong.",
+    403: "The server was started without a token.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large, or has too many rows.",
+    422: "The rows or options do not fit the model; the sentence names the row and the column.",
+    503: "The queue is full, or the request waited too long; Retry-After says when to try again.",
+}
+
+
+def objects(properties: dict[str, Any], required: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return the schema of an object; all of its fields are required unless some are named."""
+    names = properties if required is None else required
+    return {"type": "object", "properties": properties, "required": [*names]}
+
+
+def row_schema(inputs: Inputs) -> dict[str, Any]:
+    """Return the schema of a row: an object of columns, a value alone, or either."""
+    number = {"type": "number" if inputs.kind == "vectors" else ["number", "null"]}
+    vector: dict[str, Any] = {"type": "array", "items": number}
+    if inputs.width is not None:
+        vector |= {"minItems": inputs.width, "maxItems": inputs.width}
+    alone = {"texts": {"type": "string"}, "images": CELLS["image"]}
+    alone |= {"numbers": vector, "vectors": vector}
+    forms = []
+    if inputs.named:
+        cells = {
+            name: vector
+            if kind == "vector"
+            else {"type": ["string", "null"], "description": f"a date, {inputs.date_form(kind)}"}
+            if base_kind(kind) == "date"
+            else CELLS[kind]
+            for name, kind in inputs.kinds.items()
+        }
+        forms.append(objects(cells))
+    if inputs.kind in alone:
+        forms.append(alone[inputs.kind])
+    return forms[0] if len(forms) == 1 else {"oneOf": forms}
+
+
+def described(service: Service, kind: type[Rows], most: int, *codes: int) -> dict[str, Any]:
+    """Return what OpenAPI says of a path: the body, the answer and the refusals.
+
+    Args:
+        service: whose model is described.
+        kind: of the body.
+        most: rows of a request.
+        codes: of refusals beside the usual ones.
+    """
+    model = service.model
+    example: dict[str, Any] = {"rows": [model.inputs.example()]}
+    answer: dict[str, Any] = {"type": "object"}
+    if kind is RememberBody:
+        space = model.pipeline.label_space
+        example["labels"] = [space.hierarchy.names[int(space.terminals[0])]]
+    else:
+        names = model.decision(Options()).names
+        own: dict[str, Any] = {
+            name: dict(zip(("type", "description"), ANSWERS[name], strict=True)) for name in names
+        }
+        for begin in (*level_column_names(model.pipeline), "top_1"):
+            own[begin] = {"type": "string"}
+            own[f"{begin}_probability"] = {"type": ["number", "string", "null"]}
+        required = [*names]
+        if kind is ExplainBody:
+            example["count"] = 3
+            name, evidence = evidence_schema(model)
+            own[name] = {"type": "array", "items": evidence}
+            required.append(name)
+        item = {
+            **objects(own, required),
+            "description": "Columns of levels come with by_level, top_1, top_2, ... with top.",
+        }
+        rows = {"type": "array", "items": item, "description": "one per row, in order"}
+        answer = objects({"answers": rows})
+    body = kind.model_json_schema()
+    body["properties"]["rows"] = {
+        "type": "array",
+        "items": row_schema(model.inputs),
+        "minItems": 1,
+        "maxItems": most,
+        "description": f"at most {most:,}",
+    }
+    schemas = dict.fromkeys((400, 408, 413, 422, 503, *codes), objects({"error": TEXT}))
+    return {
+        "openapi_extra": {
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": {**body, "example": example}}},
+            }
+        },
+        "responses": {
+            code: {
+                "description": REASONS.get(code, "OK"),
+                "content": {"application/json": {"schema": schema}},
+            }
+            for code, schema in {200: answer, **schemas}.items()
+        },
+    }
+
+
+def evidence_schema(model: ServedModel) -> tuple[str, dict[str, Any]]:
+    """Return what the evidence of an answer is called, and its schema."""
+    if not model.has_memory:
+        return "parts", objects({"part": TEXT, "effect": NUMBER, "without": NUMBER})
+    own = {"id": TEXT, "weight": NUMBER, "labels": {"type": "array", "items": TEXT}}
+    titles = {"titles": TEXT} if model.pipeline.hierarchy.has_titles else {}
+    return "rows", objects({**own, **titles, "text": TEXT}, own)
+
+
+# ---------------------------------------------------------------------- the application
+
+
+def answer_json(content: Any, code: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return a response of JSON; bytes are sent as they are."""
+    body = content if isinstance(content, bytes) else to_json(content)
+    return Response(body, code, headers, "application/json")
+
+
+def answer_error(code: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    """Return a refusal of one sentence."""
+    return answer_json({"error": " ".join(message.split())}, code, headers)
+
+
+def answered(handler: Handler) -> Handler:
+    """Return a handler that answers errors with one sentence."""
+
+    async def answer(request: fastapi.Request) -> Response:
+        try:
+            found = await handler(request)
+        except Refusal as refusal:
+            return answer_error(refusal.code, refusal.message, dict(refusal.headers))
+        except Overloaded as error:
+            return answer_error(503, str(error), {"retry-after": str(error.retry_after)})
+        except HierlearnError as error:
+            return answer_error(422, str(error))
+        except asyncio.CancelledError:  # the time for finishing requests is over
+            return answer_error(503, "the server stops", CLOSE)
+        except Exception:  # a fault of ours
+            traceback.print_exc()
+            return answer_error(500, "internal error; the log of the server has the details")
+        return found if isinstance(found, Response) else answer_json(found)
+
+    answer.__annotations__ = {"request": fastapi.Request, "return": Response}
+    return answer
+
+
+async def not_found(request: Any, error: Any) -> Any:
+    """Answer a path or a method that does not exist."""
+    said = {404: f"there is no {request.url.path[:80]}; see /docs", 405: "use another method"}
+    headers = getattr(error, "headers", None)
+    return answer_error(error.status_code, said.get(error.status_code, "not found"), headers)
 
 
 def make_app(service: Service, hosts: Sequence[str] = ()) -> Any:
@@ -73,8 +341,6 @@ def make_app(service: Service, hosts: Sequence[str] = ()) -> Any:
         service: the model and its queues.
         hosts: by which the server goes beside its addresses.
     """
-    fastapi = find_fastapi()
-    from hierlearn import __version__
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
@@ -91,7 +357,47 @@ def make_app(service: Service, hosts: Sequence[str] = ()) -> Any:
         docs_url=None,  # the pages of FastAPI load scripts from a CDN
         redoc_url=None,
     )
-    Paths(service, app, fastapi).add()
+    paths, settings = Paths(service), service.settings
+    posts: tuple[tuple[Handler, str, type[Rows], int, tuple[int, ...]], ...] = (
+        (
+            paths.predict,
+            "Predict: one answer per row, as hierlearn predict gives it.",
+            PredictBody,
+            settings.max_rows,
+            (),
+        ),
+        (
+            paths.explain,
+            "Explain: the answers with what they rest on, as hierlearn explain shows it.",
+            ExplainBody,
+            settings.max_explained,
+            (),
+        ),
+        (
+            paths.remember,
+            "Remember: labeled rows, and new classes, without training. Needs a bearer token.",
+            RememberBody,
+            settings.max_rows,
+            (401, 403),
+        ),
+    )
+    for handler, summary, kind, most, codes in posts:
+        own = handler.__name__
+        more = described(service, kind, most, *codes)
+        more |= {"methods": ["POST"], "summary": summary, "operation_id": own}
+        app.add_api_route(f"/{own}", answered(handler), **more)
+    gets: tuple[tuple[Handler, str], ...] = (
+        (paths.model, "What the model is and reads."),
+        (paths.hierarchy, "The classes: path, title, level, parents."),
+        (paths.health, "Whether the process is alive."),
+        (paths.ready, "Whether requests are welcome; 503 before a stop."),
+        (paths.metrics, "Counts and seconds in the format of Prometheus."),
+    )
+    for handler, summary in gets:
+        own = handler.__name__
+        app.add_api_route(f"/{own}", answered(handler), summary=summary, operation_id=own)
+    app.add_api_route("/docs", answered(paths.docs), include_in_schema=False)
+    app.add_api_route("/", answered(paths.welcome), include_in_schema=False)
     app.add_middleware(Door, hosts=hosts, seconds=service.settings.body_timeout)
     app.add_middleware(Measured, service=service, paths={route.path for route in app.routes})
     app.add_exception_handler(404, not_found)
@@ -99,14 +405,201 @@ def make_app(service: Service, hosts: Sequence[str] = ()) -> Any:
     return app
 
 
-async def not_found(request: Any, error: Any) -> Any:
-    """Answer a path or a method that does not exist."""
-    from fastapi.responses import Response
+class Paths:
+    """What the paths of a service answer.
 
-    said = {404: f"there is no {request.url.path[:80]}; see /docs", 405: "use another method"}
-    content = to_json({"error": said.get(error.status_code, "not found")})
-    headers = {**(getattr(error, "headers", None) or {}), "content-type": "application/json"}
-    return Response(content, error.status_code, headers)
+    Args:
+        service: the model and its queues.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.buffered = 0  # bytes of bodies that are being read
+        # One thread, so that many large bodies do not become many more objects at a time.
+        self.readers = ThreadPoolExecutor(1, "hierlearn-bodies")
+
+    async def _read(
+        self, request: Any, kind: type[Body], most: int, read: Callable[[Body, Columns], Any]
+    ) -> tuple[Any, int]:
+        """Return what is read from the body of a request, and how many rows it has.
+
+        Args:
+            request: with a JSON object; a large one is read in a thread.
+            kind: what the object must be.
+            most: rows.
+            read: called with the body and the columns of its rows.
+        """
+
+        def run() -> tuple[Any, int]:
+            found = checked(kind, parse_body(body, [*kind.model_fields], most))
+            given = found.rows
+            if isinstance(given, list) and len(given) > most:
+                rows = plural(len(given), "row")
+                raise Refusal(413, f"the request has {rows}; send at most {most:,} at once")
+            columns = self.service.model.inputs.columns(given)
+            return read(found, columns), len(given)
+
+        seconds = self.service.settings.body_timeout
+        parts: list[bytes] = []
+        try:
+            try:
+                await asyncio.wait_for(self._receive(request, parts), seconds)
+            except asyncio.TimeoutError:
+                raise Refusal(408, f"the body did not arrive within {seconds:g} s", CLOSE) from None
+            body = b"".join(parts)
+            if len(body) <= LARGE:
+                return run()
+            return await asyncio.get_running_loop().run_in_executor(self.readers, run)
+        finally:
+            self.buffered -= sum(map(len, parts))
+
+    async def _receive(self, request: Any, parts: list[bytes]) -> None:
+        """Receive the body of a request; raise on one that is too large."""
+        most, size = self.service.settings.max_bytes, 0
+        length = request.headers.get("content-length", "")
+        too_large = Refusal(413, f"the body has more than {most:,} bytes; send fewer rows")
+        if length.isdecimal() and int(length[:20]) > most:
+            raise too_large
+        try:
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise too_large
+                parts.append(part)
+                self.buffered += len(part)
+                if self.buffered > BODIES * most:
+                    raise Overloaded("too many bodies arrive at once; try again in 1 s", 1)
+        except ClientDisconnect:
+            raise Refusal(400, "the connection was closed before the end of the body") from None
+
+    async def _ask(
+        self, queue: Batcher[Question], request: Any, kind: type[Body], most: int, batch: int
+    ) -> bytes:
+        """Return the answers to a request, which the queue computes in parts.
+
+        Args:
+            queue: computes them.
+            request: the request.
+            kind: of its body.
+            most: rows.
+            batch: rows of a part.
+        """
+        queue.check_room()  # before anything is read
+        model = self.service.model
+
+        def read(body: Any, columns: Columns) -> list[Question]:
+            options, count = body.options(), getattr(body, "count", None) or 3
+            model.decision(options)  # raises on what the model cannot do
+            return [Question(model, one, count) for one in pieces(columns, options, batch)]
+
+        parts, rows = await self._read(request, kind, most, read)
+        queue.check_room(rows)
+        futures = [queue.submit(one, len(one.task)) for one in parts]
+        try:
+            found = [await one for one in futures]
+        finally:
+            for one in futures:
+                one.cancel()  # where another part has failed
+        return b'{"answers":[' + b",".join(found) + b"]}"
+
+    async def predict(self, request: Any) -> Any:
+        """Answer rows."""
+        settings, queue = self.service.settings, self.service.predicting
+        batch = settings.limits.max_batch
+        return await self._ask(queue, request, PredictBody, settings.max_rows, batch)
+
+    async def explain(self, request: Any) -> Any:
+        """Answer rows with what the answers rest on."""
+        most, queue = self.service.settings.max_explained, self.service.explaining
+        return await self._ask(queue, request, ExplainBody, most, EXPLAINED_TOGETHER)
+
+    async def remember(self, request: Any) -> Any:
+        """Add labeled rows to the memory, for who knows the token."""
+        wanted = self.service.settings.token
+        if wanted is None:
+            raise Refusal(
+                403, "the server was started without a token, so nothing may be remembered"
+            )
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        same = hmac.compare_digest(token.strip().encode(), wanted.encode())
+        if not same or kind.lower() != "bearer":
+            raise Refusal(
+                401,
+                "remember needs the token of the server: Authorization: Bearer TOKEN",
+                {"www-authenticate": "Bearer"},
+            )
+
+        def read(body: RememberBody, columns: Columns) -> Addition:
+            for name in ("labels", "ids"):
+                found = getattr(body, name)
+                if found is not None and len(found) != len(body.rows):
+                    raise HierlearnError(
+                        f"rows has {len(body.rows):,} entries but {name} has {len(found):,}"
+                    )
+            labels = [[one] if isinstance(one, str) else one for one in body.labels]
+            return Addition(Task(columns), labels, body.ids)
+
+        most = self.service.settings.max_rows
+        return await self.service.remembering.submit(
+            *await self._read(request, RememberBody, most, read)
+        )
+
+    async def model(self, _: Any) -> Any:
+        """Describe the model."""
+        return self.service.model.describe()
+
+    async def hierarchy(self, _: Any) -> Any:
+        """List the classes."""
+        return await asyncio.to_thread(self.service.model.hierarchy_json)
+
+    async def health(self, _: Any) -> Any:
+        """Say that the process is alive."""
+        return {"status": "alive"}
+
+    async def ready(self, _: Any) -> Any:
+        """Say whether requests are welcome."""
+        if not self.service.ready:
+            raise Refusal(503, "the server is about to stop")
+        return {"status": "ready"}
+
+    async def metrics(self, _: Any) -> Any:
+        """Return the metrics."""
+        content, kind = self.service.metrics()
+        return Response(content, headers={"content-type": kind})
+
+    async def docs(self, _: Any) -> Any:
+        """Return the page that shows the OpenAPI description; it loads nothing from elsewhere."""
+        text = resources.files("hierlearn.service").joinpath("docs.html").read_text("utf-8")
+        return Response(text, media_type="text/html", headers=PAGE_HEADERS)
+
+    async def welcome(self, request: Any) -> Any:
+        """Return a page that says what the model is and how to ask it."""
+        model = self.service.model
+        hierarchy = model.pipeline.hierarchy
+        shown = {
+            "title": f"hierlearn: {model.pipeline.config.get('name') or 'model'}",
+            "classes": plural(len(hierarchy), "class", "classes"),
+            "levels": plural(hierarchy.depth, "level"),
+            "inputs": model.inputs.described,
+            "address": str(request.base_url),
+            "example": to_json({"rows": [model.inputs.example()]}).decode().replace("'", "'\\''"),
+        }
+        escaped = {name: html.escape(text, quote=False) for name, text in shown.items()}
+        return Response(WELCOME.format(**escaped), media_type="text/html", headers=PAGE_HEADERS)
+
+
+def pieces(columns: Columns, options: Options, most: int) -> Iterator[Task]:
+    """Yield the rows of a request in parts of at most ``most`` rows."""
+    whole = Task(columns, options)
+    if len(whole) <= most:
+        yield whole
+        return
+    for begin in range(0, len(whole), most):
+        some = {name: cells[begin : begin + most] for name, cells in columns.items()}
+        yield Task(some, options, begin)
+
+
+# ---------------------------------------------------------------------- before and after a path
 
 
 class Measured:
@@ -138,319 +631,103 @@ class Measured:
             await self.app(scope, receive, sent)
         finally:
             path = scope["path"] if scope["path"] in self.paths else "other"
-            self.service.metrics.request(path, code, time.perf_counter() - begin)
+            self.service.requests.labels(path, code).inc()
+            self.service.latencies.labels(path).observe(time.perf_counter() - begin)
 
 
-class Paths:
-    """The paths of the application.
+def host_name(value: bytes) -> str | None:
+    """Return the name or address in a Host header, in lower case; None where it is none."""
+    match = HOST.fullmatch(value.strip())
+    if match is None:
+        return None
+    return (match[1] or match[2]).decode("ascii").lower().rstrip(".") or None
+
+
+class Door:
+    """Middleware that looks at the host of requests, and reads what they left of their bodies.
 
     Args:
-        service: the model and its queues.
-        app: a FastAPI application, which gets the paths.
-        fastapi: the package.
+        app: what answers.
+        hosts: names and addresses that are answered beside those of the loopback and the address
+            that a connection came to; ``*`` for all.
+        seconds: in which the rest of a body must arrive.
     """
 
-    def __init__(self, service: Service, app: Any, fastapi: Any) -> None:
-        self.service, self.app = service, app
-        self.buffered = 0  # bytes of bodies that are being read
-        # One thread, so that many large bodies do not become many more objects at a time.
-        self.readers = ThreadPoolExecutor(1, "hierlearn-bodies")
-        self.response = fastapi.responses.Response
-        self.request = fastapi.Request
+    def __init__(self, app: Any, hosts: Iterable[str] = (), seconds: float = 30.0) -> None:
+        self.app, self.seconds = app, seconds
+        self.hosts = frozenset(one.lower().strip("[]").rstrip(".") for one in (*LOOPBACK, *hosts))
 
-    def add(self) -> None:
-        """Add all paths."""
-        model, settings = self.service.model, self.service.settings
-        most, usual = settings.max_rows, (400, 408, 413, 422, 503)
-        answers, explained = openapi.answer_schema(model), openapi.explanation_schema(model)
-        self._post(
-            "/predict",
-            self.predict,
-            "Predict: one answer per row, as hierlearn predict gives it.",
-            openapi.predict_body(model, most),
-            openapi.responses(openapi.answers_schema(answers), *usual),
-        )
-        self._post(
-            "/explain",
-            self.explain,
-            "Explain: the answers with what they rest on, as hierlearn explain shows it.",
-            openapi.explain_body(model, settings.max_explained),
-            openapi.responses(openapi.answers_schema(explained), *usual),
-        )
-        self._post(
-            "/remember",
-            self.remember,
-            "Remember: labeled rows, and new classes, without training. Needs a bearer token.",
-            openapi.remember_body(model, most),
-            openapi.responses({"type": "object"}, *usual, 401, 403),
-        )
-        self._get("/model", self.describe, "What the model is and reads.")
-        self._get("/hierarchy", self.hierarchy, "The classes: path, title, level, parents.")
-        self._get("/health", self.health, "Whether the process is alive.")
-        self._get("/ready", self.ready, "Whether requests are welcome; 503 before a stop.")
-        self._get("/metrics", self.metrics, "Counts and seconds in the format of Prometheus.")
-        self.app.add_api_route("/docs", self.page, methods=["GET"], include_in_schema=False)
-        welcome = self._answered(self.welcome)
-        self.app.add_api_route("/", welcome, methods=["GET"], include_in_schema=False)
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        if has_body(scope["headers"]):
+            waits = any(name == b"expect" for name, _ in scope["headers"])
+            rest = Rest(receive, send, self.seconds, waits=waits)
+            receive, send = rest.receive, rest.send
+        given = [value for name, value in scope["headers"] if name == b"host"]
+        host = host_name(given[0]) if len(given) == 1 else None
+        if host is None:
+            said = "the request needs one Host header with a name or an address"
+            await answer_error(400, said)(scope, receive, send)
+        elif not self.answers(host, scope.get("server")):
+            name = host[:80]
+            said = f"this server does not go by the name {name!r}, which is not among its hosts"
+            await answer_error(421, said)(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
 
-    def _post(self, path: str, handler: Handler, summary: str, body: Any, found: Any) -> None:
-        self.app.add_api_route(
-            path,
-            self._answered(handler),
-            methods=["POST"],
-            summary=summary,
-            responses=found,
-            openapi_extra=body,
-            operation_id=path[1:],
-        )
-
-    def _get(self, path: str, handler: Handler, summary: str) -> None:
-        self.app.add_api_route(
-            path, self._answered(handler), methods=["GET"], summary=summary, operation_id=path[1:]
-        )
-
-    def _answered(self, handler: Handler) -> Handler:
-        """Return a handler that answers errors with one sentence."""
-
-        async def answered(request: Any) -> Any:
-            try:
-                return await handler(request)
-            except Refusal as refusal:
-                return self._error(refusal.code, refusal.message, dict(refusal.headers))
-            except Overloaded as error:
-                return self._error(503, str(error), {"retry-after": str(error.retry_after)})
-            except HierlearnError as error:
-                return self._error(422, str(error))
-            except asyncio.CancelledError:  # the time for finishing requests is over
-                return self._error(503, "the server stops", CLOSE)
-            except Exception:  # a fault of ours
-                traceback.print_exc()
-                return self._error(500, "internal error; the log of the server has the details")
-
-        answered.__annotations__ = {"request": self.request, "return": self.response}
-        return answered
-
-    def _error(self, code: int, message: str, headers: dict[str, str] | None = None) -> Any:
-        content = to_json({"error": " ".join(message.split())})
-        return self.response(content, code, headers, "application/json")
-
-    def _json(self, content: bytes) -> Any:
-        return self.response(content, media_type="application/json")
-
-    # ------------------------------------------------------------------ the body
-
-    async def _asked(
-        self,
-        request: Any,
-        known: Sequence[str],
-        most: int,
-        read: Callable[[dict[str, Any]], Read],
-    ) -> Read:
-        """Return what is read from the body of a request; a large one is read in a thread.
-
-        Args:
-            request: with a JSON object.
-            known: the fields that it may have.
-            most: rows.
-            read: called with the object.
-        """
-        seconds = self.service.settings.body_timeout
-        parts: list[bytes] = []
+    def answers(self, host: str, server: tuple[str, int] | None) -> bool:
+        """Whether a host is answered: by name, or as the address that the connection came to."""
+        if host in self.hosts or ANY in self.hosts:
+            return True
         try:
-            try:
-                await asyncio.wait_for(self._receive(request, parts), seconds)
-            except asyncio.TimeoutError:
-                raise Refusal(408, f"the body did not arrive within {seconds:g} s", CLOSE) from None
-            body = b"".join(parts)
-            if len(body) <= LARGE:
-                return read(parse_body(body, known, most))
-            return await asyncio.get_running_loop().run_in_executor(
-                self.readers, lambda: read(parse_body(body, known, most))
-            )
-        finally:
-            self.buffered -= sum(map(len, parts))
-
-    async def _receive(self, request: Any, parts: list[bytes]) -> None:
-        """Receive the body of a request; raise on one that is too large."""
-        from starlette.requests import ClientDisconnect
-
-        most, size = self.service.settings.max_bytes, 0
-        length = request.headers.get("content-length", "")
-        too_large = Refusal(413, f"the body has more than {most:,} bytes; send fewer rows")
-        if length.isdecimal() and int(length[:20]) > most:
-            raise too_large
-        try:
-            async for part in request.stream():
-                size += len(part)
-                if size > most:
-                    raise too_large
-                parts.append(part)
-                self.buffered += len(part)
-                if self.buffered > BODIES * most:
-                    raise Overloaded("too many bodies arrive at once; try again in 1 s", 1)
-        except ClientDisconnect:
-            raise Refusal(400, "the connection was closed before the end of the body") from None
-
-    def _columns(self, model: ServedModel, body: dict[str, Any], most: int) -> tuple[Columns, int]:
-        """Return the rows of a request as columns, and how many there are."""
-        given = body["rows"]
-        if isinstance(given, list) and len(given) > most:
-            raise Refusal(
-                413, f"the request has {plural(len(given), 'row')}; send at most {most:,} at once"
-            )
-        return model.inputs.columns(given), len(given)
-
-    # ------------------------------------------------------------------ POST
-
-    async def predict(self, request: Any) -> Any:
-        """Answer rows."""
-        queue = self.service.predicting
-        queue.check_room()  # before anything is read
-        model, settings = self.service.model, self.service.settings
-
-        def read(body: dict[str, Any]) -> tuple[list[Task], int]:
-            options = read_options(body)
-            columns, rows = self._columns(model, body, settings.max_rows)
-            model.decision(options)  # raises on what the model cannot do
-            return [*pieces(columns, rows, options, settings.limits.max_batch)], rows
-
-        parts, rows = await self._asked(request, PREDICT, settings.max_rows, read)
-        queue.check_room(rows)
-        return await self._joined([queue.submit(Question(model, one), len(one)) for one in parts])
-
-    async def explain(self, request: Any) -> Any:
-        """Answer rows with what the answers rest on."""
-        queue = self.service.explaining
-        queue.check_room()
-        model, most = self.service.model, self.service.settings.max_explained
-
-        def read(body: dict[str, Any]) -> tuple[list[Task], int, int]:
-            count, options = read_count(body, "count", 3, MOST_EVIDENCE), read_options(body)
-            columns, rows = self._columns(model, body, most)
-            model.decision(options)
-            return [*pieces(columns, rows, options, EXPLAINED_TOGETHER)], rows, count
-
-        parts, rows, count = await self._asked(request, EXPLAIN, most, read)
-        queue.check_room(rows)
-        return await self._joined(
-            [queue.submit(Question(model, one, count), len(one)) for one in parts]
-        )
-
-    async def _joined(self, futures: list[asyncio.Future[bytes]]) -> Any:
-        """Return the response of the parts of a request."""
-        try:
-            found = [await one for one in futures]
-        finally:
-            for one in futures:
-                one.cancel()  # where another part has failed
-        return self._json(b'{"answers":[' + b",".join(found) + b"]}")
-
-    async def remember(self, request: Any) -> Any:
-        """Add labeled rows to the memory."""
-        self._check_token(request.headers.get("authorization", ""))
-        queue = self.service.remembering
-        model, most = self.service.model, self.service.settings.max_rows
-
-        def read(body: dict[str, Any]) -> tuple[Addition, int]:
-            columns, rows = self._columns(model, body, most)
-            return Addition(Task(columns), read_labels(body, rows), read_ids(body, rows)), rows
-
-        found = await queue.submit(*await self._asked(request, REMEMBER, most, read))
-        return self._json(to_json(found))
-
-    def _check_token(self, given: str) -> None:
-        """Raise where the token of a request is not that of the server."""
-        wanted = self.service.settings.token
-        if wanted is None:
-            raise Refusal(
-                403, "the server was started without a token, so nothing may be remembered"
-            )
-        kind, _, token = given.partition(" ")
-        same = hmac.compare_digest(token.strip().encode(), wanted.encode())
-        if not same or kind.lower() != "bearer":
-            raise Refusal(
-                401,
-                "remember needs the token of the server: Authorization: Bearer TOKEN",
-                {"www-authenticate": "Bearer"},
-            )
-
-    # ------------------------------------------------------------------ GET
-
-    async def describe(self, _: Any) -> Any:
-        """Describe the model."""
-        return self._json(to_json(self.service.model.describe()))
-
-    async def hierarchy(self, _: Any) -> Any:
-        """List the classes."""
-        return self._json(await asyncio.to_thread(self.service.model.hierarchy_json))
-
-    async def health(self, _: Any) -> Any:
-        """Say that the process is alive."""
-        return self._json(b'{"status":"alive"}')
-
-    async def ready(self, _: Any) -> Any:
-        """Say whether requests are welcome."""
-        if not self.service.ready:
-            raise Refusal(503, "the server is about to stop")
-        return self._json(b'{"status":"ready"}')
-
-    async def metrics(self, _: Any) -> Any:
-        """Return the metrics."""
-        return self.response(self.service.metrics.text(), headers={"content-type": CONTENT_TYPE})
-
-    async def page(self) -> Any:
-        """Return the page that shows the OpenAPI description; it loads nothing from elsewhere."""
-        return self.response(page(), media_type="text/html", headers=PAGE_HEADERS)
-
-    async def welcome(self, request: Any) -> Any:
-        """Return a page that says what the model is and how to ask it."""
-        text = welcome_page(self.service.model, str(request.base_url))
-        return self.response(text, media_type="text/html", headers=PAGE_HEADERS)
+            return ipaddress.ip_address(host) == ipaddress.ip_address((server or ("",))[0])
+        except ValueError:
+            return False
 
 
-WELCOME = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>body{{max-width:44rem;margin:2rem auto;padding:0 1rem;font:16px/1.5 system-ui,sans-serif;
-color:#222;background:#fff}}pre{{overflow:auto;padding:.8rem;background:#f2f2f2}}
-@media(prefers-color-scheme:dark){{body{{color:#eee;background:#161616}}pre{{background:#262626}}
-a{{color:#8ab4f8}}}}</style></head>
-<body><h1>{title}</h1>
-<p>A hierlearn model of {classes} on {levels}, which reads {inputs}: <a href="docs">try it</a>,
-or see <a href="model">what it reads</a>, <a href="hierarchy">its classes</a> and <a
-href="metrics">its metrics</a>.</p>
-<pre>curl -H 'content-type: application/json' \\
-  -d '{example}' \\
-  {address}predict</pre>
-</body></html>
-"""
+def has_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a request announces a body."""
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0")
+        for name, value in headers
+    )
 
 
-def welcome_page(model: ServedModel, address: str) -> str:
-    """Return the HTML of the first page; what comes from the model and the client is escaped."""
-    hierarchy = model.pipeline.hierarchy
-    rows = {"rows": [openapi.example_row(model.inputs)]}
-    shown = {
-        "title": f"hierlearn: {model.pipeline.config.get('name') or 'model'}",
-        "classes": plural(len(hierarchy), "class", "classes"),
-        "levels": plural(hierarchy.depth, "level"),
-        "inputs": model.inputs.described,
-        "address": address,
-        "example": to_json(rows).decode().replace("'", "'\\''"),
-    }
-    return WELCOME.format(**{name: html.escape(text, quote=False) for name, text in shown.items()})
+class Rest:
+    """The rest of a body: it is read and dropped before the answer ends.
 
+    Args:
+        receive: of the request.
+        send: of the request.
+        seconds: in which the rest must arrive.
+        waits: whether the client sends no body unless it is told to go on.
+    """
 
-def page() -> str:
-    """Return the HTML of /docs."""
-    return resources.files("hierlearn.service").joinpath("docs.html").read_text("utf-8")
+    def __init__(self, receive: Any, send: Any, seconds: float, *, waits: bool) -> None:
+        self._receive, self._send, self.seconds = receive, send, seconds
+        self.is_read = waits
 
+    async def receive(self) -> Any:
+        """Return the next part of the body."""
+        message = await self._receive()
+        self.is_read = not message.get("more_body", False)  # also where the client has gone
+        return message
 
-def pieces(columns: Columns, rows: int, options: Options, most: int) -> Iterator[Task]:
-    """Yield the rows of a request in parts of at most ``most`` rows."""
-    if rows <= most:
-        yield Task(columns, options)
-        return
-    for begin in range(0, rows, most):
-        some = {name: cells[begin : begin + most] for name, cells in columns.items()}
-        yield Task(some, options, begin)
+    async def send(self, message: Any) -> None:
+        """Send a part of the answer; the last one when the body was read or given up."""
+        if message["type"] == "http.response.start":
+            self.is_read |= (b"connection", b"close") in message.get("headers", ())
+        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if is_last and not self.is_read:
+            await self._send({**message, "more_body": True})
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._drop(), self.seconds)
+            message = {"type": "http.response.body", "body": b""}
+        await self._send(message)
+
+    async def _drop(self) -> None:
+        while not self.is_read:
+            await self.receive()

@@ -12,14 +12,38 @@ import math
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from prometheus_client import (
+    CONTENT_TYPE_PLAIN_0_0_4,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
 
-Task = TypeVar("Task")
+from hierlearn.errors import HierlearnError
+from hierlearn.files.writing import WriteError
+from hierlearn.pipeline.memory_folder import MemoryFolder
+from hierlearn.service.model import Task, to_json
+from hierlearn.service.requests import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from hierlearn.service.model import ServedModel
+
+
+Work = TypeVar("Work")
 MEMORY = 0.8  # how much the measured speed keeps of what it was, per batch
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+ROWS = tuple(float(1 << power) for power in range(0, 13, 2))  # 1, 4, ... 4096
+disable_created_metrics()  # type: ignore[no-untyped-call]
 LONGEST_WAIT = 60  # seconds that a client is told to wait, at most
 
 
@@ -54,16 +78,16 @@ class Limits:
 
 
 @dataclass
-class Waiting(Generic[Task]):
+class Waiting(Generic[Work]):
     """A task in the queue."""
 
-    task: Task
+    task: Work
     rows: int
     future: asyncio.Future[Any]
     arrived: float = field(default_factory=time.monotonic)
 
 
-class Batcher(Generic[Task]):
+class Batcher(Generic[Work]):
     """A queue with a thread that computes what is in it.
 
     ``start``, ``submit`` and ``close`` are called in one event loop.
@@ -77,14 +101,14 @@ class Batcher(Generic[Task]):
 
     def __init__(
         self,
-        compute: Callable[[list[Task]], Sequence[Any]],
+        compute: Callable[[list[Work]], Sequence[Any]],
         limits: Limits,
         on_batch: Callable[[int, float], None] | None = None,
     ) -> None:
         self.compute, self.limits, self.on_batch = compute, limits, on_batch
         self.rows = 0  # that wait
         self.speed = 0.0  # rows per second, as measured last
-        self._queue: deque[Waiting[Task]] = deque()
+        self._queue: deque[Waiting[Work]] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -117,7 +141,7 @@ class Batcher(Generic[Task]):
                 self.retry_after,
             )
 
-    def submit(self, task: Task, rows: int) -> asyncio.Future[Any]:
+    def submit(self, task: Work, rows: int) -> asyncio.Future[Any]:
         """Put a task into the queue, and return the future of its result.
 
         Args:
@@ -159,7 +183,7 @@ class Batcher(Generic[Task]):
             if batch:
                 self._compute(batch)
 
-    def _take(self) -> list[Waiting[Task]] | None:
+    def _take(self) -> list[Waiting[Work]] | None:
         """Wait for tasks, and return those of the next batch; None at the end."""
         most, wait = self.limits.max_batch, self.limits.max_wait
         with self._changed:
@@ -181,7 +205,7 @@ class Batcher(Generic[Task]):
             self.rows -= total
         return [one for one in batch if not one.future.done()]  # done: timed out, or given up
 
-    def _compute(self, batch: list[Waiting[Task]]) -> None:
+    def _compute(self, batch: list[Waiting[Work]]) -> None:
         rows, begin = sum(one.rows for one in batch), time.monotonic()
         results = self._results([one.task for one in batch])
         seconds = max(time.monotonic() - begin, 1e-6)
@@ -191,7 +215,7 @@ class Batcher(Generic[Task]):
             self.on_batch(rows, seconds)
         self._deliver([one.future for one in batch], results)
 
-    def _results(self, tasks: list[Task]) -> Sequence[Any]:
+    def _results(self, tasks: list[Work]) -> Sequence[Any]:
         """Return the results of tasks; what makes one of them fail does not touch the others."""
         try:
             return self.compute(tasks)
@@ -216,3 +240,189 @@ class Batcher(Generic[Task]):
             self._loop.call_soon_threadsafe(deliver)
         except RuntimeError:  # the loop was closed: the server was told to stop at once
             return
+
+
+@dataclass(frozen=True)
+class ServingSettings:
+    """How a server treats requests.
+
+    Attributes:
+        limits: of the queue of ``/predict``.
+        max_rows: rows of a request.
+        max_explained: rows of a request to explain, each of which may cost many predictions.
+        max_bytes: of the body of a request.
+        body_timeout: seconds in which the body must arrive.
+        token: what ``/remember`` asks for; None refuses it.
+        save_to: the folder of the model, to which ``/remember`` adds; None keeps it in memory.
+        trust: whether that folder may name code to import.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    max_rows: int = 10_000
+    max_explained: int = 100
+    max_bytes: int = 16 << 20
+    body_timeout: float = 30.0
+    token: str | None = None
+    save_to: Path | None = None
+    trust: bool = False
+
+
+@dataclass(frozen=True)
+class Question:
+    """Some rows of a request, and the model that answers all of the request.
+
+    Attributes:
+        model: as it was when the request came.
+        task: the rows.
+        count: how much is shown of what an answer rests on.
+    """
+
+    model: ServedModel
+    task: Task
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Addition:
+    """A task of ``/remember``."""
+
+    task: Task
+    labels: Sequence[Sequence[str]]
+    ids: Sequence[str] | None
+
+
+class Service:
+    """What the requests of a server share.
+
+    Args:
+        model: the model to begin with.
+        settings: how requests are treated.
+
+    Attributes:
+        model: the model now. A request takes it once, so that all its answers come from one model,
+            the old or the new one.
+        ready: whether requests are welcome.
+    """
+
+    def __init__(self, model: ServedModel, settings: ServingSettings) -> None:
+        self.model, self.settings, self.ready = model, settings, False
+        limits = settings.limits
+        alone = replace(limits, max_batch=1, max_wait=0.0)
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        every: dict[str, Any] = {"namespace": "hierlearn", "registry": self.registry}
+        times = {**every, "buckets": SECONDS}
+        self.requests = Counter(
+            "requests", "Requests by path and status code.", ("path", "code"), **every
+        )
+        self.latencies = Histogram(
+            "request_seconds", "From the request to its answer.", ("path",), **times
+        )
+        self.rows = Counter("rows", "Rows that were computed.", ("queue",), **every)
+        self.batch_rows = Histogram(
+            "batch_rows", "Rows that were computed together.", ("queue",), **every, buckets=ROWS
+        )
+        self.batch_seconds = Histogram(
+            "batch_seconds", "What the model took for a batch.", ("queue",), **times
+        )
+        self.predicting = Batcher(self._predict, limits, self._counted("predict"))
+        self.explaining = Batcher(self._explain, alone, self._counted("explain"))
+        self.remembering = Batcher(self._remember, alone, self._counted("remember"))
+
+    def start(self) -> None:
+        """Start the threads; called in the event loop."""
+        for one in (self.predicting, self.explaining, self.remembering):
+            one.start()
+        self.ready = True
+
+    def warm_up(self) -> None:
+        """Predict an invented row, so that the first request does not wait for imports."""
+        model = self.model
+        with suppress(HierlearnError):  # the invented row may not fit
+            model.predict([Task(model.inputs.columns([model.inputs.example()]))])
+
+    def close(self) -> None:
+        """End the threads, after what they have accepted."""
+        self.ready = False
+        for one in (self.predicting, self.explaining, self.remembering):
+            one.close(self.settings.limits.timeout)
+
+    def _counted(self, queue: str) -> Callable[[int, float], None]:
+        """Return what counts the batches of a queue."""
+
+        def count(rows: int, seconds: float) -> None:
+            self.rows.labels(queue).inc(rows)
+            self.batch_rows.labels(queue).observe(rows)
+            self.batch_seconds.labels(queue).observe(seconds)
+
+        return count
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the values that are read when the metrics are."""
+        from hierlearn import __version__
+
+        pipeline = self.model.pipeline
+        for name, text, value in (
+            ("queue_rows", "Rows that wait to be predicted.", self.predicting.rows),
+            ("remembered_rows", "Rows that the model remembers.", self.model.remembered_rows),
+            ("ready", "Whether requests are welcome.", self.ready),
+        ):
+            yield GaugeMetricFamily(f"hierlearn_{name}", text, value=value)
+        info = {
+            "name": pipeline.config.get("name", "model"),
+            "classes": str(len(pipeline.hierarchy)),
+            "fingerprint": pipeline.hierarchy.fingerprint[:12],
+            "version": __version__,
+        }
+        found = GaugeMetricFamily(
+            "hierlearn_model_info", "The model that is served.", labels=[*info]
+        )
+        found.add_metric([*info.values()], 1)
+        yield found
+
+    def describe(self) -> list[Any]:
+        """Let the registry not collect anything yet."""
+        return []
+
+    def metrics(self) -> tuple[bytes, str]:
+        """Return all metrics in the text format of Prometheus, and its content type."""
+        return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
+
+    # ------------------------------------------------------------------ in the threads
+
+    def _predict(self, questions: list[Question]) -> list[bytes]:
+        """Return the answers as JSON without the brackets of a list."""
+        found = [b""] * len(questions)
+        for model in {id(one.model): one.model for one in questions}.values():
+            places = [place for place, one in enumerate(questions) if one.model is model]
+            answers = model.predict([questions[place].task for place in places])
+            for place, own in zip(places, answers, strict=True):
+                found[place] = to_json(own)[1:-1]
+        return found
+
+    def _explain(self, questions: list[Question]) -> list[bytes]:
+        return [to_json(one.model.explain(one.task, one.count))[1:-1] for one in questions]
+
+    def _remember(self, tasks: list[Addition]) -> list[dict[str, Any]]:
+        """Make a model that remembers more, write it where that is asked for, and swap it in."""
+        (one,) = tasks
+        model, growth = self.model.grown(one.task.columns, one.labels, one.ids)
+        folder = self.settings.save_to
+        if folder is not None:
+            try:
+                # One more shard; what other processes have added to the folder stays there.
+                with MemoryFolder.open(folder, trust=self.settings.trust) as memory:
+                    rows = self.model.inputs.chunk(one.task.columns).inputs
+                    memory.remember(rows, one.labels, ids=one.ids)
+            except WriteError as error:
+                raise Refusal(500, f"{error}; nothing was remembered") from error
+        self.model = model
+        return [
+            {
+                "rows": growth.rows,
+                "known": growth.known,
+                "new_classes": list(growth.classes),
+                "total": growth.total,
+                "saved": folder is not None,
+            }
+        ]

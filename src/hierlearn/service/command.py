@@ -3,92 +3,90 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import MEMORY, add_command, flag, option, takes
+from hierlearn.cli.generate import MEMORY, options, takes
+from hierlearn.cli.generate import add_commands as register
+from hierlearn.cli.predict import ending_of
 from hierlearn.errors import HierlearnError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
 
     from hierlearn.datasets import Dataset
+    from hierlearn.datasets.tables.stream import TableStream
     from hierlearn.pipeline import Pipeline
+    from hierlearn.pipeline.predictor import Predictor
+    from hierlearn.service.parts import PartJob
+
 
 TOKEN = "HIERLEARN_TOKEN"
 SHORTEST = 16  # characters of a token
 LIMITS, STOP = "Limits", "Stopping"  # panels of --help
 OPTIONS = [
-    option("host", str, "127.0.0.1", "Address to listen on; 0.0.0.0 for every interface."),
-    option(
-        "allow_host",
-        list[str],
-        None,
-        "Name by which clients may call the server, beside its address and those of this machine; "
-        "* for any. Repeatable.",
-        metavar="NAME",
+    *options(
+        host=(str, "Address to listen on; 0.0.0.0 for every interface.", {"default": "127.0.0.1"}),
+        allow_host=(
+            list[str],
+            "Name by which clients may call the server, beside its address and those of this "
+            "machine; * for any. Repeatable.",
+            {"metavar": "NAME"},
+        ),
+        port=(
+            int,
+            "Port to listen on; 0 for one that is free.",
+            {"default": 8000, "min": 0, "max": 65535},
+        ),
+        threads=(int, "Threads of torch; all cores if none.", {"min": 1}),
+        token_file=(
+            Path,
+            f"File with the token that POST /remember asks for; also the variable {TOKEN}.",
+        ),
+        calibrate=(
+            str,
+            "Labeled rows that were used neither to train nor to select the model; requests may "
+            "then name a risk.",
+        ),
+        calibrate_rows=(str, "Split of --calibrate to use, or all."),
+        save=(bool, "Write what POST /remember adds to the folder of the model."),
     ),
-    option("port", int, 8000, "Port to listen on; 0 for one that is free.", min=0, max=65535),
-    option("threads", int, None, "Threads of torch; all cores if none.", min=1),
-    option(
-        "token_file",
-        Path,
-        None,
-        f"File with the token that POST /remember asks for; also the variable {TOKEN}.",
+    *options(
+        LIMITS,
+        max_batch=(int, "Rows that are computed together.", {"default": 1024, "min": 1}),
+        max_wait_ms=(
+            float,
+            "Milliseconds that a batch waits for more rows while the model is idle.",
+            {"default": 0.0, "min": 0.0, "max": 1000.0},
+        ),
+        max_queue=(int, "Rows that may wait; more get status 503.", {"default": 16384, "min": 1}),
+        max_rows=(int, "Rows of a request; more get 413.", {"default": 10000, "min": 1}),
+        max_body=(int, "MiB of a request; more get 413.", {"default": 16, "min": 1}),
+        timeout=(
+            float,
+            "Seconds that a request may take; a connection may be silent as long.",
+            {"default": 30.0, "min": 0.001},
+        ),
+        max_connections=(
+            int,
+            "Connections at once; the one that is idle longest makes room.",
+            {"default": 1000, "min": 2},
+        ),
     ),
-    option(
-        "calibrate",
-        str,
-        None,
-        "Labeled rows that were used neither to train nor to select the model; requests may then "
-        "name a risk.",
-    ),
-    option("calibrate_rows", str, None, "Split of --calibrate to use, or all."),
-    flag("save", "Write what POST /remember adds to the folder of the model."),
-    option("max_batch", int, 1024, "Rows that are computed together.", min=1, panel=LIMITS),
-    option(
-        "max_wait_ms",
-        float,
-        0.0,
-        "Milliseconds that a batch waits for more rows while the model is idle.",
-        min=0.0,
-        max=1000.0,
-        panel=LIMITS,
-    ),
-    option(
-        "max_queue", int, 16384, "Rows that may wait; more get status 503.", min=1, panel=LIMITS
-    ),
-    option("max_rows", int, 10_000, "Rows of a request; more get 413.", min=1, panel=LIMITS),
-    option("max_body", int, 16, "MiB of a request; more get 413.", min=1, panel=LIMITS),
-    option(
-        "timeout",
-        float,
-        30.0,
-        "Seconds that a request may take; a connection may be silent as long.",
-        min=0.001,
-        panel=LIMITS,
-    ),
-    option(
-        "max_connections",
-        int,
-        1000,
-        "Connections at once; the one that is idle longest makes room.",
-        min=2,
-        panel=LIMITS,
-    ),
-    option(
-        "drain",
-        float,
-        0.0,
-        "Seconds to go on after the signal to stop, for a balancer to notice.",
-        min=0.0,
-        panel=STOP,
-    ),
-    option(
-        "stop_timeout", float, 30.0, "Seconds to finish accepted requests.", min=1.0, panel=STOP
+    *options(
+        STOP,
+        drain=(
+            float,
+            "Seconds to go on after the signal to stop, for a balancer to notice.",
+            {"default": 0.0, "min": 0.0},
+        ),
+        stop_timeout=(float, "Seconds to finish accepted requests.", {"default": 30.0, "min": 1.0}),
     ),
 ]
 
@@ -99,6 +97,10 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
 
     Requests are joined into batches. SIGTERM or Ctrl-C finishes what was accepted and ends with
     exit code 0; a second one ends at once.
+
+    Examples:
+        serve model
+        serve model --port 9000 --token-file token.txt --save
     """
     import sys
 
@@ -106,16 +108,20 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
 
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.missing import checked_missing
-    from hierlearn.service.app import find_fastapi
-    from hierlearn.service.batching import Limits
     from hierlearn.service.model import ServedModel
-    from hierlearn.service.server import Address
-    from hierlearn.service.server import serve as run
-    from hierlearn.service.service import Service, ServingSettings
     from hierlearn.terminal import Console, print_plain
     from hierlearn.training.processes import find_device
 
-    find_fastapi()
+    try:
+        from hierlearn.service.batching import Limits, Service, ServingSettings
+        from hierlearn.service.server import Address
+        from hierlearn.service.server import serve as run
+    except ImportError as error:
+        raise HierlearnError(
+            f"serving needs fastapi, uvicorn and prometheus_client ({error}); install them with: "
+            f"pip install fastapi uvicorn prometheus_client"
+        ) from None
+
     token = read_token(options["token_file"])
     check_limits(options, token)
     if options["threads"] is not None:
@@ -158,14 +164,14 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
 
 def read_calibration(model: Pipeline, options: Mapping[str, Any], console: Any) -> Dataset | None:
     """Return the rows by which requests keep a risk, and say how many; None where none are."""
-    from hierlearn.cli.calibrate import calibration_rows
+    from hierlearn.cli.evaluate import calibration_rows
     from hierlearn.cli.model_rows import label_notes
     from hierlearn.cli.sources import check_goes_with
     from hierlearn.errors import plural
     from hierlearn.terminal import print_plain
 
     if options["calibrate"] is None:
-        check_goes_with({"calibrate_rows": options["calibrate_rows"]}, "--calibrate")
+        check_goes_with(options, ("calibrate_rows",), "--calibrate")
         return None
     found, condition = calibration_rows(model, options)
     rows, source = plural(len(found), "row"), options["calibrate"]
@@ -221,11 +227,201 @@ def summary(model: Pipeline, folder: Path, token: str | None, options: Mapping[s
 
 def add_commands(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    add_command(
-        app,
-        "serve",
-        serve,
-        "serve model",
-        "serve model --port 9000 --token-file token.txt --save",
-        panel=MEMORY,
+    register(app, serve, panel=MEMORY)
+
+
+NOT_OF_ANSWERS = ("out", "force", "trust", "address", "workers", "gpus_per_worker", "engine")
+
+
+def check_where(options: Mapping[str, Any]) -> None:
+    """Raise on options that contradict each other, before any data is read."""
+    from hierlearn.cli.sources import check_not_given
+    from hierlearn.service.engine import check_engine
+
+    if options["address"] is not None:
+        why = "a cluster with workers of its own"
+        check_not_given("--address", why, options, "jobs")
+    check_engine(options["engine"] or "processes", options["address"], options["jobs"])
+
+
+@contextmanager
+def executor_of(options: Mapping[str, Any], jobs: int) -> Iterator[Executor | int]:
+    """Open what the options say for some jobs; processes of this machine by default."""
+    from hierlearn.service.engine import open_executor
+    from hierlearn.service.processes import default_jobs
+    from hierlearn.training.processes import find_device
+
+    engine, address, workers = options["engine"] or "processes", options["address"], options["jobs"]
+    gpu = (options.get("device") or "").startswith("cuda")
+    if engine == "processes":
+        device = find_device(options.get("device") or "auto")
+        gpu, workers = device.type != "cpu", workers or default_jobs(jobs, device.type)
+    if engine == "processes" and workers == 1:
+        yield 1
+        return
+    with open_executor(engine, address, workers, gpu=gpu) as executor:
+        yield executor
+
+
+@contextmanager
+def lend_workers(options: Mapping[str, Any]) -> Iterator[None]:
+    """Let a training run its parts where the options say."""
+    from hierlearn.service.engine import use_executor
+    from hierlearn.service.processes import MAX_JOBS
+
+    with executor_of(options, MAX_JOBS) as executor, use_executor(executor):
+        yield
+
+
+class Written(NamedTuple):
+    """What was written: rows, answers above the terminal classes, no answers, formulas."""
+
+    rows: int
+    stopped: int
+    unanswered: int
+    formulas: int
+
+
+def open_streams(
+    model: Pipeline, data: str, options: Mapping[str, Any]
+) -> tuple[list[TableStream], str]:
+    """Return the tables to predict on, and a note about them."""
+    from hierlearn.cli.model_rows import open_stream, reads_images
+    from hierlearn.cli.sources import check_not_given
+    from hierlearn.errors import HierlearnError, quoted
+    from hierlearn.files.standard import is_standard
+    from hierlearn.service.parts import check_alike, tables_in
+
+    if reads_images(model):
+        raise HierlearnError(
+            "--engine ray reads tables of numbers and texts; for images, give Predictor a column "
+            "of bytes"
+        )
+    if is_standard(data):
+        raise HierlearnError("--engine ray reads files, not standard input; name a file")
+    check_not_given(data, "a file", options, "dataset_option", "rows", "data_dir")
+    tables = tables_in(data)
+    streams = [open_stream(model, str(path), options) for path in tables]
+    check_alike(streams)
+    if len(streams) > 1 and options.get("embeddings"):
+        check_not_given(data, "a folder", options, "embeddings")
+    ignored = streams[0].ignored
+    return streams, f"ignored columns: {quoted(ignored)}" if ignored else ""
+
+
+def predict_on_engine(
+    model: Pipeline,
+    predictor: Predictor,
+    streams: Sequence[TableStream],
+    names: Sequence[str],
+    options: Mapping[str, Any],
+) -> Written:
+    """Predict on a cluster, and write the answers.
+
+    Args:
+        model: the model.
+        predictor: its folder, and how it answers.
+        streams: the tables.
+        names: the columns of the answers.
+        options: those of the command.
+    """
+    from hierlearn.cli.errors import advise
+    from hierlearn.pipeline.answer_file import file_names
+    from hierlearn.service.parts import (
+        ROWS,
+        PartFolder,
+        PartJob,
+        even_rows,
+        header_of,
+        parts_beside,
+        pieces_of,
     )
+
+    out = Path(options["out"]).absolute()
+    escape = options["escape_formulas"]
+    folder = PartFolder(parts_beside(out) if out.suffix else out, ending_of(options))
+    with named_from_here():
+        pieces = pieces_of(streams, even_rows(model, options["part_rows"] or ROWS))
+        job = PartJob(predictor, streams, pieces, names, folder, escape)
+        given = {name: one for name, one in options.items() if name not in NOT_OF_ANSWERS}
+        given["threshold"] = getattr(predictor.decoder, "threshold", None)  # calibrated or given
+        done = folder.begin(job.plan(given), options["force"])
+        advise("what is complete stays; the same command continues with what is missing")
+        records = sorted([*done.values(), *written_parts(job, done, options)])
+        if out.suffix:
+            header = file_names(out, names, streams[0].keep, escape=escape)
+            folder.join(out, records, header_of(out, header))
+        else:
+            folder.finish(records)
+    return Written(*(sum(column) for column in zip(*(one[1:5] for one in records), strict=True)))
+
+
+@contextmanager
+def named_from_here() -> Iterator[None]:
+    """Name the files in errors from the current folder; workers know their entire paths."""
+    from hierlearn.errors import HierlearnError
+
+    try:
+        yield
+    except HierlearnError as error:
+        message = str(error).replace(f"{Path.cwd()}{os.sep}", "")
+        raise type(error)(message) from None
+
+
+def written_parts(job: PartJob, done: Mapping[int, Any], options: Mapping[str, Any]) -> list[Any]:
+    """Write the parts that are missing, and show progress."""
+    from hierlearn.cli.show import working
+    from hierlearn.service.parts import predict_parts
+    from hierlearn.service.ray import ray_session
+    from hierlearn.terminal import Console, print_plain
+
+    missing = [number for number in range(len(job.pieces)) if number not in done]
+    if done:
+        print_plain(Console(), f"{len(done):,} of {len(job.pieces):,} parts are there already")
+    if not missing:
+        return []
+    counts = [piece.part.rows for piece in job.pieces]
+    total = None if None in counts else sum(count or 0 for count in counts)
+    rows = sum(one.rows for one in done.values())
+    with (
+        no_native_messages(),
+        ray_session(options["address"], options["workers"]),
+        working("predicting", total) as advance,
+    ):
+
+        def add(record: Any) -> None:
+            nonlocal rows
+            rows += record.rows
+            advance(rows)
+
+        return predict_parts(
+            job,
+            missing,
+            workers=options["workers"],
+            gpus_per_worker=options["gpus_per_worker"],
+            on_record=add,
+        )
+
+
+@contextmanager
+def no_native_messages() -> Iterator[None]:
+    """Drop what the native code of Ray writes to stderr; messages of Python still appear there."""
+    own = sys.stderr
+    saved = os.dup(2)
+    try:
+        is_native = own.fileno() == 2
+    except (OSError, ValueError):  # replaced by something in memory
+        is_native = False
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+    if is_native:
+        sys.stderr = os.fdopen(os.dup(saved), "w", 1, own.encoding, own.errors)
+    try:
+        yield
+    finally:
+        if is_native:
+            sys.stderr.close()
+            sys.stderr = own
+        os.dup2(saved, 2)
+        os.close(saved)

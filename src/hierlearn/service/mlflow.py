@@ -25,7 +25,6 @@ from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.folder import FILES, FOLDERS, is_model
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.service.model import Options, ServedModel, to_json
-from hierlearn.service.openapi import example_row
 from hierlearn.training.log import scalars
 
 if TYPE_CHECKING:
@@ -295,7 +294,7 @@ def example_of(model: ServedModel) -> Any:
     inputs = model.inputs
     if inputs.kind == "images":
         return None
-    row = example_row(inputs)
+    row = inputs.example()
     return pd.DataFrame([row if inputs.named else {next(iter(inputs.kinds)): row}])
 
 

@@ -25,7 +25,7 @@ from hierlearn.pipeline.input_columns import level_column_names
 from hierlearn.pipeline.predict import answer_names, answers, first_classes
 from hierlearn.pipeline.reasons import has_parts, reasons
 from hierlearn.pipeline.remember import Growth, remember
-from hierlearn.service.rows import Inputs
+from hierlearn.service.requests import Inputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hierlearn.metrics.measure import Predictions
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.explain import Evidence
-    from hierlearn.service.rows import Columns
+    from hierlearn.service.requests import Columns
 
 MOST_KEPT = 64  # different options of requests whose decoders are kept
 

@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from hierlearn.errors import HierlearnError, plural, shorten, shown, unknown_name
-from hierlearn.service.model import Options
+import numpy as np
+
+from hierlearn.datasets.cells import LARGEST
+from hierlearn.datasets.images.images import Images
+from hierlearn.datasets.tables.dates import ISO, split_form
+from hierlearn.datasets.tables.kinds import (
+    as_string,
+    base_kind,
+    date_format,
+    is_mark,
+    parse_any,
+    parse_values,
+)
+from hierlearn.datasets.tables.stream import Chunk
+from hierlearn.datasets.tables.table import TableChunk
+from hierlearn.errors import DataError, HierlearnError, plural, quoted, shorten, shown, unknown_name
+from hierlearn.pipeline.batch import HeldImage
+from hierlearn.pipeline.input_columns import known_columns
+from hierlearn.pipeline.missing import MissingCells
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-PREDICT = ("rows", "top", "by_level", "decoder", "threshold", "risk")
-EXPLAIN = ("rows", "count", "decoder", "threshold", "risk")
-REMEMBER = ("rows", "labels", "ids")
-MOST_EVIDENCE = 100  # rows, words or cells behind an answer
+    from numpy.typing import NDArray
+
+    from hierlearn.pipeline import Pipeline
+
+    Columns = Mapping[str, Sequence[Any]]  # cells by name, as many in each
+
+
+EXAMPLES = {"number": 0.5, "category": "a", "text": "some words", "boolean": True, "image": ""}
 LARGE = 1 << 16  # bytes of a body that is read entry by entry
 PIECE = 1 << 16  # characters of a list of numbers that are read at once
 OTHERS = 1000  # lists and objects of a body beside four per row
@@ -209,72 +234,296 @@ def check_fields(body: Mapping[str, Any], known: Sequence[str], *, complete: boo
         raise HierlearnError('rows are missing; give {"rows": [...]}')
 
 
-def read_options(body: Mapping[str, Any]) -> Options:
-    """Return what a request asks for."""
-    decoder, threshold = body.get("decoder"), body.get("threshold")
-    if decoder is not None and not isinstance(decoder, str):
-        raise HierlearnError(f"decoder must be a name, not {shown(decoder)}")
-    if threshold is not None and (
-        isinstance(threshold, bool)
-        or not isinstance(threshold, (int, float))
-        or not abs(threshold) < 1e9
-    ):
-        raise HierlearnError(f"threshold must be a number, not {shown(threshold)}")
-    risk = body.get("risk")
-    if risk is not None and (
-        isinstance(risk, bool) or not isinstance(risk, (int, float)) or not 0 < risk < 1
-    ):
-        raise HierlearnError(f"risk must be a number between 0 and 1, not {shown(risk)}")
-    by_level = body.get("by_level", False)
-    if not isinstance(by_level, bool):
-        raise HierlearnError(f"by_level must be true or false, not {shown(by_level)}")
-    return Options(
-        top=read_count(body, "top", 0),
-        by_level=by_level,
-        decoder=decoder,
-        threshold=None if threshold is None else float(threshold),
-        risk=None if risk is None else float(risk),
-    )
+VECTOR, TEXT, IMAGE = "vector", "text", "image"  # columns of a model that has no name for its own
+NUMBERS = frozenset({int, float, type(None)})
 
 
-def read_count(body: Mapping[str, Any], name: str, default: int, most: int | None = None) -> int:
-    """Return a field that is an integer of at least 1, or its default."""
-    found = body.get(name)
-    if found is None:
-        return default
-    if isinstance(found, bool) or not isinstance(found, int) or found < 1:
-        raise HierlearnError(f"{name} must be an integer of at least 1, not {shown(found)}")
-    if most is not None and found > most:
-        raise HierlearnError(f"{name} must be at most {most:,}, not {shown(found)}")
-    return found
+def row_place(row: int, column: str | int | None = None) -> str:
+    """Word the place of a row, or of a cell."""
+    return f"row {row} (counted from 0)" + ("" if column is None else f", column {column!r}")
 
 
-def read_labels(body: Mapping[str, Any], rows: int) -> list[list[str]]:
-    """Return the labels of rows to remember: a path, or a list of paths, for each."""
-    given = body.get("labels")
-    if not isinstance(given, list):
-        raise HierlearnError(f"labels must be a list, one entry per row, not {shown(given)}")
-    if len(given) != rows:
-        raise HierlearnError(f"rows has {rows:,} entries but labels has {len(given):,}")
-    found = []
-    for number, one in enumerate(given):
-        labels = [one] if isinstance(one, str) else one
-        if not isinstance(labels, list) or not all(isinstance(x, str) and x for x in labels):
-            raise HierlearnError(
-                f"labels, row {number} (counted from 0): {shown(one)} is neither a path nor a list "
-                f"of paths"
+class GivenRows(TableChunk):
+    """The rows of a request.
+
+    Args:
+        columns: the cells of each column.
+        first: the number of the first row in its request.
+    """
+
+    remedy: ClassVar[str] = "give null if it is missing"
+
+    def __init__(self, columns: Columns, first: int = 0) -> None:
+        count = len(next(iter(columns.values())))
+        super().__init__(Path("rows"), columns, range(first, first + count))
+
+    def where(self, row: int, name: str) -> str:
+        """Word the place of a cell."""
+        return row_place(self.lines[row], name)
+
+    def number_column(self, name: str) -> NDArray[np.float32]:
+        """Return (n,) float32, NaN where a value is missing."""
+        cells = self.cells(name)
+        values = as_floats(cells)
+        with np.errstate(over="ignore"):  # values beyond float32 are refused below
+            narrow = values.astype(np.float32)
+        for row in np.flatnonzero(~np.isfinite(narrow)).tolist():
+            cell = cells[row]
+            if is_mark(cell):
+                continue
+            if np.isfinite(values[row]):
+                raise DataError(
+                    f"{self.where(row, name)}: {shown(cell)} does not fit into float32, whose "
+                    f"largest value is {LARGEST:.1e}; scale the column"
+                )
+            raise DataError(
+                f"{self.where(row, name)}: {shown(cell)} is not a finite number; {self.remedy}"
             )
-        found.append(labels)
-    return found
+        return narrow
+
+    def column(self, name: str, kind: str) -> NDArray[Any]:
+        """Return (n,) values of one column, as a ``Table`` holds a column of that kind."""
+        if kind == "number":
+            return self.number_column(name)
+        cells = [self.as_cell(row, name, cell) for row, cell in enumerate(self.cells(name))]
+        return parse_values(cells, kind, lambda row: self.where(row, name), self.remedy)
+
+    def as_cell(self, row: int, name: str, cell: Any) -> str | date | None:
+        """Return a value as a file would have it; raise on a list or an object."""
+        if cell is None or isinstance(cell, str):
+            return cell
+        if isinstance(cell, bool):
+            return "true" if cell else "false"
+        if isinstance(cell, (list, tuple, dict)):
+            raise DataError(
+                f"{self.where(row, name)}: a {type(cell).__name__} is no value of a column; give a "
+                f"string, a number or null"
+            )
+        return cell if isinstance(cell, date) else as_string(cell)
+
+    def texts(self, name: str) -> list[str]:
+        """Return n texts, empty where one is missing."""
+        for row, cell in enumerate(self.cells(name)):
+            if cell is not None and not isinstance(cell, str):
+                raise DataError(f"{self.where(row, name)}: {shown(cell)} is not text")
+        return [cell or "" for cell in self.cells(name)]
 
 
-def read_ids(body: Mapping[str, Any], rows: int) -> list[str] | None:
-    """Return the ids of rows to remember; None where they are to be made."""
-    given = body.get("ids")
-    if given is None:
-        return None
-    if not isinstance(given, list) or not all(isinstance(one, str) and one for one in given):
-        raise HierlearnError(f"ids must be a list of texts, one per row, not {shown(given)}")
-    if len(given) != rows:
-        raise HierlearnError(f"rows has {rows:,} entries but ids has {len(given):,}")
-    return given
+def as_floats(cells: Sequence[Any]) -> NDArray[np.float64]:
+    """Return numbers, or texts of numbers, as float64; NaN where a cell is neither."""
+    if {*map(type, cells)} <= NUMBERS:
+        try:
+            return np.array(cells, dtype=np.float64)  # None becomes NaN
+        except OverflowError:  # an integer beyond float64
+            pass
+    plain = [None if isinstance(cell, (bool, list, dict)) else cell for cell in cells]
+    return parse_any(plain, "")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a model reads of a row.
+
+    Attributes:
+        pipeline: the model.
+        kind: "table", "texts", "numbers", "vectors" or "images".
+        kinds: the columns with their kinds.
+        named: whether the model knows its columns by name; otherwise rows are values alone.
+        width: the numbers of a vector; None where that is not known.
+    """
+
+    pipeline: Pipeline
+    kind: str
+    kinds: dict[str, str]
+    named: bool = True
+    width: int | None = None
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Inputs:
+        """Return what a model reads, as it was trained."""
+        ((kind, name),) = known_columns(pipeline).items()
+        named = name is not None
+        if kind == "kinds":
+            return cls(pipeline, "table", dict(name))
+        if kind == "text":
+            return cls(pipeline, "texts", {name or TEXT: "text"}, named=named)
+        if kind == "image":
+            return cls(pipeline, "images", {name or IMAGE: "image"}, named=named)
+        if kind == "features" and name:
+            return cls(pipeline, "numbers", dict.fromkeys(name, "number"), width=len(name))
+        step: Any = pipeline.preprocessor
+        width = None if step is None else step.input_columns
+        if step is None and pipeline.network_spec is not None:
+            width = pipeline.network_spec.inputs.width
+        return cls(pipeline, "vectors", {name or VECTOR: "vector"}, named=named, width=width)
+
+    # ------------------------------------------------------------------ rows -> columns
+
+    def columns(self, rows: Any) -> dict[str, list[Any]]:
+        """Return the rows of a request as columns; cells are checked later.
+
+        Args:
+            rows: a list of objects, of texts or of lists of numbers, as JSON gives them.
+        """
+        if not isinstance(rows, list):
+            raise DataError(f"rows must be a list of {self.described}, not {shown(rows)}")
+        if not rows:
+            raise DataError(f"rows is empty; give a list of {self.described}")
+        if not isinstance(rows[0], dict):
+            return self._plain(rows)
+        if not self.named:
+            raise DataError(
+                f"{row_place(0)} is an object, but the model does not know its columns by name; "
+                f"give {self.described}"
+            )
+        try:
+            return {name: [row[name] for row in rows] for name in self.kinds}
+        except (KeyError, TypeError, IndexError):
+            raise self._misfit(rows) from None
+
+    def _plain(self, rows: list[Any]) -> dict[str, list[Any]]:
+        """Return rows that are values alone as columns."""
+        if self.kind in ("texts", "images", "vectors"):
+            wanted: type = list if self.kind == "vectors" else str
+            for number, row in enumerate(rows):
+                if not isinstance(row, wanted):
+                    raise self._misfit(rows, number)
+            return {next(iter(self.kinds)): rows}
+        if self.kind == "table":
+            raise self._misfit(rows, 0)
+        for number, row in enumerate(rows):
+            if not isinstance(row, list):
+                raise self._misfit(rows, number)
+            if len(row) != self.width:
+                raise DataError(
+                    f"{row_place(number)} has {plural(len(row), 'number')}, but the model reads "
+                    f"{self.width:,}"
+                )
+        return {
+            name: list(cells)
+            for name, cells in zip(self.kinds, zip(*rows, strict=True), strict=True)
+        }
+
+    def _misfit(self, rows: list[Any], number: int | None = None) -> DataError:
+        """Return the error of the first row that is of another form."""
+        for row, one in enumerate(rows) if number is None else ():
+            if not isinstance(one, dict):
+                number = row
+                break
+            lacking = [name for name in self.kinds if name not in one]
+            if lacking:
+                return DataError(
+                    f"{row_place(row)} lacks {plural(len(lacking), 'column')}: "
+                    f"{quoted(lacking, most=10)}; it has {quoted(list(one), most=10)}; give null "
+                    f"where a value is missing"
+                )
+        number = number or 0
+        return DataError(
+            f"{row_place(number)} is {shown(rows[number])}; give {self.described}, all of one form"
+        )
+
+    @property
+    def described(self) -> str:
+        """What rows may be, for errors and for the page."""
+        names = quoted(self.kinds, most=10)
+        alone = {
+            "texts": "texts",
+            "images": "images in base64",
+            "numbers": f"lists of {self.width} numbers",
+            "vectors": f"lists of {self.width or 'as many'} numbers",
+        }.get(self.kind)
+        objects = (
+            f"objects with {plural(len(self.kinds), 'column')} {names}" if self.named else None
+        )
+        return " or ".join(one for one in (objects, alone) if one)
+
+    @staticmethod
+    def date_form(kind: str) -> str:
+        """Return how dates of a kind are written, for people."""
+        return "YYYY-MM-DD" if date_format(kind) == ISO else date_format(kind)
+
+    def example(self) -> Any:
+        """Return an invented row as a request has it."""
+
+        def cell(kind: str) -> Any:
+            if base_kind(kind) == "date":
+                form, _ = split_form(date_format(kind))
+                return datetime(2024, 5, 17).strftime("%Y-%m-%d" if form == ISO else form)
+            return [0.5] * (self.width or 3) if kind == "vector" else EXAMPLES[kind]
+
+        row = {name: cell(kind) for name, kind in self.kinds.items()}
+        if self.named:
+            return row
+        return next(iter(row.values()))
+
+    # ------------------------------------------------------------------ columns -> inputs
+
+    def chunk(self, columns: Columns, first: int = 0, *, learns: bool = False) -> Chunk:
+        """Return columns as the inputs of the model.
+
+        Args:
+            columns: those of ``kinds``; others are ignored.
+            first: the number of the first row in its request.
+            learns: whether the model learns from them, and so does not impute what they lack.
+
+        Raises:
+            DataError: naming the row and the column of a value that the model cannot read.
+        """
+        lacking = [name for name in self.kinds if name not in columns]
+        if lacking:
+            raise DataError(
+                f"the rows lack {plural(len(lacking), 'column')}: {quoted(lacking, most=10)}; they "
+                f"have {quoted(columns, most=10)}"
+            )
+        rows = GivenRows({name: columns[name] for name in self.kinds}, first)
+        chunk = Chunk(self._inputs(rows), rows.lines)
+        cells = MissingCells(self.pipeline, learns=learns)
+        cells.add(chunk.inputs, lambda row, name: row_place(rows.lines[row], name))
+        cells.warn(counted=False)
+        return chunk
+
+    def _inputs(self, rows: GivenRows) -> Any:
+        """Return the inputs of rows."""
+        name = next(iter(self.kinds))
+        if self.kind == "table":
+            return rows.table(self.kinds)
+        if self.kind == "texts":
+            return rows.texts(name)
+        if self.kind == "images":
+            return Images([decoded(rows, row, name) for row in range(len(rows))])
+        if self.kind == "vectors":
+            return self._vectors(rows, name)
+        return rows.numbers(list(self.kinds))
+
+    def _vectors(self, rows: GivenRows, name: str) -> NDArray[np.float32]:
+        """Return (n, D) of lists of numbers."""
+        cells = rows.cells(name)
+        width = self.width or (len(cells[0]) if isinstance(cells[0], (list, tuple)) else 0)
+        for row, cell in enumerate(cells):
+            place = rows.where(row, name) if self.named else row_place(rows.lines[row])
+            if not isinstance(cell, (list, tuple, np.ndarray)) or len(cell) != width:
+                raise DataError(f"{place}: {shown(cell)} is no list of {width:,} numbers")
+        with np.errstate(over="ignore"):  # values beyond float32 are refused below
+            found = np.stack([as_floats(list(cell)) for cell in cells]).astype(np.float32)
+        wrong = np.argwhere(~np.isfinite(found))
+        if len(wrong):
+            row, number = wrong[0].tolist()
+            place = rows.where(row, name) if self.named else row_place(rows.lines[row])
+            raise DataError(
+                f"{place}: entry {number} of the list, {shown(cells[row][number])}, is not a "
+                f"finite number of float32"
+            )
+        return found
+
+
+def decoded(rows: GivenRows, row: int, name: str) -> HeldImage:
+    """Return an image of a request from its base64."""
+    cell = rows.cells(name)[row]
+    if isinstance(cell, bytes):
+        return HeldImage(rows.where(row, name), cell)
+    try:
+        return HeldImage(rows.where(row, name), base64.b64decode(cell, validate=True))
+    except (TypeError, ValueError, binascii.Error):
+        raise DataError(
+            f"{rows.where(row, name)}: {shown(cell)} is no base64 of an image file"
+        ) from None

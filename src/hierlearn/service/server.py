@@ -16,14 +16,98 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import uvicorn
+
 from hierlearn.errors import HierlearnError
-from hierlearn.service.app import find_fastapi, make_app
-from hierlearn.service.door import watched
+from hierlearn.service.app import make_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hierlearn.service.service import Service
+    from hierlearn.service.batching import Service
+
+
+def watched(protocol: Any, seconds: float, most: int) -> Any:
+    """Return a protocol of uvicorn whose connections are closed when they keep others waiting.
+
+    Args:
+        protocol: the class that uvicorn would use.
+        seconds: for a header, between two requests, and for a client to take what was sent.
+        most: connections at once; the one that is idle longest makes room for another.
+    """
+    idle: dict[Any, None] = {}  # the connections without a request, in order of time
+
+    class Watched(protocol):  # type: ignore[misc]
+        """A connection that is closed where nothing happens."""
+
+        _timer: Any = None
+        _left = 0  # bytes that wait to be fetched
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._wait()
+            if len(self.connections) >= most:
+                first = next(iter(idle))
+                if first is not self:
+                    first.give_up()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self in idle and self._is_busy():
+                self._stop()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if not self._is_busy() and not self.transport.is_closing():
+                self._wait()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._start()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self not in idle:
+                self._stop()
+
+        def give_up(self) -> None:
+            """Close the connection, whatever it has not fetched."""
+            self._stop()
+            self.transport.abort()
+
+        def _expire(self) -> None:
+            before, self._left = self._left, self.transport.get_write_buffer_size()
+            if 0 < self._left < before:  # a slow client, but one that fetches
+                self._timer = self.loop.call_later(seconds, self._expire)
+            else:
+                self.give_up()
+
+        def _is_busy(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
+
+        def _wait(self) -> None:
+            idle.pop(self, None)
+            idle[self] = None
+            self._start()
+
+        def _start(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._left = self.transport.get_write_buffer_size()
+            self._timer = self.loop.call_later(seconds, self._expire)
+
+        def _stop(self) -> None:
+            idle.pop(self, None)
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    return Watched
+
 
 BACKLOG = 2048
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -84,8 +168,6 @@ def serve(service: Service, address: Address, on_started: Callable[[str], None])
         address: where.
         on_started: called with the URL once requests are welcome.
     """
-    find_fastapi()
-    import uvicorn
 
     class Server(uvicorn.Server):
         """Uvicorn's server, with its own treatment of signals."""

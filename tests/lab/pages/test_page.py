@@ -19,8 +19,7 @@ from hierlearn.lab.summary import summarize
 from hierlearn.lab.tables import cell, is_bold
 from hierlearn.lab.verdict import study_verdict
 from hierlearn.metrics import METRICS
-from hierlearn.reports.assets import asset
-from hierlearn.reports.markup import as_text, embed, safe
+from hierlearn.reports.markup import as_text, asset, embed, safe
 from reports.handmade_study import study as study_by_hand
 from reports.handmade_study import summary
 

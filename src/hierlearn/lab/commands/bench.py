@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import described, given, option, takes
-from hierlearn.cli.outputs import output
+from hierlearn.cli.generate import FILE, described, given, options, takes
 from hierlearn.cli.train import ROWS, WHAT, make_plan, open_rows, prune_rows, rows_and_classes
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.lab.commands import loss_times
@@ -27,37 +26,23 @@ if TYPE_CHECKING:
 
 TIMING = "What to time"  # a panel of --help
 BATCH, CLASSES, DEPTH, EPOCHS = 256, 4000, 4, 3
-OPTIONS = [
-    option(
-        "losses",
-        str,
-        None,
-        "Losses by name: hcl,hxe; hcl-bf16 and hcl-plain on cuda.",
-        panel=TIMING,
-    ),
-    option("rounds", int, 20, "Timed steps of each loss.", min=1, panel=TIMING),
-    option(
-        "timed_epochs",
+OPTIONS = options(
+    TIMING,
+    losses=(str, "Losses by name: hcl,hxe; hcl-bf16 and hcl-plain on cuda."),
+    rounds=(int, "Timed steps of each loss.", {"default": 20, "min": 1}),
+    timed_epochs=(
         int,
-        None,
         f"Timed epochs, after one to warm up; {EPOCHS} if none, 0: the losses alone.",
-        min=0,
-        panel=TIMING,
+        {"min": 0},
     ),
-    option(
-        "classes",
+    classes=(
         int,
-        None,
         f"Classes of the tree that is made without data; {CLASSES} if none.",
-        min=1,
-        max=1_000_000,
-        panel=TIMING,
+        {"min": 1, "max": 1000000},
     ),
-    option(
-        "depth", int, None, f"Levels of that tree; {DEPTH} if none.", min=1, max=4_000, panel=TIMING
-    ),
-    output("json", "Also write the figures to this JSON file.", panel=TIMING),
-]
+    depth=(int, f"Levels of that tree; {DEPTH} if none.", {"min": 1, "max": 4000}),
+    json=(FILE, "Also write the figures to this JSON file."),
+)
 OWN = ("losses", "rounds", "timed_epochs", "classes", "depth", "json", "force")
 WITHOUT_DATA = ("hierarchy", "sep", "batch_size", "device")  # what else matters there
 
@@ -81,6 +66,12 @@ def bench(
     With data, some epochs of the training that ``train`` would choose are timed, part by part, and
     a step (forward and backward) of losses on a batch of its rows. Without data, losses are timed
     on rows with random labels of --hierarchy, or of a tree that is made.
+
+    Examples:
+        bench
+        bench rows.csv
+        bench rows.csv --label class --recipe hcl --batch-size 512 --json times.json
+        bench --hierarchy tree.csv --losses hcl,hxe --batch-size 64
     """
     from hierlearn.cli.sources import split_names
 
@@ -94,13 +85,10 @@ def bench(
         else with_data({"data": data, **chosen}, options, names)
     )
     if options["json"] is not None:
-        import json
-
-        from hierlearn.files.writing import atomic_write
+        from hierlearn.cli.show import write_json
         from hierlearn.terminal import Console, print_plain
 
-        with atomic_write(options["json"]) as file:
-            file.write(json.dumps(figures, indent=2, ensure_ascii=False) + "\n")
+        write_json(options["json"], figures)
         print_plain(Console(), f"wrote {options['json']}")
 
 
@@ -114,7 +102,9 @@ def without_data(
     from hierlearn.training.processes import find_device
 
     others = {name: value for name, value in chosen.items() if name not in WITHOUT_DATA}
-    check_goes_with({**others, "timed_epochs": options["timed_epochs"]}, "data to train on")
+    if options["timed_epochs"]:  # 0 is what is timed without data
+        others["timed_epochs"] = options["timed_epochs"]
+    check_goes_with(others, others, "data to train on")
     settings = {name: chosen[name] for name in ("batch_size", "device") if name in chosen}
     settings = Settings.from_dict({"batch_size": BATCH, **settings}).to_dict()
     sizes = given(options, ("classes", "depth"))
@@ -122,7 +112,7 @@ def without_data(
         check_not_given(chosen["hierarchy"], "a taxonomy of its own", sizes)
         hierarchy = open_hierarchy(chosen["hierarchy"], sep=chosen.get("sep"))
     else:
-        check_goes_with(given(chosen, ("sep",)), "--hierarchy")
+        check_goes_with({"sep": None, **chosen}, ("sep",), "--hierarchy")
         hierarchy = loss_times.spread(sizes.get("classes", CLASSES), sizes.get("depth", DEPTH))
     rows, device = settings["batch_size"], find_device(settings["device"])
     check_batch(rows, len(hierarchy))
@@ -152,7 +142,7 @@ def with_data(
             "--effort best trains several models and bench times one; leave it out"
         )
     check_data(chosen["data"])
-    check_not_given(chosen["data"], "data with a taxonomy", given(options, ("classes", "depth")))
+    check_not_given(chosen["data"], "data with a taxonomy", options, "classes", "depth")
     dataset, note = prune_rows(open_rows(chosen), chosen.get("min_rows"))
     count = EPOCHS if options["timed_epochs"] is None else options["timed_epochs"]
     console = Console()

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import Group, add_command, option, takes
-from hierlearn.cli.memories import WRITING
-from hierlearn.cli.outputs import output
+from hierlearn.cli.generate import FILE, Group, add_commands, option, options, takes
+from hierlearn.cli.memory import WRITING
 from hierlearn.errors import HierlearnError, plural
 
 if TYPE_CHECKING:
@@ -30,11 +29,10 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
-ROWS = option("rows", str, None, "Split to use, or all; test if there is one.")
+ROWS = option("rows", str, "Split to use, or all; test if there is one.")
 INFORMATION = option(
     "information",
     Path,
-    None,
     "File of terms and their information content; from the split train if none.",
 )
 SOURCE = [one for one in shared.SOURCE if one.name != "hierarchy"]  # the model has its own
@@ -45,9 +43,9 @@ Data = Annotated[str, typer.Argument(help=shared.DATA)]
 
 @takes(
     ROWS,
-    option("threshold_from", str, None, "Split on whose rows the threshold is found, as valid."),
+    *options(threshold_from=(str, "Split on whose rows the threshold is found, as valid.")),
     INFORMATION,
-    output("out", "Also write the figures to this JSON file.", "--out", "-o"),
+    *options(out=(FILE, "Also write the figures to this JSON file.")),
     shared.FORCE,
     shared.TRUST,
     shared.DEVICE,
@@ -57,8 +55,13 @@ def evaluate(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     """Compute Fmax, weighted Fmax and Smin of a model, per namespace.
 
     With --threshold-from, also the F1 at the threshold that is best on other rows.
+
+    Examples:
+        cafa evaluate model genes.csv --annotations genes.gaf
+        cafa evaluate model genes.csv --rows test --threshold-from valid --out figures.json
     """
     from hierlearn.cli.model_rows import pick_rows
+    from hierlearn.cli.show import write_json
     from hierlearn.terminal import Console, print_plain
 
     out = options["out"]
@@ -76,19 +79,16 @@ def evaluate(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     print_plain(console, f"{model} on {len(picked):,} rows of {dataset.name} ({which}); {note}")
     print_figures(console, figures)
     if out is not None:
-        import json
-
-        from hierlearn.files.writing import atomic_write
-
         summary = {"model": str(model), "data": data, "rows": which, "figures": figures}
-        with atomic_write(out) as file:
-            file.write(json.dumps(summary, indent=2) + "\n")
+        write_json(out, summary)
         print_plain(console, f"wrote {out}")
 
 
 @takes(
-    option("rows", str, None, "Split to search on, or all; valid if there is one."),
-    option("by", str, "fmax", "What the threshold is best for.", metavar="[fmax|smin]"),
+    *options(
+        rows=(str, "Split to search on, or all; valid if there is one."),
+        by=(str, "What the threshold is best for.", {"default": "fmax", "metavar": "[fmax|smin]"}),
+    ),
     INFORMATION,
     *WRITING,
     shared.TRUST,
@@ -100,8 +100,12 @@ def threshold(model: shared.ModelFolder, data: Data, **options: Any) -> None:
 
     The decoder of the model becomes coherent with that threshold: predict answers with all classes
     that reach it.
+
+    Examples:
+        cafa threshold model genes.csv --rows valid --in-place
+        cafa threshold model genes.csv --rows valid --out tuned
     """
-    from hierlearn.cli.memories import check_destination, write_changed
+    from hierlearn.cli.memory import check_destination, write_changed
     from hierlearn.cli.model_rows import pick_rows
     from hierlearn.cli.show import working
     from hierlearn.hierarchy.labels import Labels
@@ -133,9 +137,11 @@ def threshold(model: shared.ModelFolder, data: Data, **options: Any) -> None:
 
 
 @takes(
-    output("out", "File to write: gene, term and score.", "--out", "-o", default=...),
-    option("min_score", float, 0.01, "Smallest score to write.", min=0, max=1),
-    option("max_terms", int, 1500, "Most terms of a gene.", min=1),
+    *options(
+        out=(FILE, "File to write: gene, term and score.", {"default": ...}),
+        min_score=(float, "Smallest score to write.", {"default": 0.01, "min": 0, "max": 1}),
+        max_terms=(int, "Most terms of a gene.", {"default": 1500, "min": 1}),
+    ),
     shared.MISSING,
     shared.FORCE,
     shared.TRUST,
@@ -143,7 +149,12 @@ def threshold(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     *INPUTS,
 )
 def predict(model: shared.ModelFolder, data: Data, **options: Any) -> None:
-    """Write gene, term and score of a table of any size; its ids are those of --id-column."""
+    """Write gene, term and score of a table of any size; its ids are those of --id-column.
+
+    Examples:
+        cafa predict model new.csv --id-column gene --out scores.tsv
+        cafa predict model new.csv --id-column gene --out scores.tsv --force
+    """
     from hierlearn.cli.model_rows import is_table, open_stream
     from hierlearn.cli.show import working
     from hierlearn.datasets.gaf import cafa_writer
@@ -265,24 +276,4 @@ def print_figures(console: Any, figures: Mapping[str, Mapping[str, Any]]) -> Non
     console.print(table)
 
 
-add_command(
-    app,
-    "evaluate",
-    evaluate,
-    "cafa evaluate model genes.csv --annotations genes.gaf",
-    "cafa evaluate model genes.csv --rows test --threshold-from valid --out figures.json",
-)
-add_command(
-    app,
-    "threshold",
-    threshold,
-    "cafa threshold model genes.csv --rows valid --in-place",
-    "cafa threshold model genes.csv --rows valid --out tuned",
-)
-add_command(
-    app,
-    "predict",
-    predict,
-    "cafa predict model new.csv --id-column gene --out scores.tsv",
-    "cafa predict model new.csv --id-column gene --out scores.tsv --force",
-)
+add_commands(app, evaluate, threshold, predict)

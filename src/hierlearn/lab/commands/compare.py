@@ -10,11 +10,19 @@ import typer
 from rich.box import SIMPLE_HEAD
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import dashed, described, flag, given, given_fields, option, takes
-from hierlearn.cli.outputs import FOLDER, output
+from hierlearn.cli.generate import (
+    FOLDER,
+    dashed,
+    described,
+    given,
+    given_fields,
+    option,
+    options,
+    takes,
+)
 from hierlearn.errors import plural
 from hierlearn.lab.protocol import EARLY, Protocol, Tune
-from hierlearn.service.engines.command import WHERE, check_where, executor_of
+from hierlearn.service.command import check_where, executor_of
 from hierlearn.terminal import Console, Table, Text, print_plain
 from hierlearn.training.plan import Plan
 from hierlearn.training.settings import Settings
@@ -37,37 +45,39 @@ TEST_SHARE = 0.2
 TEST_FRACTION = option(
     "test_fraction",
     float,
-    None,
     f"Fraction of the rows to test on, where no split is named test; {TEST_SHARE} if none.",
     panel=HOW,
 )
 PLAN = described(Plan, HOW, study=True)
 OPTIONS = [
-    option("methods", str, METHODS, CANDIDATES, panel=WHAT),
-    option("metrics", str, None, "Metrics of the table: hit@1,mrr.", panel=WHAT),
-    output("out", "Folder of the study.", "--out", "-o", kind=FOLDER, default=Path("study")),
-    flag("force", "Replace another study in --out."),
-    option(
-        "suite",
-        str,
-        None,
-        "Every set of a suite that is there, one study each: clus (--data-dir), texts.",
-        panel=WHAT,
+    *options(
+        WHAT,
+        methods=(str, CANDIDATES, {"default": METHODS}),
+        metrics=(str, "Metrics of the table: hit@1,mrr."),
     ),
-    option(
-        "tune",
-        str,
-        "none",
-        "Search settings first; paper: the network by cross entropy, each: every loss for itself.",
-        panel=HOW,
-        metavar=f"[{'|'.join(get_args(Tune))}]",
+    *options(
+        out=(FOLDER, "Folder of the study.", {"default": Path("study")}),
+        force=(bool, "Replace another study in --out."),
     ),
-    option(
-        "storage",
-        str,
-        None,
-        "Share the trials of --tune by Optuna: sqlite:///tune.db, another URL, or a file.",
-        panel=HOW,
+    *options(
+        WHAT,
+        suite=(
+            str,
+            "Every set of a suite that is there, one study each: clus (--data-dir), texts.",
+        ),
+    ),
+    *options(
+        HOW,
+        tune=(
+            str,
+            "Search settings first; paper: the network by cross entropy, each: every loss for "
+            "itself.",
+            {"default": "none", "metavar": f"[{'|'.join(get_args(Tune))}]"},
+        ),
+        storage=(
+            str,
+            "Share the trials of --tune by Optuna: sqlite:///tune.db, another URL, or a file.",
+        ),
     ),
 ]
 
@@ -78,7 +88,7 @@ OPTIONS = [
     TEST_FRACTION,
     *described(Settings, HOW, study=True, **EARLY),
     *PLAN,
-    *WHERE,
+    *shared.WHERE,
     *shared.SOURCE,
 )
 def compare(
@@ -91,6 +101,11 @@ def compare(
     """Train several methods over several seeds and compare them, with honest statistics.
 
     Interrupt it at any time: the same command continues with what is missing.
+
+    Examples:
+        compare
+        compare rows.csv --label class --methods bce,hxe:alpha=0.3,hcl --seeds 5
+        compare --suite clus --data-dir DATA --out clus
     """
     from hierlearn.cli.sources import check_goes_with, open_dataset, split_names
     from hierlearn.terminal import Console, print_plain
@@ -110,7 +125,7 @@ def compare(
         data, options = "icd10cm", {**options, "dataset_option": small}
     check_folder(options["out"])
     if options["tune"] == "none":
-        check_goes_with({name: options[name] for name in ("trials", "storage")}, "--tune")
+        check_goes_with(options, ("trials", "storage"), "--tune")
     candidates = parse_candidates(split_names(options["methods"]))
     protocol = make_protocol(options)
     protocol.check(candidates)
@@ -210,7 +225,7 @@ def bar(
     candidates: int,
 ) -> Iterator[tuple[Callable[[int, int], None], Callable[[int, int, int], None]]]:
     """Show one bar over all runs with the time left; yield the callbacks of tune and compare."""
-    from hierlearn.cli.interrupts import AGAIN, advise
+    from hierlearn.cli.errors import AGAIN, advise
     from hierlearn.terminal import Console, progress
 
     console = Console(stderr=True)
@@ -250,12 +265,10 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
     """Compare methods on the sets of a suite, and write one page over all of them."""
     from hierlearn.cli.sources import check_data_dir, check_not_given, split_names
 
-    refused = {"data": data, **{name: options[name] for name in shared.COLUMN_NAMES}}
-    refused["tune"] = options["tune"] != "none"
-    refused |= {
-        name: options[name] for name in ("trials", "storage", "test_fraction", "dataset_option")
-    }
-    check_not_given(f"--suite {options['suite']}", "a list of named datasets", refused)
+    asked = {**options, "data": data, "tune": options["tune"] != "none"}
+    refused = ("data", *shared.COLUMN_NAMES, "tune", "trials", "storage")
+    refused += ("test_fraction", "dataset_option")
+    check_not_given(f"--suite {options['suite']}", "a list of named datasets", asked, *refused)
     check_data_dir(options["data_dir"])
     from hierlearn.lab.pages import write_suite
     from hierlearn.lab.study import check_collection

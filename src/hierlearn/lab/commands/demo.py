@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from hierlearn.cli.outputs import FILE, FOLDER
+from hierlearn.cli.generate import FILE, FOLDER
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
@@ -32,7 +32,12 @@ def demo(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
-    """Compare an SVM, hierlearn and HCL; show an answer with its evidence, and one that stops."""
+    """Compare an SVM, hierlearn and HCL; show an answer with its evidence, and one that stops.
+
+    Examples:
+        demo
+        demo --out mine --svg demo.svg
+    """
     from hierlearn.lab.demo import run_demo
     from hierlearn.pipeline.folder import check_free
     from hierlearn.terminal import Console, print_plain

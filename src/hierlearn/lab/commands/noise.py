@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import described, flag, option, takes
-from hierlearn.cli.outputs import FOLDER, output
+from hierlearn.cli.generate import FOLDER, described, options, takes
 from hierlearn.errors import plural
 from hierlearn.lab.commands.compare import (
     CANDIDATES,
@@ -21,7 +20,7 @@ from hierlearn.lab.commands.compare import (
     set_aside,
 )
 from hierlearn.lab.protocol import EARLY, KINDS, Noise, Protocol
-from hierlearn.service.engines.command import WHERE, check_where, executor_of
+from hierlearn.service.command import check_where, executor_of
 from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,20 +31,22 @@ SEEDS = 2  # of each candidate in each draw, unless asked for others
 DEFAULTS = "By default eight losses and the recipes that auto chooses among."
 RATES = ",".join(f"{rate:g}" for rate in Noise().rates)
 OPTIONS = [
-    option("methods", str, None, f"{CANDIDATES} {DEFAULTS}", panel=WHAT),
-    option("rates", str, RATES, "Fractions of labels or edges that are wrong.", panel=WHAT),
-    option("kinds", str, ",".join(KINDS), "What is wrong: labels, hierarchy.", panel=WHAT),
-    option(
-        "draws",
-        int,
-        Noise().draws,
-        "Independent repetitions with other noise and other training seeds.",
-        panel=WHAT,
-        min=1,
+    *options(
+        WHAT,
+        methods=(str, f"{CANDIDATES} {DEFAULTS}"),
+        rates=(str, "Fractions of labels or edges that are wrong.", {"default": RATES}),
+        kinds=(str, "What is wrong: labels, hierarchy.", {"default": ",".join(KINDS)}),
+        draws=(
+            int,
+            "Independent repetitions with other noise and other training seeds.",
+            {"default": Noise().draws, "min": 1},
+        ),
+        noise_seed=(int, "Seed of the noise of the first draw.", {"default": 0, "min": 0}),
     ),
-    option("noise_seed", int, 0, "Seed of the noise of the first draw.", panel=WHAT, min=0),
-    output("out", "Folder of the study.", "--out", "-o", kind=FOLDER, default=Path("noise")),
-    flag("force", "Replace another study in --out."),
+    *options(
+        out=(FOLDER, "Folder of the study.", {"default": Path("noise")}),
+        force=(bool, "Replace another study in --out."),
+    ),
 ]
 
 
@@ -55,7 +56,7 @@ OPTIONS = [
     TEST_FRACTION,
     *described(Settings, HOW, study=True, **EARLY),
     *PLAN,
-    *WHERE,
+    *shared.WHERE,
     *shared.SOURCE,
 )
 def noise(
@@ -64,6 +65,10 @@ def noise(
     """Train on corrupted labels or a corrupted taxonomy, and test on clean rows.
 
     Interrupt it at any time: the same command continues with what is missing.
+
+    Examples:
+        noise synthetic --methods bce,hcl --rates 0,0.2,0.4
+        noise rows.csv --label class --kinds labels --draws 5
     """
     from hierlearn.cli.sources import open_dataset, split_names
     from hierlearn.lab.candidates import parse_candidates

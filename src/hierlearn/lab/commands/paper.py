@@ -6,35 +6,40 @@ from pathlib import Path
 from typing import Any
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import described, flag, given, given_fields, option, takes
-from hierlearn.cli.outputs import FOLDER, output
+from hierlearn.cli.generate import FOLDER, described, given, given_fields, options, takes
 from hierlearn.errors import plural
 from hierlearn.lab.commands.compare import run
 from hierlearn.lab.protocol import Protocol
-from hierlearn.service.engines.command import WHERE, check_where
+from hierlearn.service.command import check_where
 
 OPTIONS = [
-    output("out", "Folder of the study.", "--out", "-o", kind=FOLDER, default=Path("paper")),
-    flag("force", "Replace another study in --out."),
+    *options(
+        out=(FOLDER, "Folder of the study.", {"default": Path("paper")}),
+        force=(bool, "Replace another study in --out."),
+    ),
     *(one for one in described(Protocol, shared.HOW) if one.name in ("seeds", "seed")),
-    option(
-        "epochs",
-        int,
-        None,
-        "Passes over the training rows; if none, 85 on Diatoms and 60 on ImCLEF07D.",
-        panel=shared.HOW,
-        min=1,
+    *options(
+        shared.HOW,
+        epochs=(
+            int,
+            "Passes over the training rows; if none, 85 on Diatoms and 60 on ImCLEF07D.",
+            {"min": 1},
+        ),
     ),
     shared.DEVICE,
     shared.DATA_DIR,
 ]
 
 
-@takes(*OPTIONS, *WHERE)
+@takes(*OPTIONS, *shared.WHERE)
 def paper(**options: Any) -> None:
     """Train the rows of the paper's tables on Diatoms and ImCLEF07D; say what holds.
 
     Interrupt it at any time: the same command continues with what is missing.
+
+    Examples:
+        paper --data-dir DATA
+        paper --data-dir DATA --seeds 3 --device cpu --out mine
     """
     from hierlearn.cli.sources import open_named
     from hierlearn.lab import paper

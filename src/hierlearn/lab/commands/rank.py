@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import option, takes
-from hierlearn.cli.outputs import FOLDER, output
+from hierlearn.cli.generate import FOLDER, options, takes
 
 if TYPE_CHECKING:
     from hierlearn.terminal import Console
 
 
 FILES = ("ranks.json", "ranks.md", "critical-difference.png", "critical-difference.svg")
-OPTIONS = [
-    option("metric", str, "au-prc", "Metric to rank by."),
-    output("out", "Folder to write.", "--out", "-o", kind=FOLDER, default=Path("ranks")),
-]
+OPTIONS = options(
+    metric=(str, "Metric to rank by.", {"default": "au-prc"}),
+    out=(FOLDER, "Folder to write.", {"default": Path("ranks")}),
+)
 
 
 @takes(*OPTIONS, shared.FORCE)
@@ -29,7 +28,12 @@ def rank(
     ],
     **options: Any,
 ) -> None:
-    """Rank losses over datasets: Friedman's test, Nemenyi's critical difference and its plot."""
+    """Rank losses over datasets: Friedman's test, Nemenyi's critical difference and its plot.
+
+    Examples:
+        rank study-a study-b study-c --metric hit@1
+        rank study-a study-b study-c --out ranks --force
+    """
     from hierlearn.files.outputs import check_output
     from hierlearn.lab.pages.critical_difference import critical_difference
     from hierlearn.lab.publish import publish_ranks

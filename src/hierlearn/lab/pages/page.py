@@ -18,10 +18,16 @@ from hierlearn.lab.pages import sections, selection
 from hierlearn.lab.pages.plots import curriculum_plot, level_panels, metric_panels
 from hierlearn.lab.study import Study, StudyError
 from hierlearn.lab.summary import summarize
-from hierlearn.reports import icicle, mistakes, plots
-from hierlearn.reports.assets import asset, page_script, script_policy
-from hierlearn.reports.decisions import Decisions
-from hierlearn.reports.markup import embed, heights, safe
+from hierlearn.reports import plots
+from hierlearn.reports.decisions import (
+    Decisions,
+    icicle_figures,
+    icicle_tree,
+    numbered,
+    texts_of,
+    worst_mistakes,
+)
+from hierlearn.reports.markup import asset, embed, heights, page_script, safe, script_policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -166,20 +172,20 @@ def interactive(study: Study, summary: Mapping[str, Any], truth: Truth) -> dict[
     shown: set[int] = set()
     for candidate, label in zip(finished(study, summary), summary["labels"], strict=True):
         decisions = Decisions.read(truth, study.rows(candidate))
-        worst = mistakes.worst(decisions)
+        worst = worst_mistakes(decisions)
         shown.update(row for row, *_ in worst)
-        one = {"label": label, **icicle.of_candidate(truth, decisions), "worst": worst}
+        one = {"label": label, **icicle_figures(truth, decisions), "worst": worst}
         stored = study.evidence(candidate)
         if stored is not None:
             one["evidence"] = evidence_of(worst, decisions, stored, truth.hierarchy)
         found.append(one)
     return {
-        **icicle.tree(truth.hierarchy, truth),
+        **icicle_tree(truth.hierarchy, truth),
         "seeds": len(study.seeds),
         "candidates": found,
-        "texts": mistakes.texts_of(shown, study.texts()),
+        "texts": texts_of(shown, study.texts()),
         "row": "test row",
-        "rows": mistakes.texts_of(shown, study.names() or mistakes.numbered(len(truth), "test")),
+        "rows": texts_of(shown, study.names() or numbered(len(truth), "test")),
     }
 
 

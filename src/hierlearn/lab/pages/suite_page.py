@@ -20,8 +20,7 @@ from hierlearn.lab.ranks import notes
 from hierlearn.lab.suites import by_reason
 from hierlearn.lab.tables import ARROWS
 from hierlearn.metrics.registry import find_metric
-from hierlearn.reports.assets import asset
-from hierlearn.reports.markup import safe, table
+from hierlearn.reports.markup import asset, safe, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

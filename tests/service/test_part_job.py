@@ -12,8 +12,15 @@ from hierlearn.errors import DataError, HierlearnError
 from hierlearn.pipeline.answer_columns import Layout
 from hierlearn.pipeline.answer_file import answer_file, file_names
 from hierlearn.pipeline.predictor import Predictor
-from hierlearn.service.engines.part_files import PartFolder, header_of
-from hierlearn.service.engines.part_job import ATTEMPTS, PartJob, check_alike, pieces_of, tables_in
+from hierlearn.service.parts import (
+    ATTEMPTS,
+    PartFolder,
+    PartJob,
+    check_alike,
+    header_of,
+    pieces_of,
+    tables_in,
+)
 from small_models import KINDS, made_model, write_rows
 
 ROWS = 1300

@@ -14,11 +14,18 @@ import pytest
 
 from hierlearn.errors import HierlearnError
 from hierlearn.lab.study import Study
-from hierlearn.service.engines.engine import RETRIES, Job, Serial
-from hierlearn.service.engines.executors import ENGINES, as_engine, engine_of, open_executor
-from hierlearn.service.engines.process_executor import count_cores
+from hierlearn.service.engine import (
+    ENGINES,
+    RETRIES,
+    Job,
+    Serial,
+    as_engine,
+    engine_of,
+    open_executor,
+)
+from hierlearn.service.processes import count_cores
 from lab import small_studies as small
-from service.engines.job_functions import (
+from service.job_functions import (
     answer,
     counted,
     fail,
@@ -35,7 +42,7 @@ PACKAGES = {"dask": "distributed", "ray": "ray"}
 def surroundings():
     """What Ray's processes need: a short path for their sockets, and the jobs of these tests."""
     folder = tempfile.mkdtemp(prefix="hl", dir="/tmp")
-    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", folder)
         patch.setenv("PYTHONPATH", path.strip(os.pathsep))

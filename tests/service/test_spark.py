@@ -15,13 +15,13 @@ pytest.importorskip("pyspark", reason="Spark is not installed: pip install pyspa
 if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
     pytest.skip("Spark needs Java, which was not found", allow_module_level=True)
 
-PAGE = Path(__file__).parents[3] / "docs" / "howto" / "engines.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "engines.md"
 QUIET = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 KILLED = """
 import sys, threading
 import pandas as pd
 from pyspark.sql import SparkSession
-from service.engines.slow_predictor import Slow, lines_of, wait_for
+from service.slow_predictor import Slow, lines_of, wait_for
 from hierlearn import Predictor
 from pathlib import Path
 import os, signal
@@ -48,7 +48,7 @@ if __name__ == "__main__":
 
 
 def run(code, folder, *words):
-    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     (folder / "script.py").write_text(code)
     done = subprocess.run(
         [sys.executable, "script.py", *words],

@@ -13,9 +13,8 @@ from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
-from hierlearn.service.engines.engine import Engine
-from hierlearn.service.engines.process_executor import count_cores
-from hierlearn.service.engines.worker import FileData
+from hierlearn.service.engine import Engine, FileData
+from hierlearn.service.processes import count_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_all_start_methods, get_context
+from multiprocessing import connection, get_all_start_methods, get_context, parent_process
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.service.engines.engine import Engine
-from hierlearn.service.engines.orphans import end_with_parent
-from hierlearn.service.engines.worker import FileData, open_channel
+from hierlearn.service.engine import Engine, FileData, open_channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from multiprocessing.context import BaseContext
+
 
 MAX_JOBS = 8  # processes that are started without being asked for
 PRELOADED = ["hierlearn.lab.runner", "torch._dynamo"]  # torch.optim imports the latter
@@ -216,3 +216,16 @@ def begin(steps: Any, stop: Any, started: Any) -> None:
     end_with_parent()
     open_channel(steps, stop)
     started.set()
+
+
+def end_with_parent() -> None:
+    """Exit at once when the parent of this process ends; call it in a process of a pool."""
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)  # nobody is left to read a result or an error
+
+    threading.Thread(target=wait, daemon=True, name="end-with-parent").start()

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from hierlearn import Predictor
-from service.engines import slow_predictor
-from service.engines.slow_predictor import Slow, lines_of, wait_for
+from service import slow_predictor
+from service.slow_predictor import Slow, lines_of, wait_for
 from small_models import made_model, write_rows
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install dask")

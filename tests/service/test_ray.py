@@ -16,12 +16,17 @@ import pytest
 from hierlearn.cli import main
 from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import HierlearnError
-from hierlearn.service.engines.part_files import PartFolder
-from hierlearn.service.engines.part_job import PartJob, pieces_of, tables_in
-from hierlearn.service.engines.ray_cluster import ray_session
-from hierlearn.service.engines.ray_data import predict_parts, resources
-from service.engines import slow_predictor
-from service.engines.slow_predictor import Slow, lines_of, wait_for
+from hierlearn.service.parts import (
+    PartFolder,
+    PartJob,
+    pieces_of,
+    predict_parts,
+    resources,
+    tables_in,
+)
+from hierlearn.service.ray import ray_session
+from service import slow_predictor
+from service.slow_predictor import Slow, lines_of, wait_for
 from small_models import made_model, write_rows
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'ray[data]'")

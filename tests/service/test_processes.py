@@ -14,7 +14,7 @@ import pytest
 
 from hierlearn.errors import HierlearnError
 from hierlearn.lab.study import Study
-from hierlearn.service.engines.process_executor import count_cores, default_jobs, start_context
+from hierlearn.service.processes import count_cores, default_jobs, start_context
 from lab import small_studies as small
 
 
@@ -55,7 +55,7 @@ small.run(sys.argv[1], executor=2, words=("bce", "loss:hcl"), settings=once)
 
 def test_a_script_without_the_main_guard_is_told_so(tmp_path):
     (tmp_path / "script.py").write_text(UNGUARDED)
-    places = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    places = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
         [sys.executable, "script.py", "study"],
         cwd=tmp_path,

