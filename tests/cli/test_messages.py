@@ -126,7 +126,8 @@ def test_the_library_names_arguments_not_options():
     """A message may name an option only beside its argument, where it is another command's."""
     for path in sorted(SRC.rglob("*.py")):
         # The server is started by its command, whose options the answer to a request may name.
-        if path.relative_to(SRC).parts[0] in ("cli", "serving") or path.name in OF_OTHER_TOOLS:
+        folders = {"cli", "service", "commands"}
+        if folders & {*path.relative_to(SRC).parts} or path.name in OF_OTHER_TOOLS:
             continue
         for text in messages(ast.parse(path.read_text())):
             named = OPTION.search(text)

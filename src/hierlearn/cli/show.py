@@ -124,7 +124,7 @@ def working(what: str, total: int | None = None) -> Iterator[Callable[[int], Non
         yield lambda done: bar.update(task, completed=done)
 
 
-def write_text(path: Path, text: str) -> None:
+def save_text(path: Path, text: str) -> None:
     """Write a file that appears when it is complete."""
     from hierlearn.files.writing import atomic_write
 
@@ -134,4 +134,4 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Write a file of JSON that people may read."""
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False))
+    save_text(path, json.dumps(content, indent=2, ensure_ascii=False))

@@ -140,7 +140,7 @@ def write(
     part: Hierarchy, whole: Hierarchy, options: Mapping[str, Any], counts: Any = None
 ) -> None:
     """Write what is left, and print how much that is."""
-    from hierlearn.cli.show import print_levels, write_text
+    from hierlearn.cli.show import print_levels, save_text
     from hierlearn.terminal import Console, print_plain
 
     console = Console()
@@ -152,7 +152,7 @@ def write(
             console, f"{int((counts == 0).sum()):,} of {len(counts):,} classes had no training row"
         )
     out = options["out"]
-    write_text(out, part.to_json())
+    save_text(out, part.to_json())
     print_plain(
         console, f"wrote {out}; give it as --hierarchy: rows keep the labels that they have"
     )
@@ -182,7 +182,7 @@ def inspect(
         inspect icd10cm
         inspect tree.csv --svg tree.svg
     """
-    from hierlearn.cli.show import print_levels, write_text
+    from hierlearn.cli.show import print_levels, save_text
     from hierlearn.terminal import Console, print_plain
 
     depth, breadth = options["depth"] or None, options["breadth"] or None
@@ -195,7 +195,7 @@ def inspect(
         hierarchy.to_svg(svg, depth=depth, breadth=breadth)
         print_plain(console, f"wrote {svg}")
     if json is not None:
-        write_text(json, hierarchy.to_json())
+        save_text(json, hierarchy.to_json())
         print_plain(console, f"wrote {json}")
 
 
@@ -254,7 +254,7 @@ def describe(
         data describe icd10cm --dataset-option size=small
         data describe rows.csv --label class --out description
     """
-    from hierlearn.cli.show import print_description, write_json, write_text
+    from hierlearn.cli.show import print_description, save_text, write_json
     from hierlearn.cli.sources import open_dataset
     from hierlearn.datasets import DATASETS
     from hierlearn.datasets import describe as describe_dataset
@@ -274,7 +274,7 @@ def describe(
     print_description(console, description)
     if out is not None:
         write_json(out / "description.json", description)
-        write_text(out / "hierarchy.json", dataset.hierarchy.to_json())
+        save_text(out / "hierarchy.json", dataset.hierarchy.to_json())
         dataset.hierarchy.to_svg(out / "hierarchy.svg", depth=2, breadth=6)
         print_plain(console, f"wrote {', '.join(names)} to {out}")
 

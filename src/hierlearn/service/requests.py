@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
-from hierlearn.datasets.cells import LARGEST
 from hierlearn.datasets.images.images import Images
 from hierlearn.datasets.tables.dates import ISO, split_form
 from hierlearn.datasets.tables.kinds import (
+    LARGEST,
     as_string,
     base_kind,
     date_format,
