@@ -26,7 +26,7 @@ from hierlearn.pipeline import Pipeline
 from hierlearn.training.memorize import memorize
 from hierlearn.training.plan import Plan
 from hierlearn.training.prepare import prepare
-from hierlearn.training.trainer import Trainer
+from hierlearn.training.solvers.gradient import Trainer
 from machine import write
 
 COMMAND = "python benchmarks/bench_neighbors_cost.py --data ../shared/data/hmc"

@@ -67,7 +67,7 @@ def train(folder: Path, seconds: float, ahead: bool, epochs: int) -> None:
     from hierlearn.pipeline import train as run
     from hierlearn.pipeline.reporting import Reporting
     from hierlearn.training.row_cache import GroupCache
-    from hierlearn.training.trainer import Trainer
+    from hierlearn.training.solvers.gradient import Trainer
 
     if not ahead:
         GroupCache.expect = lambda *_: None  # type: ignore[assignment, method-assign]

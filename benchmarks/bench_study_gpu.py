@@ -26,7 +26,7 @@ from hierlearn.lab import paper
 from hierlearn.lab.runner import Task, run_task
 from hierlearn.training import Plan
 from hierlearn.training.prepare import prepare
-from hierlearn.training.trainer import Trainer
+from hierlearn.training.solvers.gradient import Trainer
 from machine import write
 
 SHOWN = ("hit@1", "mrr", "hier-dist")

@@ -24,7 +24,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.pipeline import Pipeline
 from hierlearn.training import Plan
 from hierlearn.training.prepare import prepare
-from hierlearn.training.trainer import Trainer
+from hierlearn.training.solvers.gradient import Trainer
 from machine import write
 
 if TYPE_CHECKING:

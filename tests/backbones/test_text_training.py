@@ -19,7 +19,7 @@ from hierlearn.pipeline import Pipeline, load, train
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training import Plan
 from hierlearn.training.prepare import prepare
-from hierlearn.training.trainer import Trainer
+from hierlearn.training.solvers.gradient import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

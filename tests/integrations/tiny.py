@@ -13,7 +13,7 @@ from torch import nn
 from hierlearn import Hierarchy, Labels, Settings
 from hierlearn.losses import BCELoss
 from hierlearn.training.rows import Rows
-from hierlearn.training.trainer import Trainer
+from hierlearn.training.solvers.gradient import Trainer
 
 # The folder tests/datasets can be imported, which transformers takes for Hugging Face's package.
 transformers.trainer.is_datasets_available = lambda: False

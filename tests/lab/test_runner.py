@@ -17,7 +17,7 @@ from hierlearn.pipeline.train import train
 from hierlearn.training.plan import Plan
 from hierlearn.training.prepare import prepare
 from hierlearn.training.probabilities import member_probabilities
-from hierlearn.training.trainer import Trainer
+from hierlearn.training.solvers.gradient import Trainer
 from lab.small_studies import dataset, protocol
 
 SMALL = {"epochs": 2, "device": "cpu", "batch_size": 64}

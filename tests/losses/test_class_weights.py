@@ -13,7 +13,7 @@ from hierlearn.losses import LOSSES, BCELoss, FocalLoss, HMCNLoss, MixedLoss
 from hierlearn.options import parse_pairs
 from hierlearn.pipeline import load, train
 from hierlearn.training import Plan
-from hierlearn.training.linear_solver import unsupported_reason
+from hierlearn.training.solvers.linear import unsupported_reason
 from losses.random_batches import FLAT, RAGGED, flat_batch
 
 WEIGHTS = torch.tensor([0.5, 2.0, 1.0, 3.0, 0.25, 1.5], dtype=torch.float64)

@@ -14,7 +14,7 @@ from hierlearn.losses import BCELoss
 from hierlearn.networks import NETWORKS, InputSpec, SparseRows
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
 from hierlearn.networks.ensemble import StackedEnsemble, ensemble_of
-from hierlearn.training.stages import Stages
+from hierlearn.training.solvers.stages import Stages
 from reference.lmlp import level_loss, lmlp
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])

@@ -16,10 +16,10 @@ from hierlearn.pipeline import Pipeline, evaluate, train
 from hierlearn.pipeline.evaluate import EvaluationWarning, known_entries
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training import Plan
-from hierlearn.training.early_stopping import measure_members
 from hierlearn.training.prepare import prepare
 from hierlearn.training.rows import Rows
 from hierlearn.training.selection import scorer
+from hierlearn.training.solvers.solver import measure_members
 from training.datasets import TREE, partial_problem, plan, problem
 
 QUIET = Reporting(bar=False)

@@ -10,7 +10,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.pipeline.profile import profile
 from hierlearn.training.prepare import prepare
 from hierlearn.training.processes import Processes
-from hierlearn.training.timeline import PARTS
+from hierlearn.training.solvers.timeline import PARTS
 from training.datasets import CPU, neighbor_plan, plan, problem, texts
 
 ALONE = Processes(0, 1, CPU)

@@ -1,8 +1,8 @@
 """Trainings with and without captured steps, on any device."""
 
-from hierlearn.training.captured import CapturedSteps
 from hierlearn.training.prepare import Extras, prepare
-from hierlearn.training.trainer import Trainer
+from hierlearn.training.solvers.captured import CapturedSteps
+from hierlearn.training.solvers.gradient import Trainer
 from training.datasets import without_times
 
 

@@ -17,7 +17,7 @@ from hierlearn.datasets import make_synthetic
 from hierlearn.networks.ensemble import member_state, members_of
 from hierlearn.training import Plan
 from hierlearn.training.prepare import Extras, prepare
-from hierlearn.training.trainer import Trainer
+from hierlearn.training.solvers.gradient import Trainer
 
 CPU = torch.device("cpu")
 TREE = Hierarchy.from_paths(["a/b/d", "a/b/e", "a/c", "f/g", "f/h"])  # 8 classes in 3 levels

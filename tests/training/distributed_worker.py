@@ -20,7 +20,7 @@ from hierlearn.datasets import Images
 from hierlearn.pipeline import train
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training.plan import Plan
-from hierlearn.training.trainer import Trainer
+from hierlearn.training.solvers.gradient import Trainer
 from training.datasets import neighbor_plan, partial_problem, plan, problem, texts
 
 SOFT = {"curriculum": "epoch", "link": "softmax", "scope": "ancestors", "normalize": "mean"}

@@ -150,7 +150,7 @@ def largest_checkpoint(folder):
 
 def limit_after(folder, step, size):
     """Refuse files beyond a size once a checkpoint of some step is there."""
-    from hierlearn.training import trainer
+    from hierlearn.training.solvers import gradient as trainer
 
     take = trainer.Trainer.train_step
 

@@ -21,7 +21,7 @@ from hierlearn.datasets import stream_table
 from hierlearn.pipeline import train
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training.plan import Plan
-from hierlearn.training.trainer import Trainer
+from hierlearn.training.solvers.gradient import Trainer
 from training.distributed_worker import die_at
 
 CLASSES = ["a/b", "a/c", "d", "d/e/f"]

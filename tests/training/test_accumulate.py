@@ -12,7 +12,7 @@ from hierlearn.pipeline import train
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training import Plan, Settings
 from hierlearn.training.processes import Processes
-from hierlearn.training.step import cut
+from hierlearn.training.solvers.gradient import cut
 from training.datasets import CPU, assert_identical, plan, problem, state, trainer_of
 from training.distributed_worker import CASES
 
@@ -120,7 +120,7 @@ def test_parts_are_of_nearly_equal_size(rows, parts, sizes):
 
 
 def test_processes_cut_into_the_same_number_of_parts():
-    from hierlearn.training.step import count_parts
+    from hierlearn.training.solvers.gradient import count_parts
 
     counts = set()
     for rank in (0, 1):

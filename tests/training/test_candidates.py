@@ -16,9 +16,8 @@ from hierlearn.memory import Candidates, SetCandidates
 from hierlearn.networks import LinearHead, Network
 from hierlearn.networks.ensemble import LoopedEnsemble, member_state, members_of
 from hierlearn.networks.heads import neighbor_head
-from hierlearn.training.candidates import CandidateSampler, sample
 from hierlearn.training.prepare import prepare
-from hierlearn.training.rows import Rows
+from hierlearn.training.rows import CandidateSampler, Rows, sample
 from hierlearn.training.shards import ShardOrder
 from training.datasets import (
     CPU,

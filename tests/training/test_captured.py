@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from hierlearn.losses.bce import BCELoss
-from hierlearn.training import captured
-from hierlearn.training.captured import CapturedSteps, Snapshot, unsupported_reason
+from hierlearn.training.solvers import captured
 from hierlearn.training.checkpoint import Checkpoint
-from hierlearn.training.optimizer import hold_rate_on
 from hierlearn.training.processes import Processes
-from hierlearn.training.step import Taken
+from hierlearn.training.solvers.captured import CapturedSteps, Snapshot, unsupported_reason
+from hierlearn.training.solvers.gradient import Taken, hold_rate_on
 from training.capturing import train, trainer_on
 from training.datasets import (
     CPU,

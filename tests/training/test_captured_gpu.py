@@ -8,7 +8,7 @@ from torch import nn
 
 from hierlearn.losses import LOSSES
 from hierlearn.networks.ensemble import LoopedEnsemble
-from hierlearn.training import captured
+from hierlearn.training.solvers import captured
 from tolerances import Tolerance
 from training.capturing import train, trainer_on
 from training.datasets import plan, problem, state

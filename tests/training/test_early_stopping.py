@@ -7,7 +7,7 @@ from hierlearn import Hierarchy
 from hierlearn.networks import InputSpec
 from hierlearn.networks.ensemble import StackedEnsemble
 from hierlearn.networks.linear import linear
-from hierlearn.training.early_stopping import EarlyStopping
+from hierlearn.training.solvers.solver import EarlyStopping
 from training.datasets import CPU, last_layer
 
 NAN = float("nan")

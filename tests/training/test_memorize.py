@@ -15,7 +15,7 @@ from hierlearn.training import memorize as module
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.memorize import encode, memorize
 from hierlearn.training.probabilities import member_probabilities
-from hierlearn.training.trainer import Trainer
+from hierlearn.training.solvers.gradient import Trainer
 from training.datasets import (
     neighbor_plan,
     partial_problem,

@@ -8,7 +8,7 @@ from hierlearn import Plan, train
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline import Pipeline
 from hierlearn.training.checkpoint import Checkpoints
-from hierlearn.training.sharded import blocks
+from hierlearn.training.solvers.parallel import blocks
 from tiny_backbones import save_tiny_bert
 from training import sharded_worker as worker
 from training.datasets import plan, problem, read_records, state

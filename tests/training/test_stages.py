@@ -18,9 +18,9 @@ from hierlearn.networks.layers import Dense, Dropout
 from hierlearn.networks.staged import StagedNetwork
 from hierlearn.pipeline import train
 from hierlearn.pipeline.reporting import Reporting
-from hierlearn.training.captured import CapturedSteps
 from hierlearn.training.checkpoint import Checkpoints
-from hierlearn.training.stages import Stages
+from hierlearn.training.solvers.captured import CapturedSteps
+from hierlearn.training.solvers.stages import Stages
 from training import staged_worker
 from training.datasets import (
     CPU,
@@ -150,7 +150,7 @@ def test_only_epochs_of_the_last_stage_compete(tmp_path, monkeypatch):
     assert len(records) == best + 2 < 30  # it stopped
     # A metric that no epoch has: the patience counts from the beginning of the last stage.
     monkeypatch.setattr(
-        "hierlearn.training.early_stopping.compute", lambda *_: torch.tensor(float("nan"))
+        "hierlearn.training.solvers.solver.compute", lambda *_: torch.tensor(float("nan"))
     )
     trainer = trainer_of(partial_problem(), chosen)
     trainer.train()
@@ -175,7 +175,7 @@ def test_a_killed_training_goes_on_in_its_stage_bit_for_bit(tmp_path):
 
 
 def test_graphs_are_captured_again_in_every_stage(monkeypatch):
-    monkeypatch.setattr("hierlearn.training.captured.FEWEST", 1)
+    monkeypatch.setattr("hierlearn.training.solvers.captured.FEWEST", 1)
     chosen = plan("bce", **LEVELS, epochs=12, batch_size=16)  # 48 rows, three levels
     plain, captured = (trainer_of(partial_problem(), chosen) for _ in range(2))
     captured.captured = CapturedSteps(Rerun(captured))

@@ -16,8 +16,8 @@ from hierlearn.training.checkpoint import Checkpoint, CheckpointError
 from hierlearn.training.plan import Plan
 from hierlearn.training.prepare import prepare
 from hierlearn.training.shards import Piece, ShardOrder, cut
+from hierlearn.training.solvers.gradient import Trainer
 from hierlearn.training.stream import ParquetRows
-from hierlearn.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 CLASSES = ["a/b", "a/c", "d", "d/e/f"]

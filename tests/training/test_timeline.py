@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hierlearn.training import early_stopping, timeline
-from hierlearn.training.timeline import PARTS, EnoughEpochs, EpochTimer, tensors_of
+from hierlearn.training.solvers.timeline import PARTS, EnoughEpochs, EpochTimer, tensors_of
 from training.datasets import (
     CPU,
     assert_identical,
@@ -100,7 +100,7 @@ def slow_trainer(now, chosen, monkeypatch):
         trainer.optimizer, "step", taking(now, COSTS["optimizer"], trainer.optimizer.step)
     )
     monkeypatch.setattr(
-        "hierlearn.training.early_stopping.compute",
+        "hierlearn.training.solvers.solver.compute",
         taking(now, COSTS["metric"], early_stopping.compute),
     )
     return trainer, backward

@@ -13,9 +13,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from hierlearn import Dataset
 from hierlearn.errors import DataWarning, HierlearnError
 from hierlearn.losses import CollapseWarning, HCLLoss
-from hierlearn.training.divergence import NonFiniteLossError
 from hierlearn.training.seeding import derive, epoch_order
-from hierlearn.training.trainer import Trainer
+from hierlearn.training.solvers.gradient import Trainer
+from hierlearn.training.solvers.solver import NonFiniteLossError
 from training.datasets import (
     CPU,
     TREE,

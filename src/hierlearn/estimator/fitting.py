@@ -182,12 +182,12 @@ class FittingMixin:
         """Train to the end."""
         records: list[dict[str, Any]] = []
         reporting = Reporting(bar=bool(self.verbose), on_epoch=records.append)
-        trainer = run(prepared, here, reporting=reporting)
+        fitted = run(prepared, here, reporting=reporting)
         pipeline = Pipeline.from_prepared(prepared)
-        pipeline.config |= describe_run(prepared, first.dataset, trainer)
+        pipeline.config |= describe_run(prepared, first.dataset, fitted)
         calibrate(pipeline, prepared, first.dataset, here, first.extras.weights, reporting)
         note_rows(pipeline, first.dataset, prepared.trained, prepared.held_out)
-        self._set_pipeline(pipeline, first.form, IncrementalState.from_training(prepared, trainer))
+        self._set_pipeline(pipeline, first.form, IncrementalState.from_training(prepared, fitted))
         self.history_ = records
         return self
 

@@ -21,7 +21,7 @@ from hierlearn.training.recipes import build_loss
 from hierlearn.training.rows import Rows
 from hierlearn.training.seeding import derive
 from hierlearn.training.settings import Settings
-from hierlearn.training.trainer import Trainer
+from hierlearn.training.solvers.gradient import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hierlearn.memory import Remembered
     from hierlearn.pipeline.pipeline import Pipeline
     from hierlearn.training.prepare import Prepared
+    from hierlearn.training.solvers import Fitted
 
 
 @dataclass
@@ -56,10 +57,9 @@ class IncrementalState:
     calls: int = 0
 
     @classmethod
-    def from_training(cls, prepared: Prepared, trainer: Trainer) -> Self:
+    def from_training(cls, prepared: Prepared, fitted: Fitted) -> Self:
         """Keep the loss and the optimizer of a training that has ended."""
-        tensors = optimizer_tensors(trainer.optimizer)
-        return cls(prepared.loss, prepared.decision.settings, tensors)
+        return cls(prepared.loss, prepared.decision.settings, fitted.optimizer)
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> Self:

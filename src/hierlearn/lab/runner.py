@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from hierlearn.lab.candidates import Candidate
     from hierlearn.training.plan import Plan
     from hierlearn.training.prepare import Prepared
-    from hierlearn.training.trainer import Trainer
+    from hierlearn.training.solvers import Fitted
 
 
 ALWAYS = ("exact", "severity")  # stored of each test row
@@ -109,9 +109,9 @@ def run_task(
     prepared = prepare_task(task, dataset)
     check_metrics(task, prepared.label_space)
     log: list[dict[str, Any]] = []
-    trainer, collapse = fit_catching_collapse(prepared, log, on_step)
+    fitted, collapse = fit_catching_collapse(prepared, log, on_step)
     test = ready_rows(prepared, dataset.split("test"))
-    runs, rows = evaluate(task, prepared, trainer, test)
+    runs, rows = evaluate(task, prepared, fitted, test)
     members = members_of(prepared.network) or 1
     evidence = find_evidence(prepared.network, prepared.answer, test)
     if evidence is not None and members < len(runs):
@@ -120,8 +120,8 @@ def run_task(
     for one in runs:
         one.update(about)
     selected = None
-    if trainer.selections:
-        percentages = torch.stack(trainer.selections).mul(100).round()
+    if fitted.selections:
+        percentages = torch.stack(fitted.selections).mul(100).round()
         selected = percentages.to(torch.uint8).numpy()
     return Result(runs, rows, log, selected, collapse, evidence)
 
@@ -235,23 +235,23 @@ def fit_catching_collapse(
     prepared: Prepared,
     log: list[dict[str, Any]],
     on_step: Callable[[int, int], None] | None = None,
-) -> tuple[Trainer, str | None]:
+) -> tuple[Fitted, str | None]:
     """Train as ``fit`` does; return the first CollapseWarning, where every seed would give one."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CollapseWarning)
-        trainer = fit(prepared, log, on_step)
+        fitted = fit(prepared, log, on_step)
     collapses = [str(one.message) for one in caught if issubclass(one.category, CollapseWarning)]
     for one in caught:
         if not issubclass(one.category, CollapseWarning):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    return trainer, collapses[0] if collapses else None
+    return fitted, collapses[0] if collapses else None
 
 
 def fit(
     prepared: Prepared,
     log: list[dict[str, Any]],
     on_step: Callable[[int, int], None] | None = None,
-) -> Trainer:
+) -> Fitted:
     """Train what was prepared, in this process, without files."""
     here = Processes(0, 1, prepared.rows.device)
     reporting = Reporting(bar=False, on_epoch=log.append, on_step=on_step)
@@ -269,7 +269,7 @@ def ready_rows(prepared: Prepared, test: Dataset) -> Rows:
 
 
 def evaluate(
-    task: Task, prepared: Prepared, trainer: Trainer, test: Rows
+    task: Task, prepared: Prepared, fitted: Fitted, test: Rows
 ) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
     """Return the runs of a candidate, one dictionary per seed, and what is stored of the rows."""
     space = prepared.label_space
@@ -288,11 +288,11 @@ def evaluate(
             {
                 "candidate": task.candidate.key,
                 "test": measure_all(given, task.metrics),
-                "valid": trainer.stopping.value[member],
-                "best_epoch": trainer.stopping.epoch[member],
+                "valid": fitted.stopping.value[member],
+                "best_epoch": fitted.stopping.epoch[member],
                 "still_improving": not is_solved(decided)
-                and not trainer.stopped[member]
-                and trainer.stopping.improved_last[member],
+                and not fitted.stopping.stopped[member]
+                and fitted.stopping.improved_last[member],
                 "recipe": None if task.candidate.recipe is None else decision.name,
                 "settings": {name: decided[name] for name in named},
                 "loss_options": dict(task.plan.loss_options),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.training.settings import Settings
-    from hierlearn.training.timeline import Timeline
+    from hierlearn.training.solvers.timeline import Timeline
 
 
 @dataclass(frozen=True)

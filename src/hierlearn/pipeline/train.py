@@ -35,19 +35,16 @@ from hierlearn.pipeline.pipeline import Pipeline, versions
 from hierlearn.pipeline.reporting import Beginning, Reporting
 from hierlearn.pipeline.seen_rows import note_rows
 from hierlearn.training.checkpoint import Checkpoints
-from hierlearn.training.forest import ForestTrainer
-from hierlearn.training.linear_solver import LinearSolver
 from hierlearn.training.log import EpochLog
-from hierlearn.training.memorizer import Memorizer
 from hierlearn.training.plan import Plan
 from hierlearn.training.prepare import Extras, Prepared, prepare
 from hierlearn.training.processes import Processes, processes
 from hierlearn.training.progress import progress_bar
 from hierlearn.training.settings import Settings
-from hierlearn.training.sharded import ShardedTrainer, check_sharding
+from hierlearn.training.solvers import SOLVERS, Fitted, Run
+from hierlearn.training.solvers.parallel import check_sharding
 from hierlearn.training.stream import ParquetRows
 from hierlearn.training.summary import summary
-from hierlearn.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,13 +53,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hierlearn.datasets.dataset import Dataset
-
-TRAINERS: dict[str, type[Trainer]] = {
-    "adamw": Trainer,
-    "lbfgs": LinearSolver,
-    "none": Memorizer,
-    "trees": ForestTrainer,
-}
 
 
 def train(
@@ -168,9 +158,9 @@ class Single(Job):
                 one = self.prepared
                 beginning = Beginning(one.label_space, one.decision.settings, summary(one))
                 self.reporting.on_prepared(beginning)
-        trainer = run(self.prepared, self.here, out, resume=resume, reporting=self.reporting)
+        fitted = run(self.prepared, self.here, out, resume=resume, reporting=self.reporting)
         pipeline = Pipeline.from_prepared(self.prepared)
-        pipeline.config |= describe_run(self.prepared, self.dataset, trainer)
+        pipeline.config |= describe_run(self.prepared, self.dataset, fitted)
         calibrate(pipeline, self.prepared, self.dataset, self.here, self.weights, self.reporting)
         return pipeline
 
@@ -202,7 +192,7 @@ def run(
     *,
     resume: bool = False,
     reporting: Reporting | None = None,
-) -> Trainer:
+) -> Fitted:
     """Train from the start or from a checkpoint; estimator, studies and command line call this.
 
     Args:
@@ -213,38 +203,30 @@ def run(
         reporting: the callbacks.
     """
     settings, reporting = prepared.decision.settings, reporting or Reporting(bar=False)
-    make = TRAINERS[settings.optimizer]
     if settings.parallel == "fsdp":
         check_sharding(prepared.network, settings)
-        make = ShardedTrainer if here.world > 1 else make
-    trainer = make(
-        prepared.network,
-        prepared.loss,
-        prepared.rows,
-        settings,
-        valid=prepared.valid,
-        read=prepared.read,
-        processes=here,
-    )
+    solver = SOLVERS[settings.optimizer]
+    steps, task = solver.steps(prepared), Run(here)
     if out is not None:
         identity = run_identity(prepared)
         checkpoints = Checkpoints(out / "checkpoints", settings.keep_checkpoints)
-        latest = checkpoints.latest() if resume else None
-        if latest is not None:
-            check_identity(latest.path, latest.metadata.get("run"), identity)
-            trainer.resume(latest)
+        task.checkpoint = checkpoints.latest() if resume else None
+        if task.checkpoint is not None:
+            path, metadata = task.checkpoint.path, task.checkpoint.metadata
+            check_identity(path, metadata.get("run"), identity)
+            task.checkpoint.check(settings.ensemble_size, steps)
             if here.writes:
                 checkpoints.prune()  # a process that was killed may have left one too many
-        trainer.save = lambda step, tensors, metadata: checkpoints.save(
+        task.save = lambda step, tensors, metadata: checkpoints.save(
             step, tensors, {**metadata, "run": identity, "versions": versions()}
         )
+    begun = {} if task.checkpoint is None else task.checkpoint.metadata
     log = None
     if out is not None and here.writes:
         path = out / "log.jsonl"
-        log = EpochLog(path, epochs=trainer.epoch, tensorboard=reporting.tensorboard)
+        log = EpochLog(path, epochs=begun.get("epoch", 0), tensorboard=reporting.tensorboard)
     shown = reporting.bar and here.writes
-    steps = trainer.steps  # for a callback that does not hold the trainer, which would hold it
-    with progress_bar("training", steps, trainer.step, show=shown) as progress:
+    with progress_bar("training", steps, begun.get("step", 0), show=shown) as progress:
 
         def on_epoch(record: dict[str, Any]) -> None:
             progress.epoch(record)
@@ -258,10 +240,9 @@ def run(
             if reporting.on_step is not None:
                 reporting.on_step(step, steps)
 
-        trainer.on_epoch, trainer.on_step = on_epoch, on_step
-        trainer.timeline = reporting.timeline or trainer.timeline
-        trainer.train()
-    return trainer
+        task.on_epoch, task.on_step = on_epoch, on_step
+        task.timeline = reporting.timeline or task.timeline
+        return solver.fit(prepared, task)
 
 
 def run_identity(prepared: Prepared) -> dict[str, Any]:
@@ -342,8 +323,8 @@ def describe_inputs(prepared: Prepared, dataset: Dataset) -> str:
     return columns or plural(prepared.rows.inputs.shape[1], "number")
 
 
-def describe_run(prepared: Prepared, dataset: Dataset, trainer: Trainer | None) -> dict[str, Any]:
-    """Return the configuration of a model about its training; ``trainer`` is None before it."""
+def describe_run(prepared: Prepared, dataset: Dataset, fitted: Fitted | None) -> dict[str, Any]:
+    """Return the configuration of a model about its training; ``fitted`` is None before it."""
     decision = prepared.decision
     recipe, patience = decision.recipe, decision.settings.patience
     return {
@@ -367,14 +348,12 @@ def describe_run(prepared: Prepared, dataset: Dataset, trainer: Trainer | None) 
         "plan": prepared.plan.to_dict(),
         "settings": decision.settings.to_dict(),
         "training": {}
-        if trainer is None
+        if fitted is None
         else {
-            "steps": trainer.step,
-            "best_epoch": trainer.stopping.epoch if patience else None,
-            "best_value": trainer.stopping.value if patience else None,
-            "improved_at_the_last_epoch": trainer.stopping.improved_last
-            if prepared.valid
-            else None,
+            "steps": fitted.steps,
+            "best_epoch": fitted.stopping.epoch if patience else None,
+            "best_value": fitted.stopping.value if patience else None,
+            "improved_at_the_last_epoch": fitted.stopping.improved_last if prepared.valid else None,
         },
         "versions": versions(),
         "metrics": {},

@@ -164,6 +164,15 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
     optimizer.load_state_dict({**whole, "state": state})
 
 
+def split_parts(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Return the tensors of a checkpoint by part and name: "network/weight" is of "network"."""
+    parts: dict[str, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        part, _, name = key.partition("/")
+        parts.setdefault(part, {})[name] = value
+    return parts
+
+
 def check_shapes(
     begin: str, tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]
 ) -> None:

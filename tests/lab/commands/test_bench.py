@@ -9,7 +9,7 @@ import pytest
 from hierlearn.lab.commands.bench import notes
 from hierlearn.lab.commands.loss_times import DEFAULT, spread
 from hierlearn.pipeline.profile import Profile
-from hierlearn.training.timeline import PARTS
+from hierlearn.training.solvers.timeline import PARTS
 
 DATA = "bench rows.csv --label class --split part --device cpu"
 QUICK = "--rounds 1 --losses bce --timed-epochs 1"

@@ -194,7 +194,7 @@ def check_batch(rows: int, classes: int) -> None:
 def print_epoch(console: Console, found: Profile) -> None:
     """Print where time goes in an epoch."""
     from hierlearn.terminal import Table
-    from hierlearn.training.timeline import PARTS
+    from hierlearn.training.solvers.timeline import PARTS
 
     after = "after a warm-up" if found.warmed_up else "without a warm-up"
     table = Table(title=f"an epoch, mean of {found.measured} {after}")

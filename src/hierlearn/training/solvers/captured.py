@@ -20,12 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from hierlearn.training.step import Taken, noise_seeds, set_step, update
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hierlearn.training.trainer import Trainer
+    from hierlearn.training.solvers.gradient import Trainer
 
 WARM_UP = 2  # plain steps of a batch size before it is captured
 FEWEST = 40  # steps that must be left for a capture to pay
@@ -39,14 +37,26 @@ PLAIN = (bool, int, float, str, type(None))
 log = logging.getLogger(__name__)
 
 
+class StepResult(NamedTuple):
+    """What a step leaves beside the weights.
+
+    Attributes:
+        losses: (M,) of the batch.
+        selection: (C,) or (M, C) bool, the classes that a curriculum selected; None without one.
+    """
+
+    losses: Tensor
+    selection: Tensor | None
+
+
 class Recorder(Protocol):
     """What runs and records steps; see ``CudaRecorder``."""
 
-    def run(self, step: Callable[[], Taken], *, strict: bool = False) -> Taken:
+    def run(self, step: Callable[[], StepResult], *, strict: bool = False) -> StepResult:
         """Take a step plainly; ``strict`` raises a RuntimeError where it waits for the device."""
         ...
 
-    def record(self, step: Callable[[], Taken]) -> tuple[Callable[[], object], Taken]:
+    def record(self, step: Callable[[], StepResult]) -> tuple[Callable[[], object], StepResult]:
         """Record a step without taking it; return what replays it, and what it writes to."""
         ...
 
@@ -57,13 +67,13 @@ class CapturedStep(NamedTuple):
     Attributes:
         rows: their numbers, which the step reads.
         replay: takes the step.
-        taken: what it writes to.
+        result: what it writes to.
         state: what it leaves in a loss that remembers its last call.
     """
 
     rows: Tensor
     replay: Callable[[], object]
-    taken: Taken
+    result: StepResult
     state: Any
 
 
@@ -126,7 +136,7 @@ class CapturedSteps:
         if self.steps and self.values != plain_values(trainer):
             self.steps.clear()
 
-    def take(self, trainer: Trainer, index: Tensor) -> Taken:
+    def take(self, trainer: Trainer, index: Tensor) -> StepResult:
         """Take the next step.
 
         Args:
@@ -141,14 +151,14 @@ class CapturedSteps:
             found.replay()
             self.replayed += 1
             trainer.loss.load_call_state(found.state)
-            return Taken(found.taken.losses.clone(), found.taken.selection)
+            return StepResult(found.result.losses.clone(), found.result.selection)
         self.seen[shape] += 1
         few = trainer.steps - trainer.step < FEWEST
         if self.refusal is not None or few or self.seen[shape] <= WARM_UP:
-            return self.recorder.run(lambda: update(trainer, index))
+            return self.recorder.run(lambda: trainer.update(index))
         return self.capture(trainer, index)
 
-    def capture(self, trainer: Trainer, index: Tensor) -> Taken:
+    def capture(self, trainer: Trainer, index: Tensor) -> StepResult:
         """Take the next step plainly and by replaying; keep the graph if both agree."""
         shape = tuple(index.shape)
         self.attempts[shape] += 1
@@ -157,17 +167,17 @@ class CapturedSteps:
         elif not keeps_progress_in_tensors(trainer):
             self.refuse("the progress of the training changes plain values of the loss")
         if self.refusal is not None:
-            return self.recorder.run(lambda: update(trainer, index))
+            return self.recorder.run(lambda: trainer.update(index))
         before = self.snapshot(trainer)
         if before is None:
-            return self.recorder.run(lambda: update(trainer, index))
+            return self.recorder.run(lambda: trainer.update(index))
         try:
-            plain = self.recorder.run(lambda: update(trainer, index), strict=True)
+            plain = self.recorder.run(lambda: trainer.update(index), strict=True)
         except RuntimeError as error:
             self.refuse(f"a step waits for the device: {error}")
             before.restore()
             set_all(trainer, trainer.step)  # the noise begins again
-            return self.recorder.run(lambda: update(trainer, index))
+            return self.recorder.run(lambda: trainer.update(index))
         after = self.snapshot(trainer)
         if after is None:
             return plain
@@ -177,7 +187,7 @@ class CapturedSteps:
             step.rows.copy_(index)
             step.replay()
             replayed = self.snapshot(trainer)
-            if replayed is not None and agree(before, after, replayed) and same(plain, step.taken):
+            if replayed is not None and agree(before, after, replayed) and same(plain, step.result):
                 self.steps[shape], self.values = step, plain_values(trainer)
                 log.debug("captured the step of a batch %s", shape)
         after.restore()
@@ -197,13 +207,13 @@ class CapturedSteps:
         set_all(trainer, 0 if trainer.step > trainer.steps // 2 else trainer.steps - 1)
         try:
             with capturable(trainer.optimizer):
-                replay, taken = self.recorder.record(lambda: update(trainer, rows))
+                replay, result = self.recorder.record(lambda: trainer.update(rows))
         except Exception as error:  # whatever a network or loss of others raises there
             self.refuse(f"a step cannot be recorded: {error}")
             return None
         finally:
             set_all(trainer, trainer.step)
-        return CapturedStep(rows, replay, taken, trainer.loss.call_state())
+        return CapturedStep(rows, replay, result, trainer.loss.call_state())
 
     def refuse(self, reason: str) -> None:
         """Go on without graphs."""
@@ -214,8 +224,8 @@ class CapturedSteps:
 
 def set_all(trainer: Trainer, step: int) -> None:
     """Set all that changes from step to step, but the rows."""
-    set_step(trainer, step)
-    trainer.noise.seed(noise_seeds(trainer, step))
+    trainer.set_step(step)
+    trainer.noise.seed(trainer.noise_seeds(step))
 
 
 def keeps_progress_in_tensors(trainer: Trainer) -> bool:
@@ -269,7 +279,7 @@ def agree(before: Snapshot, plain: Snapshot, replayed: Snapshot) -> bool:
     return bool(torch.stack(found).all())
 
 
-def same(plain: Taken, replayed: Taken) -> bool:
+def same(plain: StepResult, replayed: StepResult) -> bool:
     """Whether a plain and a replayed step had the same losses."""
     return torch.allclose(plain.losses, replayed.losses, rtol=1e-4, atol=1e-6)
 
@@ -289,7 +299,7 @@ def is_plain(value: Any) -> bool:
     return isinstance(value, PLAIN)
 
 
-# ---------------------------------------------------------------------- CUDA
+# ---------------------------------------- CUDA
 
 
 class CudaRecorder:
@@ -304,7 +314,7 @@ class CudaRecorder:
         self.device, self.generators = device, generators
         self.stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
-    def run(self, step: Callable[[], Taken], *, strict: bool = False) -> Taken:
+    def run(self, step: Callable[[], StepResult], *, strict: bool = False) -> StepResult:
         """Take a step on the stream on which it will be recorded."""
         current = torch.cuda.current_stream(self.device)
         self.stream.wait_stream(current)
@@ -317,7 +327,7 @@ class CudaRecorder:
         current.wait_stream(self.stream)
         return found
 
-    def record(self, step: Callable[[], Taken]) -> tuple[Callable[[], object], Taken]:
+    def record(self, step: Callable[[], StepResult]) -> tuple[Callable[[], object], StepResult]:
         """Capture a step as a CUDA graph."""
         graph = torch.cuda.CUDAGraph()
         for generator in self.generators:

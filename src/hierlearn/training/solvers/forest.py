@@ -12,7 +12,6 @@ Leaves hold the label sets of their rows, not means of C numbers: a forest of N 
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,19 +22,20 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.networks.sparse import SparseRows
 from hierlearn.networks.trees import forest_heads
-from hierlearn.training.one_step import GradientFreeTrainer
 from hierlearn.training.seeding import derive
+from hierlearn.training.solvers.solver import fit_at_once
 from hierlearn.training.stream import ParquetRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
-    from torch import nn
 
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.networks.trees import ForestHead
+    from hierlearn.training.prepare import Prepared
     from hierlearn.training.rows import Rows
+    from hierlearn.training.solvers.solver import Fitted, Run
 
 CHUNK = 4096  # rows whose mask is made at once
 
@@ -182,31 +182,33 @@ def in_threads(function: Callable[[int], Any], count: int) -> Iterator[Any]:
                 one.cancel()
 
 
-class ForestTrainer(GradientFreeTrainer):
-    """Grow the trees of a network, or of every member; a tree is a step."""
+class ForestSolver:
+    """Grow the trees of a network, or of every member; a tree is a step. See ``Solver``."""
 
-    def __init__(self, network: nn.Module, *args: Any, **options: Any) -> None:
+    def steps(self, prepared: Prepared) -> int:
+        """Return how many trees are grown."""
+        return sum(head.trees for head in forest_heads(prepared.network))
+
+    def fit(self, prepared: Prepared, run: Run) -> Fitted:
+        """Grow the trees of all members, unless a checkpoint has them."""
+        network, steps = prepared.network, self.steps(prepared)
         heads = forest_heads(network)
         if not heads:
             raise HierlearnError(
                 f"optimizer trees grows trees, and this {type(network).__name__} has none; use "
                 f"the network trees, or optimizer adamw"
             )
-        super().__init__(network, *args, **options)
-        self.steps_per_epoch = self.steps = sum(head.trees for head in heads)
-
-    def train_epoch(self) -> None:
-        """Grow the trees of all members, and report them as one epoch."""
-        self.timeline.begin_epoch()
-        self.timeline.enter("optimizer")
-        started, done = time.perf_counter(), 0
+        done = 0
 
         def on_tree() -> None:
             nonlocal done
             done += 1
-            if self.on_step is not None and done < self.steps:  # finish reports the last one
-                self.on_step(done)
+            if run.on_step is not None and done < steps:  # the last one is reported at the end
+                run.on_step(done)
 
-        for head, seed in zip(forest_heads(self.network), self.seeds, strict=True):
-            grow(head, self.rows, seed, on_tree)
-        self.finish([None] * len(self.seeds), time.perf_counter() - started)
+        def grow_all() -> list[None]:
+            for number, head in enumerate(heads):
+                grow(head, prepared.rows, prepared.decision.settings.seed + number, on_tree)
+            return [None] * len(heads)
+
+        return fit_at_once(prepared, run, grow_all, steps)

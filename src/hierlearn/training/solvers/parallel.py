@@ -1,30 +1,32 @@
-"""ShardedTrainer: a training whose weights, gradients and optimizer are shared out (FSDP2).
+"""How a network is spread over the processes: copies (DDP), or shares of its weights (FSDP2).
 
-Every process holds a part of each parameter; torch's ``fully_shard`` gathers the parameters of one
-transformer block when it is computed, and frees them after. What is written is whole: checkpoints
-and models are those of one process, and any number of processes may resume from them. The network
-that was passed in waits in the memory of the host, and gets the weights at the end.
+Under FSDP every process holds a part of each parameter, its gradient and its state of the
+optimizer; torch's ``fully_shard`` gathers the parameters of one transformer block when it is
+computed, and frees them after. What is written is whole: checkpoints and models are those of one
+process, and any number of processes may resume from them. The network that was passed in waits in
+the memory of the host, and gets the weights at the end.
 """
 
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from hierlearn.errors import HierlearnError
 from hierlearn.links import HeadOutput
+from hierlearn.networks.ensemble import finite_members
 from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.staged import staged_networks
-from hierlearn.training.trainer import Trainer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from hierlearn.training.checkpoint import Checkpoint
+    from hierlearn.training.processes import Processes
     from hierlearn.training.settings import Settings
+    from hierlearn.training.solvers.solver import EarlyStopping
 
 
 def check_sharding(network: nn.Module, settings: Settings) -> None:
@@ -55,55 +57,85 @@ def check_sharding(network: nn.Module, settings: Settings) -> None:
         )
 
 
-class ShardedTrainer(Trainer):
-    """Train a network whose weights are shared out among the processes."""
+def spread(network: nn.Module, settings: Settings, processes: Processes) -> Replicas | Shards:
+    """Return how a network is spread over the processes of a training."""
+    sharded = settings.parallel == "fsdp" and processes.world > 1
+    return (Shards if sharded else Replicas)(network, processes)
 
-    sharded: ClassVar[bool] = True
 
-    def place(self, network: nn.Module) -> nn.Module:
-        """Return a copy of the network that is shared out among the processes."""
-        self.whole, parts = network, deepcopy(network).to(self.rows.device)
-        self.outer = shard(parts, self.processes.world)
-        return parts
+class Replicas:
+    """A network in one process, or a copy in each of several (DDP).
 
-    def distribute(self) -> None:
-        """Compute through what gathers the parts, and averages their gradients."""
-        self.forward = self.outer
+    Args:
+        network: what is trained.
+        processes: this process among all of them.
 
-    def collect(self) -> None:
-        """Give all weights back to the network that was passed in."""
-        state = {name: whole(value) for name, value in self.network.state_dict().items()}
-        self.whole.load_state_dict(state)
-        self.network = self.forward = self.whole.to(self.rows.device)
-        self.stopping.network = self.network
-        self.stopping.weights = {}  # restored already
-        del self.outer  # which holds the parts, and the process group
+    Attributes:
+        network: what is optimized, on the device where it is trained.
+        together: whether it computes, and is saved, only in all processes at once.
+    """
 
-    def _check_weights(self) -> None:
-        """Raise on weights that are not finite, in all processes alike."""
-        for value in self.network.state_dict().values():
-            if not bool(whole(value).isfinite().all()):
-                self._refuse_member(0, "weights")
+    together = False
 
-    def _checkpoint(self) -> None:
-        self._check_weights()
-        if self.save is not None:
-            tensors = self.tensors()  # by all processes together
-            if self.processes.writes:
-                self.save(self.step, tensors, self.metadata())
-            self.saved = self.step
-        self.processes.wait()
+    def __init__(self, network: nn.Module, processes: Processes) -> None:
+        self.network = network.to(processes.device)
+        self.processes = processes
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return every tensor that the training needs to resume, whole."""
-        return {name: whole(value) for name, value in super().tensors().items()}
+    def wrap(self) -> nn.Module:
+        """Return the network as steps call it: gradients are averaged over the processes."""
+        if self.processes.world == 1:
+            return self.network
+        return DistributedDataParallel(self.network)
 
-    def resume(self, checkpoint: Checkpoint) -> None:
-        """Continue where a checkpoint of any number of processes left the training."""
+    def finite_members(self) -> list[bool]:
+        """Return which members have finite weights; the host waits."""
+        found: list[bool] = finite_members(self.network).tolist()
+        return found
+
+    def whole(self, value: Tensor) -> Tensor:
+        """Return a copy of a tensor of the training for a checkpoint."""
+        return value.clone()
+
+    def own(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return what this process loads of a checkpoint."""
+        return tensors
+
+    def collect(self, stopping: EarlyStopping) -> nn.Module:
+        """Return the trained network in one piece, after the best weights are restored."""
+        del stopping
+        return self.network
+
+
+class Shards(Replicas):
+    """A copy of a network whose weights are spread over the processes (FSDP2)."""
+
+    together = True
+
+    def __init__(self, network: nn.Module, processes: Processes) -> None:
+        self.given = network
+        super().__init__(deepcopy(network), processes)
+        self.outer = shard(self.network, processes.world)
+
+    def wrap(self) -> nn.Module:
+        """Return what gathers the weights, and averages their gradients."""
+        return self.outer
+
+    def finite_members(self) -> list[bool]:
+        """Return whether the weights of all processes are finite."""
+        return [
+            all(bool(whole(one).isfinite().all()) for one in self.network.state_dict().values())
+        ]
+
+    def whole(self, value: Tensor) -> Tensor:
+        """Return a tensor with the parts of all processes, which all must ask for it."""
+        return whole(value.clone())
+
+    def own(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return this process's part of a checkpoint of any number of processes."""
         own = self.network.state_dict()
         parameters = list(self.network.parameters())
         found = {}
-        for key, value in checkpoint.tensors.items():
+        for key, value in tensors.items():
             part, _, name = key.partition("/")
             like: Any = None
             if part == "network":
@@ -114,7 +146,16 @@ class ShardedTrainer(Trainer):
                 number = int(name.partition(".")[0])
                 like = parameters[number] if number < len(parameters) else None
             found[key] = shared_out(value, like)
-        super().resume(replace(checkpoint, tensors=found))
+        return found
+
+    def collect(self, stopping: EarlyStopping) -> nn.Module:
+        """Give all weights back to the network that was passed in."""
+        state = {name: whole(value) for name, value in self.network.state_dict().items()}
+        self.given.load_state_dict(state)
+        self.network = stopping.network = self.given.to(self.processes.device)
+        stopping.weights = {}  # restored already
+        del self.outer  # which holds the parts, and the process group
+        return self.network
 
 
 class TensorOutputs(nn.Module):

@@ -14,7 +14,7 @@ rows: with the Cholesky factor L of X X' + 1, X W + b = L V and |W|^2 + |b|^2 = 
 
 from __future__ import annotations
 
-import time
+from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -29,8 +29,7 @@ from hierlearn.links import link_name
 from hierlearn.networks.linear import encoder_of, only_layer
 from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.choose import not_convex
-from hierlearn.training.lbfgs import dot, minimize
-from hierlearn.training.one_step import OneStepTrainer
+from hierlearn.training.solvers.solver import fit_at_once
 from hierlearn.training.stream import ParquetRows
 
 if TYPE_CHECKING:
@@ -39,15 +38,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
+    from hierlearn.training.prepare import Prepared
     from hierlearn.training.rows import Rows
+    from hierlearn.training.solvers.solver import Fitted, Run
 
     Ints = NDArray[np.int64]
     # From scores, targets and weights, all (n, K), to the summed loss and its gradient.
+    Steps = deque[tuple[Tensor, Tensor, float]]
     Objective = Callable[[Tensor, Tensor, Tensor], tuple[float, Tensor]]
 
 FEW = 400  # rows of a block that is solved in their span
 WIDTH = 64  # classes of a block of bce
 MANY = 1 << 22  # entries of inputs that are worth several threads
+MEMORY = 6  # steps from which curvature is known
+DECREASE = 1e-4  # of what the slope promises
+ROUNDING = 1e-6  # by which a value may rise, relative: sums in single precision
+HALVINGS = 16  # of a step, until the function falls enough (Armijo)
 JITTER = 1e-5  # on the diagonal of X X', relative: repeated rows make it singular
 
 
@@ -310,6 +316,78 @@ def solve_block(
     return minimize(function, start, tolerance=tolerance)
 
 
+# ---------------------------------------- L-BFGS
+
+
+def minimize(
+    function: Callable[[Tensor], tuple[float, Tensor]],
+    start: Tensor,
+    *,
+    iterations: int = 100,
+    tolerance: float = 1e-3,
+) -> Tensor:
+    """Return where the gradient is small, or what ``iterations`` steps reach.
+
+    By L-BFGS (Liu and Nocedal, 1989); steps are halved until the function falls enough (Armijo).
+
+    Args:
+        function: from a matrix to its value and its gradient.
+        start: where to begin.
+        iterations: steps at most.
+        tolerance: the largest entry of the gradient at the end, relative to that at the start.
+    """
+    x = start
+    value, gradient = function(x)
+    small = tolerance * largest(gradient)
+    steps: Steps = deque(maxlen=MEMORY)
+    for _ in range(iterations):
+        if largest(gradient) <= small:
+            break
+        direction = times_inverse_hessian(gradient, steps).neg_()
+        slope = dot(gradient, direction)
+        size = 1.0
+        for _ in range(HALVINGS):
+            new = x.add(direction, alpha=size)
+            new_value, new_gradient = function(new)
+            if new_value <= value + DECREASE * size * slope + ROUNDING * abs(value):
+                break
+            size /= 2
+        else:
+            break  # no progress is possible at this precision
+        step, change = new - x, new_gradient - gradient
+        curvature = dot(step, change)
+        if curvature > 1e-10 * dot(change, change):
+            steps.append((step, change, 1 / curvature))
+        x, value, gradient = new, new_value, new_gradient
+    return x
+
+
+def times_inverse_hessian(gradient: Tensor, steps: Steps) -> Tensor:
+    """Return the gradient times what the last steps say of the inverse Hessian."""
+    found = gradient.clone()
+    if not steps:
+        return found.div_(max(dot(gradient, gradient) ** 0.5, 1e-30))
+    shares = []
+    for step, change, inverse in reversed(steps):
+        shares.append(inverse * dot(step, found))
+        found.add_(change, alpha=-shares[-1])
+    _, last_change, last_inverse = steps[-1]
+    found.mul_(1 / (last_inverse * dot(last_change, last_change)))
+    for (step, change, inverse), share in zip(steps, reversed(shares), strict=True):
+        found.add_(step, alpha=share - inverse * dot(change, found))
+    return found
+
+
+def dot(a: Tensor, b: Tensor) -> float:
+    """Return the sum of the products of the entries."""
+    return float(a.view(-1).dot(b.view(-1)))
+
+
+def largest(values: Tensor) -> float:
+    """Return the largest absolute value, 0 if there is none."""
+    return float(values.abs().max()) if values.numel() else 0.0
+
+
 # ---------------------------------------- as a training
 
 
@@ -344,37 +422,36 @@ def unsupported_reason(network: nn.Module, loss: Any, rows: Rows) -> str | None:
     )
 
 
-class LinearSolver(OneStepTrainer):
-    """A training of one step, to the optimum; the members of an ensemble are equal."""
+class LinearSolver:
+    """Find the optimum of a linear network; all members of an ensemble have the same."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        reason = unsupported_reason(self.network, self.loss, self.rows)
-        if reason is not None:
+    def steps(self, prepared: Prepared) -> int:
+        """Return 1."""
+        del prepared
+        return 1
+
+    def fit(self, prepared: Prepared, run: Run) -> Fitted:
+        """Find the optimum, unless a checkpoint has it."""
+        network, loss, rows = prepared.network, prepared.loss, prepared.rows
+        settings = prepared.decision.settings
+        reason = unsupported_reason(network, loss, rows)
+        layer = only_layer(network)
+        if reason is not None or layer is None:
             raise HierlearnError(f"lbfgs cannot train this: {reason}; use optimizer='adamw'")
 
-    def train_epoch(self) -> None:
-        """Find the optimum, and report it as one epoch."""
-        self.timeline.begin_epoch()
-        self.timeline.enter("optimizer")
-        started = time.perf_counter()
-        layer = only_layer(self.network)
-        assert layer is not None
-        with torch.no_grad(), fewer_threads(self.rows):
-            weight, bias = solve_linear(
-                self.loss, self.rows, self.settings.l2_penalty, encoder=encoder_of(self.network)
-            )
-            for own, found in ((layer.weight, weight), (layer.bias, bias)):
-                own.copy_(found.to(own).expand_as(own))
-        self.finish([self._mean_loss()] * len(self.seeds), time.perf_counter() - started)
+        @torch.no_grad()
+        def solve() -> list[float | None]:
+            with fewer_threads(rows):
+                found = solve_linear(loss, rows, settings.l2_penalty, encoder=encoder_of(network))
+                for own, one in zip((layer.weight, layer.bias), found, strict=True):
+                    own.copy_(one.to(own).expand_as(own))
+            # The loss of the first rows, without the penalty.
+            index = torch.arange(min(len(rows), 1024), device=rows.device)
+            x, targets, mask = rows.batch(index)
+            output = network(x)
+            if settings.ensemble_size > 1:
+                output = output.member(0)
+            weight = None if rows.weights is None else rows.weights[index]
+            return [float(loss(output, targets, mask, weight))] * settings.ensemble_size
 
-    @torch.no_grad()
-    def _mean_loss(self) -> float:
-        """Return the loss of the first rows, without the penalty."""
-        index = torch.arange(min(len(self.rows), 1024), device=self.rows.device)
-        x, targets, mask = self.rows.batch(index)
-        output = self.network(x)
-        if self.is_ensemble:
-            output = output.member(0)
-        weight = None if self.rows.weights is None else self.rows.weights[index]
-        return float(self.loss(output, targets, mask, weight))
+        return fit_at_once(prepared, run, solve)

@@ -1,0 +1,665 @@
+"""The gradient loop: AdamW in batches, from the first step to the last; it resumes at any step.
+
+From top to bottom: ``Trainer`` sets up, ``train`` loops over epochs, ``train_epoch`` over batches,
+and ``train_step`` takes a step, as a CUDA graph where ``captured`` has recorded one. Records,
+checks, validation and checkpoints follow. The members of an ensemble train at once. Each has its
+own order of rows and its own early stopping, so that the k-th of them equals the network that is
+trained alone with its seed. All random numbers depend on the seed and the step alone (seeding.py);
+so a checkpoint needs no state of a generator to resume bit for bit on the CPU.
+
+A batch may be cut into microbatches. A loss is a sum of means over rows or entries; the mean of a
+batch is that of its parts, each by its share of what the mean divides by:
+
+    l = sum over parts p and terms t of l_pt n_pt / sum over parts of n_pt
+
+Under several processes each cuts its own rows, and the sum runs over all of them. Dropout of
+hierlearn's own draws for the whole batch, so that neither changes anything.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from hierlearn.errors import HierlearnError
+from hierlearn.networks.ensemble import Noise, clip_grad_norm
+from hierlearn.networks.layers import Share
+from hierlearn.networks.memories import candidates_of
+from hierlearn.networks.network import read_output
+from hierlearn.training.checkpoint import (
+    Checkpoint,
+    check_shapes,
+    optimizer_tensors,
+    restore_optimizer,
+    split_parts,
+)
+from hierlearn.training.memorize import memorize
+from hierlearn.training.probabilities import non_finite_member
+from hierlearn.training.processes import Processes, is_loss, lost
+from hierlearn.training.rows import CandidateSampler
+from hierlearn.training.seeding import derive
+from hierlearn.training.settings import learning_rate
+from hierlearn.training.solvers.captured import CapturedSteps, StepResult, captured_steps
+from hierlearn.training.solvers.parallel import spread
+from hierlearn.training.solvers.solver import (
+    EarlyStopping,
+    Fitted,
+    NonFiniteLossError,
+    Run,
+    check_training,
+    member_values,
+    refusing_others,
+)
+from hierlearn.training.solvers.stages import Stages
+from hierlearn.training.solvers.timeline import Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hierlearn.hierarchy import LabelSpace
+    from hierlearn.links import HeadOutput
+    from hierlearn.losses import Loss
+    from hierlearn.losses.joint import JointLoss
+    from hierlearn.training.prepare import Prepared
+    from hierlearn.training.rows import Batches, Rows
+    from hierlearn.training.settings import Settings
+
+CHECK_EVERY = 50  # steps between two checks of the losses, each of which synchronizes a GPU
+MOST_ROWS = 8  # that a message names
+NOISE = "noise 0"  # what all processes draw alike
+
+
+class GradientSolver:
+    """Train a network in batches; see ``Solver``."""
+
+    def steps(self, prepared: Prepared) -> int:
+        """Return the steps of all epochs."""
+        settings = prepared.decision.settings
+        return settings.epochs * -(-len(prepared.rows) // settings.batch_size)
+
+    def fit(self, prepared: Prepared, run: Run) -> Fitted:
+        """Train from the start, or from a checkpoint."""
+        trainer = Trainer(
+            prepared.network,
+            prepared.loss,
+            prepared.rows,
+            prepared.decision.settings,
+            valid=prepared.valid,
+            read=prepared.read,
+            processes=run.processes,
+        )
+        if run.checkpoint is not None:
+            trainer.resume(run.checkpoint)
+        trainer.save, trainer.timeline = run.save, run.timeline
+        trainer.on_epoch, trainer.on_step = run.on_epoch, run.on_step
+        trainer.train()
+        state = optimizer_tensors(trainer.optimizer)
+        return Fitted(trainer.step, trainer.stopping, state, trainer.selections)
+
+
+class Trainer:
+    """Train a network, or the members of an ensemble.
+
+    Args:
+        network: a network, or an ensemble of settings.ensemble_size members.
+        loss: takes what the network returns; members share the object, not its state.
+        rows: the training rows.
+        settings: how to train.
+        valid: the validation rows, if any.
+        read: turns what the network returns into one output when validating; by default as the
+            loss reads it.
+        processes: this process among all of them.
+
+    Attributes:
+        forward: the network, wrapped where there are several processes.
+        noise: the random numbers of a step.
+        on_epoch: called after each epoch with its record.
+        on_step: called after each step with the step's number from 1.
+        timeline: told which part of an epoch begins.
+        save: called with the step, tensors and metadata whenever a checkpoint is due.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        loss: Loss | JointLoss,
+        rows: Rows,
+        settings: Settings,
+        *,
+        valid: Rows | None = None,
+        read: Callable[[Any], HeadOutput] | None = None,
+        processes: Processes | None = None,
+    ) -> None:
+        members = check_training(network, rows, settings, validates=valid is not None)
+        self.is_ensemble = members is not None
+        self.processes = processes or Processes(0, 1, rows.device)
+        self.rows, self.valid, self.settings = rows, valid, settings
+        self.spread = spread(network, settings, self.processes)
+        self.network = self.spread.network
+        self.loss = loss.to(rows.device)
+        if members is not None:
+            self.loss.set_members(members)
+        link = loss.link
+        self.read = read or (lambda found: read_output(found, link))
+        self.seeds = [settings.seed + number for number in range(members or 1)]
+        self.loss.set_seeds(self.seeds)
+        self.steps_per_epoch = -(-len(rows) // settings.batch_size)
+        self.steps = settings.epochs * self.steps_per_epoch
+        self.step = 0  # steps done
+        self.saved: int | None = None  # the step of the last checkpoint
+        self.stopping = EarlyStopping(
+            self.network, len(self.seeds), settings.metric, settings.patience
+        )
+        if not any(one.requires_grad for one in self.network.parameters()):
+            raise HierlearnError(
+                f"this {type(self.network).__name__} has no parameters to train; give it a head or "
+                f"an encoder that learns"
+            )
+        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(
+            self.network.parameters(),
+            lr=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            fused=True,
+        )
+        count = candidates_of(network)
+        self.sampler = None
+        if count is not None:
+            self.sampler = CandidateSampler(rows, self.seeds, count, apart=self.is_ensemble)
+        rows.share_among(self.processes.world if count is None else 1)  # all read all candidates
+        self.noise = Noise(self.network, rows.device)
+        self.stages = Stages(self.network, self.loss, settings.epochs, rows.device)
+        self.stopping.begin = self.stages.last
+        self.stages.enter(0)
+        self.forward: nn.Module = self.spread.wrap()
+        self.stopped_on_device = torch.zeros(len(self.seeds), dtype=torch.bool, device=rows.device)
+        self.captured: CapturedSteps | None = None
+        if rows.device.type == "cuda" and self.processes.world == 1:
+            for group in self.optimizer.param_groups:  # a captured step reads the rate there
+                group["lr"] = torch.tensor(group["lr"], dtype=torch.float32, device=rows.device)
+            self.captured = captured_steps(self) if settings.cuda_graphs else None
+        self.batches: dict[int, Batches] = {}  # of the next epoch, made ahead
+        self.running = RunningEpoch()
+        self.selections: list[Tensor] = []  # (C,) per epoch, if there is a curriculum
+        self.on_epoch: Callable[[dict[str, Any]], None] | None = None
+        self.on_step: Callable[[int], None] | None = None
+        self.save: Callable[[int, dict[str, Tensor], dict[str, Any]], object] | None = None
+        self.timeline = Timeline()
+
+    # ---------------------------------------- the loop
+
+    @property
+    def epoch(self) -> int:
+        """The number of completed epochs."""
+        return self.step // self.steps_per_epoch
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.step >= self.steps or all(self.stopped)
+
+    @property
+    def stopped(self) -> list[bool]:
+        """Which members have stopped early."""
+        return self.stopping.stopped
+
+    def train(self) -> None:
+        """Train to the end, and restore the best weights if early stopping is on."""
+        try:
+            # Other networks draw from torch's own generators: leave those unchanged.
+            with torch.random.fork_rng() if self.noise.uses_torch else nullcontext():
+                while not self.finished:
+                    self.train_epoch()
+        except (RuntimeError, torch.distributed.DistError) as error:
+            if self.processes.world == 1 or not is_loss(error):
+                raise
+            raise lost(self.processes.rank, error, f" in epoch {self.epoch + 1}") from error
+        self.forward = self.network  # drop the reference to the process group
+        self.stages.leave()
+        if self.captured is not None:
+            self.captured.reset()
+        self.stopping.restore()
+        self.network = self.forward = self.spread.collect(self.stopping)
+        memorize(self.network, self.rows)
+        if self.valid is None:
+            wrong = non_finite_member(self.network, self.rows, self.read)
+            if wrong is not None:
+                self.saved = None  # its checkpoint holds the same weights
+                self._refuse_member(wrong, "probabilities")
+
+    def train_epoch(self) -> None:
+        """Train one epoch, or the rest of one."""
+        self.timeline.begin_epoch()
+        number = self.epoch
+        batches = self.batches.pop(number, None) or self.batches_of(number)
+        if self.stages.enter(number):
+            self.forward = self.spread.wrap()  # other gradients
+            if self.captured is not None:
+                self.captured.reset()
+        self.network.train()
+        self.stopped_on_device.copy_(torch.tensor(self.stopped))
+        if self.captured is not None:
+            self.captured.begin_epoch(self)
+        started = time.perf_counter()
+        for place in range(self.step % self.steps_per_epoch, self.steps_per_epoch):
+            index = batches.share(place)
+            self.train_step(index if self.is_ensemble else index[0], number, place)
+            if self.on_step is not None:
+                self.on_step(self.step)
+            every = self.settings.checkpoint_every
+            if every is not None and self.step % every == 0 and place + 1 < self.steps_per_epoch:
+                self._check_finite(number)
+                self.running.average(self.processes)  # what the checkpoint holds is of all
+                self._checkpoint()
+        if self.captured is not None and self.step < self.steps:  # while the GPU is busy
+            self.batches = {number + 1: self.batches_of(number + 1)}
+        self._check_finite(number)
+        self._check_weights()
+        self.loss.end_epoch()
+        record = self._record(number, time.perf_counter() - started)
+        self.running = RunningEpoch()
+        last = (number + 1) % self.settings.validate_every == 0 or self.step == self.steps
+        if self.valid is not None and last and self.stages.competes(number):
+            record["valid"] = self._validate(number)
+        if self.on_epoch is not None and self.processes.writes:
+            self.on_epoch(record)
+        self._checkpoint()
+        self.timeline.end_epoch()
+
+    def batches_of(self, number: int) -> Batches:
+        """Return the batches of an epoch."""
+        return self.rows.batches(self.seeds, number, self.settings.batch_size, self.processes)
+
+    # ---------------------------------------- a step
+
+    def train_step(self, index: Tensor, epoch: int, place: int) -> None:
+        """Take one step on the rows ``index``: (n,), or (M, n) for the members of an ensemble.
+
+        Args:
+            index: the rows of this process.
+            epoch: the number of the epoch, from 0.
+            place: the number of the batch in it, from 0.
+        """
+        if self.captured is not None and not self.timeline.measuring:
+            result = self.captured.take(self, index)
+        else:
+            result = self.plain_step(index, epoch, place)
+        self.timeline.enter("other")
+        stopped = self.stopped if self.is_ensemble else None
+        self.running.add(result.losses, running_selection(result.selection, stopped))
+        self.step += 1
+        if self.rows.device.type != "cpu" and self.step % CHECK_EVERY == 0:
+            self._check_finite(epoch)
+
+    def plain_step(self, index: Tensor, epoch: int, place: int) -> StepResult:
+        """Take one step without a graph; the arguments are those of ``train_step``."""
+        self.timeline.enter("optimizer")
+        self.set_step(self.step)
+        self.optimizer.zero_grad(set_to_none=True)
+        # Every process cuts its rows into as many parts.
+        size = self.settings.batch_size
+        count = min(size, len(self.rows) - place * size)
+        parts = min(self.settings.accumulate, -(-count // self.processes.world))
+        microbatches = list(torch.tensor_split(index, parts, dim=-1))
+        self.timeline.enter("loss")
+        totals = self.summed_counts(microbatches) if len(microbatches) > 1 else None
+        found: list[Tensor] = []
+        for number, part in enumerate(microbatches):
+            forward: Any = self.forward
+            last = number + 1 == len(microbatches)
+            # Processes exchange gradients once per batch.
+            wait = not last and hasattr(forward, "no_sync")
+            with forward.no_sync() if wait else nullcontext():
+                self.timeline.enter("network")
+                self.seed_noise(place, [one.shape[-1] for one in microbatches], number)
+                value = self.part_loss(part, epoch, place, totals)
+                value.sum().backward()  # type: ignore[no-untyped-call]
+            found.append(value.detach())
+        losses = sum(found[1:], start=found[0])
+        self.timeline.enter("optimizer")
+        if self.rows.device.type == "cpu" and not bool(losses.isfinite().all()):
+            self._refuse_loss(losses, epoch, place)
+        self.apply_gradients()
+        return StepResult(losses, self.loss.selection)
+
+    def update(self, index: Tensor) -> StepResult:
+        """Take a step on a whole batch in one process, as a graph records it; noise is seeded."""
+        self.optimizer.zero_grad(set_to_none=True)
+        value = self.part_loss(index, 0, 0, None)
+        value.sum().backward()  # type: ignore[no-untyped-call]
+        self.apply_gradients()
+        return StepResult(value.detach(), self.loss.selection)
+
+    def set_step(self, step: int) -> None:
+        """Set what the steps of a training differ in, beside rows and noise."""
+        rate = self.rate_at(step)
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        self.loss.set_progress(step / self.steps)
+
+    def rate_at(self, step: int) -> float:
+        """Return the learning rate of a step, by its place in its stage of the training."""
+        return learning_rate(self.settings, *self.stages.place(step, self.steps))
+
+    def apply_gradients(self) -> None:
+        """Clip the gradients and let the optimizer use them."""
+        if self.settings.max_grad_norm is not None:
+            clip_grad_norm(self.network, self.settings.max_grad_norm)
+        self.optimizer.step()
+
+    def summed_counts(self, parts: list[Tensor]) -> Tensor:
+        """Return what each term of the loss divides by, over all parts and processes."""
+        shape = (len(self.seeds),) if self.is_ensemble else ()
+        device = self.rows.device
+        found = []
+        for part in parts:
+            where = part.to(device)
+            targets = self.rows.targets(where)
+            mask = self.stages.mask(targets, self.rows.mask(where))
+            weight = None if self.rows.weights is None else self.rows.weights[where]
+            counts = [
+                torch.as_tensor(count, dtype=torch.float64).to(device).expand(shape)
+                for count in self.loss.counts(targets, mask, weight)
+            ]
+            found.append(torch.stack(counts))
+        return self.processes.total(torch.stack(found).sum(dim=0))
+
+    def part_loss(self, index: Tensor, epoch: int, place: int, totals: Tensor | None) -> Tensor:
+        """Return (M,) what some rows add to the loss of each member; 0 for one that has stopped.
+
+        Args:
+            index: the rows.
+            epoch: the number of the epoch, from 0.
+            place: the number of the batch in it.
+            totals: what the means of the whole batch divide by; None where the rows are all of it.
+        """
+        rows = self.rows
+        self.timeline.enter("input")
+        extra: dict[str, Any] = {"apart": True} if self.is_ensemble else {}
+        if self.sampler is None:
+            x, targets, mask = rows.batch(index)
+        else:
+            begin = place * self.settings.batch_size
+            x, targets, mask, extra["candidates"] = self.sampler.batch(
+                index, self.step, epoch, begin
+            )
+        mask = self.stages.mask(targets, mask)
+        weight = None if rows.weights is None else rows.weights[index.to(rows.device)]
+        self.timeline.enter("network")
+        half = self.settings.precision == "bf16"
+        with torch.autocast(rows.device.type, torch.bfloat16) if half else nullcontext():
+            output = self.forward(x, **extra)
+        self.timeline.watch(output)
+        self.timeline.enter("loss")  # the backward pass, too, until it reaches the output
+        value: Tensor
+        if self.processes.world == 1 and totals is None:
+            value = self.loss(output, targets, mask, weight)
+        else:
+            terms = self.loss.terms(output, targets, mask, weight)
+            value = self.processes.part_of_mean(terms, totals)
+        if not self.is_ensemble:
+            return value[None]
+        if self.settings.patience is not None:  # else nobody stops
+            value = torch.where(self.stopped_on_device, 0.0, value)
+        return value
+
+    def seed_noise(self, place: int, sizes: list[int], number: int) -> None:
+        """Seed the noise of a part: drawn for the global batch, of which the part uses its own.
+
+        Args:
+            place: the number of the batch.
+            sizes: the rows of each part in this process.
+            number: of the part.
+        """
+        size, here = self.settings.batch_size, self.processes
+        count = min(size, len(self.rows) - place * size)
+        drawn = 0 if self.sampler is None else self.sampler.size
+        share = here.part_of_noise(count, drawn)
+        if len(sizes) > 1:
+            every = torch.arange(count + drawn)
+            begin = sum(sizes[:number])
+            own = here.share(every[:count])[begin : begin + sizes[number]]
+            share = Share(torch.cat([own, every[count:]]).to(here.device), count + drawn)
+        # Networks of others draw from torch's generator, which knows nothing of shares.
+        name = f"noise {here.rank}" + (f" part {number}" if number else "")
+        seeds = torch_own = self.noise_seeds(self.step)
+        if name != NOISE:
+            torch_own = self.noise_seeds(self.step, name)
+        self.noise.seed(seeds, torch_own, share)
+
+    def noise_seeds(self, step: int, name: str = NOISE) -> list[int]:
+        """Return the seed of each member's noise in a step."""
+        return [derive(seed, name, step) for seed in self.seeds]
+
+    # ---------------------------------------- records and checks
+
+    def _record(self, number: int, seconds: float) -> dict[str, Any]:
+        """Return the record of an epoch, ready for JSON."""
+        losses = self.processes.total(self.running.mean_loss()) / self.processes.world
+        record: dict[str, Any] = {
+            "epoch": number + 1,
+            "step": self.step,
+            "learning_rate": self.rate_at(self.step - 1),
+            "loss": self.stopping.mask_stopped(losses.tolist()),
+            "seconds": round(seconds, 4),
+        }
+        selected = self.running.selected_fraction()
+        if selected is None:
+            return record
+        self.selections.append(selected)
+        return {**record, "selected_by_level": means_by_level(selected, self.loss.label_space)}
+
+    def _check_finite(self, epoch: int) -> None:
+        """Read back the losses of this epoch so far, and raise if one is not finite."""
+        first = None if self.rows.device.type == "cpu" else self.running.first_non_finite()
+        if first is not None:
+            place = self.step % self.steps_per_epoch or self.steps_per_epoch
+            losses = self.running.losses
+            self._refuse_loss(losses[first], epoch, place - len(losses) + first)
+
+    def _refuse_loss(self, total: Tensor, epoch: int, place: int, what: str = "loss") -> None:
+        member = int((~total.isfinite()).nonzero()[0])
+        size, here = self.settings.batch_size, self.processes
+        rows = self.rows.batches([self.seeds[member]], epoch, size, here, load=False).whole(place)
+        shown = ", ".join(map(str, rows[0, :MOST_ROWS].tolist()))
+        more = ", ..." if rows.shape[1] > MOST_ROWS else ""
+        before = "there is no checkpoint from before"
+        if self.saved is not None:
+            before = f"the last checkpoint with finite weights is that of step {self.saved}"
+        rate = self.rate_at(epoch * self.steps_per_epoch + place)
+        raise NonFiniteLossError(
+            f"the {what} became {float(total[member])} in epoch {epoch + 1}, batch {place + 1} of "
+            f"{self.steps_per_epoch}, with {type(self.loss).__name__} at learning rate {rate:.3g} "
+            f"(seed {self.seeds[member]}, training rows {shown}{more}); lower the learning rate or "
+            f"set max_grad_norm, and check those rows; {before}"
+        )
+
+    def _refuse_member(self, member: int, what: str) -> None:
+        """Raise on a member that has diverged by the last step."""
+        wrong = torch.zeros(len(self.seeds))
+        wrong[member] = float("nan")
+        self._refuse_loss(wrong, *divmod(self.step - 1, self.steps_per_epoch), what)
+
+    def _check_weights(self) -> None:
+        """Raise on weights that are not finite, before they are evaluated or saved."""
+        finite = self.spread.finite_members()  # the host waits once
+        for member, stopped in enumerate(self.stopped):
+            if not stopped and not finite[member]:
+                self._refuse_member(member, "weights")
+
+    def _validate(self, number: int) -> dict[str, list[float | None]]:
+        """Return the metric of each member on the validation rows, and remember the best."""
+        assert self.valid is not None
+        self.timeline.enter("metrics")
+        together = self.spread.together
+        if self.processes.writes or together:
+            memorize(self.network, self.rows)
+        *values, wrong = member_values(
+            self.forward if together else self.network,
+            self.valid,
+            self.read,
+            self.stopping,
+            self.loss.label_space,
+            self.processes,
+            together=together,
+        )
+        if wrong:
+            self._refuse_member(int(wrong) - 1, "probabilities")
+        record = self.stopping.mask_stopped(values)
+        self.stopping.update(values, number + 1)
+        self.timeline.enter("other")
+        return {self.settings.metric: record}
+
+    # ---------------------------------------- checkpoints
+
+    def _checkpoint(self) -> None:
+        self.timeline.enter("checkpoints")
+        if self.save is not None:
+            self._check_weights()
+            if self.processes.writes or self.spread.together:
+                tensors = self.tensors()
+                if self.processes.writes:
+                    self.save(self.step, tensors, self.metadata())
+            self.saved = self.step
+        self.processes.wait()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return every tensor that the training needs to resume."""
+        parts: dict[str, Mapping[str, Tensor]] = {
+            "network": self.network.state_dict(),
+            "best": self.stopping.tensors(),
+            "optimizer": optimizer_tensors(self.optimizer),
+            "loss": self.loss.state_dict(),
+        }
+        if self.step % self.steps_per_epoch:  # in the middle of an epoch
+            parts["epoch"] = self.running.state_dict()
+            parts["selected"] = self.loss.epoch_state()
+        return {
+            f"{part}/{name}": self.spread.whole(value)
+            for part, tensors in parts.items()
+            for name, value in tensors.items()
+        }
+
+    def metadata(self) -> dict[str, Any]:
+        """Return where the training is, ready for JSON."""
+        best, shards = self.stopping.state_dict(), self.rows.shards(self.epoch)
+        return {"step": self.step, "epoch": self.epoch, "shards": shards, "best": best}
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Continue the training where a checkpoint left it."""
+        parts = split_parts(self.spread.own(checkpoint.tensors))
+        device = self.rows.device
+        if self.captured is not None:
+            self.captured.reset()
+        checkpoint.check(len(self.stopping.epoch), self.steps)
+        with refusing_others(checkpoint):
+            self.network.load_state_dict(parts["network"])
+            self.loss.load_state_dict(parts.get("loss", {}))
+            restore_optimizer(self.optimizer, parts.get("optimizer", {}))
+            best, weights = checkpoint.metadata["best"], parts.get("best", {})
+            self.stopping.load_state_dict(best, weights, device)
+            self.step = self.saved = checkpoint.metadata["step"]
+            if self.step % self.steps_per_epoch:  # the epoch ends with the batches it began with
+                self.rows.share_among(checkpoint.metadata.get("shards", 1), self.epoch)
+            epoch, classes = parts.get("epoch", {}), len(self.loss.label_space)
+            self.running.load_state_dict(epoch, device, self.stopping.stopped, classes)
+            self.loss.load_epoch_state(parts.get("selected", {}))
+
+
+class RunningEpoch:
+    """The losses and the selections of the steps of an epoch so far."""
+
+    def __init__(self) -> None:
+        self.losses: list[Tensor] = []  # (M,) per step
+        self.selected: Tensor | None = None  # (R, C) how often, of the members that still learn
+
+    def add(self, losses: Tensor, selection: Tensor | None) -> None:
+        """Add a step.
+
+        Args:
+            losses: (M,) of all members.
+            selection: (R, C) bool, what a curriculum has selected for the running members.
+        """
+        self.losses.append(losses)
+        if selection is not None:
+            now = selection.to(torch.float32)
+            self.selected = now if self.selected is None else self.selected.add_(now)
+
+    def average(self, processes: Processes) -> None:
+        """Average the losses over all processes, whose parts of a batch have other ones."""
+        if processes.world > 1 and self.losses:
+            found = torch.stack(self.losses)
+            self.losses = list((processes.total(found) / processes.world).to(found.dtype))
+
+    def mean_loss(self) -> Tensor:
+        """Return (M,) float64 the mean loss of each member over the steps."""
+        return torch.stack(self.losses).double().mean(dim=0)
+
+    def selected_fraction(self) -> Tensor | None:
+        """Return (C,) the fraction of steps and members in which each class was selected."""
+        if self.selected is None:
+            return None
+        return self.selected.mean(dim=0).cpu() / len(self.losses)
+
+    def first_non_finite(self) -> int | None:
+        """Return the first step whose loss is not finite, counted from 0; None where all are."""
+        if not self.losses:
+            return None
+        wrong = (~torch.stack(self.losses).isfinite()).any(dim=1).nonzero()
+        return int(wrong[0]) if len(wrong) else None
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return what a checkpoint in the middle of the epoch must keep."""
+        if not self.losses:
+            return {}
+        found = {"losses": torch.stack(self.losses)}
+        return found if self.selected is None else {**found, "selected": self.selected}
+
+    def load_state_dict(
+        self, state: Mapping[str, Tensor], device: torch.device, stopped: list[bool], classes: int
+    ) -> None:
+        """Restore what ``state_dict`` returned.
+
+        Args:
+            state: the tensors.
+            device: where they go.
+            stopped: which members have stopped.
+            classes: of the taxonomy.
+        """
+        steps = len(state["losses"]) if "losses" in state and state["losses"].dim() else 0
+        expected = {"losses": (steps, len(stopped)), "selected": (stopped.count(False), classes)}
+        check_shapes("epoch/", state, {name: expected[name] for name in expected if name in state})
+        if "losses" in state:
+            self.losses = list(state["losses"].to(device))
+        if "selected" in state:
+            self.selected = state["selected"].to(device)
+
+
+def means_by_level(values: Tensor, label_space: LabelSpace) -> list[float]:
+    """Return the means of the (C,) values of the classes of each level, ready for JSON."""
+    levels = torch.split(values, list(label_space.hierarchy.level_sizes))
+    return [round(float(level.mean()), 6) for level in levels]
+
+
+def running_selection(selection: Tensor | None, stopped: list[bool] | None) -> Tensor | None:
+    """Return (R, C) the classes selected for the members that have not stopped.
+
+    Args:
+        selection: (C,), or (M, C) for the members of an ensemble; None without a curriculum.
+        stopped: which members have stopped; None for a single network.
+    """
+    if selection is None:
+        return None
+    if stopped is None:
+        return selection[None]
+    if selection.dim() == 1:  # the same for all members
+        selection = selection.expand(len(stopped), -1)
+    if not any(stopped):
+        return selection
+    return selection[[member for member, over in enumerate(stopped) if not over]]
