@@ -29,8 +29,10 @@ from hierlearn.kernels import rows
 from hierlearn.links import LINKS, make_link
 from hierlearn.losses import LOSSES, bce
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.train import TRAINERS
 from hierlearn.training.prepare import prepare
+from hierlearn.training.processes import Processes
+from hierlearn.training.solvers import SOLVERS, Run
+from hierlearn.training.solvers.gradient import Trainer
 
 BUDGET = Path(__file__).with_suffix(".json")
 UPDATE = "python tests/operation_counts.py --update"
@@ -198,21 +200,25 @@ def rows_of(name):
 
 
 def prepared_for(name):
-    """Return the rows of a recipe, what is prepared of them, and a trainer that has not begun."""
+    """Return the rows of a recipe, and what is prepared of them."""
     plan = (RECIPES | SOLVED)[name]
     settings = {"device": "cpu", "batch_size": ROWS, "epochs": 2, **plan.settings}
     dataset = rows_of(name)
-    ready = prepare(dataset, replace(plan, settings=settings), CPU)
+    return dataset, prepare(dataset, replace(plan, settings=settings), CPU)
+
+
+def trainer_for(ready):
+    """Return a gradient loop that has not begun."""
     settings = ready.decision.settings
-    trainer = TRAINERS[settings.optimizer](
+    return Trainer(
         ready.network, ready.loss, ready.rows, settings, valid=ready.valid, read=ready.read
     )
-    return dataset, ready, trainer
 
 
 def training_step(name):
     """Count one step of a recipe."""
-    _, ready, trainer = prepared_for(name)
+    _, ready = prepared_for(name)
+    trainer = trainer_for(ready)
     order = trainer.rows.order(trainer.seeds, 0)
     index = (order if trainer.is_ensemble else order[0])[..., :ROWS]
     trainer.network.train()
@@ -226,16 +232,20 @@ def training_step(name):
 
 def validation(name):
     """Count one validation of a recipe."""
-    _, ready, trainer = prepared_for(name)
+    _, ready = prepared_for(name)
+    trainer = trainer_for(ready)
     return count(lambda: trainer._validate(0), len(ready.valid) * len(ready.label_space))
 
 
 def predicting(name):
     """Count the answers of a recipe for a block of rows."""
-    dataset, ready, trainer = prepared_for(name)
-    if name not in SOLVED:
+    dataset, ready = prepared_for(name)
+    if name in SOLVED:
+        SOLVERS[ready.decision.settings.optimizer].fit(ready, Run(Processes(0, 1, CPU)))
+    else:
+        trainer = trainer_for(ready)
         trainer.step = trainer.steps  # only a memory is filled: weights do not matter here
-    trainer.train()
+        trainer.train()
     pipeline = Pipeline.from_prepared(ready)
     block = dataset.take(np.arange(ROWS)).inputs
 

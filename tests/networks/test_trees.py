@@ -13,9 +13,9 @@ from hierlearn.networks import InputSpec
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
 from hierlearn.networks.ensemble import LoopedEnsemble
 from hierlearn.networks.trees import ForestHead, forest_heads
-from hierlearn.training.solvers import forest
 from hierlearn.training.rows import Rows
 from hierlearn.training.seeding import derive
+from hierlearn.training.solvers import forest
 from reference.trees import trees, trees_of_known
 
 CPU = torch.device("cpu")

@@ -9,6 +9,7 @@ import torch
 
 from hierlearn import Hierarchy, Labels, LabelSpace
 from hierlearn.errors import DataError, HierlearnError
+from hierlearn.links import HeadOutput
 from hierlearn.metrics import METRICS
 from hierlearn.metrics.measure import measure
 from hierlearn.metrics.registry import shown_metrics
@@ -17,9 +18,10 @@ from hierlearn.pipeline.evaluate import EvaluationWarning, known_entries
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training import Plan
 from hierlearn.training.prepare import prepare
+from hierlearn.training.processes import Processes
 from hierlearn.training.rows import Rows
 from hierlearn.training.selection import scorer
-from hierlearn.training.solvers.solver import measure_members
+from hierlearn.training.solvers.solver import EarlyStopping, member_values
 from training.datasets import TREE, partial_problem, plan, problem
 
 QUIET = Reporting(bar=False)
@@ -176,8 +178,12 @@ def test_partial_labels_count_the_same_in_validation_selection_and_evaluation(me
     """Below the labels of rows 0, 2 and 4 nothing is known, so only row 2 is wrong."""
     p, labels = Partial.p(), Partial.known()
     space = LabelSpace(Partial.h)
-    rows = Rows(np.zeros((5, 1), np.float32), labels, torch.device("cpu"))
-    validated = float(measure_members(metric, [p], rows, [False], space)[0])
+    cpu, network = torch.device("cpu"), torch.nn.Identity()
+    rows = Rows(p.numpy(), labels, cpu)
+    stopping, here = EarlyStopping(network, 1, metric, None), Processes(0, 1, cpu)
+    read = lambda found: HeadOutput(found.log(), (1 - found).log())  # noqa: E731
+    validated, wrong = member_values(network, rows, read, stopping, space, here)
+    assert not wrong
     chosen = scorer(metric, labels.targets(), space, labels.mask())(p)
     told = measure(p, labels, space, [metric], mask=labels.mask())[metric]
     assert validated == pytest.approx(told)

@@ -12,7 +12,6 @@ from hierlearn.pipeline import train
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training import Plan, Settings
 from hierlearn.training.processes import Processes
-from hierlearn.training.solvers.gradient import cut
 from training.datasets import CPU, assert_identical, plan, problem, state, trainer_of
 from training.distributed_worker import CASES
 
@@ -116,18 +115,18 @@ def test_a_training_in_parts_resumes_bit_for_bit(tmp_path):
 
 @pytest.mark.parametrize(("rows", "parts", "sizes"), [(7, 3, [3, 2, 2]), (2, 2, [1, 1])])
 def test_parts_are_of_nearly_equal_size(rows, parts, sizes):
-    assert [len(part) for part in cut(torch.arange(rows), parts)] == sizes
+    trainer = trainer_of(problem(), plan("bce", accumulate=parts, batch_size=rows))
+    found = trainer.split_microbatches(torch.arange(rows), 0)
+    assert [len(part) for part in found] == sizes
 
 
 def test_processes_cut_into_the_same_number_of_parts():
-    from hierlearn.training.solvers.gradient import count_parts
-
     counts = set()
     for rank in (0, 1):
         here = Processes(rank, 1, CPU)
         trainer = trainer_of(problem(), plan("bce", accumulate=4, batch_size=7), processes=here)
         object.__setattr__(here, "world", 2)
-        counts.add(tuple(count_parts(trainer, place) for place in range(6)))
+        counts.add(tuple(len(trainer.split_microbatches(torch.arange(7), at)) for at in range(6)))
     assert counts == {(4, 4, 4, 4, 4, 1)}
 
 

@@ -9,11 +9,15 @@ import pytest
 import torch
 
 from hierlearn.losses.bce import BCELoss
-from hierlearn.training.solvers import captured
 from hierlearn.training.checkpoint import Checkpoint
 from hierlearn.training.processes import Processes
-from hierlearn.training.solvers.captured import CapturedSteps, Snapshot, unsupported_reason
-from hierlearn.training.solvers.gradient import Taken, hold_rate_on
+from hierlearn.training.solvers import captured
+from hierlearn.training.solvers.captured import (
+    CapturedSteps,
+    Snapshot,
+    StepResult,
+    unsupported_reason,
+)
 from training.capturing import train, trainer_on
 from training.datasets import (
     CPU,
@@ -52,7 +56,7 @@ class Rerun:
         before = Snapshot(self.trainer)
         found = step()
         loss = self.trainer.loss
-        taken = Taken(found.losses.clone(), clone(found.selection))
+        taken = StepResult(found.losses.clone(), clone(found.selection))
         left = tensors_in(loss.call_state())
         before.restore()
         self.recorded += 1
@@ -299,7 +303,8 @@ def test_a_resumed_training_captures_again(tmp_path):
 def test_a_rate_held_as_a_tensor_trains_the_same_weights(ensemble_size):
     chosen = plan("bce", epochs=5, warmup=0.2, ensemble_size=ensemble_size, weight_decay=0.1)
     held, plain = (trainer_on(CPU, problem(), chosen) for _ in range(2))
-    hold_rate_on(CPU, held.optimizer)
+    for group in held.optimizer.param_groups:  # as on a GPU
+        group["lr"] = torch.tensor(group["lr"], dtype=torch.float32)
     tensors = [group["lr"] for group in held.optimizer.param_groups]
     assert train(held)[-1]["learning_rate"] == train(plain)[-1]["learning_rate"]
     assert all(

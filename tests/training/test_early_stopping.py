@@ -56,7 +56,7 @@ def test_patience_ends_and_later_figures_do_not_count():
     assert run(best, network, figures) == [1, 3]
     assert best.stopped == [True, False]
     assert best.value == [0.5, 0.3]
-    assert best.of_running([7.0, 8.0]) == [None, 8.0]
+    assert best.mask_stopped([7.0, 8.0]) == [None, 8.0]
 
 
 def test_without_patience_the_last_weights_stay_and_the_peak_is_known():

@@ -15,10 +15,10 @@ from hierlearn.losses import BCELoss, CondSoftmaxLoss, HingeLoss, LeafCELoss
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import train
-from hierlearn.training.solvers import linear as linear_solver
 from hierlearn.training.plan import Plan
 from hierlearn.training.prepare import prepare
 from hierlearn.training.rows import Rows
+from hierlearn.training.solvers import linear as linear_solver
 from hierlearn.training.solvers.linear import minimize, solve_linear
 from hierlearn.training.summary import summary
 

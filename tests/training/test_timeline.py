@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hierlearn.training import early_stopping, timeline
+from hierlearn.training.solvers import solver, timeline
 from hierlearn.training.solvers.timeline import PARTS, EnoughEpochs, EpochTimer, tensors_of
 from training.datasets import (
     CPU,
@@ -101,7 +101,7 @@ def slow_trainer(now, chosen, monkeypatch):
     )
     monkeypatch.setattr(
         "hierlearn.training.solvers.solver.compute",
-        taking(now, COSTS["metric"], early_stopping.compute),
+        taking(now, COSTS["metric"], solver.compute),
     )
     return trainer, backward
 

@@ -299,11 +299,7 @@ class Trainer:
         self.timeline.enter("optimizer")
         self.set_step(self.step)
         self.optimizer.zero_grad(set_to_none=True)
-        # Every process cuts its rows into as many parts.
-        size = self.settings.batch_size
-        count = min(size, len(self.rows) - place * size)
-        parts = min(self.settings.accumulate, -(-count // self.processes.world))
-        microbatches = list(torch.tensor_split(index, parts, dim=-1))
+        microbatches = self.split_microbatches(index, place)
         self.timeline.enter("loss")
         totals = self.summed_counts(microbatches) if len(microbatches) > 1 else None
         found: list[Tensor] = []
@@ -324,6 +320,13 @@ class Trainer:
             self._refuse_loss(losses, epoch, place)
         self.apply_gradients()
         return StepResult(losses, self.loss.selection)
+
+    def split_microbatches(self, index: Tensor, place: int) -> list[Tensor]:
+        """Return the rows of a batch in parts of nearly equal size, as many in every process."""
+        size = self.settings.batch_size
+        count = min(size, len(self.rows) - place * size)
+        parts = min(self.settings.accumulate, -(-count // self.processes.world))
+        return list(torch.tensor_split(index, parts, dim=-1))
 
     def update(self, index: Tensor) -> StepResult:
         """Take a step on a whole batch in one process, as a graph records it; noise is seeded."""

@@ -20,7 +20,7 @@ from hierlearn.files.reading import guarded
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.metrics import METRICS
 from hierlearn.metrics.measure import compute
-from hierlearn.networks.ensemble import finite_members, member_state, members_of
+from hierlearn.networks.ensemble import member_state, members_of
 from hierlearn.training.checkpoint import check_shapes, split_parts
 from hierlearn.training.probabilities import member_probabilities
 from hierlearn.training.solvers.timeline import Timeline
@@ -128,7 +128,8 @@ def fit_at_once(
     record: dict[str, Any] = {"epoch": 1, "step": steps, "learning_rate": 0.0}
     record["loss"] = list(solve())
     record["seconds"] = round(time.perf_counter() - started, 4)
-    if not bool(finite_members(network).all()):
+    weights = [one for one in network.state_dict().values() if one.is_floating_point()]
+    if not all(bool(one.isfinite().all()) for one in weights):
         raise NonFiniteLossError("the weights are not finite; check the values of the rows")
     if prepared.valid is not None:
         timeline.enter("metrics")
