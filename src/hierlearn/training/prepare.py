@@ -223,7 +223,7 @@ def warn(message: str) -> None:
     warnings.warn(message, DataWarning, stacklevel=2)
 
 
-# ---------------------------------------------------------------------- rows
+# ---------------------------------------- rows
 
 
 def split_rows(dataset: Dataset, plan: Plan) -> tuple[Ints, Ints]:
@@ -372,7 +372,7 @@ def row_weights(rows: Ints, weights: Floats | None, count: int) -> Floats | None
     return found[rows]
 
 
-# ---------------------------------------------------------------------- the network and its link
+# ---------------------------------------- the network and its link
 
 
 def input_spec(train_set: Dataset, preprocessor: Preprocessor[Any, Any] | None) -> InputSpec:

@@ -228,7 +228,7 @@ def as_rows(
     return torch.as_tensor(inputs, dtype=torch.float32).to(device, dtype)
 
 
-# ---------------------------------------------------------------------- batches
+# ---------------------------------------- batches
 
 
 class Batches(Protocol):
