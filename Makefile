@@ -1,12 +1,13 @@
-# Both commands do all the set-up from a fresh clone: Python 3.10 or later and make are enough.
-#   make demo   install, then run the main job on the embedded dataset
-#   make test   install, then lint, types, the docs site and the whole test suite
-#   make docs   install, then build the docs site into site/
+# Every command does all the set-up from a fresh clone: Python 3.10 or later and make are enough.
+#   make demo       install, then run the main job on the embedded dataset
+#   make test       install, then lint, types, the docs site and the first ring of tests (minutes)
+#   make test-all   the same with every case of every test, before a release
+#   make docs       install, then build the docs site into site/
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test install lint types oldest docs tests bench fuzz faults clean
+.PHONY: demo test test-all install lint types oldest docs tests bench fuzz faults clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hierlearn demo --out demo
@@ -15,6 +16,9 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(MAKE) --no-print-directory -j 2 lint docs types oldest
 	$(MAKE) --no-print-directory tests DOCS_BUILT=1
+
+test-all: $(VENV)/.installed-dev
+	$(MAKE) --no-print-directory test RING=--all
 
 install: $(VENV)/.installed
 
@@ -33,7 +37,7 @@ docs: $(VENV)/.installed-dev
 
 # Tests start many processes, which must not compile the package again.
 tests: $(VENV)/.installed-dev $(if $(DOCS_BUILT),,docs)
-	HIERLEARN_SITE=$(CURDIR)/site OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 -q
+	HIERLEARN_SITE=$(CURDIR)/site OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 -q $(RING)
 
 # For an hour, with inputs that nobody has seen: HIERLEARN_FUZZ_SECONDS=600 make fuzz
 fuzz: $(VENV)/.installed-dev
