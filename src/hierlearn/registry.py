@@ -94,6 +94,14 @@ class Registry(MutableMapping[str, T], Generic[T]):
         """Return an entry, or the default where there is none."""
         return self[name] if name in self else default  # noqa: SIM401
 
+    def name_of(self, entry: Any) -> str | None:
+        """Return the name of a class or function that is registered; None for any other."""
+        for name, known in self.loaded.items():
+            if known is entry:
+                return name
+        place = f"{entry.__module__}:{entry.__qualname__}"
+        return next((name for name, at in installed(self.group).items() if at == place), None)
+
     def unknown(self, name: object, kind: str | None = None, also: tuple[str, ...] = ()) -> Any:
         """Return the error of an unknown name, with the nearest known ones.
 

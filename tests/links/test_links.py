@@ -12,7 +12,8 @@ import torch
 from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.propagate import LOG_ZERO
-from hierlearn.links import LINKS, AWXLink, HeadOutput, SoftmaxLink, link_name, make_link
+from hierlearn.lab.baselines.awx import AWXLink
+from hierlearn.links import LINKS, HeadOutput, SoftmaxLink, link_name, make_link
 from losses.random_batches import random_batch
 from reference.links import log_probabilities
 

@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from hierlearn import Hierarchy, load_dataset
 from hierlearn.errors import HierlearnError
-from hierlearn.losses import LOSSES, BCELoss, FocalLoss, HMCNLoss, MixedLoss
+from hierlearn.lab.baselines.hmcn import HMCNLoss
+from hierlearn.losses import LOSSES, BCELoss, FocalLoss, MixedLoss
 from hierlearn.options import parse_pairs
 from hierlearn.pipeline import load, train
 from hierlearn.training import Plan

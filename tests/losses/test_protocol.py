@@ -7,17 +7,10 @@ import torch
 
 from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
+from hierlearn.lab.baselines.devise import DeViSELoss
+from hierlearn.lab.baselines.teacher import TeacherLoss
 from hierlearn.links import LINKS, HeadOutput
-from hierlearn.losses import (
-    LOSSES,
-    BCELoss,
-    DeViSELoss,
-    ElementwiseLoss,
-    HCLLoss,
-    Loss,
-    MixedLoss,
-    TeacherLoss,
-)
+from hierlearn.losses import LOSSES, BCELoss, ElementwiseLoss, HCLLoss, Loss, MixedLoss
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 DAG = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c", "e")])

@@ -11,16 +11,15 @@ from torch import nn
 import warm
 from hierlearn import HierarchicalClassifier
 from hierlearn.errors import HierlearnError
+from hierlearn.lab.baselines.hmcn import BatchNorm
 from hierlearn.links import HeadOutput, make_link
 from hierlearn.losses import LOSSES, BCELoss
-from hierlearn.networks.batch_norm import BatchNorm
 from hierlearn.networks.layers import Dense, Dropout
-from hierlearn.networks.staged import StagedNetwork
 from hierlearn.pipeline import train
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.solvers.captured import CapturedSteps
-from hierlearn.training.solvers.stages import Stages
+from hierlearn.training.solvers.stages import StagedNetwork, Stages
 from training import staged_worker
 from training.datasets import (
     CPU,

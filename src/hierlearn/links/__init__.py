@@ -2,15 +2,11 @@
 
 from typing import Any
 
-from hierlearn.links.awx import AWXLink
 from hierlearn.links.conditional import ConditionalLink
 from hierlearn.links.head import Head
 from hierlearn.links.link import Link, link_name, make_link
 from hierlearn.links.max import MaxLink
-from hierlearn.links.min import MinLink
 from hierlearn.links.output import HeadOutput
-from hierlearn.links.random_walk import RandomWalkLink
-from hierlearn.links.scaled_softmax import ScaledSoftmaxLink
 from hierlearn.links.siblings import SiblingsLink
 from hierlearn.links.sigmoid import SigmoidLink
 from hierlearn.links.similarities import fit_temperature, from_similarities
@@ -31,10 +27,6 @@ BUILT_IN: dict[str, type[Any]] = {
     "conditional": ConditionalLink,
     "max": MaxLink,
     "siblings": SiblingsLink,
-    "awx": AWXLink,
-    "min": MinLink,
-    "random-walk": RandomWalkLink,
-    "scaled-softmax": ScaledSoftmaxLink,
 }
 LINKS = Registry(
     "link",
@@ -46,15 +38,11 @@ LINKS = Registry(
 
 __all__ = [
     "LINKS",
-    "AWXLink",
     "ConditionalLink",
     "Head",
     "HeadOutput",
     "Link",
     "MaxLink",
-    "MinLink",
-    "RandomWalkLink",
-    "ScaledSoftmaxLink",
     "SiblingsLink",
     "SigmoidLink",
     "SoftmaxLink",

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import nn
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
+    from hierlearn.hierarchy.labels import Labels
     from hierlearn.links.output import HeadOutput
 
 
@@ -30,6 +35,10 @@ class Head(nn.Module, ABC):
     has_memory: ClassVar[bool] = False
     used_by_loss: ClassVar[bool] = False
 
+    @classmethod
+    def check_saved(cls, options: Mapping[str, Any]) -> None:
+        """Raise on options of a saved head that no training wrote."""
+
     @property
     def saved_options(self) -> dict[str, Any]:
         """The options that change where a saved head is built again, to be filled with its tensors.
@@ -41,6 +50,17 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def forward(self, features: Tensor) -> HeadOutput:
         """Return the node log-probabilities of (N, F) features."""
+
+    def fit_labels(
+        self, labels: Labels, weights: NDArray[np.float64] | None, shared: dict[Any, Any]
+    ) -> None:
+        """Set what the labels of the training rows determine, before training; by default nothing.
+
+        Args:
+            labels: of the training rows.
+            weights: (N,) how much each row counts; None for all alike.
+            shared: what the heads of all members of an ensemble have in common, by a key of theirs.
+        """
 
     def set_prior(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> None:
         """Initialize to the class priors, where the head can.

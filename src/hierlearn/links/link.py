@@ -163,12 +163,12 @@ def link_name(link: Link) -> str:
     """
     from hierlearn.links import LINKS
 
-    for name, kind in LINKS.loaded.items():
-        if type(link) is kind:
-            defaults = inspect.signature(kind).parameters
-            changed = {k: v for k, v in link.options.items() if v != defaults[k].default}
-            words = (f"{option}={as_json(value)}" for option, value in changed.items())
-            return f"{name}:{','.join(words)}" if changed else name
-    raise HierlearnError(
-        f"{type(link).__name__} is not registered; add it to hierlearn.links.LINKS under a name"
-    )
+    name = LINKS.name_of(type(link))
+    if name is None:
+        raise HierlearnError(
+            f"{type(link).__name__} is not registered; add it to hierlearn.links.LINKS under a name"
+        )
+    defaults = inspect.signature(type(link)).parameters
+    changed = {k: v for k, v in link.options.items() if v != defaults[k].default}
+    words = (f"{option}={as_json(value)}" for option, value in changed.items())
+    return f"{name}:{','.join(words)}" if changed else name

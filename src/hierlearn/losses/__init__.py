@@ -10,10 +10,8 @@ from typing import Any
 from hierlearn.losses import functional
 from hierlearn.losses.bases import BASES, BCE, Focal, zero_one
 from hierlearn.losses.bce import BCELoss
-from hierlearn.losses.clems import CLEMSLoss
 from hierlearn.losses.composed import ComposedLoss
 from hierlearn.losses.cond_softmax import CondSoftmaxLoss
-from hierlearn.losses.devise import DeViSELoss
 from hierlearn.losses.focal import FocalLoss
 from hierlearn.losses.hcl import (
     CollapseWarning,
@@ -23,7 +21,6 @@ from hierlearn.losses.hcl import (
     select_classes,
 )
 from hierlearn.losses.hinge import HingeLoss
-from hierlearn.losses.hmcn import HMCNLoss
 from hierlearn.losses.hxe import HXELoss
 from hierlearn.losses.indices import targets_from_indices
 from hierlearn.losses.lca_cost import LCACostLoss
@@ -32,10 +29,7 @@ from hierlearn.losses.level_weighted import LevelWeightedLoss
 from hierlearn.losses.loss import ElementwiseLoss, Loss, RowLoss
 from hierlearn.losses.mcloss import MCLoss
 from hierlearn.losses.mixed import MixedLoss
-from hierlearn.losses.sample_curriculum import SampleCurriculumLoss
 from hierlearn.losses.soft_labels import SoftLabelsLoss
-from hierlearn.losses.teacher import TeacherLoss
-from hierlearn.losses.tsle import TSLELoss
 from hierlearn.losses.variant import LossEntry, Variant
 from hierlearn.registry import Registry
 
@@ -56,19 +50,13 @@ BUILT_IN: dict[str, LossEntry] = {
     "hcl-cl": Variant(HCLLoss.paper, uses_hierarchy=False, scope=None),
     "hcl": HCLLoss,
     "hcl-paper": Variant(HCLLoss.paper, search_space={}),
-    "sample-curriculum": SampleCurriculumLoss,
     "leaf-ce": LeafCELoss,
     "mcloss": MCLoss,
     "cond-softmax": CondSoftmaxLoss,
     "hinge": HingeLoss,
     "level-weighted": LevelWeightedLoss,
     "lca-cost": LCACostLoss,
-    "hmcn": HMCNLoss,
     "mixed": MixedLoss,
-    "teacher": TeacherLoss,
-    "clems": CLEMSLoss,
-    "devise": DeViSELoss,
-    "tsle": TSLELoss,
 }
 LOSSES = Registry(
     "loss",
@@ -83,16 +71,13 @@ __all__ = [
     "BCE",
     "LOSSES",
     "BCELoss",
-    "CLEMSLoss",
     "CollapseWarning",
     "ComposedLoss",
     "CondSoftmaxLoss",
-    "DeViSELoss",
     "ElementwiseLoss",
     "Focal",
     "FocalLoss",
     "HCLLoss",
-    "HMCNLoss",
     "HXELoss",
     "HingeLoss",
     "LCACostLoss",
@@ -104,10 +89,7 @@ __all__ = [
     "MCLoss",
     "MixedLoss",
     "RowLoss",
-    "SampleCurriculumLoss",
     "SoftLabelsLoss",
-    "TSLELoss",
-    "TeacherLoss",
     "Variant",
     "constrain",
     "functional",

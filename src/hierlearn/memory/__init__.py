@@ -4,7 +4,6 @@ from hierlearn.memory.candidates import Candidates, SetCandidates
 from hierlearn.memory.distance import DISTANCES
 from hierlearn.memory.head import NeighborHead
 from hierlearn.memory.label_sets import LabelSets
-from hierlearn.memory.node_metric import NodeMetricHead
 from hierlearn.memory.sharded import Part, ShardedSearch, nearest_in_shards
 from hierlearn.memory.store import Memory, Remembered
 
@@ -14,7 +13,6 @@ __all__ = [
     "LabelSets",
     "Memory",
     "NeighborHead",
-    "NodeMetricHead",
     "Part",
     "Remembered",
     "SetCandidates",

@@ -10,20 +10,15 @@ from typing import TYPE_CHECKING
 
 from hierlearn.links import Head
 from hierlearn.networks.cnn import CNNEncoder, cnn
-from hierlearn.networks.early_heads import early_heads
 from hierlearn.networks.embeddings import embeddings
 from hierlearn.networks.heads import HEADS, LinearHead
-from hierlearn.networks.hmcn import hmcn_f, hmcn_r
 from hierlearn.networks.inputs import InputSpec
 from hierlearn.networks.linear import linear
-from hierlearn.networks.lmlp import hmc_lmlp
 from hierlearn.networks.mlp import MLPEncoder, mlp
 from hierlearn.networks.network import Network, read_output
 from hierlearn.networks.sparse import SparseRows
-from hierlearn.networks.tabm import tabm
 from hierlearn.networks.token_bag import TokenBagEncoder, token_bag
 from hierlearn.networks.trees import trees
-from hierlearn.networks.tsle import tsle
 from hierlearn.registry import Registry
 
 if TYPE_CHECKING:
@@ -37,13 +32,7 @@ BUILT_IN: dict[str, Callable[..., nn.Module]] = {
     "linear": linear,
     "embeddings": embeddings,
     "cnn": cnn,
-    "hmcn-f": hmcn_f,
-    "hmcn-r": hmcn_r,
-    "hmc-lmlp": hmc_lmlp,
-    "early-heads": early_heads,
-    "tsle": tsle,
     "trees": trees,
-    "tabm": tabm,
 }
 NETWORKS = Registry(
     "network",

@@ -2,8 +2,6 @@
 
     LinearHead     logits = features W + b, read by a link
     NeighborHead   the labels of similar training rows, see memory/
-    CLEMSHead      the nearest of the training rows' label sets, as points
-    DeViSEHead     similarities to label vectors, see devise.py
 
 ``HEADS`` maps a name to a factory ``(features, label_space, **options) -> Head``.
 """
@@ -18,9 +16,7 @@ from torch import nn
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.links import Head, HeadOutput, make_link
-from hierlearn.memory import NeighborHead, NodeMetricHead
-from hierlearn.networks.clems import CLEMSHead
-from hierlearn.networks.devise import DeViSEHead
+from hierlearn.memory import NeighborHead
 from hierlearn.networks.layers import Dense, check_size
 from hierlearn.networks.sparse import SparseRows
 from hierlearn.registry import Registry
@@ -124,7 +120,13 @@ class Unprojected(nn.Module):
         return features.dense() if isinstance(features, SparseRows) else features
 
 
-METRICS = {"plain": NeighborHead, "node": NodeMetricHead}
+NEIGHBOR_METRICS = Registry[Any](
+    "metric",
+    {"plain": NeighborHead},
+    group="hierlearn.neighbor_metrics",
+    expected="a subclass of hierlearn.memory.NeighborHead",
+    read=lambda _, value: value if isinstance(value, type) else None,
+)
 
 
 def neighbor_head(
@@ -141,12 +143,12 @@ def neighbor_head(
         features: F, the width of the features.
         label_space: what can be predicted, or a Hierarchy.
         size: D, the width of an embedding; None compares the features themselves.
-        metric: "plain", one distance for all, or "node", with learned weights of every class.
+        metric: a name of NEIGHBOR_METRICS; "plain" is one distance for all.
         options: of NeighborHead.
     """
-    if metric not in METRICS:
-        raise HierlearnError(unknown_name("metric", metric, METRICS))
-    head = METRICS[metric]
+    if metric not in NEIGHBOR_METRICS:
+        raise NEIGHBOR_METRICS.unknown(metric)
+    head = NEIGHBOR_METRICS[metric]
     if size is None:
         return head(label_space, Unprojected(features), **options)
     check_size(size=size)
@@ -157,8 +159,6 @@ def neighbor_head(
 BUILT_IN: dict[str, Callable[..., Head]] = {
     "linear": LinearHead,
     "neighbors": neighbor_head,
-    "clems": CLEMSHead,
-    "devise": DeViSEHead,
 }
 HEADS = Registry(
     "head",

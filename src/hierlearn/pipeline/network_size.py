@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hierlearn.backbones.size import check_numbers
-from hierlearn.errors import HierlearnError, shown
+from hierlearn.errors import HierlearnError
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.build import build_network
-from hierlearn.networks.devise import SAVED
+from hierlearn.networks.heads import HEADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,7 +61,7 @@ def check_network(
             )
     try:
         check_descriptions(spec, stored)
-        check_label_vectors(spec)
+        check_heads(spec)
         with torch.device("meta"):
             network = build_network(spec, label_space)
         built = network.state_dict()
@@ -98,16 +98,14 @@ def check_descriptions(spec: NetworkSpec, stored: Mapping[str, tuple[int, ...]])
         check_descriptions(part.network, stored)
 
 
-def check_label_vectors(spec: NetworkSpec) -> None:
-    """Raise where a head would read its label vectors from elsewhere than the saved tensors."""
+def check_heads(spec: NetworkSpec) -> None:
+    """Raise on options that no saved head has, such as a file that it would read."""
     for head in spec.heads.values():
-        if head.kind == "devise" and head.options.get("vectors") != SAVED:
-            raise HierlearnError(
-                f"the label vectors of a saved head devise are {SAVED!r}, not "
-                f"{shown(head.options.get('vectors'))}; train it again"
-            )
+        check: Any = getattr(HEADS.get(head.kind), "check_saved", None)
+        if check is not None:
+            check(head.options)
     for part in spec.parts:
-        check_label_vectors(part.network)
+        check_heads(part.network)
 
 
 def numbers_of(spec: NetworkSpec) -> Iterator[tuple[str, int]]:

@@ -8,17 +8,9 @@ paper      the paper's HCL as printed: independent sigmoids, floor 0, the best o
 softmax    cross entropy over the terminal classes, summed upward: for images, and backbones
 hcl        HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
 max        half cross entropy, half MCLoss, read by the maximum over descendants
-awx        cross entropy on the link awx: units for the terminal classes only
-hmcn-f     a layer per level with local and global outputs; hmcn-r: one cell for all levels
-hmc-lmlp   a network per level, trained one after another
-early-heads  a deeper network whose early layers learn coarse levels, too
-teacher-student  cross entropy of one level per epoch, chosen by a bandit
-verma      the memory of quick with a metric per class
-clems      label sets as points whose distances are the cost of mistakes; the nearest answers
-cnn-hl-li  a loss weighted by level; a random walk on the taxonomy smooths the probabilities
-devise     the nearest of label vectors that the taxonomy, or a file, gives
-tsle       encodings of rows and of label sets, matched and decoded
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
+
+The systems of the literature are in ``hierlearn.lab.baselines``.
 """
 
 from __future__ import annotations
@@ -30,21 +22,12 @@ from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
 from hierlearn.registry import Registry
 from hierlearn.training.rules import (
-    clems,
-    cnn_hl_li,
-    devise,
-    early,
-    hmcn_f,
-    hmcn_r,
-    levels,
     linear,
     nearest,
     neighbors,
     plain,
     quick,
-    tabm,
     trees,
-    verma,
 )
 
 if TYPE_CHECKING:
@@ -157,84 +140,11 @@ BUILT_IN: dict[str, Recipe] = {
         link="max",
         rule=plain,
     ),
-    "awx": Recipe(
-        "bce",
-        "cross entropy on AWX: units for the terminal classes, a p-norm above (Masera 2018)",
-        loss_options={"link": "awx"},
-        rule=plain,
-    ),
-    "hmcn-f": Recipe(
-        "hmcn",
-        "HMCN-F: a layer per level, local and global outputs (Wehrmann 2018)",
-        network="hmcn-f",
-        rule=hmcn_f,
-    ),
-    "hmcn-r": Recipe(
-        "hmcn",
-        "HMCN-R: one recurrent cell for all levels, local and global outputs (Wehrmann 2018)",
-        network="hmcn-r",
-        rule=hmcn_r,
-    ),
-    "hmc-lmlp": Recipe(
-        "bce",
-        "HMC-LMLP: a network per level, trained one after another (Cerri 2014, 2016)",
-        network="hmc-lmlp",
-        link="min",
-        rule=levels,
-    ),
-    "early-heads": Recipe(
-        "mixed",
-        "a deeper network whose early layers learn coarse levels, too (Alsallakh 2018)",
-        network="early-heads",
-        rule=early,
-    ),
-    "teacher-student": Recipe(
-        "teacher",
-        "cross entropy of one level per epoch, which a bandit chooses (Matiisen 2017)",
-        link="max",
-        rule=plain,
-    ),
-    "verma": Recipe(
-        "bce",
-        "a memory with a metric per class, averaged along paths (Verma 2012)",
-        head="neighbors",
-        rule=verma,
-    ),
-    "clems": Recipe(
-        "clems",
-        "CLEMS: label sets as points by the cost of mistakes, the nearest answers (Huang 2017)",
-        head="clems",
-        rule=clems,
-    ),
-    "cnn-hl-li": Recipe(
-        "level-weighted",
-        "CNN-HL-LI: a loss weighted by level, scores smoothed by a random walk (Wu 2016)",
-        rule=cnn_hl_li,
-    ),
-    "devise": Recipe(
-        "devise",
-        "DeViSE: the nearest of label vectors from the taxonomy or a file (Frome 2013)",
-        head="devise",
-        rule=devise,
-    ),
-    "tsle": Recipe(
-        "tsle",
-        "TSLE: rows and label sets encoded in one space, by factorization machines (Chen 2019)",
-        network="tsle",
-        rule=plain,
-    ),
     "trees": Recipe(
         "bce",
         "extremely randomized trees whose leaves hold label sets: for numbers, in seconds",
         network="trees",
         rule=trees,
-    ),
-    "tabm": Recipe(
-        "mixed",
-        "TabM: 16 members share an MLP, on piecewise-linear encoded numbers (Gorishniy 2025)",
-        network="tabm",
-        link="max",
-        rule=tabm,
     ),
     "flat": Recipe(
         "bce",

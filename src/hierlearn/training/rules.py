@@ -20,13 +20,8 @@ EPOCHS = 40
 FEWEST_EPOCHS = 4  # however many rows there are
 PLAIN_STEPS = 8000  # of a network with logits, unless that takes more than PLAIN_EPOCHS
 PLAIN_EPOCHS = 100
-LEVEL_STEPS = 600  # of each level that is trained alone, for rows with one path
-LEVEL_EPOCHS = 40  # at most
 SEVERAL_EPOCHS = 20  # of the same, and of levels, for numbers with several labels per row,
 SEVERAL_STEPS = 300  # unless these are fewer steps
-HMCN_STEPS = 650  # of HMCN-F instead
-RECURRENT_EPOCHS = 12  # of HMCN-R instead
-WALK_RESTART = 0.95  # of the random walk of CNN-HL-LI
 LINEAR_EPOCHS = 10
 LINEAR_STEPS = 240  # fewest of a linear model
 QUICK_STEPS = 800  # of a memory that is trained in seconds, for rows with one path
@@ -41,8 +36,6 @@ IMAGE_EPOCHS = 60  # at most, of the fewer steps
 SHORT_EPOCHS = 6  # for rows with several labels
 SHORT_STEPS = 60  # fewest for these
 TREES = 200
-TABM_STEPS = 1200  # of a TabM
-TABM_SHORT = 500  # for rows with several labels
 TREE_LEAVES = 2_000_000  # of all trees of a forest, about
 
 
@@ -109,12 +102,6 @@ def quick(facts: Facts) -> Mapping[str, Any]:
     }
 
 
-def verma(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of ``quick`` with a metric per class."""
-    found = quick(facts)
-    return {**found, "head_options": {**found["head_options"], "metric": "node"}}
-
-
 def nearest(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a memory of vectors as they are, in which nothing is trained."""
     return {
@@ -167,66 +154,6 @@ def plain(facts: Facts, several_steps: int = SEVERAL_STEPS) -> Mapping[str, Any]
     return {"settings": {"epochs": max(epochs, FEWEST_EPOCHS)}}
 
 
-def hmcn_f(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of HMCN-F: as ``plain``, but longer where labels are several."""
-    return plain(facts, HMCN_STEPS)
-
-
-def hmcn_r(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of HMCN-R: as ``plain``, but still shorter where labels are several."""
-    epochs = plain(facts)["settings"]["epochs"]
-    if facts.kind == "numbers" and not facts.one_path:
-        epochs = min(epochs, RECURRENT_EPOCHS)
-    return {"settings": {"epochs": epochs}}
-
-
-def early(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of a network with early heads.
-
-    One path per row: a softmax. Several labels, or none: the loss of ``max``, and since a deeper
-    network fits noise sooner, at most so many epochs.
-    """
-    if facts.one_path:
-        return {**plain(facts), "loss": "leaf-ce"}
-    epochs = min(plain(facts)["settings"]["epochs"], SEVERAL_EPOCHS)
-    return {"settings": {"epochs": epochs}, "loss": "mixed", "link": "max"}
-
-
-def levels(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of a network per level, each of which gets a share of the epochs.
-
-    One path per row: a higher rate, and more steps.
-    """
-    one_path = facts.one_path
-    most = LEVEL_EPOCHS if one_path else SEVERAL_EPOCHS
-    epochs = max(min(round(LEVEL_STEPS / facts.steps_per_epoch), most), FEWEST_EPOCHS)
-    rate = {"learning_rate": 3e-3} if one_path else {}
-    return {"settings": {"epochs": epochs * facts.depth, **rate}}
-
-
-def clems(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of a regression to label points.
-
-    One path per row: the sets are few and can have many dimensions.
-    """
-    if not facts.one_path:
-        return plain(facts)
-    return {**plain(facts), "head_options": {"size": 256, "temperature": 0.03}}
-
-
-def cnn_hl_li(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of CNN-HL-LI: a softmax for one path per row, else sigmoids."""
-    base = "softmax" if facts.one_path else "sigmoid"
-    walk = f"random-walk:restart={WALK_RESTART},siblings=true,base={base}"
-    return {**plain(facts), "loss_options": {"link": base}, "link": walk}
-
-
-def devise(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of DeViSE: as ``plain``, with more dropout for numbers."""
-    options = {"dropout": 0.5} if facts.kind == "numbers" else {}
-    return {**plain(facts), "network_options": options}
-
-
 def linear(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a linear model, solved on all rows at once.
 
@@ -263,17 +190,4 @@ def trees(facts: Facts) -> Mapping[str, Any]:
         "preprocessing": "latent" if facts.kind == "texts" else None,
         "network_options": options,
         "settings": {"optimizer": "trees", "epochs": 1},
-    }
-
-
-def tabm(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of a TabM: short where labels are several, and so noisy."""
-    short = not facts.one_path
-    steps = TABM_SHORT if short else TABM_STEPS
-    epochs = min(max(round(steps / facts.steps_per_epoch), FEWEST_EPOCHS), PLAIN_EPOCHS)
-    ple = facts.kind == "numbers"
-    return {
-        "preprocessing": "piecewise-linear" if ple else "latent" if facts.kind == "texts" else None,
-        "network_options": {"members": 16, "depth": 1, "dropout": 0.5 if short else 0.25},
-        "settings": {"epochs": epochs},
     }

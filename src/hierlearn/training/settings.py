@@ -72,9 +72,10 @@ class Settings:
     max_grad_norm: float | None = setting(None, "Clip gradients to this norm.", above=0)
     precision: Precision = setting("float32", "Precision of matrix products.")
     prior_bias: bool = setting(True, "Initialize the last bias to the class priors.")
-    head_init: Literal["random", "patterns", "frequent-patterns"] = setting(
+    head_init: str = setting(
         "random",
         "How the last weights start; patterns gives every label set a hidden unit of its own.",
+        registry="hierlearn.training.initialize:INITIALIZERS",
     )
     seed: int = setting(
         0,

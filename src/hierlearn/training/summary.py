@@ -10,9 +10,9 @@ from hierlearn.features.chain import ChainPreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.links import link_name
 from hierlearn.networks.memories import memory_heads
-from hierlearn.networks.staged import staged_networks
 from hierlearn.networks.trees import forest_heads
 from hierlearn.printable import printable
+from hierlearn.training.solvers.stages import staged_networks
 
 if TYPE_CHECKING:
     from hierlearn.training.prepare import Prepared

@@ -19,7 +19,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.links import HeadOutput
 from hierlearn.networks.ensemble import finite_members
 from hierlearn.networks.memories import memory_heads
-from hierlearn.networks.staged import staged_networks
+from hierlearn.training.solvers.stages import staged_networks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
