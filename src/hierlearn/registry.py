@@ -121,7 +121,8 @@ class Registry(MutableMapping[str, T], Generic[T]):
         """
         name, colon, rest = text.partition(":")
         spelled = SPELLED.match(text)
-        if name not in self.entries and spelled and text[spelled.end() :][:1] in ("", ":"):
+        known = name in self.entries or name in installed(self.group)
+        if not known and spelled and text[spelled.end() :][:1] in ("", ":"):
             name = spelled.group()
             colon, rest = text[spelled.end() :][:1], text[spelled.end() + 1 :]
         return name, colon, rest

@@ -156,6 +156,7 @@ class CLEMSHead(Head):
             return EmbeddedOutput(features.times(self.linear), self.points)
         return EmbeddedOutput(self.linear(features), self.points)
 
+    @torch.no_grad()
     def fit_labels(self, labels: Labels, weights: Floats | None, shared: dict[Any, Any]) -> None:
         """Embed the label sets of the training rows; members of an ensemble have the same points.
 
@@ -167,7 +168,19 @@ class CLEMSHead(Head):
         key = ("clems", self.cost, self.points.size, self.points.truth.shape[-2])
         if key not in shared:
             shared[key] = embed_sets(labels, weights, *key[1:])
-        set_points(self, shared[key])
+        found: Fitted = shared[key]
+        device = self.points.factors.device
+        chunks = row_chunks(len(found.others), len(found.others.hierarchy))
+        keys = [self.points.keys_of(found.others.targets(rows).to(device)) for rows in chunks]
+        self.points.set(
+            found.truth,
+            found.answers,
+            found.targets,
+            self.temperature * (found.mean_cost or 1.0),
+            (torch.cat(keys), found.stand_ins.to(device)),
+        )
+        bias = self.linear.bias  # begins at the mean of what it is trained towards
+        bias.copy_(found.mean.to(bias).expand_as(bias))
 
     @staticmethod
     def options_from_labels(labels: Labels, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,7 +241,7 @@ class CLEMSLoss(Loss):
         if not output.points.is_set:
             raise HierlearnError(
                 "the label sets of this head clems have no points yet, so nothing would be "
-                "learned; name the head clems, which gives them points, or call fit_label_points"
+                "learned; name the head clems, which gives them points, or call its fit_labels"
             )
         points, known = output.points.truth_of(targets)
         values = clems_loss(output.embeddings, points.to(output.embeddings.dtype))
@@ -574,23 +587,6 @@ class Fitted:
     stress: list[float]
 
 
-@torch.no_grad()
-def set_points(head: Any, found: Fitted) -> None:
-    """Give a head its points; its bias begins at the mean of what it is trained towards."""
-    device = head.points.factors.device
-    chunks = row_chunks(len(found.others), len(found.others.hierarchy))
-    keys = [head.points.keys_of(found.others.targets(rows).to(device)) for rows in chunks]
-    head.points.set(
-        found.truth,
-        found.answers,
-        found.targets,
-        head.temperature * (found.mean_cost or 1.0),
-        (torch.cat(keys), found.stand_ins.to(device)),
-    )
-    bias = head.linear.bias
-    bias.copy_(found.mean.to(bias).expand_as(bias))
-
-
 def embed_sets(
     labels: Labels, weights: Floats | None, cost: str, size: int, count: int, seed: int = 0
 ) -> Fitted:
@@ -608,7 +604,10 @@ def embed_sets(
     sets = LabelSets.from_labels(labels)
     rows = np.bincount(sets.of_row, weights, len(sets.sets)).astype(np.float64)
     order = np.argsort(-rows, kind="stable")
-    kept, others = (some_sets(sets, part) for part in (order[:count], order[count:]))
+    kept, others = (
+        labels_of(take_rows(*sets.sets.terminal, part), sets.sets)
+        for part in (order[:count], order[count:])
+    )
     costs = torch.from_numpy(find_cost(cost)(kept, kept))
     stand_ins = nearest_sets(others, kept, cost)
     counts = torch.from_numpy(rows[order[:count]]).float()
@@ -635,11 +634,6 @@ def embed_sets(
     )
 
 
-def some_sets(sets: LabelSets, numbers: Any) -> Labels:
-    """Return some of the distinct label sets."""
-    return labels_of(take_rows(*sets.sets.terminal, numbers), sets.sets)
-
-
 def nearest_sets(others: Labels, kept: Labels, cost: str) -> Tensor:
     """Return, for each of some sets, the number of the one that costs least where it is true."""
     function, step = find_cost(cost), len(kept)
@@ -653,12 +647,7 @@ def nearest_sets(others: Labels, kept: Labels, cost: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Scaled:
-    """The result.
-
-    Attributes:
-        points: (n, D).
-        stress: of the start, and after every step.
-    """
+    """(n, D) points, and the stress of the start and after every step."""
 
     points: Tensor
     stress: list[float]
@@ -691,13 +680,16 @@ def smacof_between(
     whole = float(weights[0].sum() * weights[1].sum())
 
     def step(points: Tensor) -> tuple[float, Tensor]:
+        """Return the stress of points, and to where they move."""
         t, u = points[:count], points[count:]
         moved, pulled, sums = torch.empty_like(t), torch.zeros_like(u), torch.zeros_like(b)
         stress = 0.0
         for rows in row_chunks(count, FINER * others):
-            lengths = pairwise(t[rows], u)
+            lengths = torch.addmm(u.square().sum(dim=1)[None], t[rows], u.T, alpha=-2)
+            lengths = lengths.add_(t[rows].square().sum(dim=1)[:, None]).clamp_min_(0.0).sqrt_()
             stress += float(a[rows] @ ((lengths - distances[rows]).square_() @ b))
-            ratios = ratio(distances[rows], lengths)
+            coincide = lengths == 0
+            ratios = torch.div(distances[rows], lengths, out=lengths).masked_fill_(coincide, 0.0)
             moved[rows] = (ratios @ b)[:, None] * t[rows] - ratios @ (b[:, None] * u)
             ratios *= a[rows, None]
             sums += ratios.sum(dim=0)
@@ -705,45 +697,16 @@ def smacof_between(
         both = torch.cat([moved, sums[:, None] * u - pulled + a @ moved])
         return stress * whole, both - both.mean(dim=0)
 
-    return descend(start, step, iterations, tolerance)
-
-
-def descend(
-    start: Tensor,
-    step: Callable[[Tensor], tuple[float, Tensor]],
-    iterations: int,
-    tolerance: float,
-) -> Scaled:
-    """Move points step by step, and stop once that hardly lowers the stress.
-
-    Args:
-        start: where they begin.
-        step: from points to their stress, and to where they move.
-        iterations: steps, at most.
-        tolerance: stop where a step lowers the stress by less than this fraction of it.
-    """
     points = start
-    stress, moved = step(points)
-    found = [stress]
+    value, moved = step(points)
+    stress = [value]
     for _ in range(iterations):
         points = moved
-        stress, moved = step(points)
-        found.append(stress)
-        if found[-2] - stress <= tolerance * found[-2]:
+        value, moved = step(points)
+        stress.append(value)
+        if stress[-2] - value <= tolerance * stress[-2]:
             break
-    return Scaled(points, found)
-
-
-def pairwise(a: Tensor, b: Tensor) -> Tensor:
-    """Return (K, L) Euclidean distances, by a matmul."""
-    squares = torch.addmm(b.square().sum(dim=1)[None], a, b.T, alpha=-2)
-    return squares.add_(a.square().sum(dim=1)[:, None]).clamp_min_(0.0).sqrt_()
-
-
-def ratio(distances: Tensor, lengths: Tensor) -> Tensor:
-    """Return distances / lengths, 0 where points coincide; it takes the place of lengths."""
-    coincide = lengths == 0
-    return torch.div(distances, lengths, out=lengths).masked_fill_(coincide, 0.0)
+    return Scaled(points, stress)
 
 
 def classical_start(squared: Tensor, size: int, seed: int, noise: float = 1e-3) -> Tensor:
@@ -763,32 +726,22 @@ def classical_start(squared: Tensor, size: int, seed: int, noise: float = 1e-3) 
     mean = both.mean(dim=0)
     inner = (both - mean[:, None] - mean + mean.mean()) / -2
     draw = torch.Generator().manual_seed(seed)
-    values, vectors = largest_eigenvalues(inner, min(size, count), draw)
+    most = min(size, count)
+    if count <= SMALL:
+        values, vectors = torch.linalg.eigh(inner)
+    else:  # of a random subspace that is multiplied by the matrix a few times
+        wide = torch.randn(count, 2 * most, generator=draw, dtype=torch.float64)
+        basis = torch.linalg.qr(inner @ wide.to(inner))[0]
+        for _ in range(POWERS):
+            basis = torch.linalg.qr(inner @ basis)[0]
+        values, vectors = torch.linalg.eigh(basis.T @ inner @ basis)
+        vectors = basis @ vectors
+    largest = values.argsort(descending=True)[:most]
+    values, vectors = values[largest], vectors[:, largest]
     points = torch.randn(count, size, generator=draw, dtype=torch.float64).to(inner)
     points *= noise * float(both.mean().clamp_min(0.0)) ** 0.5
     points[:, : len(values)] += vectors * values.clamp_min(0.0).sqrt()
     return points
-
-
-def largest_eigenvalues(
-    matrix: Tensor, count: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Return the largest eigenvalues, descending, and their (n, count) vectors.
-
-    All of a small matrix are computed; of a large one, those of a random subspace that was
-    multiplied by it a few times.
-    """
-    if len(matrix) <= SMALL:
-        values, vectors = torch.linalg.eigh(matrix)
-    else:
-        wide = torch.randn(len(matrix), 2 * count, generator=generator, dtype=torch.float64)
-        basis = torch.linalg.qr(matrix @ wide.to(matrix))[0]
-        for _ in range(POWERS):
-            basis = torch.linalg.qr(matrix @ basis)[0]
-        values, vectors = torch.linalg.eigh(basis.T @ matrix @ basis)
-        vectors = basis @ vectors
-    kept = values.argsort(descending=True)[:count]
-    return values[kept], vectors[:, kept]
 
 
 def clems_rule(facts: Facts) -> Mapping[str, Any]:
