@@ -112,7 +112,7 @@ class Setting:
         entries = self._entries() if self.description.registry else {}
         if self.description.only is None or value not in entries:
             more = installed(entries.group) if isinstance(entries, Registry) else ()
-            return unknown_name(self.name, str(value), [*known, *more])
+            return unknown_name(self.name, str(value), [*dict.fromkeys([*known, *more])])
         return (
             f"{self.name} {value!r} is {self.description.excluded}; use one of {', '.join(known)}"
         )
