@@ -148,7 +148,7 @@ def neighbor_head(
     """
     if metric not in NEIGHBOR_METRICS:
         raise NEIGHBOR_METRICS.unknown(metric)
-    head = NEIGHBOR_METRICS[metric]
+    head: type[NeighborHead] = NEIGHBOR_METRICS[metric]
     if size is None:
         return head(label_space, Unprojected(features), **options)
     check_size(size=size)
