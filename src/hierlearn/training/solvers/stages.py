@@ -14,7 +14,7 @@ StagedNetwork: a network whose parts are trained one after another.
 
 While a part is trained, the others are fixed: their parameters have no gradient, so that no
 optimizer moves them, and they compute as when predicting, without dropout and with the running
-moments of a batch normalization. training/stages.py decides which part is trained in which epoch.
+moments of a batch normalization. Stages decide which part is trained in which epoch.
 """
 
 from __future__ import annotations
