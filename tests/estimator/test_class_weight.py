@@ -7,8 +7,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from estimator.toy_data import LEAVES, blobs, classifier, solved
 from hierlearn import HierarchicalClassifier, Hierarchy
 from hierlearn.errors import HierlearnError, LabelError
-from hierlearn.estimator.class_weight import weigh_rows
-from hierlearn.estimator.label_format import LabelFormat
+from hierlearn.estimator.labels import LabelFormat, weigh_rows
 
 X, GROUP = blobs(60, noise=2.5)
 Y = LEAVES[GROUP]

@@ -5,7 +5,7 @@ import torch
 
 from hierlearn import Hierarchy, Labels
 from hierlearn.errors import DataError
-from hierlearn.estimator.score import weighted_exact, weighted_f1
+from hierlearn.estimator.scoring import weighted_exact, weighted_f1
 from hierlearn.metrics import exact_match, hierarchical_f1
 from hierlearn.metrics.answers import Answers
 

@@ -7,7 +7,9 @@ same ones to the last bit whatever else is in its batch.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import copy
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,51 +17,98 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from hierlearn.datasets.dataset import count_rows
+from hierlearn.decoding import calibratable
 from hierlearn.decoding.edges import most_specific
 from hierlearn.decoding.mass import terminal_log_distribution, widened_logs
-from hierlearn.errors import DataError
-from hierlearn.estimator.calibration import find_threshold, make_calibrated
-from hierlearn.estimator.fitting import FittingMixin
+from hierlearn.errors import DataError, HierlearnError
+from hierlearn.estimator.incremental import IncrementalState, recipe_of
 from hierlearn.estimator.inputs import (
     as_csr,
     as_texts,
     as_trained,
     check_learned,
+    check_own_network,
+    check_same_length,
+    gather,
     input_attributes,
     parse_weights,
     read_frame,
 )
-from hierlearn.estimator.label_format import LabelFormat, parse_labels
-from hierlearn.estimator.memory import MemoryMixin
+from hierlearn.estimator.labels import (
+    LabelFormat,
+    ParsedLabels,
+    as_ids,
+    check_hierarchy,
+    check_not_encoded,
+    class_of,
+    classes_of,
+    parse_labels,
+    weigh_rows,
+    with_values,
+)
 from hierlearn.estimator.parameters import (
     PARAMETERS,
     check_parameters,
+    make_plan,
     storable,
     with_parameters,
 )
-from hierlearn.estimator.score import evaluate, score
+from hierlearn.estimator.scoring import evaluate, score
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.networks.memories import candidates_of, remembered
+from hierlearn.pipeline import explain as evidence
+from hierlearn.pipeline import remember as growth
+from hierlearn.pipeline.best import BlendTraining
+from hierlearn.pipeline.calibrate import calibrate
 from hierlearn.pipeline.missing import checked_missing, note_missing
 from hierlearn.pipeline.pipeline import Pipeline
+from hierlearn.pipeline.reasons import reasons
+from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.seen_rows import note_rows
+from hierlearn.pipeline.train import describe_run, run
+from hierlearn.terminal import print_lines
+from hierlearn.training.prepare import Extras, Prepared, prepare
+from hierlearn.training.processes import Processes, processes
+from hierlearn.training.summary import summary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import ArrayLike, NDArray
     from torch import Tensor
     from typing_extensions import Self
 
+    from hierlearn.datasets.dataset import Dataset
     from hierlearn.decoding import Decoder
-    from hierlearn.estimator.incremental import IncrementalState
-    from hierlearn.estimator.label_format import ParsedLabels
+    from hierlearn.estimator.labels import ParsedLabels
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.metrics.evaluation import Evaluation
+    from hierlearn.pipeline.explain import Evidence
+    from hierlearn.pipeline.reasons import Reason
+    from hierlearn.training.plan import Plan
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """The rows that a training begins with.
+
+    Attributes:
+        plan: what to train.
+        dataset: the rows.
+        form: of their labels.
+        extras: their weights, a module instead of a network by name, classes that may occur.
+    """
+
+    plan: Plan
+    dataset: Dataset
+    form: LabelFormat
+    extras: Extras
 
 
 @with_parameters
 class HierarchicalClassifier(
-    FittingMixin,
-    MemoryMixin,
     ClassifierMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
@@ -97,6 +146,92 @@ class HierarchicalClassifier(
         check_parameters(parameters, "HierarchicalClassifier.__init__")
         for name, (_, default) in PARAMETERS.items():
             setattr(self, name, recipe if name == "recipe" else parameters.get(name, default))
+
+    # ---------------------------------------- training
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        hierarchy: Hierarchy | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Train on labeled rows, from the start.
+
+        Args:
+            X: (N, D) array, sparse matrix or frame, or a list of N texts. NaN is a missing value.
+                Columns of a frame may be numbers, categories, texts, dates and booleans.
+            y: the labels: one path per row, as a string, a list of levels or a row of an (N, L)
+                table; a set of labels per row; or plain values of a flat problem; see
+                docs/estimator.md.
+            hierarchy: the taxonomy, instead of the parameter; by default that of the labels' paths.
+            sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
+        """
+        first = self._read_first(X, y, hierarchy, None, sample_weight)
+        with processes(str(self.device or "auto")) as here:
+            if first.plan.effort == "best":
+                return self._fit_blend(here, first)
+            return self._fit_prepared(here, self._prepare(here, first), first)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        hierarchy: Hierarchy | None = None,
+        classes: Any = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        train: bool = False,
+    ) -> Self:
+        """Train one pass over these rows, from where the training is, or start one.
+
+        The first call fixes hierarchy and preprocessing. The learning rate stays constant;
+        ``epochs``, ``schedule`` and ``patience`` are not used. With a memory the first call trains
+        as ``fit`` does, and later ones remember, also new classes: see ``remember``.
+
+        Args:
+            X: the rows, as ``fit`` takes them.
+            y: their labels.
+            hierarchy: the taxonomy, at the first call; or
+            classes: all labels that may ever occur, at the first call. Inner classes among them
+                may be the most specific label of a row. By default the labels of the first call.
+            sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
+            train: with a memory, also train one pass over the new rows, of several classes since
+                they are each other's neighbors; earlier rows keep their embeddings.
+        """
+        if self.class_weight == "balanced":
+            raise HierlearnError(
+                "class_weight='balanced' needs all rows at once; for partial_fit give a mapping "
+                "from classes to weights"
+            )
+        listing = None
+        if classes is not None:
+            listing = parse_labels(list(classes) if isinstance(classes, set) else classes, self.sep)
+        if not self.__sklearn_is_fitted__():
+            changes = {"patience": None, "effort": "quick", "time_limit": None}
+            first = self._read_first(X, y, hierarchy, listing, sample_weight, **changes)
+            # What should go on training needs weights, unless a memory is asked for.
+            first = replace(first, extras=replace(first.extras, logits=True))
+            with processes(str(self.device or "auto")) as here:
+                prepared = self._prepare(here, first)
+                if candidates_of(prepared.network) is not None:
+                    return self._fit_prepared(here, prepared, first)
+            prepared.network.to(here.device)
+            pipeline = Pipeline.from_prepared(prepared)
+            pipeline.config |= describe_run(prepared, first.dataset, None)
+            settings = prepared.decision.settings
+            self._set_pipeline(pipeline, first.form, IncrementalState(prepared.loss, settings))
+            self.history_ = []
+        elif remembered(self.pipeline_.network) is not None:
+            return self._remember_more(X, y, hierarchy, listing, sample_weight, train=train)
+        elif hierarchy is not None and hierarchy != self.hierarchy_:
+            raise HierlearnError(
+                f"the hierarchy is fixed from the first call on: that was {self.hierarchy_!r}, "
+                f"this is {hierarchy!r}; call fit to start again"
+            )
+        elif listing is not None:
+            self._label_format.names(listing)
+        return self._train_pass(X, self._parse_more(y), sample_weight)
 
     # ------------------------------------------------------------------ predicting
 
@@ -208,9 +343,153 @@ class HierarchicalClassifier(
         p = self._nodes(X)
         names = self._label_format.names(self._parse_more(y))
         targets = Labels(names, self.hierarchy_).targets()
-        threshold = find_threshold(self.pipeline_, decoder, p, targets, risk)
+        name = None if decoder == self.pipeline_.decoder else decoder
+        made = calibratable(self.pipeline_.make_decoder(name), decoder)
+        threshold = float(made.calibrate(p, targets, risk).threshold)
         self.thresholds_ = {**getattr(self, "thresholds_", {}), decoder: threshold}
         return self
+
+    # ---------------------------------------- the memory
+
+    def explain(self, X: Any, n_neighbors: int = 3) -> list[list[Evidence]]:
+        """Return the training rows that every answer was taken from, the weightiest first.
+
+        The weight of a row is its share of the answer: the probability of a class is the sum of
+        the weights of all rows that have it. That does not hold where labels are partial
+        (unlabeled_descendants="ignore"), nor where other heads answer too (answer="average").
+
+        Args:
+            X: the rows.
+            n_neighbors: how many training rows to name, at most.
+        """
+        check_is_fitted(self)
+        found = evidence.explain(self.pipeline_, self._read_inputs(X), n_neighbors)
+        form = self._label_format
+        return [
+            [
+                replace(
+                    one,
+                    labels=tuple(form.label(form.hierarchy.index(label)) for label in one.labels),
+                )
+                for one in row
+            ]
+            for row in found
+        ]
+
+    def reasons(self, X: Any, count: int = 3) -> list[list[Reason]]:
+        """Return the words of texts, or cells of tables, that every answer rests on most.
+
+        For any model that reads texts or tables: they are left out one at a time, and the effect is
+        how much less probable the answer becomes. Where an answer is a set of classes, the best
+        leaf is looked at.
+
+        Args:
+            X: the rows.
+            count: how many words or cells to name, at most.
+        """
+        check_is_fitted(self)
+        inputs = self._read_inputs(X)
+        is_class = self.pipeline_.make_decoder().answers == "class"
+        decided = self.pipeline_.predict(inputs, None if is_class else "leaf")
+        return reasons(self.pipeline_, inputs, [path or None for path in decided], count)
+
+    def kneighbors(self, X: Any = None, n_neighbors: int = 5, return_distance: bool = True) -> Any:
+        """Return the nearest remembered rows, as scikit-learn's neighbors do.
+
+        Args:
+            X: the rows; None for the remembered rows themselves, each without itself.
+            n_neighbors: how many.
+            return_distance: whether to return distances too.
+
+        Returns:
+            (N, k) distances between embeddings, ascending, and (N, k) the numbers of the remembered
+            rows; only these where ``return_distance`` is false.
+        """
+        check_is_fitted(self)
+        inputs = None if X is None else self._read_inputs(X)
+        distances, index = evidence.kneighbors(self.pipeline_, inputs, n_neighbors)
+        return (distances, index) if return_distance else index
+
+    def remember(
+        self,
+        X: Any,
+        y: Any,
+        hierarchy: Hierarchy | None = None,
+        ids: Sequence[str] | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Add labeled rows to the memory, and the classes that they bring; nothing is trained.
+
+        Args:
+            X: the rows.
+            y: their labels, as ``fit`` takes them. A path that is new becomes a class below its
+                parent.
+            hierarchy: a hierarchy with the new classes, where ``fit`` was given one and the labels
+                do not tell their parents; it must have all classes so far, as they are.
+            ids: by which the rows can be forgotten; by default numbers that continue those of the
+                training rows.
+            sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
+        """
+        check_is_fitted(self)
+        evidence.rows_of(self.pipeline_)
+        given = self._parse_more(y)
+        form = self._label_format.extended(given, hierarchy)
+        return self._remember(X, given, form, ids, sample_weight)
+
+    def forget(self, ids: Iterable[str | int] | str | int) -> int:
+        """Remove the rows with some ids from the memory, and return how many they were.
+
+        Nothing of a row is left in the memory; what training learned from it stays in the weights.
+        Rows of ``fit`` have their numbers as ids, "0" being the first.
+
+        Args:
+            ids: of the rows, or of one.
+        """
+        check_is_fitted(self)
+        before = self.pipeline_.label_space
+        gone = growth.forget(self.pipeline_, as_ids(ids))
+        self._set_changed(self._label_format, before)
+        return gone
+
+    def remap(
+        self,
+        hierarchy: Hierarchy,
+        mapping: Mapping[Any, Any] | None = None,
+        labels: Mapping[Any, Any] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> dict[str, int]:
+        """Move to another taxonomy without training; return how many classes and rows change.
+
+        Args:
+            hierarchy: the new taxonomy.
+            mapping: old label -> new label, a list where a class is split, None where it is
+                removed. Labels are paths, or numbers where ``fit`` was given numbers.
+            labels: the new labels of single rows by id, for rows of a class that is split.
+            dry_run: only count.
+        """
+        check_is_fitted(self)
+        check_hierarchy(hierarchy)
+        old = self._label_format
+        form = replace(old, hierarchy=hierarchy, inferred=False)
+        ends, own = dict(mapping or {}), dict(labels or {})
+        if not old.numbers:
+            form = with_values(form, [*ends.values(), *own.values()])
+        form.array(range(len(form.hierarchy)))  # raises before anything changes
+        before = self.pipeline_.label_space
+        found = growth.remap(
+            self.pipeline_,
+            hierarchy,
+            {class_of(key, old): classes_of(end, form) for key, end in ends.items()},
+            {str(row): classes_of(end, form) for row, end in own.items()},
+            dry_run=dry_run,
+        )
+        if not dry_run:
+            thresholds = getattr(self, "thresholds_", None)
+            self._set_changed(form, before)
+            if thresholds is not None:  # the answers are those of before, by other names
+                self.thresholds_ = thresholds
+        return found
 
     # ------------------------------------------------------------------ a folder
 
@@ -324,5 +603,168 @@ class HierarchicalClassifier(
         return torch.cat([*self.pipeline_.stream_probabilities(inputs, log=log)])
 
     def _make_decoder(self, decoder: str | Decoder | None, options: dict[str, Any]) -> Decoder:
-        thresholds = getattr(self, "thresholds_", {})
-        return make_calibrated(self.pipeline_, thresholds, decoder, options)
+        """Return a decoder as ``Pipeline.make_decoder`` does, with the threshold found for it."""
+        pipeline, thresholds = self.pipeline_, getattr(self, "thresholds_", {})
+        name = pipeline.decoder if decoder is None else decoder
+        if not isinstance(name, str) or name not in thresholds:
+            return pipeline.make_decoder(decoder, **options)
+        # The pipeline's own decoder keeps the options that it was calibrated with.
+        chosen = None if name == pipeline.decoder else name
+        return pipeline.make_decoder(chosen, **{"threshold": thresholds[name], **options})
+
+    def _read_first(
+        self,
+        X: Any,
+        y: Any,
+        hierarchy: Hierarchy | None,
+        listing: ParsedLabels | None,
+        sample_weight: ArrayLike | None,
+        **changes: Any,
+    ) -> FirstRows:
+        """Read the first rows, and what to train on them."""
+        hierarchy = self.hierarchy if hierarchy is None else hierarchy
+        check_hierarchy(hierarchy)
+        plan = make_plan({**self.get_params(deep=False), **changes})
+        inputs = self._read_inputs(X, reset=True)
+        sep = self.sep if hierarchy is None else hierarchy.sep
+        given = parse_labels(y, sep)
+        if given.are_numbers and given.shape == "one":
+            check_not_encoded(sep, hierarchy_given=hierarchy is not None)
+        form = LabelFormat.from_labels(given, hierarchy, sep, listing)
+        columns = getattr(self, "feature_names_in_", ())
+        names = form.names(given)
+        row_weights = self._row_weights(inputs, names, form, sample_weight)
+        dataset, weights = gather(inputs, names, form.hierarchy, row_weights, columns)
+        network = None
+        if isinstance(self.network, torch.nn.Module):
+            check_own_network(self.ensemble_size or 1, dataset)
+            network = copy.deepcopy(self.network)
+        listed = () if listing is None else list(chain(*form.names(listing)))
+        return FirstRows(plan, dataset, form, Extras(weights, network, listed))
+
+    def _row_weights(
+        self, inputs: Any, names: Any, form: LabelFormat, sample_weight: ArrayLike | None
+    ) -> ArrayLike | None:
+        """Return the weights of rows times those of their classes."""
+        if self.class_weight is None:
+            return sample_weight
+        check_same_length(inputs, names)
+        return weigh_rows(self.class_weight, names, form, parse_weights(sample_weight, len(names)))
+
+    def _fit_blend(self, here: Processes, first: FirstRows) -> Self:
+        """Train several recipes, and blend them."""
+        if first.extras.network is not None:
+            raise HierlearnError(
+                "effort 'best' chooses networks itself; leave out the module, or use effort 'quick'"
+            )
+        reporting = Reporting(
+            bar=bool(self.verbose), on_message=print_lines if self.verbose else None
+        )
+        job = BlendTraining(first.dataset, first.plan, here, first.extras.weights, reporting)
+        pipeline = job.run()
+        note_rows(pipeline, first.dataset, job.rows, job.held_out)
+        self._set_pipeline(pipeline, first.form, None)
+        self.history_ = []
+        return self
+
+    def _prepare(self, here: Processes, first: FirstRows) -> Prepared:
+        """Prepare what is trained on the first rows."""
+        prepared = prepare(first.dataset, first.plan, here.device, first.extras)
+        if self.verbose and here.writes:
+            print_lines(summary(prepared))
+        return prepared
+
+    def _fit_prepared(self, here: Processes, prepared: Prepared, first: FirstRows) -> Self:
+        """Train to the end."""
+        records: list[dict[str, Any]] = []
+        reporting = Reporting(bar=bool(self.verbose), on_epoch=records.append)
+        fitted = run(prepared, here, reporting=reporting)
+        pipeline = Pipeline.from_prepared(prepared)
+        pipeline.config |= describe_run(prepared, first.dataset, fitted)
+        calibrate(pipeline, prepared, first.dataset, here, first.extras.weights, reporting)
+        note_rows(pipeline, first.dataset, prepared.trained, prepared.held_out)
+        self._set_pipeline(pipeline, first.form, IncrementalState.from_training(prepared, fitted))
+        self.history_ = records
+        return self
+
+    def _train_pass(self, X: Any, given: ParsedLabels, sample_weight: ArrayLike | None) -> Self:
+        """Train one pass over rows; where there is a memory, its last rows are these."""
+        names = self._label_format.names(given)
+        inputs = self._read_inputs(X, learns=True)
+        row_weights = self._row_weights(inputs, names, self._label_format, sample_weight)
+        rows, weights = gather(inputs, names, self.hierarchy_, row_weights)
+        policy = self.unlabeled_descendants
+        labels = Labels(rows.labels, self.hierarchy_, unlabeled_descendants=policy)
+        state = self._incremental or IncrementalState.from_pipeline(self.pipeline_)
+        record = state.partial_fit(self.pipeline_, rows.inputs, labels, weights)
+        self.pipeline_.seen = None  # rows of earlier calls are gone
+        self._set_pipeline(self.pipeline_, self._label_format, state)
+        self.history_ = [*self.history_, {**record, "epoch": len(self.history_) + 1}]
+        return self
+
+    def _remember(
+        self,
+        X: Any,
+        given: ParsedLabels,
+        form: LabelFormat,
+        ids: Sequence[str] | None,
+        sample_weight: ArrayLike | None,
+    ) -> Self:
+        """Add rows whose labels are read already; ``form`` has all of their classes."""
+        inputs = self._read_inputs(X, learns=True)
+        count = count_rows(inputs)
+        if len(given) != count:
+            raise DataError(f"inputs have {count} rows but labels have {len(given)}")
+        listed = None if ids is None else as_ids(ids)
+        if listed is not None and len(listed) != count:
+            raise DataError(f"inputs have {count} rows but there are {len(listed)} ids")
+        weights = parse_weights(sample_weight, count)
+        names = form.class_names(given)
+        form.array(range(len(form.hierarchy)))  # raises before anything changes
+        keep = [int(row) for row in np.flatnonzero(weights > 0)]
+        before = self.pipeline_.label_space
+        growth.remember(
+            self.pipeline_,
+            [inputs[row] for row in keep] if isinstance(inputs, list) else inputs[keep],
+            [names[row] for row in keep],
+            hierarchy=form.hierarchy,
+            ids=None if listed is None else [listed[row] for row in keep],
+            weights=None if np.all(weights[keep] == 1) else weights[keep],
+        )
+        self._set_changed(form, before)
+        return self
+
+    def _remember_more(
+        self,
+        X: Any,
+        y: Any,
+        hierarchy: Hierarchy | None,
+        listing: ParsedLabels | None,
+        sample_weight: ArrayLike | None,
+        *,
+        train: bool,
+    ) -> Self:
+        """Do what ``partial_fit`` does from its second call on.
+
+        Args:
+            X: the rows.
+            y: their labels.
+            hierarchy: a hierarchy with the new classes, as ``remember`` takes it.
+            listing: labels that may occur; new ones become classes too.
+            sample_weight: (N,) how much each row counts.
+            train: also train one pass over the rows.
+        """
+        if train:
+            recipe_of(self.pipeline_)  # raises before anything changes
+        given = self._parse_more(y)
+        form = self._label_format.extended(given, hierarchy)
+        if listing is not None:
+            form = form.extended(listing, hierarchy)
+            form.class_names(listing)
+        self._remember(X, given, form, None, sample_weight)
+        return self._train_pass(X, given, sample_weight) if train else self
+
+    def _set_changed(self, form: LabelFormat, before: LabelSpace) -> None:
+        """Set the fitted attributes; the state of the training lasts while the classes do."""
+        state = self._incremental if self.pipeline_.label_space == before else None
+        self._set_pipeline(self.pipeline_, form, state)

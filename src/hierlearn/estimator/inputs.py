@@ -11,7 +11,6 @@ from hierlearn.datasets.dataset import Dataset, count_rows
 from hierlearn.datasets.tables.table import is_frame, is_numeric, table_from_frame
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import FEATURES
-from hierlearn.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from hierlearn.datasets.tables.table import Table
+    from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline import Pipeline
 
 NUMERIC = "biufc"  # kinds of NumPy's numbers
@@ -125,15 +125,6 @@ def input_attributes(pipeline: Pipeline) -> dict[str, Any]:
     if names and reads != "texts":
         found["feature_names_in_"] = np.asarray(names, dtype=object)
     return found
-
-
-def check_hierarchy(hierarchy: object) -> None:
-    """Raise on a hierarchy that is not one, such as the name of a file."""
-    if hierarchy is not None and not isinstance(hierarchy, Hierarchy):
-        raise HierlearnError(
-            f"hierarchy is {hierarchy!r}, not a Hierarchy; build one with "
-            f"Hierarchy.from_paths, or read a file with Hierarchy.read"
-        )
 
 
 def parse_weights(weights: ArrayLike | None, count: int) -> NDArray[np.float64]:

@@ -16,29 +16,35 @@ a flat class, or, where a hierarchy is given, is the number of a class in it.
 
 from __future__ import annotations
 
+import math
+import sys
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hierlearn.errors import DataError, HierarchyError, LabelError, quoted, shown
+from hierlearn.errors import DataError, HierarchyError, HierlearnError, LabelError, quoted, shown
 from hierlearn.estimator.parameters import as_plain
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.guesses import warn_of_other_sep
-from hierlearn.hierarchy.labels import has_no_label
+from hierlearn.hierarchy.labels import Labels, has_no_label
 from hierlearn.hierarchy.names import has_gap, is_missing, level_path, warn_of_gaps
 from hierlearn.hierarchy.titles import inherit_titles
+from hierlearn.memory.taxonomy import grown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from types import FrameType
 
     from numpy.typing import NDArray
     from typing_extensions import Self
 
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.hierarchy.nodes import Label
+
 
 Shape = Literal["one", "several", "levels"]
 
@@ -365,17 +371,31 @@ class LabelFormat:
                 )
         return [[name_of(label) for label in labels] for labels in given.rows]
 
-    def extended_hierarchy(self, given: ParsedLabels) -> Hierarchy:
-        """Return the hierarchy, with the labels that it lacks where it was inferred."""
-        if not self.inferred:
-            return self.hierarchy
-        numbers = given.are_numbers
-        names = {name_of(label) if numbers else label for _, label in given.labels()}
-        new = [name for name in names if name not in self.hierarchy]
-        if not new:
-            return self.hierarchy
+    def class_names(self, given: ParsedLabels) -> list[list[str]]:
+        """Return the labels of each row by the names of their classes."""
+        names, index = self.hierarchy.names, self.hierarchy.index
+        return [[names[index(label)] for label in row] for row in self.names(given)]
+
+    def extended(self, given: ParsedLabels, hierarchy: Hierarchy | None) -> LabelFormat:
+        """Return the form with the classes of new rows.
+
+        Args:
+            given: the labels of the new rows.
+            hierarchy: has their classes, where the labels do not tell the parents.
+        """
+        check_hierarchy(hierarchy)
+        labels = [label for _, label in given.labels()]
         known = self.hierarchy
-        return inherit_titles(Hierarchy.from_paths([*known.names, *new], sep=known.sep), known)
+        if hierarchy is None and self.inferred:
+            names = {name_of(label) if given.are_numbers else label for label in labels}
+            new = [name for name in names if name not in known]
+            if new:
+                paths = Hierarchy.from_paths([*known.names, *new], sep=known.sep)
+                known = inherit_titles(paths, known)
+        elif hierarchy is None and not given.are_numbers:
+            known = grown(known, iter(labels))
+        form = replace(self, hierarchy=hierarchy or known, values={**self.values, **given.cells})
+        return with_values(form, labels) if given.are_numbers and not form.numbers else form
 
     # ------------------------------------------------------------------ answers
 
@@ -462,6 +482,15 @@ class LabelFormat:
         return cls(hierarchy, **{**form, "values": dict(form["values"])})
 
 
+def check_hierarchy(hierarchy: object) -> None:
+    """Raise on a hierarchy that is not one, such as the name of a file."""
+    if hierarchy is not None and not isinstance(hierarchy, Hierarchy):
+        raise HierlearnError(
+            f"hierarchy is {hierarchy!r}, not a Hierarchy; build one with "
+            f"Hierarchy.from_paths, or read a file with Hierarchy.read"
+        )
+
+
 def infer_hierarchy(labels: Iterable[Any], numbers: bool, sep: str) -> Hierarchy:
     """Build the tree of all labels: of their paths, or one top class per number."""
     names = sorted({name_of(label) if numbers else label for label in labels})
@@ -474,3 +503,189 @@ def as_objects(values: list[Any]) -> NDArray[Any]:
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
+
+
+# ---------------------------------------- more classes
+
+
+def as_ids(ids: Iterable[str | int] | str | int) -> list[str]:
+    """Return one id or several as a list of strings."""
+    return [str(ids)] if isinstance(ids, (str, int, np.integer)) else [str(one) for one in ids]
+
+
+def with_values(form: LabelFormat, labels: Iterable[Any]) -> LabelFormat:
+    """Return the form in which numbers among some labels are those of their classes.
+
+    Args:
+        form: the form of training labels; one of strings stays as it is.
+        labels: labels, lists of labels, or None.
+    """
+    rows = [label if is_list(label) else [label] for label in labels]
+    numbers = [label for row in rows for label in row if is_number(label)]
+    if not numbers or form.dtype == "object" or np.dtype(form.dtype).kind not in NUMERIC:
+        return form
+    values = {name_of(label): as_plain(label) for label in numbers}
+    dtype = str(np.result_type(np.dtype(form.dtype), np.asarray(numbers)))
+    return replace(form, values={**form.values, **values}, dtype=dtype)
+
+
+def class_of(label: Any, form: LabelFormat) -> str:
+    """Return the class that a label means, by name; what a string means is checked later.
+
+    Args:
+        label: a string or a number.
+        form: the form of the labels, which says what a number means.
+    """
+    if not is_number(label):
+        return str(label)
+    hierarchy, name = form.hierarchy, label if form.numbers else name_of(label)
+    found = hierarchy.names[hierarchy.index(name)] if name in hierarchy else None
+    if found is None or not (form.numbers or found == name):
+        raise LabelError(
+            f"the label {as_plain(label)!r} is no class of {hierarchy!r}; name classes by their "
+            f"paths, or by numbers such as fit was given"
+        )
+    return found
+
+
+def classes_of(labels: Any, form: LabelFormat) -> list[str]:
+    """Return the classes that one label, several or None mean, by name."""
+    rows = [] if labels is None else labels if is_list(labels) else [labels]
+    return [class_of(label, form) for label in rows]
+
+
+# ---------------------------------------- class weights
+
+
+def weigh_rows(
+    class_weight: Any, names: list[list[Label]], form: LabelFormat, weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return (N,) weights of rows times those of their classes.
+
+    Args:
+        class_weight: "balanced", a mapping from classes to weights, or None.
+        names: the labels of each row.
+        form: of the labels.
+        weights: (N,) how much each row counts by itself.
+    """
+    if class_weight is None:
+        return weights
+    offsets, numbers = Labels(names, form.hierarchy).terminal
+    sizes = np.diff(offsets)
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    if isinstance(class_weight, Mapping):
+        of_class = inherited(class_weight, form)
+    elif isinstance(class_weight, str) and class_weight == "balanced":
+        counts = np.bincount(numbers, weights[rows], minlength=len(form.hierarchy))
+        present = counts > 0
+        of_class = np.ones(len(counts))
+        of_class[present] = counts.sum() / (present.sum() * counts[present])
+    else:
+        raise HierlearnError(
+            f"class_weight must be 'balanced', a mapping from classes to weights, or None, not "
+            f"{class_weight!r}"
+        )
+    sums = np.bincount(rows, of_class[numbers], minlength=len(sizes))
+    found: NDArray[np.float64] = weights * np.where(sizes > 0, sums / np.maximum(sizes, 1), 1.0)
+    return found
+
+
+def inherited(class_weight: Mapping[Any, Any], form: LabelFormat) -> NDArray[np.float64]:
+    """Return (C,) the weight of each class: its own, or that of the nearest named class above."""
+    hierarchy = form.hierarchy
+    own = {}
+    for label, weight in class_weight.items():
+        try:
+            number = hierarchy.index(class_of(label, form))
+        except LabelError as error:
+            raise LabelError(f"class_weight: {error}") from None
+        own[number] = checked(label, weight)
+    weights = np.ones(len(hierarchy))
+    depth = np.zeros(len(hierarchy), dtype=int)  # the level of the class that a weight is of
+    for number in range(len(hierarchy)):  # parents come before their children
+        if number in own:
+            weights[number], depth[number] = own[number], hierarchy.levels[number]
+            continue
+        above = [int(parent) for parent in hierarchy.parents(number)]
+        if above:
+            depth[number] = depth[above].max()
+            weights[number] = np.mean([weights[p] for p in above if depth[p] == depth[number]])
+    return weights
+
+
+def checked(label: Any, weight: Any) -> float:
+    """Return a weight; raise unless it is a number of at least 0."""
+    try:
+        value = float(weight)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise HierlearnError(f"class_weight of {label!r} must be at least 0, not {weight!r}")
+    return value
+
+
+# ---------------------------------------- labels that scikit-learn encoded
+
+
+REMEDY = "hierlearn.cross_val_proba(classifier, X, y) gives probabilities fold by fold"
+
+
+REMEDIES = {"cross_val_predict": REMEDY}
+
+
+OTHERWISE = "average networks with ensemble_size=, or blend recipes with effort='best'"
+
+
+def check_not_encoded(sep: str, *, hierarchy_given: bool) -> None:
+    """Raise where a caller in scikit-learn encoded paths, or labels of a given hierarchy.
+
+    Args:
+        sep: what joins the names of a path.
+        hierarchy_given: whether integers would be read as class numbers of a hierarchy.
+    """
+    frames = list(callers())
+    for frame in frames:
+        name, labels = original_labels(frame)
+        paths = [label for label in labels if sep in label]
+        if paths or (labels and hierarchy_given):
+            raise LabelError(
+                f"{name} of scikit-learn replaced the labels by integers ({(paths or labels)[0]!r} "
+                f"and so on), so their taxonomy is lost; {REMEDIES.get(name, OTHERWISE)}"
+            )
+    # In a process of its own what the labels were cannot be seen.
+    names = [frame.f_code.co_name for frame in frames]
+    if "_fit_and_predict" in names and "cross_val_predict" not in names:
+        frame = frames[names.index("_fit_and_predict")]
+        if "proba" in str(frame.f_locals.get("method")):
+            warnings.warn(
+                f"cross_val_predict of scikit-learn replaces labels by integers, so a taxonomy in "
+                f"their names is lost; {REMEDY}",
+                UserWarning,
+                stacklevel=4,
+            )
+
+
+def callers() -> Iterator[FrameType]:
+    """Give the frames of scikit-learn that lead here, the nearest first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).startswith("sklearn."):
+            yield frame
+        frame = frame.f_back
+
+
+def original_labels(frame: FrameType) -> tuple[str, list[str]]:
+    """Return who encoded labels in a frame, and the labels in order; none where nobody did."""
+    from sklearn.preprocessing import LabelEncoder
+
+    values = frame.f_locals
+    owner = values.get("self", values.get("ensemble"))
+    name = frame.f_code.co_name if owner is None else type(owner).__name__
+    held = [*values.values(), *getattr(owner, "__dict__", {}).values()]
+    if "ensemble" in values:  # of BaggingClassifier, which has no encoder
+        held.append(values["ensemble"])
+    for one in held:
+        is_encoder = isinstance(one, LabelEncoder) or one is values.get("ensemble")
+        if is_encoder and hasattr(one, "classes_"):
+            return name, [str(label) for label in one.classes_]
+    return name, []

@@ -12,7 +12,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import LabelError
-from hierlearn.estimator.label_format import LabelFormat, parse_labels
+from hierlearn.estimator.labels import LabelFormat, parse_labels
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,9 @@ def test_a_list_that_is_no_path_of_the_hierarchy_may_have_meant_several_labels()
 
 def test_labels_that_an_inferred_hierarchy_lacks_widen_it():
     form = LabelFormat.from_labels(parse_labels(["a/b", "c"]), None, "/")
-    assert form.extended_hierarchy(parse_labels(["a/b"])) is form.hierarchy
-    assert "a/d/e" in form.extended_hierarchy(parse_labels(["a/d/e"]))
+    assert form.extended(parse_labels(["a/b"]), None).hierarchy is form.hierarchy
+    assert "a/d/e" in form.extended(parse_labels(["a/d/e"]), None).hierarchy
     named = replace(form, hierarchy=form.hierarchy.with_titles({"a/b": "B"}))
-    assert named.extended_hierarchy(parse_labels(["a/d/e"])).title("a/b") == "B"
+    assert named.extended(parse_labels(["a/d/e"]), None).hierarchy.title("a/b") == "B"
     given = LabelFormat.from_labels(parse_labels(["a/b"]), form.hierarchy, "/")
-    assert given.extended_hierarchy(parse_labels(["a/d/e"])) is form.hierarchy
+    assert given.extended(parse_labels(["a/b"]), None).hierarchy is form.hierarchy
