@@ -13,9 +13,9 @@ import torch
 from backbones.text_models import bert_config, dataset, save_model
 from hierlearn.backbones.hf import TextEncoder
 from hierlearn.errors import HierlearnError
-from hierlearn.features import feature_cache, from_state
-from hierlearn.features.embed import EmbedPreprocessor
-from hierlearn.features.feature_cache import FeatureCache, trim
+from hierlearn.features import embed as embed_module
+from hierlearn.features import from_state
+from hierlearn.features.embed import EmbedPreprocessor, FeatureCache, trim
 from hierlearn.pipeline import evaluate, load, train
 from hierlearn.training import Plan
 
@@ -175,7 +175,7 @@ def test_a_few_rows_are_not_worth_a_file(bert: Path, own_cache: Path) -> None:
 def test_the_features_not_used_for_longest_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feature_cache, "SMALLEST", 1)
+    monkeypatch.setattr(embed_module, "SMALLEST", 1)
     cache = FeatureCache("some", 8)
     keys = [[bytes([part, row]) * 16 for row in range(32)] for part in range(3)]
     for part in range(3):

@@ -135,8 +135,7 @@ def test_the_library_names_arguments_not_options():
 
 
 def test_a_file_that_exists_is_told_in_python(tmp_path):
-    from hierlearn.files.outputs import check_output
-    from hierlearn.files.writing import WriteError
+    from hierlearn.files.writing import WriteError, check_output
 
     old = tmp_path / "old.csv"
     old.write_text("")

@@ -20,7 +20,7 @@ from pyarrow import feather
 from hierlearn.datasets import open_table, read_table
 from hierlearn.datasets.tables.readers import PartFile, parts_of
 from hierlearn.errors import DataError, DataWarning
-from hierlearn.files import compressed
+from hierlearn.files import reading
 
 DAY = datetime.date(2024, 2, 28)
 ROWS = [
@@ -143,8 +143,8 @@ def test_wrong_json_names_its_line(tmp_path, text, wrong):
 
 
 def test_a_few_letters_are_not_a_million_cells(tmp_path, monkeypatch):
-    monkeypatch.setattr(compressed, "FREE", 1000)
-    monkeypatch.setattr(compressed, "GROWTH", 2)
+    monkeypatch.setattr(reading, "FREE", 1000)
+    monkeypatch.setattr(reading, "GROWTH", 2)
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(f'{{"k{i}": 1, "class": "x"}}\n' for i in range(100)))
     assert "has 101 columns and more than 1,600 cells" in refused(path)
@@ -192,7 +192,7 @@ def test_a_workbook_that_is_none_or_far_too_large(tmp_path):
     path.write_bytes(b"PK\x03\x04 no zip")
     assert "is not an Excel workbook that can be read" in refused(path)
     write_excel(path)
-    repacked(path, "xl/sharedStrings.xml", b" " * (compressed.FREE + (1 << 24)))
+    repacked(path, "xl/sharedStrings.xml", b" " * (reading.FREE + (1 << 24)))
     assert "bytes once decompressed; is it the right file?" in refused(path)
 
 
@@ -260,11 +260,11 @@ def test_a_compressed_table_is_measured_and_damage_is_named(tmp_path, monkeypatc
     path.write_bytes(pack(b"a,class\n" + b"1,x\n" * 100_000))
     assert len(read_table(path, label="class")) == 100_000
     packed = path.read_bytes()
-    monkeypatch.setattr(compressed, "FREE", 1 << 16)
-    monkeypatch.setattr(compressed, "GROWTH", 2)
+    monkeypatch.setattr(reading, "FREE", 1 << 16)
+    monkeypatch.setattr(reading, "GROWTH", 2)
     assert "bytes once decompressed; is it the right file?" in refused(path)
     monkeypatch.undo()
     path.write_bytes(packed[:-9])
-    assert f"{path} is not a whole {compressed.KINDS[ending]} file: " in refused(path)
+    assert f"{path} is not a whole {reading.KINDS[ending]} file: " in refused(path)
     path.write_bytes(b"a,class\n1,x\n")
     assert "rename it if it is not compressed" in refused(path)

@@ -7,8 +7,8 @@ import torch
 from hierlearn import Dataset, Hierarchy, Plan, load, train
 from hierlearn.datasets.tables.table import Table
 from hierlearn.errors import HierlearnError
+from hierlearn.features.combined import EncodedTablePreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
-from hierlearn.features.encoded_table import EncodedTablePreprocessor
 from hierlearn.features.registry import from_state
 from hierlearn.features.table import TablePreprocessor
 from tiny_backbones import save_tiny_bert
@@ -108,7 +108,7 @@ def test_images_of_files(tmp_path):
     paths = np.array(["a.png", "b.png", "a.png"], dtype=object)
     numbers = np.array([1.0, 2.0, 3.0], dtype=np.float32)
     table = Table({"image": paths, "size": numbers}, {"image": "text", "size": "number"})
-    from hierlearn.features.encoded_table import ColumnEncoder
+    from hierlearn.features.combined import ColumnEncoder
 
     one = ColumnEncoder("image", {"source": "timm:resnet18", "root": str(tmp_path)})
     assert one.read(table).names == ["a.png", "b.png", "a.png"]

@@ -8,7 +8,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import FEATURES, from_state
-from hierlearn.features.latent import LatentPreprocessor
+from hierlearn.features.texts import LatentPreprocessor
 
 WORDS = ("oak elm fir ash", "fox cat dog cow", "red blue green gray", "north south east west")
 

@@ -15,13 +15,13 @@ from sklearn.preprocessing import StandardScaler
 from features.example_rows import INF, NAN, random_numbers
 from features.saved_state import save_and_load
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.features import NumericPreprocessor, from_state, number_rows
+from hierlearn.features import NumericPreprocessor, from_state, numbers
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("chunk", [1, 64, 2**20])
 def test_numbers_are_those_of_simple_imputer_and_standard_scaler(dtype, chunk, monkeypatch):
-    monkeypatch.setattr(number_rows, "CHUNK", chunk)
+    monkeypatch.setattr(numbers, "CHUNK", chunk)
     train, other = random_numbers(200).astype(dtype), random_numbers(50, seed=1).astype(dtype)
     # The oracle computes in float64 too, or its float32 means would be the less exact ones.
     oracle = make_pipeline(SimpleImputer(), StandardScaler()).fit(train.astype(np.float64))
@@ -89,7 +89,7 @@ def test_a_column_never_seen_becomes_0_even_when_it_has_a_value_later(standardiz
 
 
 def test_a_column_constant_in_one_chunk_only_is_not_constant(monkeypatch):
-    monkeypatch.setattr(number_rows, "CHUNK", 1)
+    monkeypatch.setattr(numbers, "CHUNK", 1)
     for train in ([[0.0], [2.0], [2.0], [0.0]], [[0.0], [0.0], [2.0], [2.0]]):
         result = NumericPreprocessor().fit_transform(train)
         np.testing.assert_array_equal(result, np.array(train) - 1)
@@ -188,7 +188,7 @@ def test_arrays_of_different_length_are_refused():
 
 @pytest.mark.parametrize("sizes", [[50], [1, 49], [7, 0, 20, 23]])
 def test_numbers_in_parts_give_what_they_give_at_once(sizes, monkeypatch):
-    monkeypatch.setattr("hierlearn.features.moments.CHUNK", 60)  # 12 rows a block
+    monkeypatch.setattr("hierlearn.features.numbers.CHUNK", 60)  # 12 rows a block
     values = random_numbers(50)
     whole = NumericPreprocessor().fit(values)
     parts = np.split(values, np.cumsum(sizes)[:-1])

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from features.example_rows import INF, NAN, random_numbers
 from features.saved_state import save_and_load
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.features import PiecewiseLinearPreprocessor, from_state, number_rows, quantiles
+from hierlearn.features import PiecewiseLinearPreprocessor, from_state, numbers, piecewise
 from reference.piecewise import edges_of, encode, encode_rows
 
 few_numbers = hnp.arrays(
@@ -34,8 +34,7 @@ def assert_oracle(result, train, rows, bins):
 @pytest.mark.parametrize("chunk", [1, 64, 2**20])
 @pytest.mark.parametrize("bins", [1, 3, 8, 50])
 def test_the_encoding_is_that_of_plain_loops(dtype, chunk, bins, monkeypatch):
-    for module in ("number_rows", "moments"):
-        monkeypatch.setattr(f"hierlearn.features.{module}.CHUNK", chunk)
+    monkeypatch.setattr(numbers, "CHUNK", chunk)
     train, other = random_numbers(120).astype(dtype), random_numbers(50, seed=1).astype(dtype)
     other[:5] *= 3  # outside of the training range
     ours = PiecewiseLinearPreprocessor(bins=bins).fit(train)
@@ -177,9 +176,9 @@ def test_encodings_restored_are_equal_bit_for_bit():
 @pytest.mark.parametrize("sample", [2**26, 100], ids=["all rows", "a sample"])
 @pytest.mark.parametrize("sizes", [[90], [1, 89], [7, 0, 40, 43]])
 def test_rows_in_parts_give_what_they_give_at_once(sizes, sample, monkeypatch):
-    monkeypatch.setattr("hierlearn.features.moments.CHUNK", 60)  # 12 rows a block
-    monkeypatch.setattr(quantiles, "SAMPLE", sample)
-    monkeypatch.setattr(quantiles, "FEWEST", 1)
+    monkeypatch.setattr("hierlearn.features.numbers.CHUNK", 60)  # 12 rows a block
+    monkeypatch.setattr(piecewise, "SAMPLE", sample)
+    monkeypatch.setattr(piecewise, "FEWEST", 1)
     values = random_numbers(90)
     whole = PiecewiseLinearPreprocessor().fit(values)
     parts = np.split(values, np.cumsum(sizes)[:-1])
@@ -189,9 +188,9 @@ def test_rows_in_parts_give_what_they_give_at_once(sizes, sample, monkeypatch):
 
 
 def test_a_sample_is_bounded_and_drawn_evenly(monkeypatch):
-    monkeypatch.setattr(quantiles, "SAMPLE", 4000)
+    monkeypatch.setattr(piecewise, "SAMPLE", 4000)
     rows = np.arange(40_000.0).reshape(20_000, 2)
-    sample = quantiles.draw_sample(lambda: np.array_split(rows, 7))
+    sample = piecewise.draw_sample(lambda: np.array_split(rows, 7))
     assert sample.values.shape == (2000, 2)
     assert sample.rows == 20_000
     assert (np.diff(sample.values[:, 0]) > 0).all()  # every row at most once, in order
@@ -207,10 +206,10 @@ def test_a_sample_is_bounded_and_drawn_evenly(monkeypatch):
 
 
 def test_values_that_the_sample_lacks_still_make_a_bin(monkeypatch):
-    monkeypatch.setattr(quantiles, "SAMPLE", 1)
-    monkeypatch.setattr(quantiles, "FEWEST", 10)
+    monkeypatch.setattr(piecewise, "SAMPLE", 1)
+    monkeypatch.setattr(piecewise, "FEWEST", 10)
     rows = np.full((1000, 1), NAN)
-    chosen = quantiles.draw_sample(lambda: [np.arange(1000.0)[:, None]]).values[:, 0]
+    chosen = piecewise.draw_sample(lambda: [np.arange(1000.0)[:, None]]).values[:, 0]
     places = np.setdiff1d(np.arange(1000), chosen)
     rows[places[0]], rows[places[1]] = 4.0, 6.0
     assert PiecewiseLinearPreprocessor().fit(rows).edges[0].tolist() == [4, 6]
@@ -284,7 +283,7 @@ def test_arrays_of_the_wrong_length_are_refused(name):
 
 
 def test_chunks_shrink_with_the_width_of_the_result(monkeypatch):
-    monkeypatch.setattr(number_rows, "CHUNK", 12)
+    monkeypatch.setattr(numbers, "CHUNK", 12)
     values = np.zeros((10, 2))
-    assert [len(rows) for _, rows in number_rows.chunks(values)] == [6, 4]
-    assert [len(rows) for _, rows in number_rows.chunks(values, 4)] == [3, 3, 3, 1]
+    assert [len(rows) for _, rows in numbers.chunks(values)] == [6, 4]
+    assert [len(rows) for _, rows in numbers.chunks(values, 4)] == [3, 3, 3, 1]

@@ -21,8 +21,7 @@ from hierlearn.features import (
     from_state,
     make_preprocessor,
 )
-from hierlearn.features.categories import Categories
-from hierlearn.features.dates import DateParts
+from hierlearn.features.table import Categories, DateParts
 from tolerances import FLOAT32
 
 COLORS = ["red", "green", "blue", "teal", ""]

@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save_file
 
 from hierlearn.errors import DataError
-from hierlearn.files.arrays import read_matrix
+from hierlearn.files.tensors import read_matrix
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
 

@@ -5,7 +5,7 @@ import pytest
 from hierlearn.datasets import open_table, read_table
 from hierlearn.errors import DataError, DataWarning
 from hierlearn.files import read_rows, stream_rows
-from hierlearn.files.delimiters import check_delimiter, find_delimiter
+from hierlearn.files.rows import check_delimiter, find_delimiter
 from hierlearn.hierarchy import Hierarchy
 
 NAMES = {";": "semicolons", "\t": "tabs", "|": "vertical bars", ",": "commas"}

@@ -5,8 +5,7 @@ import pytest
 
 from hierlearn.errors import DataError
 from hierlearn.files import read_rows, read_text, stream_rows
-from hierlearn.files.outputs import check_output, check_writable
-from hierlearn.files.writing import WriteError, atomic_write
+from hierlearn.files.writing import WriteError, atomic_write, check_output, check_writable
 
 
 def test_line_ends_and_byte_order_mark_are_normalized(tmp_path):

@@ -13,11 +13,13 @@ import pytest
 from files.stray_files import stray_name
 from hierlearn.errors import HierlearnError
 from hierlearn.files import writing
-from hierlearn.files.outputs import check_output, check_output_folder, check_writable
 from hierlearn.files.writing import (
     WriteError,
     append_text,
     atomic_write,
+    check_output,
+    check_output_folder,
+    check_writable,
     hidden_name,
     is_empty,
     new_folder,

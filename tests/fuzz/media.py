@@ -11,7 +11,7 @@ from safetensors.torch import save
 
 from hierlearn.datasets.images.images import as_channels, fit_to, open_image
 from hierlearn.datasets.images.read import read_images
-from hierlearn.files.arrays import read_matrix
+from hierlearn.files.tensors import read_matrix
 
 MODES = [  # of Pillow, and the format that holds them
     *(("RGB", "JPEG"), ("L", "JPEG"), ("CMYK", "JPEG"), ("RGBA", "PNG"), ("P", "PNG")),

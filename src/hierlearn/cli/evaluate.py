@@ -257,7 +257,7 @@ def report(
     """
     from hierlearn.cli.show import working
     from hierlearn.cli.sources import check_goes_with
-    from hierlearn.files.outputs import check_output, check_writable
+    from hierlearn.files.writing import check_output, check_writable
     from hierlearn.registry import find_entry_point
     from hierlearn.terminal import Console, print_plain
 

@@ -266,9 +266,8 @@ def check_outputs(params: Iterable[Any], values: Mapping[str, Any]) -> None:
         values: of the options and arguments by name; None or absent where not given.
     """
     from hierlearn.cli.show import writes
-    from hierlearn.files.outputs import check_output, check_output_folder
     from hierlearn.files.standard import is_standard
-    from hierlearn.files.writing import WriteError
+    from hierlearn.files.writing import WriteError, check_output, check_output_folder
 
     if not writes():
         return

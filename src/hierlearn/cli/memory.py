@@ -104,7 +104,7 @@ def check_destination(folder: Path, options: Mapping[str, Any]) -> None:
         folder: of the model.
         options: those of ``WRITING``.
     """
-    from hierlearn.files.outputs import check_writable
+    from hierlearn.files.writing import check_writable
     from hierlearn.pipeline.folder import FILES, check_free
 
     out = options["out"]
@@ -576,7 +576,7 @@ def export(model: shared.ModelFolder, **options: Any) -> None:
         export model --out onnx/model.onnx --force
     """
     from hierlearn.cli.show import working
-    from hierlearn.files.outputs import check_output
+    from hierlearn.files.writing import check_output
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.export import BESIDE, TOKENIZER, tokens_of
     from hierlearn.pipeline.export import export as write

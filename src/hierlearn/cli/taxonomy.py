@@ -258,7 +258,7 @@ def describe(
     from hierlearn.cli.sources import open_dataset
     from hierlearn.datasets import DATASETS
     from hierlearn.datasets import describe as describe_dataset
-    from hierlearn.files.outputs import check_output
+    from hierlearn.files.writing import check_output
     from hierlearn.terminal import Console, print_plain
 
     out = options["out"]

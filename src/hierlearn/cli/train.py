@@ -67,7 +67,7 @@ def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
 
     A number that is null is None, unlike one that the file does not name.
     """
-    from hierlearn.files.yaml_file import read_yaml
+    from hierlearn.files.records import read_yaml
 
     loaded = read_yaml(path, ConfigError)
     if loaded is None:
@@ -185,7 +185,7 @@ def train(
     from hierlearn.cli.generate import input_names
     from hierlearn.cli.show import writes
     from hierlearn.cli.sources import check_goes_with
-    from hierlearn.files.outputs import check_output_folder
+    from hierlearn.files.writing import check_output_folder
     from hierlearn.pipeline import train as run
     from hierlearn.pipeline.folder import check_free
     from hierlearn.pipeline.reporting import Reporting

@@ -39,7 +39,7 @@ from hierlearn.errors import (
     quoted,
     shown,
 )
-from hierlearn.files.compressed import is_compressed
+from hierlearn.files.reading import is_compressed
 from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.guesses import warn_of_other_sep

@@ -12,28 +12,36 @@ other inputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 from hierlearn.errors import DataError
-from hierlearn.features.moments import blocks
-from hierlearn.features.number_rows import checked_numbers, chunks, newly_missing
-from hierlearn.features.preprocessor import Preprocessor, integer_option, stored
-from hierlearn.features.quantiles import draw_sample, quantile_edges
+from hierlearn.features import numbers
+from hierlearn.features.numbers import (
+    NumberPreprocessor,
+    blocks,
+    checked_numbers,
+    chunks,
+)
+from hierlearn.features.preprocessor import integer_option, stored
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
-    from torch import nn
     from typing_extensions import Self
 
-    from hierlearn.datasets.dataset import Kind
-    from hierlearn.features.moments import Parts
+    from hierlearn.features.numbers import Parts
+
 
 MARGIN = 1.0  # how many bin widths the outer bins go on
+SAMPLE = 2**26  # values of the sample: 256 MiB in single precision
+FEWEST = 1024  # rows of the sample, however wide they are
+SEED = 0  # of the sample: equal rows give equal edges
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ class Bins:
         return np.minimum(found, self.ceiling, out=found)
 
 
-class PiecewiseLinearPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
+class PiecewiseLinearPreprocessor(NumberPreprocessor):
     """Encode every number by the quantile bins of its column, then standardize.
 
     A column of few values has fewer bins, because equal edges are merged. A column without two
@@ -98,17 +106,14 @@ class PiecewiseLinearPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]
     """
 
     name: ClassVar[str] = "piecewise-linear"
-    reads: ClassVar[Kind] = "numbers"
     by_default: ClassVar[bool] = False
-    produces: ClassVar[Literal["numbers", "sparse"]] = "numbers"
 
     def __init__(self, *, bins: int = 8) -> None:
         self.bins = integer_option("bins", bins, 1, 1000)
-        self._edges: list[NDArray[np.float64]] | None = None  # D times (T + 1,), or (0,)
+        self._edges: list[NDArray[np.float64]] = []  # D times (T + 1,), or (0,)
         self._bins = Bins.from_edges([])
         self._mean = np.zeros(0)  # (W,)
         self._scale = np.ones(0)  # (W,)
-        self._missing = np.zeros(0, dtype=np.int64)  # (D,) training values that were missing
 
     @property
     def columns(self) -> int:
@@ -117,21 +122,10 @@ class PiecewiseLinearPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]
         return len(self._mean)
 
     @property
-    def input_columns(self) -> int:
-        """D, the number of columns that ``transform`` reads."""
-        return len(self.missing)
-
-    @property
     def edges(self) -> list[NDArray[np.float64]]:
         """The edges of the bins of each column; empty for a column without bins."""
-        if self._edges is None:
-            raise self._not_fitted()
+        self._check_fitted()
         return [one.copy() for one in self._edges]
-
-    def fit(self, inputs: ArrayLike) -> Self:
-        """Learn the bins of each column of (N, D) training rows."""
-        values = checked_numbers(inputs)
-        return self.fit_parts(lambda: [values])
 
     def fit_parts(self, parts: Parts) -> Self:
         """Learn from training rows that do not fit into memory, bit for bit as ``fit`` does.
@@ -157,17 +151,6 @@ class PiecewiseLinearPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]
         self._missing = sample.rows - sample.count
         return self
 
-    @property
-    def missing(self) -> NDArray[np.int64]:
-        """(D,) how many training values of each column were missing."""
-        self._check_fitted()
-        missing: NDArray[np.int64] = self._missing.copy()
-        return missing
-
-    def newly_missing(self, inputs: ArrayLike) -> dict[int, NDArray[np.int64]]:
-        """Return the rows of NaN, for each column that has any and had none in training."""
-        return newly_missing(inputs, self.missing)
-
     def transform(self, inputs: ArrayLike) -> NDArray[np.float32]:
         """Return (N, W) rows with nothing missing."""
         values = checked_numbers(inputs, self.input_columns)
@@ -183,8 +166,6 @@ class PiecewiseLinearPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]
 
     def as_module(self) -> nn.Module:
         """Return the fitted transform as a torch module, for export."""
-        from hierlearn.features.piecewise_module import PiecewiseLinear
-
         self._check_fitted()
         return PiecewiseLinear(self._bins, self._mean, self._scale)
 
@@ -198,7 +179,7 @@ class PiecewiseLinearPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]
         arrays = {
             "edges": np.concatenate([np.zeros(0), *edges]),
             "sizes": np.array([len(one) for one in edges], dtype=np.int64),
-            "missing": self._missing.copy(),
+            "missing": self.missing,
             "mean": self._mean.copy(),
             "scale": self._scale.copy(),
         }
@@ -224,6 +205,172 @@ class PiecewiseLinearPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]
         new._missing = missing.astype(np.int64)
         return new
 
-    def _check_fitted(self) -> None:
-        if self._edges is None:
-            raise self._not_fitted()
+
+# ----------------------------------------------------------------------
+# Quantiles: edges of bins that hold about as many training values each.
+#
+#     edge t of T = the value at place floor(t (n - 1) / T) of the n known values in ascending order
+#
+# Edges are values that occur, so a column of few values has few edges. They are taken from a random
+# sample of the rows where there are too many to sort; the outer edges are always the smallest and
+# the largest of all values.
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one pass over N rows of D columns found.
+
+    Attributes:
+        rows: N.
+        count: (D,) known values.
+        low: (D,) the smallest value, infinite where none is known.
+        high: (D,) the largest.
+        values: (n, D) all rows, or n of them drawn at random.
+    """
+
+    rows: int
+    count: NDArray[np.int64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    values: NDArray[Any]
+
+
+class Reservoir:
+    """A uniform sample of rows that come one chunk after another.
+
+    Every row draws a number; the ``limit`` rows with the smallest ones are kept, so the sample does
+    not depend on how the rows are divided. Up to twice the limit is held.
+
+    Args:
+        limit: how many rows to keep.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._draw = np.random.default_rng(SEED)
+        self._rows: list[NDArray[Any]] = []
+        self._keys: list[NDArray[np.float64]] = []
+        self._held = 0
+        self._bound = 1.0  # rows with larger keys are not kept
+
+    def add(self, chunk: NDArray[Any]) -> None:
+        """Consider more rows."""
+        keys = self._draw.random(len(chunk))
+        chosen = keys < self._bound
+        self._rows.append(chunk[chosen])
+        self._keys.append(keys[chosen])
+        self._held += len(self._keys[-1])
+        if self._held > 2 * self.limit:
+            self._shrink()
+
+    def rows(self) -> NDArray[Any]:
+        """Return the sample, in the order in which the rows came."""
+        if self._held > self.limit:
+            self._shrink()
+        return np.concatenate(self._rows)
+
+    def _shrink(self) -> None:
+        keys = np.concatenate(self._keys)
+        kept = np.sort(np.argpartition(keys, self.limit - 1)[: self.limit])
+        self._rows, self._keys = [np.concatenate(self._rows)[kept]], [keys[kept]]
+        self._held = len(kept)
+        self._bound = float(self._keys[0].max())
+
+
+def draw_sample(parts: Parts) -> Sample:
+    """Return the extremes of the rows that ``parts`` returns, and a sample of them."""
+    rows, reservoir = 0, None
+    for chunk in _row_chunks(parts()):
+        if reservoir is None:
+            columns = chunk.shape[1]
+            reservoir = Reservoir(max(FEWEST, SAMPLE // max(1, columns)))
+            count = np.zeros(columns, dtype=np.int64)
+            low, high = np.full(columns, np.inf), np.full(columns, -np.inf)
+        rows += len(chunk)
+        count += np.count_nonzero(~np.isnan(chunk), axis=0)
+        low = np.fmin(low, np.fmin.reduce(chunk, axis=0))
+        high = np.fmax(high, np.fmax.reduce(chunk, axis=0))
+        reservoir.add(chunk)
+    if reservoir is None:
+        raise DataError("cannot fit on 0 rows; give the training rows")
+    with np.errstate(over="ignore", invalid="ignore"):  # the result is checked
+        wrong = (count > 0) & ~np.isfinite(high - low)
+    if wrong.any():
+        column = int(np.argmax(wrong))
+        raise DataError(
+            f"column {column} (counted from 0) holds numbers too far apart to subtract; scale it"
+        )
+    return Sample(rows, count, low, high, reservoir.rows())
+
+
+def quantile_edges(sample: Sample, bins: int) -> list[NDArray[np.float64]]:
+    """Return the ascending edges of up to ``bins`` bins for each column.
+
+    T bins have T + 1 edges; a column without two different values has no bins and no edges.
+    """
+    found = []
+    step = max(1, numbers.CHUNK // max(1, len(sample.values)))  # columns that are sorted at a time
+    for begin in range(0, sample.values.shape[1], step):
+        columns = slice(begin, begin + step)
+        ordered = np.sort(sample.values[:, columns].T, axis=1)  # NaN comes last
+        known = np.count_nonzero(~np.isnan(ordered), axis=1)
+        places = np.arange(bins + 1) * np.maximum(known - 1, 0)[:, None] // bins
+        edges = np.take_along_axis(ordered, places, axis=1).astype(np.float64)
+        edges[:, 0], edges[:, -1] = sample.low[columns], sample.high[columns]
+        for row in edges:
+            distinct = np.unique(row[~np.isnan(row)])  # the sample may lack the known values
+            found.append(distinct if len(distinct) > 1 and row[0] < row[-1] else distinct[:0])
+    return found
+
+
+def _row_chunks(parts: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    """Divide (n, D) parts into chunks of the size that CHUNK allows, in their own dtype."""
+    for part in parts:
+        step = max(1, numbers.CHUNK // max(1, part.shape[1]))
+        for begin in range(0, len(part), step):
+            yield part[begin : begin + step]
+
+
+# ----------------------------------------------------------------------
+# PiecewiseLinear: the piecewise-linear encoding as a torch module, for exported graphs.
+
+
+class PiecewiseLinear(nn.Module):
+    """Encode and standardize in double precision, as PiecewiseLinearPreprocessor does.
+
+    Args:
+        bins: of all columns.
+        mean: (W,) of the encoded numbers.
+        scale: (W,) their standard deviations.
+    """
+
+    source: Tensor
+    place: Tensor
+    low: Tensor
+    width: Tensor
+    floor: Tensor
+    ceiling: Tensor
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, bins: Bins, mean: NDArray[Any], scale: NDArray[Any]) -> None:
+        super().__init__()
+        for name, array in {**asdict(bins), "mean": mean, "scale": scale}.items():
+            self.register_buffer(name, torch.from_numpy(array.copy()))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return (N, W) float32 rows with nothing missing."""
+        x = inputs.double().index_select(1, self.source)
+        missing = x.isnan()  # found first: graphs differ in what the maximum of NaN is
+        x = (torch.where(missing, self.low, x) - self.low) / self.width
+        x = torch.minimum(torch.maximum(x, self.floor), self.ceiling)
+        return torch.where(missing, 0.0, (x - self.mean) / self.scale).float()
+
+    def examples(self, noise: Tensor) -> Tensor:
+        """Return raw rows spread over the bins and beyond, from (N, D) standard normal noise."""
+        count = torch.bincount(self.source, minlength=noise.shape[1])  # (D,) bins
+        place = (count * (0.5 + noise.double() / 3)).index_select(1, self.source) - self.place
+        within = torch.minimum(torch.maximum(place, self.floor), self.ceiling)
+        begin = torch.where(self.place == 0, self.low, 0.0)
+        found = torch.zeros_like(noise, dtype=torch.float64)
+        return found.index_add(1, self.source, within * self.width + begin).float()

@@ -161,6 +161,17 @@ def stored(mapping: Mapping[str, Any], key: str) -> Any:
     return mapping[key]
 
 
+def nest(prefix: object, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a part under names that begin with its own."""
+    return {f"{prefix}/{name}": array for name, array in arrays.items()}
+
+
+def nested(prefix: object, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a part as ``nest`` was given them."""
+    begin = f"{prefix}/"
+    return {k.removeprefix(begin): v for k, v in arrays.items() if k.startswith(begin)}
+
+
 def integer_option(name: str, value: Any, low: int, high: int) -> int:
     """Return a setting, or refuse what is not an integer from ``low`` to ``high``."""
     integral = isinstance(value, (int, np.integer)) and not isinstance(value, bool)

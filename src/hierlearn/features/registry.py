@@ -9,17 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import DataError, HierlearnError, unknown_name
-from hierlearn.features.chain import ChainPreprocessor
+from hierlearn.features.combined import (
+    ChainPreprocessor,
+    EncodedTablePreprocessor,
+    SeveralPreprocessor,
+)
 from hierlearn.features.embed import EmbedPreprocessor
-from hierlearn.features.encoded_table import EncodedTablePreprocessor
 from hierlearn.features.images import ImagePreprocessor
-from hierlearn.features.latent import LatentPreprocessor
 from hierlearn.features.numbers import NumericPreprocessor
 from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
 from hierlearn.features.preprocessor import Preprocessor, stored
-from hierlearn.features.several import SeveralPreprocessor
 from hierlearn.features.table import TablePreprocessor
-from hierlearn.features.texts import TextPreprocessor
+from hierlearn.features.texts import LatentPreprocessor, TextPreprocessor
 from hierlearn.features.tokens import TokenPreprocessor
 from hierlearn.registry import Registry
 

@@ -12,6 +12,7 @@ The rows are dense where there is no text and categories have few columns, else 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -25,29 +26,32 @@ from hierlearn.datasets.tables.table import (
     new_rows,
 )
 from hierlearn.errors import DataError, HierlearnError, unknown_name
-from hierlearn.features.categories import Categories
-from hierlearn.features.dates import DateParts
 from hierlearn.features.numbers import NumericPreprocessor
 from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
-from hierlearn.features.preprocessor import Preprocessor, integer_option, stored
+from hierlearn.features.preprocessor import Preprocessor, integer_option, nest, nested, stored
 from hierlearn.features.texts import TextPreprocessor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+    from scipy.sparse import csr_array
     from typing_extensions import Self
 
     from hierlearn.datasets.dataset import Dataset, Kind
 
     Rows = Any  # (N, W) float32, dense or CSR
+    Dates = NDArray[np.datetime64]
 
 DENSE = 1000  # columns of categories up to which rows without texts are dense
 NUMBERS: dict[str, type[Preprocessor[Any, Any]]] = {
     NumericPreprocessor.name: NumericPreprocessor,
     PiecewiseLinearPreprocessor.name: PiecewiseLinearPreprocessor,
 }
-PARTS: dict[str, Any] = {"category": Categories, "date": DateParts, "text": TextPreprocessor}
+MISSING, OTHER = "(missing)", "(other)"
+ORIGIN = np.datetime64("2000-01-01", "D")
+SCALED = ("year", "days")
+CYCLES = {"month": 12, "weekday": 7, "hour": 24}
 
 
 class TablePreprocessor(Preprocessor["Table", "Rows"]):
@@ -317,7 +321,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
         for place, step in enumerate([*steps, *self._parts.values()]):
             own, held = step.state()
             parts.append(own)
-            arrays |= {f"{place}/{key}": array for key, array in held.items()}
+            arrays |= nest(place, held)
         return {**settings, "parts": parts}, arrays
 
     @classmethod
@@ -336,24 +340,191 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
                 f"the stored preprocessor is damaged: {len(parts)} parts must match the "
                 f"{len(new.kinds)} columns {', '.join(new.kinds)}"
             )
-        held = [
-            {
-                key.removeprefix(f"{place}/"): array
-                for key, array in arrays.items()
-                if key.startswith(f"{place}/")
-            }
-            for place in range(len(parts))
-        ]
+        held = [nested(place, arrays) for place in range(len(parts))]
         if has_numbers:
             name = stored(parts[0], "name")
             if name not in NUMBERS:
                 raise DataError(unknown_name("step of numbers", str(name), NUMBERS))
             new._numbers = NUMBERS[name].from_state(parts[0], held[0])
         for place, name in enumerate(ordered, start=int(has_numbers)):
-            step = PARTS[base_kind(new.kinds[name])]
+            parts_of_kind = {"category": Categories, "date": DateParts, "text": TextPreprocessor}
+            step: Any = parts_of_kind[base_kind(new.kinds[name])]
             new._parts[name] = step.from_state(parts[place], held[place])
         return new
 
     def _check_fitted(self) -> None:
         if not self.kinds:
             raise self._not_fitted()
+
+
+# ----------------------------------------------------------------------
+# Categories: one column per category, and one for all that are rare.
+#
+# A category has a column of its own where enough training rows have it, the most frequent ones
+# first up to a limit. All others, and those that no training row has, share the column "other". It
+# exists where some training row is in it: otherwise no model could have learned what it means, and
+# a category that is not known is 0 in all columns. An empty string is a category like any other.
+
+
+class Categories:
+    """One column of categories as zeros and ones.
+
+    Args:
+        kept: the categories with a column of their own, in order.
+        other: whether the rest has a column.
+    """
+
+    def __init__(self, kept: Sequence[str], *, other: bool) -> None:
+        self.kept = list(kept)
+        self.other = other
+        self._codes = {value: code for code, value in enumerate(self.kept)}
+
+    @classmethod
+    def fit(cls, values: NDArray[Any], most: int, least: int) -> Categories:
+        """Learn from (N,) strings.
+
+        Args:
+            values: of the training rows.
+            most: how many categories have a column at most.
+            least: how many training rows a category must have.
+        """
+        counts = Counter(values.tolist())
+        frequent = [value for value, count in counts.items() if count >= least]
+        kept = sorted(frequent, key=lambda value: (-counts[value], value))[:most]
+        return cls(sorted(kept), other=len(kept) < len(counts))
+
+    @property
+    def columns(self) -> int:
+        """The number of columns."""
+        return len(self.kept) + self.other
+
+    def names(self, column: str) -> list[str]:
+        """Return the names of the columns: ``color=red``."""
+        values = [value or MISSING for value in self.kept] + [OTHER] * self.other
+        return [f"{column}={value}" for value in values]
+
+    def transform(self, values: NDArray[Any]) -> csr_array[np.float32]:
+        """Return (N, columns) rows with a single 1, or none."""
+        from scipy.sparse import csr_array
+
+        rest = len(self.kept) if self.other else -1
+        codes = np.array([self._codes.get(value, rest) for value in values.tolist()], np.int64)
+        rows = np.flatnonzero(codes >= 0)
+        ones = np.ones(len(rows), dtype=np.float32)
+        return csr_array((ones, (rows, codes[rows])), shape=(len(values), self.columns))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the settings, and no arrays."""
+        return {"kept": self.kept, "other": self.other}, {}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, Any]) -> Categories:
+        """Restore fitted categories."""
+        del arrays
+        kept = stored(settings, "kept")
+        if len(set(kept)) < len(kept):
+            raise DataError("the stored preprocessor is damaged: a category occurs twice")
+        return cls(kept, other=bool(stored(settings, "other")))
+
+
+# ---------------------------------------- Dates: what a network can learn from a day and a time
+#
+#     year, days since 2000-01-01           standardized
+#     month, weekday, hour as an angle a    sin a, cos a
+#
+# so that December is near January. The hour is left out where every training date is at midnight. A
+# missing date is 0 everywhere.
+
+
+class DateParts:
+    """One column of dates as numbers.
+
+    Args:
+        mean: (2,) of year and days over the training rows.
+        scale: (2,) their standard deviations, 1 where they are constant.
+        timed: whether some training date has a time.
+    """
+
+    def __init__(
+        self, mean: NDArray[np.float64], scale: NDArray[np.float64], *, timed: bool
+    ) -> None:
+        self.mean = mean
+        self.scale = scale
+        self.timed = timed
+
+    @classmethod
+    def fit(cls, values: Dates) -> DateParts:
+        """Learn from (N,) dates, NaT where one is missing."""
+        known = values[~np.isnat(values)]
+        if not len(known):
+            return cls(np.zeros(2), np.ones(2), timed=False)
+        parts = np.stack([date_parts(known)[name] for name in SCALED], axis=1)
+        deviation = parts.std(axis=0)
+        constant = parts.min(axis=0) == parts.max(axis=0)
+        midnight = known.astype("datetime64[D]").astype(known.dtype)
+        return cls(
+            parts.mean(axis=0),
+            np.where(constant, 1.0, deviation),
+            timed=bool(np.any(known != midnight)),
+        )
+
+    @property
+    def cycles(self) -> list[str]:
+        """The parts that are angles."""
+        return [name for name in CYCLES if name != "hour" or self.timed]
+
+    @property
+    def columns(self) -> int:
+        """The number of columns."""
+        return len(SCALED) + 2 * len(self.cycles)
+
+    def names(self, column: str) -> list[str]:
+        """Return the names of the columns: ``day year``, ``day sin month``."""
+        angles = [f"{wave} {name}" for name in self.cycles for wave in ("sin", "cos")]
+        return [f"{column} {name}" for name in (*SCALED, *angles)]
+
+    def transform(self, values: Dates) -> NDArray[np.float32]:
+        """Return (N, columns) numbers."""
+        missing = np.isnat(values)
+        parts = date_parts(np.where(missing, ORIGIN, values))
+        scaled = np.stack([parts[name] for name in SCALED], axis=1)
+        found = [(scaled - self.mean) / self.scale]
+        for name in self.cycles:
+            angle = 2 * np.pi * parts[name] / CYCLES[name]
+            found.append(np.stack([np.sin(angle), np.cos(angle)], axis=1))
+        result = np.concatenate(found, axis=1).astype(np.float32)
+        result[missing] = 0
+        return result
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return whether there are times, and the arrays mean and scale."""
+        return {"timed": self.timed}, {"mean": self.mean.copy(), "scale": self.scale.copy()}
+
+    @classmethod
+    def from_state(
+        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    ) -> DateParts:
+        """Restore fitted dates."""
+        mean, scale = stored(arrays, "mean"), stored(arrays, "scale")
+        if not mean.shape == scale.shape == (2,):
+            raise DataError(
+                f"the stored preprocessor is damaged: mean {mean.shape} and scale {scale.shape} of "
+                f"dates must be (2,)"
+            )
+        timed = bool(stored(settings, "timed"))
+        return cls(mean.astype(np.float64), scale.astype(np.float64), timed=timed)
+
+
+def date_parts(values: Dates) -> dict[str, NDArray[np.float64]]:
+    """Return year, days, month from 0, weekday from Monday as 0, and hour of known dates."""
+    days = values.astype("datetime64[D]")
+    months = values.astype("datetime64[M]").astype(np.int64)
+    seconds = values.astype("datetime64[s]").astype(np.int64)
+    since = (days - ORIGIN).astype(np.int64)
+    return {
+        "year": (months // 12 + 1970).astype(np.float64),
+        "days": since.astype(np.float64),
+        "month": (months % 12).astype(np.float64),
+        "weekday": ((since + 5) % 7).astype(np.float64),  # 2000-01-01 was a Saturday
+        "hour": (seconds % 86400) / 3600,
+    }

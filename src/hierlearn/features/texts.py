@@ -8,14 +8,17 @@ Words and characters are scaled to length 1 each before the row is, so both coun
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from hierlearn.errors import DataError, HierlearnError, unknown_name
-from hierlearn.features.ngrams import SHORTEST, count_characters, count_words, split_texts
-from hierlearn.features.preprocessor import Preprocessor, integer_option, stored
+from hierlearn.features.preprocessor import Preprocessor, integer_option, nest, nested, stored
+from hierlearn.hierarchy.structure import expand_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,9 +28,15 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hierlearn.datasets.dataset import Kind
-    from hierlearn.features.ngrams import Counts
+
+    Ints = NDArray[np.int64]
 
 AT_ONCE = 1 << 15  # texts
+WORD = re.compile(r"\w+")
+SHORTEST = 3  # characters of an n-gram of characters
+LARGEST = 4096  # numbers per text
+LATENT_AT_ONCE = 1 << 14  # texts
+LEAST = 1e-6  # length of a row that has one
 
 
 class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
@@ -296,3 +305,239 @@ def _checked_texts(inputs: Iterable[str]) -> list[str]:
                 f"give an empty text where there is none"
             )
     return texts
+
+
+# ----------------------------------------------------------------------
+# N-grams of texts: how often runs of words, or of characters within words, occur in each text.
+#
+# Texts are split at white space first. What the pieces hold is computed once per distinct piece,
+# since words repeat: the counts of character n-grams are the product of two sparse matrices,
+#
+#     (texts x pieces) @ (pieces x n-grams)
+#
+# Words and character n-grams are those of scikit-learn's analyzers "word", with single characters,
+# and "char_wb": a piece is padded with a space on either side, and one that is shorter than n
+# counts once.
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Which n-grams occur in some texts, and how often.
+
+    Attributes:
+        names: the distinct n-grams.
+        matrix: (N, len(names)) SciPy CSR matrix of float32 counts.
+    """
+
+    names: list[str]
+    matrix: Any
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Texts split at white space.
+
+    Attributes:
+        names: the distinct pieces.
+        offsets: (N + 1,) where each text begins.
+        numbers: the piece at each place, an index of ``names``.
+    """
+
+    names: list[str]
+    offsets: Ints
+    numbers: Ints
+
+    @property
+    def texts(self) -> Ints:
+        """The text of each place."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+
+def split_texts(texts: Sequence[str], *, strip_accents: bool) -> Pieces:
+    """Split texts into pieces, in lower case."""
+    index: defaultdict[str, int] = defaultdict()
+    index.default_factory = index.__len__
+    numbers: list[int] = []
+    sizes = np.zeros(len(texts) + 1, dtype=np.int64)
+    for row, text in enumerate(texts, start=1):
+        lowered = text.lower()
+        pieces = (without_accents(lowered) if strip_accents else lowered).split()
+        numbers.extend(map(index.__getitem__, pieces))
+        sizes[row] = len(pieces)
+    return Pieces(list(index), np.cumsum(sizes), np.array(numbers, dtype=np.int64))
+
+
+def without_accents(text: str) -> str:
+    """Return a text in which é is e."""
+    if text.isascii():
+        return text
+    return "".join(one for one in unicodedata.normalize("NFKD", text) if not _is_accent(one))
+
+
+def _is_accent(character: str) -> bool:
+    return unicodedata.combining(character) != 0
+
+
+def count_words(pieces: Pieces, longest: int) -> Counts:
+    """Count the runs of 1 to ``longest`` words; a word is a run of letters and digits."""
+    words, offsets, found = _distinct(WORD.findall(piece) for piece in pieces.names)
+    places, counts = expand_ranges(offsets, pieces.numbers)
+    tokens, text = found[places], np.repeat(pieces.texts, counts)
+    names, rows, columns = list(words), [text], [tokens]
+    runs, first, above = tokens, 0, words  # the runs of n - 1 words that begin at each place
+    for length in range(2, longest + 1):
+        inside = text[: len(text) - length + 1] == text[length - 1 :]
+        starts = np.flatnonzero(inside)
+        keys = runs[starts] * len(words) + tokens[starts + length - 1]
+        distinct, numbers = np.unique(keys, return_inverse=True)
+        above = [
+            f"{above[run]} {words[word]}"
+            for run, word in zip(
+                *(part.tolist() for part in np.divmod(distinct, len(words) or 1)), strict=True
+            )
+        ]
+        first = len(names)
+        names += above
+        rows.append(text[starts])
+        columns.append(first + numbers)
+        runs = np.full(len(text), -1, dtype=np.int64)
+        runs[starts] = numbers
+    return Counts(names, _counted(rows, columns, (len(pieces.offsets) - 1, len(names))))
+
+
+def count_characters(pieces: Pieces, longest: int) -> Counts:
+    """Count the runs of 3 to ``longest`` characters within pieces."""
+    names, offsets, found = _distinct(character_ngrams(piece, longest) for piece in pieces.names)
+    texts, size = len(pieces.offsets) - 1, len(pieces.names)
+    inside = np.repeat(np.arange(size), np.diff(offsets))
+    of_pieces = _counted([inside], [found], (size, len(names)))
+    in_texts = _counted([pieces.texts], [pieces.numbers], (texts, size))
+    matrix = in_texts @ of_pieces
+    matrix.sort_indices()
+    return Counts(names, matrix)
+
+
+def character_ngrams(piece: str, longest: int) -> list[str]:
+    """Return the runs of 3 to ``longest`` characters of a piece with a space on either side."""
+    padded = f" {piece} "
+    size = len(padded)
+    found = []
+    for length in range(SHORTEST, min(longest, size) + 1):
+        found += [padded[begin : begin + length] for begin in range(size - length + 1)]
+    return found
+
+
+def _distinct(groups: Iterable[list[str]]) -> tuple[list[str], Ints, Ints]:
+    """Return the distinct names of lists of names, and the lists as numbers in CSR."""
+    index: defaultdict[str, int] = defaultdict()
+    index.default_factory = index.__len__
+    numbers: list[int] = []
+    sizes = [0]
+    for group in groups:
+        numbers.extend(map(index.__getitem__, group))
+        sizes.append(len(group))
+    return list(index), np.cumsum(sizes), np.array(numbers, dtype=np.int64)
+
+
+def _counted(rows: list[Ints], columns: list[Ints], shape: tuple[int, int]) -> Any:
+    """Return a CSR matrix that counts pairs of rows and columns."""
+    from scipy.sparse import coo_matrix
+
+    row, column = np.concatenate(rows), np.concatenate(columns)
+    ones = np.ones(len(row), dtype=np.float32)
+    return coo_matrix((ones, (row, column)), shape=shape).tocsr()
+
+
+# ----------------------------------------------------------------------
+# Latent: texts as a few hundred numbers, so that similar texts lie near each other.
+#
+#     z = x V,    then each row scaled to length sqrt(k)
+#
+# where x are the weighted n-grams of a text and V the k leading right singular vectors of those of
+# the training texts (latent semantic analysis; Deerwester et al., 1990). A memory compares these.
+
+
+class LatentPreprocessor(Preprocessor["Iterable[str]", "NDArray[np.float32]"]):
+    """Turn texts into (N, size) numbers; a text without a known n-gram becomes zeros.
+
+    Args:
+        size: numbers per text; fewer where there are fewer texts or n-grams.
+        ngrams: the longest run of words that counts.
+        char_ngrams: the longest run of characters within a word that counts, from 3 on; 0 for none.
+        min_df: the number of training texts that a word must occur in.
+        char_min_df: the same of a run of characters.
+    """
+
+    name: ClassVar[str] = "latent"
+    reads: ClassVar[Kind] = "texts"
+    by_default: ClassVar[bool] = False
+    produces: ClassVar[Literal["numbers", "sparse"]] = "numbers"
+
+    def __init__(
+        self,
+        size: int = 300,
+        *,
+        ngrams: int = 2,
+        char_ngrams: int = 5,
+        min_df: int = 1,
+        char_min_df: int = 2,
+    ) -> None:
+        self.size = integer_option("size", size, 1, LARGEST)
+        self.texts = TextPreprocessor(
+            ngrams=ngrams, char_ngrams=char_ngrams, min_df=min_df, char_min_df=char_min_df
+        )
+        self._directions: NDArray[np.float16] | None = None  # (n-grams, k)
+
+    @property
+    def columns(self) -> int:
+        """How many numbers a text has."""
+        if self._directions is None:
+            raise self._not_fitted()
+        return int(self._directions.shape[1])
+
+    def fit(self, inputs: Iterable[str]) -> Self:
+        """Learn the n-grams of the training texts and their leading directions."""
+        from sklearn.utils.extmath import randomized_svd
+
+        texts = list(inputs)
+        x = self.texts.fit(texts).transform(texts)
+        size = min(self.size, *x.shape)
+        _, _, directions = randomized_svd(x, size, n_iter=3, random_state=0)
+        # In half precision from the start, so that a stored one transforms alike.
+        self._directions = np.ascontiguousarray(directions.T).astype(np.float16)
+        return self
+
+    def transform(self, inputs: Iterable[str]) -> NDArray[np.float32]:
+        """Return the texts as (N, columns) numbers."""
+        if self._directions is None:
+            raise self._not_fitted()
+        texts, directions = list(inputs), self._directions.astype(np.float32)
+        found = np.zeros((len(texts), self.columns), dtype=np.float32)
+        for begin in range(0, len(texts), LATENT_AT_ONCE):
+            rows = slice(begin, begin + LATENT_AT_ONCE)
+            found[rows] = self.texts.transform(texts[rows]) @ directions
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        scale = np.where(lengths > LEAST, np.sqrt(np.float32(self.columns)), np.float32(0))
+        return np.asarray(found * (scale / np.maximum(lengths, LEAST)), dtype=np.float32)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the settings of the n-grams, and their directions beside their arrays."""
+        if self._directions is None:
+            raise self._not_fitted()
+        settings, arrays = self.texts.state()
+        own = {"name": self.name, "size": self.size, "texts": settings}
+        return own, {"directions": self._directions.copy(), **nest("texts", arrays)}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Restore a fitted preprocessor."""
+        new = cls(stored(settings, "size"))
+        new.texts = TextPreprocessor.from_state(stored(settings, "texts"), nested("texts", arrays))
+        directions = stored(arrays, "directions")
+        if directions.ndim != 2 or len(directions) != new.texts.columns:
+            raise DataError(
+                f"the stored preprocessor is damaged: directions {directions.shape} must have "
+                f"{new.texts.columns:,} rows, one per n-gram"
+            )
+        new._directions = directions.astype(np.float16)
+        return new

@@ -7,32 +7,46 @@ damaged raises an error that names the file.
 
 from __future__ import annotations
 
+import bz2
 import errno
+import gzip
 import io
 import json
+import lzma
 import os
 import stat
+import zlib
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from tokenize import TokenError
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from hierlearn.errors import DataError, HierlearnError, place, shown
-from hierlearn.files.compressed import Decompressed, is_compressed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    from hierlearn.files.locations import Location
+
 
 SMALL = 1 << 26  # bytes of a description such as config.json, 64 MB
 LARGE = 1 << 33  # bytes of a text that is read whole, 8 GB
 BLOCK = 1 << 20  # bytes that are read at a time
 BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
-FREE, TIMES = 1 << 29, 200  # bytes that any table may take in memory, and times its file
+ROOM, ROOM_TIMES = 1 << 29, 200  # bytes that any table may take in memory, and times its file
 DAMAGE = (  # what code raises that meets values of another type or size than it was written for
     *(KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError),
     *(OverflowError, RecursionError, MemoryError, AssertionError, EOFError),
     *(SyntaxError, TokenError),  # of NumPy, which reads the header of an .npy file as Python's
 )
+GROWTH = 100  # how many times larger than the file its content may be; text has about 10
+FREE = 1 << 26  # bytes that the content may have in any case
+KINDS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"}
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+THREADS = 4  # files, or groups of rows, that are read at a time
 
 
 @contextmanager
@@ -94,7 +108,7 @@ def open_regular(path: Path | str) -> BinaryIO:
 
 def room_of(size: int) -> int:
     """Return how many bytes the values of a table may take that has so many in its file."""
-    return max(FREE, TIMES * size)
+    return max(ROOM, ROOM_TIMES * size)
 
 
 def is_file(path: Path | str) -> bool:
@@ -274,3 +288,101 @@ def cannot_read(path: Path, error: OSError) -> DataError:
     if error.errno == errno.ENXIO:  # a socket
         return DataError(f"{path} is not a regular file; copy its content into one")
     return DataError(f"{path}: {error.strerror or error}")
+
+
+# ----------------------------------------------------------------------
+# Content of a file that may be compressed, as its last ending says: .gz, .bz2 or .xz.
+
+
+def is_compressed(path: Location | PurePath) -> bool:
+    """Whether a file is compressed, by its ending."""
+    return path.suffix.lower() in KINDS
+
+
+def plain_ending(path: Location) -> str:
+    """Return the ending that tells the format, without that of a compression: .csv of a.CSV.gz."""
+    ending = path.suffix.lower()
+    return PurePath(path.stem).suffix.lower() if ending in KINDS else ending
+
+
+def allowed(size: int) -> int:
+    """Return how many bytes, or cells, may come out of a file of so many bytes."""
+    return FREE + GROWTH * size
+
+
+class Decompressed(io.RawIOBase):
+    """The content of a compressed file, to be read once from its beginning.
+
+    Args:
+        path: the file, for errors.
+        file: the file, opened; closed with this one.
+        most: the most bytes that the content may have.
+
+    Raises:
+        DataError: where it is damaged, cut short, or grows beyond all measure.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO, most: int | None = None) -> None:
+        self._path, self._file = path, file
+        limit = allowed(os.fstat(file.fileno()).st_size)
+        self._most = limit if most is None else min(most, limit)
+        self._kind = KINDS[path.suffix.lower()]
+        opened = {"gzip": gzip.GzipFile, "bzip2": bz2.BZ2File, "xz": lzma.LZMAFile}[self._kind]
+        source: Any = {"fileobj": file} if self._kind == "gzip" else {"filename": file}
+        self._content: Any = opened(**source, mode="rb")
+        self._total = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the next bytes."""
+        try:
+            block = self._content.read1(len(buffer))
+        except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # the disk
+                raise
+            raise DataError(
+                f"{self._path} is not a whole {self._kind} file: {error}; download it again, or "
+                f"rename it if it is not compressed"
+            ) from None
+        self._total += len(block)
+        if self._total > self._most:
+            raise DataError(
+                f"{self._path} has more than {self._most:,} bytes once decompressed; is it the "
+                f"right file?"
+            )
+        buffer[: len(block)] = block
+        return len(block)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
+
+
+# ----------------------------------------------------------------------
+# Read ahead: threads read what comes next while the caller works on what was read.
+
+
+def read_ahead(read: Callable[[Key], Value], keys: Iterable[Key], most: int = 1) -> Iterator[Value]:
+    """Yield ``read(key)`` of every key in order, the next of them read in threads meanwhile.
+
+    Args:
+        read: called in a thread.
+        keys: what to read.
+        most: how many are read ahead, and at a time.
+    """
+    with ThreadPoolExecutor(most, thread_name_prefix="hierlearn-read") as pool:
+        pending: deque[Future[Value]] = deque()
+        try:
+            for key in keys:
+                pending.append(pool.submit(read, key))
+                if len(pending) > most:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for one in pending:
+                one.cancel()

@@ -7,17 +7,29 @@ import io
 import warnings
 from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hierlearn.errors import DataError, DataWarning, place, plural
-from hierlearn.files.delimiters import NAMES, delimiter_of, find_delimiter
-from hierlearn.files.reading import check_regular, read_text, text_lines
+from hierlearn.files.reading import (
+    check_regular,
+    open_content,
+    plain_ending,
+    read_text,
+    refuse_utf16,
+    text_lines,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+
 LONGEST_CELL = 2**31 - 1  # the most that csv accepts everywhere; its default is too short for texts
+NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+SAMPLE = 1 << 16  # bytes that are looked at
+SAMPLE_ROWS = 200  # rows that are looked at
+MOST = 0.5  # the fraction of the rows that must have as many cells as the header
 
 
 @dataclass(frozen=True)
@@ -186,3 +198,71 @@ def refuse_duplicates(columns: Sequence[str], where: str) -> None:
     if len(set(columns)) < len(columns):
         twice = next(name for name, count in Counter(columns).items() if count > 1)
         raise DataError(f"{where}: two columns have the name {twice!r}; rename one of them")
+
+
+# ----------------------------------------------------------------------
+# What separates the cells of a CSV file: told by its ending, or found in its first rows.
+
+
+def delimiter_of(path: Path) -> str:
+    """Return what the ending of a file says: a tab in ``.tsv`` and ``.txt``, else a comma."""
+    return "\t" if plain_ending(path) in (".tsv", ".txt") else ","
+
+
+def check_delimiter(delimiter: str) -> str:
+    """Return a delimiter that a user gave, where a tab may be written as a word."""
+    found = "\t" if delimiter in ("tab", "\\t") else delimiter
+    if not isinstance(found, str) or len(found) != 1 or found in '"\r\n ' or not found.isascii():
+        raise DataError(
+            f"delimiter must be one character such as ; or | or tab, not {delimiter!r}; leave it "
+            f"out to have it found"
+        )
+    return found
+
+
+def find_delimiter(path: Path) -> str:
+    """Return what separates the cells of a file.
+
+    That of its ending, unless the first rows do not fit it and fit another one of ``NAMES``.
+    """
+    usual = delimiter_of(path)
+    text, is_all = first_text(path)
+    fits = {one: fit(text, is_all, one) for one in NAMES}
+    header_width, share = fits[usual]
+    if header_width > 1 and share == 1.0:
+        return usual
+    others = [one for one in NAMES if one != usual and fits[one][0] > 1]
+    wanted = 1.0 if header_width > 1 else MOST
+    found = [one for one in others if fits[one][1] >= wanted]
+    return max(found, key=lambda one: (fits[one][1], fits[one][0]), default=usual)
+
+
+def first_text(path: Path) -> tuple[str, bool]:
+    """Return the beginning of a file as text, and whether that is all of it."""
+    with open_content(path) as file:
+        raw = file.read(SAMPLE)
+    refuse_utf16(path, raw)
+    text = raw.decode("utf-8-sig", errors="replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n"), len(raw) < SAMPLE
+
+
+def fit(text: str, is_all: bool, delimiter: str) -> tuple[int, float]:
+    """Return how many columns a delimiter gives the header, and the fraction of rows that fit it.
+
+    Args:
+        text: the beginning of a file.
+        is_all: whether the last row is complete.
+        delimiter: one of ``NAMES``.
+    """
+    try:
+        rows = list(islice(csv.reader(io.StringIO(text), delimiter=delimiter), SAMPLE_ROWS + 1))
+    except csv.Error:
+        return 0, 0.0
+    if not is_all and len(rows) <= SAMPLE_ROWS:
+        rows.pop()
+    if not rows:
+        return 0, 0.0
+    width = len(rows[0])
+    others = [row for row in rows[1:] if row]
+    fitting = sum(len(row) == width for row in others)
+    return width, fitting / len(others) if others else 1.0

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from hierlearn.files.locations import Location
 
+
 STANDARD = "-"
 MOST = 1 << 33  # bytes that are taken in, 8 GB
 BLOCK = 1 << 20  # bytes that are read at a time

@@ -124,7 +124,7 @@ def load(path: Path) -> Any:
 
 def extension_of(path: Path) -> str:
     """Return the ending that tells the syntax."""
-    from hierlearn.files.compressed import plain_ending
+    from hierlearn.files.reading import plain_ending
 
     return plain_ending(path)
 

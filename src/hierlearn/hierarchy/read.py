@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierarchyError, place, quoted, unknown_name
 from hierlearn.files import read_rows, read_text
-from hierlearn.files.compressed import plain_ending
-from hierlearn.files.reading import parse_json
+from hierlearn.files.reading import parse_json, plain_ending
 from hierlearn.hierarchy.clus import hierarchy_of, read_header
 from hierlearn.hierarchy.collect import NODE_KEYS
 from hierlearn.hierarchy.hierarchy import Hierarchy

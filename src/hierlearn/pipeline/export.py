@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
-from hierlearn.features.chain import ChainPreprocessor
+from hierlearn.features.combined import ChainPreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.features.images import ImagePreprocessor
 from hierlearn.features.tokens import TokenPreprocessor

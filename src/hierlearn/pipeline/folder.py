@@ -16,23 +16,23 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hierlearn.errors import HierlearnError
-from hierlearn.files.json_lines import read_log
 from hierlearn.files.locks import WAIT, BusyError, locked
-from hierlearn.files.outputs import check_output_folder
 from hierlearn.files.reading import read_json
+from hierlearn.files.records import read_log
 from hierlearn.files.tensors import CheckpointError
-from hierlearn.files.uninterrupted import uninterrupted
 from hierlearn.files.writing import (
     HIDDEN,
     STRAY,
     WriteError,
     atomic_write,
+    check_output_folder,
     is_empty,
     new_folder,
     remove,
     remove_strays,
     rename,
     sync_folder,
+    uninterrupted,
 )
 from hierlearn.pipeline.memory_files import OLD, OWN
 from hierlearn.pipeline.seen_rows import ROWS_FILE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.features.chain import side_by_side
+from hierlearn.features.combined import side_by_side
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.links import HeadOutput, link_name, make_link
 from hierlearn.networks import read_output

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hierlearn import errors
 from hierlearn.errors import DataError, HierlearnError, plural, quoted
-from hierlearn.files.delimiters import delimiter_of
 from hierlearn.files.locations import RemotePath, as_location, find_files, is_address
-from hierlearn.files.outputs import check_output_folder
 from hierlearn.files.reading import read_json
+from hierlearn.files.rows import delimiter_of
 from hierlearn.files.writing import (
     STRAY,
     WriteError,
     append_text,
     atomic_write,
+    check_output_folder,
     is_empty,
     remove,
     remove_strays,

@@ -9,9 +9,8 @@ import numpy as np
 
 from hierlearn.backbones import find_backbone, names_backbone, parse_encoder
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.features.chain import ChainPreprocessor
+from hierlearn.features.combined import ChainPreprocessor, EncodedTablePreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
-from hierlearn.features.encoded_table import EncodedTablePreprocessor
 from hierlearn.features.registry import find_step
 from hierlearn.networks import NETWORKS
 from hierlearn.networks.build import option_names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
-from hierlearn.files.json_lines import json_line, read_log
+from hierlearn.files.records import json_line, read_log
 from hierlearn.files.writing import append_text, atomic_write
 
 if TYPE_CHECKING:

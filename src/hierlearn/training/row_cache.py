@@ -6,7 +6,7 @@ from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.files.ahead import THREADS
+from hierlearn.files.reading import THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

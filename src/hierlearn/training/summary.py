@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.backbones import names_backbone
 from hierlearn.errors import plural
-from hierlearn.features.chain import ChainPreprocessor
+from hierlearn.features.combined import ChainPreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.links import link_name
 from hierlearn.networks.memories import memory_heads

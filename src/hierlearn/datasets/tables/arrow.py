@@ -17,10 +17,8 @@ import numpy as np
 from hierlearn.datasets.tables.table import PartitionedTableFile, TableChunk, TableFile
 from hierlearn.errors import DataError, HierlearnError, place
 from hierlearn.files import refuse_duplicates
-from hierlearn.files.ahead import THREADS, read_ahead
-from hierlearn.files.compressed import allowed
 from hierlearn.files.locations import RemotePath, find_files, reason_of, refuse
-from hierlearn.files.reading import DAMAGE, check_regular, room_of
+from hierlearn.files.reading import DAMAGE, THREADS, allowed, check_regular, read_ahead, room_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -24,9 +24,8 @@ from hierlearn.datasets.tables.kinds import as_string
 from hierlearn.datasets.tables.table import TableChunk, TableFile
 from hierlearn.errors import DataError, DataWarning, HierlearnError, place, quoted, unknown_name
 from hierlearn.files import refuse_duplicates
-from hierlearn.files.compressed import allowed
 from hierlearn.files.locations import file_and_part
-from hierlearn.files.reading import open_regular, parse_json, text_lines
+from hierlearn.files.reading import allowed, open_regular, parse_json, text_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -17,9 +17,8 @@ import numpy as np
 from hierlearn.datasets.tables.arrow import ArrowChunk, plain_numbers
 from hierlearn.datasets.tables.table import TableChunk, TableFile
 from hierlearn.files import Start, announced_delimiter, stream_rows
-from hierlearn.files.compressed import is_compressed
-from hierlearn.files.delimiters import check_delimiter
-from hierlearn.files.reading import open_content, skip
+from hierlearn.files.reading import is_compressed, open_content, skip
+from hierlearn.files.rows import check_delimiter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

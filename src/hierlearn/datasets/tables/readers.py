@@ -23,7 +23,6 @@ from hierlearn.datasets.tables.cell_files import ExcelFile, JsonLinesFile, Sqlit
 from hierlearn.datasets.tables.delimited import DelimitedFile, has_arrow
 from hierlearn.datasets.tables.table import PartitionedTableFile, TableChunk, TableFile
 from hierlearn.errors import DataError
-from hierlearn.files.compressed import is_compressed, plain_ending
 from hierlearn.files.locations import (
     Location,
     RemotePath,
@@ -31,7 +30,7 @@ from hierlearn.files.locations import (
     file_and_part,
     tables_in,
 )
-from hierlearn.files.reading import is_folder
+from hierlearn.files.reading import is_compressed, is_folder, plain_ending
 from hierlearn.files.standard import STANDARD, is_standard, standard_input
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import numpy as np
 from hierlearn.datasets.labels import row_ids
 from hierlearn.datasets.tables.readers import PartFile, open_table, parts_of
 from hierlearn.errors import DataError, plural
-from hierlearn.files.ahead import read_ahead
-from hierlearn.files.arrays import ENDINGS, read_matrix
+from hierlearn.files.reading import read_ahead
+from hierlearn.files.tensors import ENDINGS, read_matrix
 from hierlearn.hierarchy.labels import row_numbers
 
 if TYPE_CHECKING:

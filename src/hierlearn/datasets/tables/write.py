@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.errors import DataError
-from hierlearn.files.compressed import is_compressed, plain_ending
-from hierlearn.files.delimiters import delimiter_of
+from hierlearn.files.reading import is_compressed, plain_ending
+from hierlearn.files.rows import delimiter_of
 from hierlearn.files.standard import is_standard, standard_output
 from hierlearn.files.writing import atomic_write
 

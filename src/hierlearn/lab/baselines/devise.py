@@ -54,8 +54,8 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import DataError, HierlearnError, LabelError, plural, shown
-from hierlearn.files.arrays import ENDINGS, read_matrix
 from hierlearn.files.rows import read_rows
+from hierlearn.files.tensors import ENDINGS, read_matrix
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.propagate import LOG_ZERO
 from hierlearn.links import Head, HeadOutput

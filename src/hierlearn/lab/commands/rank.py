@@ -34,7 +34,7 @@ def rank(
         rank study-a study-b study-c --metric hit@1
         rank study-a study-b study-c --out ranks --force
     """
-    from hierlearn.files.outputs import check_output
+    from hierlearn.files.writing import check_output
     from hierlearn.lab.pages.critical_difference import critical_difference
     from hierlearn.lab.publish import publish_ranks
     from hierlearn.lab.ranks import notes, rank_studies
