@@ -37,7 +37,7 @@ sys.path.insert(0, str(HERE.parent.parent / "tests"))
 
 import counted_files  # noqa: E402
 from hierlearn.datasets import stream_table  # noqa: E402
-from hierlearn.hierarchy.shared_labels import labels_of_rows  # noqa: E402
+from hierlearn.hierarchy.labels import labels_of_rows  # noqa: E402
 from hierlearn.training.plan import Plan  # noqa: E402
 from machine import RESULTS, versions, write  # noqa: E402
 

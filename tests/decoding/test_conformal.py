@@ -11,7 +11,7 @@ from hierlearn.decoding import ConformalSets
 from hierlearn.decoding.calibration import rank_of
 from hierlearn.decoding.edges import most_specific, topmost
 from hierlearn.errors import HierlearnError
-from hierlearn.hierarchy import LabelSpace, chunks
+from hierlearn.hierarchy import LabelSpace, structure
 from hierlearn.links import SoftmaxLink
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
@@ -113,7 +113,7 @@ def test_calibrating_keeps_the_options():
 
 @pytest.mark.parametrize("chunk", [1, 2**22])
 def test_arguments_that_do_not_fit(chunk, monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK", chunk)
+    monkeypatch.setattr(structure, "CHUNK", chunk)
     p, targets = probabilities(30), TREE.encode([["a/e"]] * 29 + [[]])
     with pytest.raises(HierlearnError, match="row 29 has no label; calibrate on labeled rows"):
         ConformalSets(TREE).calibrate(p, targets, 0.1)

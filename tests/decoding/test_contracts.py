@@ -11,7 +11,7 @@ import torch
 from hierlearn import DECODERS, Hierarchy
 from hierlearn.decoding import make_decoder
 from hierlearn.errors import HierlearnError
-from hierlearn.hierarchy import LabelSpace, chunks
+from hierlearn.hierarchy import LabelSpace, structure
 from hierlearn.links import HeadOutput, SoftmaxLink
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
@@ -104,7 +104,7 @@ def test_rows_do_not_know_each_other(name, monkeypatch):
     assert torch.equal(decoder(p[order]), together[order])
     sets = decoder.sets(p)
     for size in (1, 64, 100):  # one row and a few rows a chunk
-        monkeypatch.setattr(chunks, "CHUNK", size)
+        monkeypatch.setattr(structure, "CHUNK", size)
         assert torch.equal(decoder(p), together)
         assert torch.equal(decoder.sets(p), sets)
 
@@ -183,7 +183,7 @@ def test_probabilities_that_do_not_fit(name, monkeypatch):
         broken[4, 3] = value
         message = f"row 4: the probability of 'a/b' is {shown}, outside [0, 1]; turn logits into"
         for size in (2**22, 1):
-            monkeypatch.setattr(chunks, "CHUNK", size)
+            monkeypatch.setattr(structure, "CHUNK", size)
             with pytest.raises(HierlearnError, match=re.escape(message)):
                 decoder(broken)
 
@@ -210,7 +210,7 @@ def test_probabilities_that_do_not_add_up(name, monkeypatch):
         "use a link whose probabilities add up, such as 'softmax'"
     )
     for size in (2**22, 1):
-        monkeypatch.setattr(chunks, "CHUNK", size)
+        monkeypatch.setattr(structure, "CHUNK", size)
         with pytest.raises(HierlearnError, match=re.escape(message)):
             decoder(p)
     p[3, 0] = 0.875

@@ -16,7 +16,7 @@ from hierlearn.decoding import (
     make_decoder,
 )
 from hierlearn.errors import HierlearnError
-from hierlearn.hierarchy import LabelSpace, chunks
+from hierlearn.hierarchy import LabelSpace, structure
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 
@@ -39,22 +39,22 @@ def test_ancestor_sets_refuse_what_is_no_class():
 
 
 def test_chunks_cover_every_row_once(monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK", 100)
+    monkeypatch.setattr(structure, "CHUNK", 100)
     for count, width, sizes in (
         (10, 30, [3, 3, 3, 1]),
         (2, 1000, [1, 1]),
         (5, 0, [5]),
         (0, 7, [0]),
     ):
-        found = list(chunks.row_chunks(count, width))
+        found = list(structure.row_chunks(count, width))
         assert [rows.stop - rows.start for rows in found] == sizes
         assert [i for rows in found for i in range(count)[rows]] == list(range(count))
 
 
 def test_the_width_of_a_dag_is_its_closure():
     dag = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])
-    assert chunks.row_width(TREE) == 8
-    assert chunks.row_width(dag) == 1 + 2 + 2 + 4
+    assert structure.row_width(TREE) == 8
+    assert structure.row_width(dag) == 1 + 2 + 2 + 4
 
 
 def test_a_custom_decoder():

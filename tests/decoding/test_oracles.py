@@ -275,7 +275,7 @@ def test_sets_along_the_edges(seed, monkeypatch):
     h, parents, sets = case.hierarchy, case.parents, case.p > 0.5
     above = [reference.ancestor_sets([c], parents)[0] for c in range(len(parents))]
     for size in (2**22, 1):  # all rows in one chunk, and one row per chunk
-        monkeypatch.setattr("hierlearn.hierarchy.chunks.CHUNK", size)
+        monkeypatch.setattr("hierlearn.hierarchy.structure.CHUNK", size)
         tops, ends, common = (f(sets, h) for f in (topmost, most_specific, common_ancestors))
         for i, row in enumerate(sets.tolist()):
             true = [c for c, inside in enumerate(row) if inside]

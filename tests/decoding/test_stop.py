@@ -10,7 +10,7 @@ from decoding.probability_cases import random_case
 from hierlearn import Hierarchy
 from hierlearn.decoding import Stop, TopDown, calibration, risk_threshold
 from hierlearn.errors import HierlearnError
-from hierlearn.hierarchy import chunks
+from hierlearn.hierarchy import structure
 from hierlearn.links import SoftmaxLink
 from reference import decoding as reference
 
@@ -121,7 +121,7 @@ def test_ranks_by_exact_division():
 
 @pytest.mark.parametrize("chunk", [1, 2**22])
 def test_calibration_sets_that_do_not_fit(chunk, monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK", chunk)
+    monkeypatch.setattr(structure, "CHUNK", chunk)
     p, targets = probabilities(8), TREE.encode([["h"]] * 8)
     stop = Stop(TREE)
     open_ = targets.clone()

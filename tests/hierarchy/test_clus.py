@@ -7,7 +7,13 @@ from hypothesis import given
 
 from hierlearn.errors import DataError, HierarchyError
 from hierlearn.hierarchy import Hierarchy
-from hierlearn.hierarchy.clus import Attribute, hierarchy_of, read_header, split_quoted, unquote
+from hierlearn.hierarchy.formats.read import (
+    Attribute,
+    hierarchy_of,
+    read_header,
+    split_quoted,
+    unquote,
+)
 from strategies import Taxonomy, taxonomies
 
 HEADER = r"""% a comment

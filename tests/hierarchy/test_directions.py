@@ -6,7 +6,7 @@ from hypothesis import given
 
 from hierlearn.errors import DataWarning, HierarchyError
 from hierlearn.hierarchy import Hierarchy
-from hierlearn.hierarchy.guesses import find_other_sep, warn_of_other_sep
+from hierlearn.hierarchy.names import find_other_sep, warn_of_other_sep
 from strategies import taxonomies
 
 TREE = [("animal", "dog"), ("animal", "cat"), ("dog", "pug"), ("dog", "bulldog")]

@@ -7,8 +7,7 @@ import pytest
 from hierlearn import HierarchicalClassifier, Hierarchy, Labels
 from hierlearn.datasets import read_table
 from hierlearn.errors import DataWarning
-from hierlearn.hierarchy.level_columns import join_levels
-from hierlearn.hierarchy.names import has_gap
+from hierlearn.hierarchy.names import has_gap, join_levels
 
 LEVELS = [
     ("a", "b", "c"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from hierlearn.errors import LabelError
-from hierlearn.hierarchy import Hierarchy, lca
+from hierlearn.hierarchy import Hierarchy, structure
 from reference import hierarchy as reference
 from strategies import dags, taxonomies, trees
 
@@ -102,7 +102,7 @@ def test_chunks_change_nothing(monkeypatch, small_tree, kind):
     edges = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("e", "f"), ("c", "f")]
     h = small_tree if kind == "tree" else Hierarchy.from_edges(edges)
     whole = h.lcas(*all_pairs(h))
-    monkeypatch.setattr(lca, "PAIRS_AT_ONCE", 5)
+    monkeypatch.setattr(structure, "PAIRS_AT_ONCE", 5)
     assert np.array_equal(h.lcas(*all_pairs(h)), whole)
 
 
@@ -192,7 +192,7 @@ def test_large_dags_sort_instead_of_looking_up(taxonomy):
     h, _ = taxonomy.build()
     numbers = np.arange(len(h))
     looked_up = h.lcas(numbers[:, None], numbers)
-    solver = lca.DagLCA(h.structure)
+    solver = structure.DagLCA(h.structure)
     solver.bits = None
     a, b = (side.ravel() for side in np.meshgrid(numbers, numbers, indexing="ij"))
     assert solver(a, b).tolist() == looked_up.ravel().tolist()

@@ -6,8 +6,7 @@ import torch
 
 from hierlearn import Hierarchy
 from hierlearn.errors import LabelError
-from hierlearn.hierarchy.labels import Labels
-from hierlearn.hierarchy.shared_labels import SharedLabels, labels_of_rows
+from hierlearn.hierarchy.labels import Labels, SharedLabels, labels_of_rows
 
 TREE = Hierarchy.from_paths(["a/b/d", "a/b/e", "a/c", "f/g", "f/h"])
 DAG = Hierarchy.from_edges([("a", "b"), ("c", "b"), ("b", "d"), ("c", "e")])

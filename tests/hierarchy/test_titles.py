@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hierlearn.errors import HierarchyError, LabelError
 from hierlearn.hierarchy import Hierarchy, LabelSpace
-from hierlearn.hierarchy.titles import inherit_titles, shorten, with_title
+from hierlearn.hierarchy.names import inherit_titles, shorten, with_title
 from strategies import taxonomies
 
 CODES = Hierarchy.from_paths(["1/A00-A09/A00", "1/A00-A09/A01", "2/C00"])

@@ -228,7 +228,7 @@ def test_a_large_taxonomy_in_chunks(monkeypatch):
     p = torch.rand(40, len(h), generator=generator)
     targets = h.encode(torch.randint(0, len(h), (40, 2), generator=generator).tolist())
     whole = cafa_curve(p, targets, h)
-    monkeypatch.setattr("hierlearn.hierarchy.chunks.CHUNK", 200)
+    monkeypatch.setattr("hierlearn.hierarchy.structure.CHUNK", 200)
     parts = cafa_curve(p, targets, h)
     FLOAT64.assert_close(whole.f, parts.f)
     FLOAT64.assert_close(whole.s, parts.s)

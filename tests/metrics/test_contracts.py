@@ -284,7 +284,7 @@ def test_rows_and_chunks_do_not_matter(name, monkeypatch):
     expected = metric(batch.scores, batch.targets, WIDE)
     order = torch.randperm(11, generator=torch.Generator().manual_seed(0))
     assert_same(metric(batch.scores[order], batch.targets[order], WIDE), expected)
-    monkeypatch.setattr("hierlearn.hierarchy.chunks.CHUNK", 2 * len(WIDE))
+    monkeypatch.setattr("hierlearn.hierarchy.structure.CHUNK", 2 * len(WIDE))
     assert_same(metric(batch.scores, batch.targets, WIDE), expected)
 
 

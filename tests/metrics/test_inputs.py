@@ -44,7 +44,7 @@ def test_scores():
 
 
 def test_the_first_nan_is_found_in_later_chunks(monkeypatch):
-    monkeypatch.setattr("hierlearn.hierarchy.chunks.CHUNK", 7)
+    monkeypatch.setattr("hierlearn.hierarchy.structure.CHUNK", 7)
     with pytest.raises(HierlearnError, match=r"^row 2: the score of class 5 is NaN$"):
         hit_at_k(nan_at(2, 5), TARGETS)
 
@@ -97,7 +97,7 @@ def test_best_classes_are_those_of_a_stable_sort(monkeypatch):
                 sorted(allowed, key=lambda c, row=row: (-row[c], c))[:k] for row in scores.tolist()
             ]
             assert best_classes(scores, numbers, k).tolist() == expected
-            monkeypatch.setattr("hierlearn.hierarchy.chunks.CHUNK", 20)
+            monkeypatch.setattr("hierlearn.hierarchy.structure.CHUNK", 20)
             assert best_classes(scores, numbers, k).tolist() == expected
             monkeypatch.undo()
 

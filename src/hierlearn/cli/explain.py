@@ -169,7 +169,7 @@ def title_of(columns: dict[str, list[Any]], row: int) -> str:
 
 def evidence_lines(found: Sequence[Any], label_sep: str, hierarchy: Hierarchy) -> Iterator[str]:
     """Yield one line per remembered row: weight, labels with titles, id, text."""
-    from hierlearn.hierarchy.titles import with_title
+    from hierlearn.hierarchy.names import with_title
 
     labels = [
         label_sep.join(with_title(hierarchy, label, WIDEST_TITLE) for label in one.labels)
@@ -193,7 +193,7 @@ def reason_lines(found: Sequence[Any]) -> list[str]:
 
 def shorten(text: str) -> str:
     """Return a text in one line that is short enough for a terminal."""
-    from hierlearn.hierarchy.titles import shorten as cut
+    from hierlearn.hierarchy.names import shorten as cut
 
     return cut(" ".join(text.split()), WIDEST)
 
@@ -207,7 +207,7 @@ def long_columns(
     hierarchy: Hierarchy,
 ) -> dict[str, list[Any]]:
     """Return one row per answer and remembered row, word or cell, as columns by name."""
-    from hierlearn.hierarchy.titles import joined_titles
+    from hierlearn.hierarchy.names import joined_titles
 
     numbers = chunk.lines if chunk.ids is None else chunk.ids
     made: list[dict[str, Any]] = []

@@ -354,7 +354,7 @@ def remember(
         remember model more.csv --label class --id-column id --in-place
     """
     from hierlearn.cli.show import working
-    from hierlearn.hierarchy.titles import with_title
+    from hierlearn.hierarchy.names import with_title
     from hierlearn.pipeline.explain import rows_of
     from hierlearn.pipeline.remember import remember as add
     from hierlearn.terminal import Console, print_plain

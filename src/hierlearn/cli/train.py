@@ -351,7 +351,7 @@ def single_rows(source: str, dataset: Dataset) -> list[str]:
     from hierlearn.cli.model_rows import is_table
     from hierlearn.cli.show import counted
     from hierlearn.datasets.describe import single_row_classes
-    from hierlearn.hierarchy.shared_labels import labels_of_rows
+    from hierlearn.hierarchy.labels import labels_of_rows
 
     if not is_table(source):
         return []

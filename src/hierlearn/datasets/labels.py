@@ -42,8 +42,13 @@ from hierlearn.errors import (
 from hierlearn.files.reading import is_compressed
 from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import Hierarchy
-from hierlearn.hierarchy.guesses import warn_of_other_sep
-from hierlearn.hierarchy.names import has_gap, is_missing, level_path, warn_of_gaps
+from hierlearn.hierarchy.names import (
+    has_gap,
+    is_missing,
+    level_path,
+    warn_of_gaps,
+    warn_of_other_sep,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

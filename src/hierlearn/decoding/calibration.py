@@ -17,7 +17,7 @@ import torch
 
 from hierlearn.decoding.probabilities import check_probabilities
 from hierlearn.errors import HierlearnError, shown
-from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.hierarchy.structure import row_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

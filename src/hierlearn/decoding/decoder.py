@@ -17,7 +17,7 @@ from hierlearn.decoding.mass import TerminalMass
 from hierlearn.decoding.probabilities import as_tensor, checked_rows, slack_of
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.chunks import row_chunks, row_width
+from hierlearn.hierarchy.structure import row_chunks, row_width
 from hierlearn.options import CheckedArguments
 
 if TYPE_CHECKING:

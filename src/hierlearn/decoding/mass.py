@@ -19,7 +19,7 @@ import torch
 from hierlearn.decoding.probabilities import as_tensor, checked_rows, slack_of
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.chunks import row_width
+from hierlearn.hierarchy.structure import row_width
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hierlearn.errors import HierlearnError
-from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.hierarchy.structure import row_chunks
 from hierlearn.links.output import HeadOutput
 
 if TYPE_CHECKING:

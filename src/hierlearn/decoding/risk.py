@@ -26,7 +26,7 @@ from hierlearn.decoding.decoder import ROOT
 from hierlearn.decoding.probabilities import as_tensor, checked_rows
 from hierlearn.decoding.top_down import greedy_chain
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.chunks import row_width
+from hierlearn.hierarchy.structure import row_width
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -26,9 +26,8 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from hierlearn.decoding.mass import TerminalMass
-from hierlearn.hierarchy.chunks import row_chunks
 from hierlearn.hierarchy.propagate import log_zero
-from hierlearn.hierarchy.structure import expand_ranges
+from hierlearn.hierarchy.structure import expand_ranges, row_chunks
 from hierlearn.links import HeadOutput, make_link
 from hierlearn.links.siblings import log_steps
 from hierlearn.links.softmax import log_outside

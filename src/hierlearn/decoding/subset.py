@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from hierlearn.decoding.probabilities import Probabilities
     from hierlearn.hierarchy import Hierarchy, LabelSpace
-    from hierlearn.hierarchy.nodes import Label
+    from hierlearn.hierarchy.names import Label
 
 
 class Subset(Decoder):

@@ -14,7 +14,7 @@ import torch
 
 from hierlearn.decoding.decoder import ROOT, Answers, Decoder
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.hierarchy.structure import row_chunks
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -16,7 +16,7 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.files.writing import atomic_write
-from hierlearn.hierarchy.titles import WIDEST, shorten
+from hierlearn.hierarchy.names import WIDEST, shorten
 from hierlearn.printable import printable
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 import numpy as np
 
-from hierlearn.errors import DataError, LabelError, unknown_name
-from hierlearn.hierarchy.level_columns import as_rows
-from hierlearn.hierarchy.names import is_missing
+from hierlearn.errors import DataError, HierlearnError, LabelError, unknown_name
+from hierlearn.hierarchy.hierarchy import Hierarchy
+from hierlearn.hierarchy.names import as_rows, is_missing
 from hierlearn.hierarchy.structure import expand_ranges
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
-    from hierlearn.hierarchy.nodes import Label
+    from hierlearn.hierarchy.names import Label
     from hierlearn.hierarchy.structure import Ints
+    from hierlearn.kernels.tree_layout import TreeLayout
 
     Rows = Sequence[int] | Sequence[bool] | NDArray[np.int64] | NDArray[np.bool_] | slice
 
@@ -249,3 +249,265 @@ class Labels:
         flat = np.repeat(np.arange(len(picked)) * len(self.hierarchy), counts) + numbers[positions]
         dense = torch.zeros((len(picked), len(self.hierarchy)), dtype=torch.bool)
         return dense.view(-1).index_fill_(0, torch.from_numpy(flat), True).view_as(dense)
+
+
+# ----------------------------------------------------------------------
+# SharedLabels: the labels of many rows that have few label sets, each set stored once.
+#
+# A row costs 4 bytes, whatever its labels and the depth of the hierarchy. What ``Labels`` holds per
+# row is made on demand.
+
+
+class SharedLabels(Labels):
+    """The labels of N rows by the set of each.
+
+    Args:
+        sets: the labels of every set; each is the set of at least one row.
+        of_row: (N,) the number of the set of each row.
+    """
+
+    sets: Labels
+    of_row: NDArray[np.int32]
+
+    def __init__(self, sets: Labels, of_row: NDArray[np.int32]) -> None:
+        policy = sets.unlabeled_descendants
+        vars(self).update(
+            hierarchy=sets.hierarchy, unlabeled_descendants=policy, sets=sets, of_row=of_row
+        )
+
+    def __len__(self) -> int:
+        return len(self.of_row)
+
+    @cached_property
+    def annotated(self) -> tuple[Ints, Ints]:  # type: ignore[override]
+        """CSR (offsets, class numbers): the annotated classes of each row."""
+        return self._of_rows(self.sets.annotated)
+
+    @cached_property
+    def closed(self) -> tuple[Ints, Ints]:  # type: ignore[override]
+        """The same with all ancestors."""
+        return self._of_rows(self.sets.closed)
+
+    @cached_property
+    def terminal(self) -> tuple[Ints, Ints]:
+        """CSR (offsets, class numbers): the most specific classes of each row."""
+        return self._of_rows(self.sets.terminal)
+
+    @property
+    def terminal_classes(self) -> Ints:
+        """The terminal classes of these rows: the leaves, and inner classes that end a row."""
+        return self.sets.terminal_classes
+
+    @property
+    def terminal_counts(self) -> Ints:
+        """(N,) how many terminal classes each row has."""
+        return self.sets.terminal_counts[self.of_row]
+
+    @cached_property
+    def counts(self) -> Ints:
+        """(C,) the number of rows of each class, descendants' rows included."""
+        return self.weighted_counts()[0].astype(np.int64)
+
+    @property
+    def single_path(self) -> bool:
+        """Whether every row has exactly one terminal class."""
+        return self.sets.single_path
+
+    def weighted_counts(
+        self, weights: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the summed weights of the rows of each class, closed and most specific."""
+        of_sets = np.bincount(self.of_row, weights, len(self.sets))
+        return self.sets.weighted_counts(of_sets.astype(np.float64))
+
+    def identity(self) -> list[NDArray[Any]]:
+        """Return the arrays by which a resumed training recognizes its labels."""
+        return [*self.sets.annotated, self.of_row]
+
+    def targets(self, rows: Rows | None = None) -> Tensor:
+        """Return (N, C) bool closed targets of the given rows, by default all."""
+        return self.sets.targets(self._sets_of(rows))
+
+    def mask(self, rows: Rows | None = None) -> Tensor:
+        """Return (N, C) bool: which entries of the given rows are known."""
+        return self.sets.mask(self._sets_of(rows))
+
+    def _sets_of(self, rows: Rows | None) -> Ints:
+        return self.of_row[row_numbers(rows, len(self))].astype(np.int64)
+
+    def _of_rows(self, csr: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+        offsets, numbers = csr
+        positions, counts = expand_ranges(offsets, self.of_row.astype(np.int64))
+        return np.concatenate([[0], np.cumsum(counts)]), numbers[positions]
+
+
+def labels_of_rows(
+    rows: list[list[str]],
+    hierarchy: Hierarchy,
+    *,
+    unlabeled_descendants: UnlabeledDescendants = "negative",
+) -> Labels:
+    """Return the labels of a dataset, each list of names looked up once where rows share lists.
+
+    Args:
+        rows: the names of the labels of each row, as ``Dataset.labels``.
+        hierarchy: the taxonomy.
+        unlabeled_descendants: how the classes below a row's most specific labels count.
+    """
+    numbers: dict[int, int] = {}
+    found = (numbers.setdefault(id(row), len(numbers)) for row in rows)
+    of_row = np.fromiter(found, np.int32, len(rows))
+    if 2 * len(numbers) <= len(rows):
+        first = np.zeros(len(numbers), dtype=np.int64)
+        first[of_row[::-1]] = np.arange(len(rows) - 1, -1, -1)  # the last one written
+        try:
+            sets = Labels(
+                [rows[row] for row in first.tolist()],
+                hierarchy,
+                unlabeled_descendants=unlabeled_descendants,
+            )
+        except LabelError:  # worded below, with the number of the row
+            pass
+        else:
+            return SharedLabels(sets, of_row)
+    return Labels(rows, hierarchy, unlabeled_descendants=unlabeled_descendants)
+
+
+# ----------------------------------------------------------------------
+# LabelSpace: what can be predicted, a hierarchy together with its terminal classes.
+#
+#     terminal classes   the leaves, and the inner classes that occur as a most specific label
+#
+# Wherever a label space is expected, a ``Hierarchy`` is accepted and means that only the leaves are
+# terminal.
+
+
+class LabelSpace:
+    """An immutable hierarchy with its terminal classes.
+
+    Args:
+        hierarchy: the taxonomy.
+        terminals: the inner classes that are terminal; the leaves always are, named or not.
+
+    Attributes:
+        hierarchy: the taxonomy.
+        terminals: (T,) the class numbers of all terminal classes, ascending.
+
+    Example:
+        >>> h = Hierarchy.from_paths(["dog/pug", "cat"])
+        >>> LabelSpace(h).terminal_names
+        ('cat', 'dog/pug')
+        >>> LabelSpace(h, ["dog"]).terminal_names
+        ('cat', 'dog', 'dog/pug')
+    """
+
+    hierarchy: Hierarchy
+    terminals: Ints
+
+    def __init__(self, hierarchy: Hierarchy, terminals: Iterable[Label] | None = None) -> None:
+        if not isinstance(hierarchy, Hierarchy):
+            raise HierlearnError(
+                f"a label space is made of a Hierarchy, not {type(hierarchy).__name__}; "
+                f"build one with Hierarchy.from_paths"
+            )
+        if isinstance(terminals, str):
+            raise HierlearnError(f"terminals is a list of classes, not the text {terminals!r}")
+        named = () if terminals is None else terminals
+        numbers = np.array([hierarchy.index(label) for label in named], dtype=np.int64)
+        found = np.union1d(hierarchy.leaves, numbers)
+        found.flags.writeable = False
+        vars(self).update(hierarchy=hierarchy, terminals=found)
+
+    @classmethod
+    def of(cls, space: LabelSpace | Hierarchy) -> LabelSpace:
+        """Return a label space as it is; of a hierarchy, the one whose terminals are the leaves."""
+        return space if isinstance(space, LabelSpace) else cls(space)
+
+    @classmethod
+    def from_labels(cls, labels: Labels, also: Iterable[Label] = ()) -> LabelSpace:
+        """Return the label space of training labels.
+
+        Where the labels say nothing of what lies below them (``unlabeled_descendants="ignore"``),
+        every row ends at a leaf that nobody named, so only the leaves are terminal.
+
+        Args:
+            labels: the labels of the training rows.
+            also: classes that are terminal although no training row ends there.
+        """
+        if labels.unlabeled_descendants == "ignore":
+            return cls(labels.hierarchy)
+        return cls(labels.hierarchy, [*labels.terminal_classes.tolist(), *also])
+
+    @classmethod
+    def from_targets(cls, hierarchy: Hierarchy, targets: Tensor) -> LabelSpace:
+        """Return the label space in which every row of closed targets can be predicted.
+
+        Args:
+            hierarchy: the taxonomy.
+            targets: (N, C) closed multi-hot.
+        """
+        rows, numbers = (part.cpu().numpy() for part in (targets != 0).nonzero(as_tuple=True))
+        return cls(hierarchy, np.unique(numbers[hierarchy.most_specific(rows, numbers)]).tolist())
+
+    @cached_property
+    def is_terminal(self) -> NDArray[np.bool_]:
+        """(C,) whether each class is terminal."""
+        flags = np.zeros(len(self.hierarchy), dtype=bool)
+        flags[self.terminals] = True
+        return flags
+
+    @cached_property
+    def layout(self) -> TreeLayout | None:
+        """The tree as fused kernels read it; None for a DAG, and for trees that are too deep."""
+        from hierlearn.kernels.tree_layout import MAX_LEVELS, TreeLayout
+
+        structure = self.hierarchy.structure
+        if not structure.is_tree or not 0 < structure.depth <= MAX_LEVELS:
+            return None
+        return TreeLayout(structure.first_parents, structure.level_offsets, self.is_terminal)
+
+    @property
+    def has_inner_terminals(self) -> bool:
+        """Whether an inner class is terminal."""
+        return len(self.terminals) > len(self.hierarchy.leaves)
+
+    @property
+    def terminal_names(self) -> tuple[str, ...]:
+        """The names of the terminal classes."""
+        return tuple(self.hierarchy.names[number] for number in self.terminals)
+
+    def terminal_ids(self, device: Any = None) -> Tensor:
+        """Return (T,) the class numbers of the terminal classes as a tensor."""
+        import torch
+
+        return torch.tensor(self.terminals, device=device)
+
+    def __len__(self) -> int:
+        return len(self.hierarchy)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LabelSpace):
+            return NotImplemented
+        same = self.hierarchy == other.hierarchy
+        return same and np.array_equal(self.terminals, other.terminals)
+
+    def __hash__(self) -> int:
+        return hash((self.hierarchy, self.terminals.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"LabelSpace({self.hierarchy!r}, {len(self.terminals):,} terminal classes)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LabelSpace, (self.hierarchy, self.terminals.tolist())
+
+    def __copy__(self) -> LabelSpace:
+        return self
+
+    def __deepcopy__(self, _: object) -> LabelSpace:
+        return self
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a LabelSpace is immutable; {name} cannot be set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a LabelSpace is immutable; {name} cannot be deleted")

@@ -167,6 +167,8 @@ def _lowest(dtype: torch.dtype) -> float | int | bool:
 
 def logsumexp_up(x: Tensor, route: Routes) -> Tensor:
     """Give each class the log of the summed exponentials of itself and its descendants."""
+    if not x.is_floating_point():
+        raise HierlearnError(f"values must be floating point, not {x.dtype}")
     if route.closure is not None:
         below, above = route.closure
         with torch.no_grad():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hierlearn.hierarchy import LabelSpace
-    from hierlearn.hierarchy.nodes import Label
+    from hierlearn.hierarchy.names import Label
 
 IGNORED = -100  # what torch and transformers do not count
 UNKNOWN = -1

@@ -44,7 +44,7 @@ except ImportError:
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hierlearn.hierarchy.nodes import Label
+    from hierlearn.hierarchy.names import Label
     from hierlearn.losses import Loss
 
 USUAL = ("leaf-accuracy", "level-accuracy")

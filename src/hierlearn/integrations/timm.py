@@ -24,7 +24,7 @@ from hierlearn.losses.loss import losses_of_fractions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hierlearn.hierarchy.nodes import Label
+    from hierlearn.hierarchy.names import Label
     from hierlearn.losses import Loss
 
 declare_operators()  # for timm, wherever it is imported after this

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.labels import UnlabeledDescendants
-    from hierlearn.hierarchy.nodes import Label
+    from hierlearn.hierarchy.names import Label
     from hierlearn.losses import Loss
 
 declare_operators()  # for transformers, wherever it is imported after this

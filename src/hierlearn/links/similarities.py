@@ -21,8 +21,7 @@ from torch import Tensor
 
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.chunks import row_chunks
-from hierlearn.hierarchy.structure import csr_from_pairs, expand_ranges
+from hierlearn.hierarchy.structure import csr_from_pairs, expand_ranges, row_chunks
 from hierlearn.links.output import HALF_PRECISION, HeadOutput
 from hierlearn.links.softmax import SoftmaxLink
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.hierarchy.nodes import Label
+    from hierlearn.hierarchy.names import Label
 
 TEMPERATURE = 0.05  # of sentence encoders; CLIP is trained down to 0.01
 TEMPERATURES = (1e-3, 10.0)  # the range of a fitted one

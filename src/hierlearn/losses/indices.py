@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.hierarchy.nodes import Label
+    from hierlearn.hierarchy.names import Label
 
 
 class IndexTable(nn.Module):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from hierlearn.hierarchy.chunks import row_chunks
 from hierlearn.hierarchy.propagate import log_zero
+from hierlearn.hierarchy.structure import row_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

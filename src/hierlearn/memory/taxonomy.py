@@ -19,7 +19,7 @@ import numpy as np
 from hierlearn.errors import HierlearnError, plural, quoted
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.hierarchy.titles import inherit_titles
+from hierlearn.hierarchy.names import inherit_titles
 from hierlearn.memory.label_sets import LabelSets
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.hierarchy.structure import row_chunks
 from hierlearn.metrics.coherent_columns import Coherence
 from hierlearn.metrics.information import information_content
 from hierlearn.metrics.inputs import as_probabilities, as_targets

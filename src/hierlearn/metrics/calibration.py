@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.hierarchy.structure import row_chunks
 from hierlearn.metrics.inputs import as_probabilities, as_targets, is_integer
 from hierlearn.metrics.metric import Metric, unit_interval
 from hierlearn.metrics.rows import check_rows

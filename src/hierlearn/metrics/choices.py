@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.hierarchy.structure import row_chunks
 from hierlearn.metrics.inputs import positives
 
 if TYPE_CHECKING:

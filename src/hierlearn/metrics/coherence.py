@@ -11,7 +11,7 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.hierarchy.structure import row_chunks
 from hierlearn.metrics.inputs import as_probabilities, check_option
 from hierlearn.metrics.metric import Metric
 from hierlearn.metrics.rows import check_rows

@@ -29,10 +29,9 @@ from hierlearn.decoding.probabilities import (
 )
 from hierlearn.errors import HierlearnError, LabelError, unknown_name
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.chunks import row_chunks
 from hierlearn.hierarchy.labels import Labels, has_no_label
-from hierlearn.hierarchy.level_columns import as_rows, is_frame
-from hierlearn.hierarchy.structure import expand_ranges
+from hierlearn.hierarchy.names import as_rows, is_frame
+from hierlearn.hierarchy.structure import expand_ranges, row_chunks
 from hierlearn.links.output import HeadOutput
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 
     from hierlearn.decoding.probabilities import Probabilities
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.hierarchy.nodes import Label
+    from hierlearn.hierarchy.names import Label
     from hierlearn.hierarchy.structure import Ints
 
     Space: TypeAlias = LabelSpace | Hierarchy

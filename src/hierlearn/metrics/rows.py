@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.hierarchy.structure import row_chunks
 from hierlearn.metrics.inputs import check_option
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from hierlearn.decoding.coherent import Coherent
 from hierlearn.decoding.decoder import ancestor_sets
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.hierarchy.structure import row_chunks
 from hierlearn.metrics.inputs import as_classes, as_targets, check_option, read_decisions
 from hierlearn.metrics.metric import Metric, unit_interval
 from hierlearn.metrics.rows import Reduction, check_rows, reduce_rows

@@ -20,7 +20,7 @@ import numpy as np
 from hierlearn.datasets.tables.stream import RowGroups
 from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import plural
-from hierlearn.hierarchy.shared_labels import labels_of_rows
+from hierlearn.hierarchy.labels import labels_of_rows
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.row_digests import row_digests

@@ -23,7 +23,7 @@ import torch
 
 from hierlearn.datasets.tables.write import CodedColumn
 from hierlearn.errors import HierlearnError
-from hierlearn.hierarchy.titles import joined_titles
+from hierlearn.hierarchy.names import joined_titles
 from hierlearn.pipeline.answer_columns import (
     ClassNames,
     Layout,

@@ -18,7 +18,7 @@ from hierlearn.datasets.dataset import count_rows, shown_texts
 from hierlearn.errors import HierlearnError, LabelError
 from hierlearn.features.images import as_images
 from hierlearn.hierarchy.labels import Labels, UnlabeledDescendants
-from hierlearn.hierarchy.titles import inherit_titles
+from hierlearn.hierarchy.names import inherit_titles
 from hierlearn.memory import LabelSets, Remembered
 from hierlearn.memory.taxonomy import Remap, grown, unplaced
 from hierlearn.networks.memories import embeddings_of, memory_heads, set_memory

@@ -41,7 +41,7 @@ import torch
 
 from hierlearn.decoding.mass import terminal_scores
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.titles import shorten
+from hierlearn.hierarchy.names import shorten
 from hierlearn.metrics.choices import best_classes
 from hierlearn.metrics.registry import find_metric
 

@@ -15,7 +15,7 @@ import torch
 from hierlearn.datasets.tables.write import CodedColumn
 from hierlearn.decoding import CALIBRATED, calibratable
 from hierlearn.errors import HierlearnError
-from hierlearn.hierarchy.titles import joined_titles
+from hierlearn.hierarchy.names import joined_titles
 from hierlearn.memory import Remembered
 from hierlearn.networks.memories import memory_heads, remembered
 from hierlearn.pipeline.answer_columns import ClassNames, Layout, level_columns, top_columns

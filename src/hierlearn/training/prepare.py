@@ -26,7 +26,7 @@ from hierlearn.errors import (
 from hierlearn.features import make_preprocessor
 from hierlearn.features.registry import find_step
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.shared_labels import labels_of_rows
+from hierlearn.hierarchy.labels import labels_of_rows
 from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import InputSpec, read_output
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets.dataset import Dataset, Kind
     from hierlearn.features.preprocessor import Preprocessor, Produced
     from hierlearn.hierarchy.labels import Labels
-    from hierlearn.hierarchy.nodes import Label
+    from hierlearn.hierarchy.names import Label
     from hierlearn.links import HeadOutput, Link
     from hierlearn.losses import Loss
     from hierlearn.training.plan import Plan

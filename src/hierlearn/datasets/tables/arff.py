@@ -20,13 +20,13 @@ from hierlearn.datasets.tables.kinds import name_labels, numeric_column
 from hierlearn.errors import DataError, did_you_mean, place, plural, quoted, shown
 from hierlearn.files import read_text
 from hierlearn.files.reading import room_of
-from hierlearn.hierarchy.clus import hierarchy_of, read_header, split_quoted, unquote
+from hierlearn.hierarchy.formats.read import hierarchy_of, read_header, split_quoted, unquote
 from hierlearn.hierarchy.names import checked_sep
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hierlearn.hierarchy.clus import Attribute
+    from hierlearn.hierarchy.formats.read import Attribute
 
 
 MISSING = "?"

@@ -71,7 +71,7 @@ from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.chunks import row_chunks
+from hierlearn.hierarchy.structure import row_chunks
 from hierlearn.links import Head
 from hierlearn.links.output import HALF_PRECISION, HeadOutput, safe_log
 from hierlearn.losses.loss import Loss

@@ -171,7 +171,7 @@ def check_data(source: str) -> None:
     from pathlib import Path
 
     from hierlearn.datasets import DATASETS, READERS
-    from hierlearn.hierarchy.read import READERS as TAXONOMIES
+    from hierlearn.hierarchy.formats.read import READERS as TAXONOMIES
 
     ending = Path(source).suffix.lower()
     rows = {".arff", *READERS} - {".txt"}

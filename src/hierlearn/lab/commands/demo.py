@@ -159,7 +159,7 @@ def stopped(shown: Shown, risk: tuple[float, float], hierarchy: Hierarchy) -> li
 
 def titled(name: str, hierarchy: Hierarchy) -> str:
     """Return a class by its bare name and its title."""
-    from hierlearn.hierarchy.titles import shorten
+    from hierlearn.hierarchy.names import shorten
 
     number = hierarchy.index(name)
     title = hierarchy.titles[number]

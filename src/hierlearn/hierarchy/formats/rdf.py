@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+
 SYNTAX = {".ttl": "turtle", ".nt": "nt", ".rdf": "xml", ".owl": "xml", ".jsonld": "json-ld"}
 SKOS = "http://www.w3.org/2004/02/skos/core#"
 RDFS = "http://www.w3.org/2000/01/rdf-schema#"

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from hierlearn.hierarchy.aliases import Targets
+    from hierlearn.hierarchy.formats.build import Targets
+
 
 RELATIONSHIPS = ("is_a", "part_of")
 TERM = re.compile(r"^\[Term\][^\S\n]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)

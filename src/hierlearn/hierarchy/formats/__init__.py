@@ -1,0 +1,1 @@
+"""Hierarchies from and to other forms: paths, edges, graphs, frames, JSON, OBO, RDF, Clus."""
