@@ -318,8 +318,6 @@ class Hierarchy(Builders):
         found: list[Any] = [int(number) for number in numbers]
         return tuple(self.names[n] for n in found) if isinstance(asked, str) else tuple(found)
 
-    # ------------------------------------------------------------------ titles
-
     @property
     def has_titles(self) -> bool:
         """Whether any class has a title."""
@@ -519,8 +517,6 @@ class Hierarchy(Builders):
         positions, _ = expand_ranges(offsets, rows)
         asked: Label = "" if any(isinstance(label, str) for label in labels) else 0
         return self._answer(asked, np.unique(ids[positions]))
-
-    # ------------------------------------------------------------------ common ancestors
 
     @cached_property
     def _lca_solver(self) -> TreeLCA | DagLCA:

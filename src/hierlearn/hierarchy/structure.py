@@ -249,7 +249,7 @@ def find_cycle(parent_offsets: Ints, parent_ids: Ints, position: Ints) -> list[i
 #
 # DAG: among the common ancestors, each class counting as its own, the one of smallest height; of
 # those the deepest, then the first in class order. One side's closure is looked up in the other's:
-# in a table of bits up to 16,384 classes (32 MB), by sorting beyond, so that no table grows as C x C.
+# in a table of bits up to 16,384 classes (32 MB), by sorting beyond, so no table grows as C x C.
 #
 # The implicit root is -1.
 
