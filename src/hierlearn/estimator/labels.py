@@ -29,10 +29,15 @@ import numpy as np
 from hierlearn.errors import DataError, HierarchyError, HierlearnError, LabelError, quoted, shown
 from hierlearn.estimator.parameters import as_plain
 from hierlearn.hierarchy import Hierarchy
-from hierlearn.hierarchy.names import warn_of_other_sep
 from hierlearn.hierarchy.labels import Labels, has_no_label
-from hierlearn.hierarchy.names import has_gap, is_missing, level_path, warn_of_gaps
-from hierlearn.hierarchy.names import inherit_titles
+from hierlearn.hierarchy.names import (
+    has_gap,
+    inherit_titles,
+    is_missing,
+    level_path,
+    warn_of_gaps,
+    warn_of_other_sep,
+)
 from hierlearn.memory.taxonomy import grown
 
 if TYPE_CHECKING:
