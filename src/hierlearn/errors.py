@@ -1,4 +1,8 @@
-"""The errors of hierlearn and their wording: one sentence that shows both sides and the remedy."""
+"""The errors of hierlearn and their wording: one sentence that shows both sides and the remedy.
+
+A message marks the arguments that it names: ``f"{arg('epochs')} must be at least 1"``. A Python
+user reads them as they are, a user of the command line as options.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,13 @@ import difflib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 LONGEST = 600  # characters of a message
 LONGEST_NAME = 200  # characters of a name that others are compared with
 TAIL = 180  # of which the last ones hold the remedy
+ARGUMENT = "\ue000"  # stands before and after an argument in a message
 
 
 def shorten(message: str, most: int = LONGEST, tail: int = TAIL) -> str:
@@ -19,6 +24,27 @@ def shorten(message: str, most: int = LONGEST, tail: int = TAIL) -> str:
     if len(message) <= most:
         return message
     return f"{message[: most - tail - 5]} ... {message[len(message) - tail :]}"
+
+
+def arg(name: str, *value: object) -> str:
+    """Mark an argument in a message: ``epochs``, ``sep=``, or with its value, ``force=True``."""
+    return f"{ARGUMENT}{name}{f'={value[0]!r}' if value else ''}{ARGUMENT}"
+
+
+def worded(message: str, options: Mapping[str, str] | None = None) -> str:
+    """Return a message whose marked arguments are written as options, where these are known.
+
+    Args:
+        message: with arguments that ``arg`` has marked.
+        options: how arguments are written, such as ``--batch-size`` for ``batch_size``.
+    """
+    parts = message.split(ARGUMENT)
+    for place in range(1, len(parts), 2):
+        name, _, value = parts[place].partition("=")
+        if options and name in options:
+            value = "none" if value == "None" else value.strip("'")
+            parts[place] = options[name] + (f" {value}" if value not in ("", "True") else "")
+    return shorten("".join(parts))
 
 
 def shown(value: object, most: int = 60) -> str:
@@ -41,8 +67,13 @@ class HierlearnError(ValueError):
     """Base of every error that the user can mend; the command line prints it as one line."""
 
     def __str__(self) -> str:
-        """Return the message, shortened where it quotes something long."""
-        return shorten(super().__str__())
+        """Return the message with the names of arguments, shortened where it quotes much."""
+        return worded(super().__str__())
+
+    @property
+    def message(self) -> str:
+        """The message with its marks, for an error that is made of it."""
+        return super().__str__()
 
 
 class HierarchyError(HierlearnError):
@@ -65,8 +96,13 @@ class DataWarning(UserWarning):
     """Data can be read, but perhaps not as it is meant."""
 
     def __str__(self) -> str:
-        """Return the message, shortened where it quotes something long."""
-        return shorten(super().__str__())
+        """Return the message with the names of arguments, shortened where it quotes much."""
+        return worded(super().__str__())
+
+    @property
+    def message(self) -> str:
+        """The message with its marks."""
+        return super().__str__()
 
 
 def quoted(names: Iterable[object], most: int = 5) -> str:

@@ -17,14 +17,13 @@ from hierlearn.cli.errors import (
     Terminated,
     end,
     find_command,
-    in_option_names,
     is_first_to_say,
     option_names,
     sigterm_raises,
 )
 from hierlearn.cli.generate import DATA, MAIN, MEMORY, Group, add_commands
 from hierlearn.cli.train import ConfigError
-from hierlearn.errors import HierlearnError, shorten
+from hierlearn.errors import HierlearnError, shorten, worded
 from hierlearn.registry import imported, installed
 from hierlearn.terminal import complain, show_traceback
 from hierlearn.terminal import show_warning as print_warning
@@ -120,7 +119,7 @@ def show_warning(message: Warning | str, category: type[Warning], *where: Any, *
     """Print a warning as one line: users of a command have no use for its place in our code."""
     if not is_first_to_say(f"{category.__name__}: {message}"):
         return
-    shown = worded(message, sys.argv[1:]) if isinstance(message, Warning) else message
+    shown = format_error(message, sys.argv[1:]) if isinstance(message, Warning) else message
     print_warning(shown, category, *where, **more)
 
 
@@ -147,7 +146,7 @@ def main() -> None:
     except (HierlearnError, OSError) as error:
         if "--debug" in sys.argv:
             sys.exit(crash(error))
-        complain_once(worded(error, words))
+        complain_once(format_error(error, words))
         sys.exit(2)
     except Exception as error:  # a fault of ours
         sys.exit(crash(error))
@@ -166,19 +165,17 @@ def complain_once(message: str) -> None:
         complain(message)
 
 
-def worded(error: Exception, words: Sequence[str]) -> str:
+def format_error(error: Exception, words: Sequence[str]) -> str:
     """Return the one line of an error, with options where the library names arguments.
 
     Args:
         error: what was raised.
         words: the command line.
     """
-    message = shorten(" ".join(str(error).splitlines()))
-    foreign = isinstance(error, OSError) and not isinstance(error, HierlearnError)
-    if foreign or isinstance(error, ConfigError):
-        return message
-    command = find_command(commands(), words)
-    return in_option_names(message, option_names(command))
+    if isinstance(error, ConfigError):  # whose keys are named as they stand
+        return str(error)
+    options = option_names(find_command(commands(), words))
+    return worded(" ".join(getattr(error, "message", str(error)).splitlines()), options)
 
 
 def not_a_number(error: Any, words: Sequence[str]) -> str | None:

@@ -1,15 +1,14 @@
-"""Errors in the terms of the command line: where the library says ``epochs``, ``--epochs``.
+"""How commands end: errors in the terms of the command line, and interrupts.
 
-The library names arguments, as a Python user knows them. A command-line user reads the options of
-the command that was invoked: names with an underscore, names that start a sentence about their
-value, and keywords such as ``force=True`` are shown as they are typed. Names in quotes are the
-user's own and stay.
+The library marks the arguments that a message names; here they are written as the options of the
+command that was invoked. Ctrl-C and SIGTERM end a command with one line on how to go on, exit code
+130 or 143; files are written beside the old ones and renamed, so what was there before is intact.
+Under torchrun, an error that every process meets is printed by one of them.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import signal
 import sys
@@ -23,11 +22,8 @@ from hierlearn.cli.generate import PAIRS
 from hierlearn.terminal import complain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-
-VERBS = "must|needs|names|takes"
-
 
 def find_command(group: Any, words: Sequence[str]) -> Any:
     """Return the command that the words of a command line invoke."""
@@ -50,37 +46,6 @@ def option_names(command: Any) -> dict[str, str]:
             if parameter.metavar == PAIRS:  # --loss-option gives an entry of loss_options
                 found[f"{parameter.name}s"] = long[0]
     return found
-
-
-def in_option_names(message: str, options: Mapping[str, str]) -> str:
-    """Return a message with arguments written as options.
-
-    What follows "cannot be made with" are options of a loss or a network, and stays.
-    """
-    message, made, rest = message.partition(" cannot be made with ")
-    if not options:
-        return message + made + rest
-    known = alternatives(options)
-    named = alternatives(name for name in options if "_" in name)
-
-    def write(match: re.Match[str]) -> str:
-        value = match.groupdict().get("value")
-        value = value and value.strip("'")
-        value = "none" if value == "None" else value
-        return options[match["name"]] + (f" {value}" if value and value != "True" else "")
-
-    valued = rf"(?<!['\w.-])(?P<name>{known})=(?P<value>True|None|\d[\w.]*|'[\w-]+')(?! in Python)"
-    message = re.sub(valued, write, message)
-    message = re.sub(rf"(?<!['\w.-])(?P<name>{known})=(?![\w'\"\[{{(])", write, message)
-    message = re.sub(rf"^(?P<name>{known})(?= (?:{VERBS})\b)", write, message)
-    if named:
-        message = re.sub(rf"(?<!['\w./-])(?P<name>{named})(?!['\w=]|[.]\w)", write, message)
-    return message + made + rest
-
-
-def alternatives(names: Iterable[str]) -> str:
-    """Return a pattern of names, the longest first."""
-    return "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
 
 
 _advice: list[str | Callable[[], str]] = []  # how to go on, as the command said last
