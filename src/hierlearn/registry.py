@@ -20,7 +20,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.errors import HierlearnError, arg, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -228,6 +228,7 @@ def check_allowed(kind: str, name: str) -> None:
 def untrusted(source: object, kind: str, name: str) -> HierlearnError:
     """Return the error of something stored that names code outside of hierlearn."""
     return HierlearnError(
-        f"{source} names the {kind} {name!r}, which is code outside of hierlearn; pass trust=True "
+        f"{source} names the {kind} {name!r}, which is code outside of hierlearn; pass "
+        f"{arg('trust', True)} "
         f"if you trust it to run"
     )

@@ -1,15 +1,15 @@
 """A command-line user reads options, a Python user arguments; counts have their plural."""
 
 import ast
+import pickle
 import re
 from pathlib import Path
 
 import pytest
 
 from hierlearn import HierarchicalClassifier
-from hierlearn.cli import commands
-from hierlearn.cli.errors import find_command, in_option_names, option_names
-from hierlearn.errors import HierlearnError, plural
+from hierlearn.cli import format_error
+from hierlearn.errors import DataWarning, HierlearnError, arg, plural
 from hierlearn.losses import LOSSES, BCELoss
 from hierlearn.training import Plan, Settings
 
@@ -56,51 +56,83 @@ def test_the_estimator_names_its_own_parameter():
 
 
 @pytest.mark.parametrize(
-    ("command", "message", "shown"),
+    ("command", "message", "python", "shown"),
     [
         (
             "train",
+            f"m exists; pass {arg('force', True)}, or {arg('resume', True)}",
             "m exists; pass force=True, or resume=True",
             "m exists; pass --force, or --resume",
         ),
-        ("compare", "it was killed; try it with jobs=1", "it was killed; try it with --jobs 1"),
-        ("train", "choose another with sep= or a file", "choose another with --sep or a file"),
-        ("train", "patience needs validation rows", "--patience needs validation rows"),
-        ("train", "run.yaml: unknown key 'batch_size'", "run.yaml: unknown key 'batch_size'"),
-        # Nouns that happen to be options, options of a loss, files and columns stay.
+        (
+            "compare",
+            f"it was killed; try it with {arg('jobs', 1)}",
+            "it was killed; try it with jobs=1",
+            "it was killed; try it with --jobs 1",
+        ),
         (
             "train",
-            "unknown loss 'hcll'; did you mean 'hcl'?",
-            "unknown loss 'hcll'; did you mean 'hcl'?",
+            f"choose another with {arg('sep=')} or a file",
+            "choose another with sep= or a file",
+            "choose another with --sep or a file",
         ),
-        ("train", "loss hcl cannot be made with link='x'", "loss hcl cannot be made with link='x'"),
-        ("train", "the link must be coherent", "the link must be coherent"),
+        (
+            "train",
+            f"{arg('patience')} needs validation rows",
+            "patience needs validation rows",
+            "--patience needs validation rows",
+        ),
+        ("train", f"set {arg('label_sep', None)}", "set label_sep=None", "set --label-sep none"),
+        (
+            "train",
+            f"use {arg('optimizer', 'adamw')}",
+            "use optimizer='adamw'",
+            "use --optimizer adamw",
+        ),
+        # An argument that the command does not take, and words that are not marked, stay.
+        ("train", f"pass {arg('trust', True)}", "pass trust=True", "pass trust=True"),
+        ("data fetch", f"pass {arg('trust', True)}", "pass trust=True", "pass --trust"),
+        ("export", f"pass {arg('trust', True)} if", "pass trust=True if", "pass --trust if"),
+        ("data", f"pass {arg('trust', True)}", "pass trust=True", "pass trust=True"),
+        (
+            "train",
+            f"{arg('threshold')} must be a number",
+            "threshold must be a number",
+            "threshold must be a number",
+        ),
+        (
+            "predict",
+            f"{arg('threshold')} must be a number",
+            "threshold must be a number",
+            "--threshold must be a number",
+        ),
         (
             "train",
             "data/batch_size.csv, column 'label_sep'",
             "data/batch_size.csv, column 'label_sep'",
+            "data/batch_size.csv, column 'label_sep'",
         ),
-        ("train", "loss hcl cannot be made with link=3", "loss hcl cannot be made with link=3"),
-        ("train", "pass trust=True to accept it", "pass trust=True to accept it"),
-        ("data fetch", "pass trust=True to accept it", "pass --trust to accept it"),
-        ("export", "pass trust=True if you", "pass --trust if you"),
-        ("evaluate", "(trust=True in Python)", "(trust=True in Python)"),
-        ("train", "threshold must be a number", "threshold must be a number"),
-        ("predict", "threshold must be a number", "--threshold must be a number"),
-        ("predict", "choose the columns with features=", "choose the columns with --features"),
-        ("train", "resume with resume=True", "resume with --resume"),
-        ("train", "batch_size.csv exists; pass force=True", "batch_size.csv exists; pass --force"),
         (
-            "inspect",
-            "name the folder with data_dir= or HIERLEARN_DATA",
-            "name the folder with --data-dir or HIERLEARN_DATA",
+            "train",
+            "loss hcl cannot be made with link='x'",
+            "loss hcl cannot be made with link='x'",
+            "loss hcl cannot be made with link='x'",
         ),
-        ("data", "pass trust=True", "pass trust=True"),
+        (
+            "train",
+            "batch_size.csv: the link must be coherent",
+            "batch_size.csv: the link must be coherent",
+            "batch_size.csv: the link must be coherent",
+        ),
     ],
 )
-def test_what_is_translated(command, message, shown):
-    found = find_command(commands(), ["--debug", *command.split(), "rows.csv"])
-    assert in_option_names(message, option_names(found)) == shown
+def test_who_reads_arguments_and_who_options(command, message, python, shown):
+    words = ["--debug", *command.split(), "rows.csv"]
+    assert format_error(HierlearnError(message), words) == shown
+    assert format_error(HierlearnError(f"a: {HierlearnError(message).message}"), words)[3:] == shown
+    assert str(HierlearnError(message)) == python
+    assert f"{HierlearnError(message)}" == python
+    assert str(pickle.loads(pickle.dumps(DataWarning(message)))) == python
 
 
 SRC = Path(__file__).parents[2] / "src" / "hierlearn"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+
 def find_command(group: Any, words: Sequence[str]) -> Any:
     """Return the command that the words of a command line invoke."""
     for word in words:

@@ -562,7 +562,9 @@ def named(hierarchy: Hierarchy, label: str, path: Path, line: int, column: str) 
         return hierarchy.names[hierarchy.index(label)]
     except LabelError as error:
         which = "the model" if column == "old" else "the new hierarchy"
-        raise LabelError(f"{place(path, line, column)}: no class of {which}: {error}") from None
+        raise LabelError(
+            f"{place(path, line, column)}: no class of {which}: {error.message}"
+        ) from None
 
 
 @takes(

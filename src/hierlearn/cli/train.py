@@ -102,7 +102,7 @@ def as_kind(path: Path, name: str, value: Any, kind: type) -> Any:
         try:
             return parse_pairs(map(str, value), name, as_typed=name in NAMES_AS_KEYS)
         except HierlearnError as error:
-            raise ConfigError(f"{path}: {error}") from None
+            raise ConfigError(f"{path}: {error.message}") from None
     if kind is str and isinstance(value, list) and all(isinstance(one, str) for one in value):
         return ",".join(value)
     if kind is float and isinstance(value, str):  # YAML reads 1e-3 as a string

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from hierlearn.datasets.tables.kinds import as_float32
-from hierlearn.errors import DataError, plural, unknown_name
+from hierlearn.errors import DataError, arg, plural, unknown_name
 from hierlearn.hierarchy.labels import Labels, row_numbers
 
 if TYPE_CHECKING:
@@ -274,11 +274,11 @@ def prune(dataset: Dataset, min_rows: int = 1) -> Dataset:
         min_rows: the fewest training rows a class may have, those of its descendants included.
     """
     if min_rows < 1:
-        raise DataError(f"min_rows must be at least 1, not {min_rows}")
+        raise DataError(f"{arg('min_rows')} must be at least 1, not {min_rows}")
     counts = training_counts(dataset)
     if not np.any(counts >= min_rows):
         raise DataError(
-            f"no class has min_rows={min_rows} training rows; the most frequent has "
+            f"no class has {arg('min_rows', min_rows)} training rows; the most frequent has "
             f"{int(counts.max()):,}"
         )
     hierarchy = dataset.hierarchy.prune(min_rows, counts)

@@ -31,7 +31,7 @@ from urllib.request import (
     UnknownHandler,
 )
 
-from hierlearn.errors import DataError, DownloadError
+from hierlearn.errors import DataError, DownloadError, arg
 from hierlearn.files.writing import atomic_write, flush, open_to_append, rename
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-BY_HAND = "put the file by hand into a folder named by data_dir= or HIERLEARN_DATA"
+BY_HAND = f"put the file by hand into a folder named by {arg('data_dir=')} or HIERLEARN_DATA"
 
 
 class _Broken(Exception):  # noqa: N818  a signal for the retry loop, which words the error
@@ -125,7 +125,7 @@ def fetch(
     if expected is None and not trust:
         raise DownloadError(
             f"no SHA-256 is known for {destination.name}, so what {url} sends cannot be checked; "
-            f"pass trust=True to accept it and record its hash, or {BY_HAND}"
+            f"pass {arg('trust', True)} to accept it and record its hash, or {BY_HAND}"
         )
     if expected is not None and mismatch(destination, size=size, sha256=expected) is None:
         return destination

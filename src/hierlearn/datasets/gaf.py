@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 
-from hierlearn.errors import DataError, place, plural, unknown_name
+from hierlearn.errors import DataError, arg, place, plural, unknown_name
 from hierlearn.files import read_text
 from hierlearn.files.writing import atomic_write
 
@@ -226,9 +226,9 @@ def cafa_writer(
         max_terms: how many terms of a gene are written, at most.
     """
     if not 0 <= min_score <= 1:
-        raise DataError(f"min_score must lie between 0 and 1, not {min_score}")
+        raise DataError(f"{arg('min_score')} must lie between 0 and 1, not {min_score}")
     if max_terms < 1:
-        raise DataError(f"max_terms must be at least 1, not {max_terms}")
+        raise DataError(f"{arg('max_terms')} must be at least 1, not {max_terms}")
     most = min(max_terms, len(hierarchy))
     names = hierarchy.names
     with atomic_write(path) as file:

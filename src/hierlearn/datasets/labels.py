@@ -34,6 +34,7 @@ from hierlearn.errors import (
     DataWarning,
     HierarchyError,
     LabelError,
+    arg,
     place,
     plural,
     quoted,
@@ -210,11 +211,11 @@ class Annotations:
         if chosen is None:
             raise DataError(
                 f"{self.path}: {min(holding)!r} holds the separator {usual!r} of paths, and other "
-                f"names hold other ones; choose one with sep="
+                f"names hold other ones; choose one with {arg('sep=')}"
             )
         warn(
             f"{self.path}: {min(holding)!r} holds a {usual!r}, so paths are joined by {chosen!r}; "
-            f"choose another with sep="
+            f"choose another with {arg('sep=')}"
         )
         return chosen
 
@@ -231,7 +232,7 @@ class Annotations:
         try:
             return Hierarchy.from_paths(paths, sep=sep)
         except HierarchyError as error:
-            raise HierarchyError(f"{self.path}: {error}") from None
+            raise HierarchyError(f"{self.path}: {error.message}") from None
 
     def _name_labels(
         self, sets: Sequence[tuple[str, ...]], rows: Sequence[int], hierarchy: Hierarchy
@@ -243,7 +244,8 @@ class Annotations:
                 if whole in hierarchy:
                     raise LabelError(
                         f"{place(self.path, line, self.columns.label)}: {whole!r} is a class, but "
-                        f"the cell is split at {self.columns.label_sep!r}; set label_sep=None if "
+                        f"the cell is split at {self.columns.label_sep!r}; set "
+                        f"{arg('label_sep', None)} if "
                         f"every cell holds one label"
                     )
         return class_labels(
@@ -269,7 +271,8 @@ class Annotations:
                 warn(
                     f"{place(self.path, line, self.columns.label)}: {cells[0]!r} looks like one "
                     f"name{more}, but is split at {self.columns.label_sep!r} into "
-                    f"{quoted(split[cells[0]])}; set label_sep=None if every cell holds one label"
+                    f"{quoted(split[cells[0]])}; set {arg('label_sep', None)} if every cell "
+                    f"holds one label"
                 )
         found = near_duplicates(hierarchy, class_counts(named, rows, hierarchy))
         if found:
@@ -337,7 +340,7 @@ def check_splits(names: Collection[str], path: Location, column: str) -> None:
 
 def row_ids(chunk: TableChunk, name: str) -> list[str]:
     """Return the id of each row of a chunk as text; raise on a row without one."""
-    refuse_missing(chunk, name, "id; write one, or leave id_column out")
+    refuse_missing(chunk, name, f"id; write one, or leave {arg('id_column')} out")
     return [str(cell) for cell in chunk.cells(name)]
 
 
@@ -377,7 +380,7 @@ def parse_key(key: Any, columns: Columns, chunk: TableChunk, row: int) -> tuple[
         try:
             return tuple(level_path(map(stripped, key), columns.sep))
         except HierarchyError as error:
-            raise DataError(f"{place(chunk.path, chunk.lines[row])}: {error}") from None
+            raise DataError(f"{place(chunk.path, chunk.lines[row])}: {error.message}") from None
     if isinstance(key, str):
         parts = [key] if columns.label_sep is None else key.split(columns.label_sep)
         return clean_paths(parts, columns.path_sep)
@@ -631,5 +634,5 @@ def unknown_labels(skipped: dict[str, Found], path: Location) -> LabelError:
     end = "" if first.reason.endswith("?") and not many else ";"
     return LabelError(
         f"{place(path, first.line)}: {first.reason}{many}{end} correct "
-        f"{'it' if len(skipped) == 1 else 'them'}, or pass unknown='skip'"
+        f"{'it' if len(skipped) == 1 else 'them'}, or pass {arg('unknown', 'skip')}"
     )

@@ -168,7 +168,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             try:
                 step = TextPreprocessor(**self.text_options).fit(inputs.columns[name].tolist())
             except DataError as error:
-                raise DataError(f"column {name!r}: {error}") from None
+                raise DataError(f"column {name!r}: {error.message}") from None
             self._parts[name] = step
         self._numbers = None
         if self._named("number"):

@@ -71,7 +71,7 @@ def guarded(
     except HierlearnError as error:
         if str(where) in str(error):  # it names the file, or one in the folder
             raise
-        raise kind(f"{where} {what} ({error}); {remedy}") from error
+        raise kind(f"{where} {what} ({error.message}); {remedy}") from error
     except DAMAGE as error:
         lines = str(error).split("\n")
         reason = lines[-1].strip() or lines[0].strip() or type(error).__name__

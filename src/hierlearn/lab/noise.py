@@ -27,7 +27,7 @@ import torch
 
 from hierlearn.datasets.describe import describe
 from hierlearn.datasets.synthetic import corrupt_hierarchy, with_label_noise, with_terminal_labels
-from hierlearn.errors import HierlearnError, quoted, unknown_name
+from hierlearn.errors import HierlearnError, arg, quoted, unknown_name
 from hierlearn.files.writing import is_empty
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.lab.candidates import parse_candidates
@@ -237,7 +237,7 @@ def check_kinds(kinds: Sequence[str]) -> list[str]:
 def check_draws(draws: int) -> int:
     """Return the number of draws; raise for none."""
     if draws < 1:
-        raise HierlearnError(f"draws must be at least 1, not {draws}")
+        raise HierlearnError(f"{arg('draws')} must be at least 1, not {draws}")
     return draws
 
 

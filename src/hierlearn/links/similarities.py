@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hierlearn.errors import HierlearnError, plural
+from hierlearn.errors import HierlearnError, arg, plural
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.structure import csr_from_pairs, expand_ranges, row_chunks
 from hierlearn.links.output import HALF_PRECISION, HeadOutput
@@ -66,7 +66,7 @@ def from_similarities(
     """
     label_space = LabelSpace.of(label_space)
     if not (isinstance(temperature, (int, float)) and 0 < temperature < math.inf):
-        raise HierlearnError(f"temperature must be a number above 0, not {temperature!r}")
+        raise HierlearnError(f"{arg('temperature')} must be a number above 0, not {temperature!r}")
     scores = terminal_scores(similarities, label_space, classes) / temperature
     logits = scores.new_zeros(len(scores), len(label_space))
     terminals = label_space.terminal_ids(scores.device)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hierlearn.errors import HierlearnError, plural, quoted
+from hierlearn.errors import HierlearnError, arg, plural, quoted
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.hierarchy.names import inherit_titles
@@ -46,7 +46,7 @@ def grown(hierarchy: Hierarchy, labels: Iterable[str]) -> Hierarchy:
     if hierarchy.named_by != "path":
         raise HierlearnError(
             f"the hierarchy has no {quoted(new, most=3)}, and names do not tell their parents; "
-            f"pass the hierarchy that has them as hierarchy="
+            f"pass the hierarchy that has them as {arg('hierarchy=')}"
         )
     known = {*hierarchy.names, *new}
     for name in new:
@@ -56,12 +56,13 @@ def grown(hierarchy: Hierarchy, labels: Iterable[str]) -> Hierarchy:
                 hierarchy.index(name)  # raises: it is ambiguous
             raise HierlearnError(
                 f"the hierarchy has no class {name!r}, and a new top class is not taken from a "
-                f"label; correct the label, or pass the hierarchy that has it as hierarchy="
+                "label; correct the label, or pass the hierarchy that has it as "
+                f"{arg('hierarchy=')}"
             )
         if sep and parent not in known:
             raise HierlearnError(
                 f"the hierarchy has neither {name!r} nor a parent for it; correct the label, or "
-                f"pass the hierarchy that has it as hierarchy="
+                f"pass the hierarchy that has it as {arg('hierarchy=')}"
             )
     return inherit_titles(
         Hierarchy.from_paths([*hierarchy.names, *new], sep=hierarchy.sep), hierarchy

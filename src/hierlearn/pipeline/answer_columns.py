@@ -20,7 +20,7 @@ import torch
 from hierlearn.datasets.tables.write import CodedColumn
 from hierlearn.decoding.decoder import ROOT
 from hierlearn.decoding.mass import terminal_scores
-from hierlearn.errors import HierlearnError, plural
+from hierlearn.errors import HierlearnError, arg, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,11 +62,13 @@ class Layout:
                 "the long layout has one row per class; give top or scores with it"
             )
         if self.long and self.levels:
-            raise HierlearnError("the long layout has no columns per level; leave by_level out")
+            raise HierlearnError(
+                f"the long layout has no columns per level; leave {arg('by_level')} out"
+            )
         most = len(pipeline.label_space.terminals)
         if self.top > most:
             classes = plural(most, "terminal class", "terminal classes")
-            raise HierlearnError(f"top must be at most {most:,}: there are {classes}")
+            raise HierlearnError(f"{arg('top')} must be at most {most:,}: there are {classes}")
 
     def names(self, pipeline: Pipeline) -> list[str]:
         """Return the names of the columns that it adds, in order."""

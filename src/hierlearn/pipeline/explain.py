@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from hierlearn.datasets.dataset import count_rows
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, arg
 from hierlearn.memory.search import nearest
 from hierlearn.networks.blend import is_blend, memory_shares
 from hierlearn.networks.memories import (
@@ -69,7 +69,8 @@ def rows_of(pipeline: Pipeline) -> Remembered:
             "the memory of this model is empty"
             if heads == "neighbors"
             else "this model has no memory: its answers come from weights, not from rows; train it "
-            "again with what is new, or train with recipe='neighbors', or head='neighbors', for "
+            f"again with what is new, or train with {arg('recipe', 'neighbors')}, or "
+            f"{arg('head', 'neighbors')}, for "
             "answers with evidence, and rows and classes that are remembered without training"
         )
     return rows
@@ -139,7 +140,7 @@ def explain(pipeline: Pipeline, inputs: Any, count: int = 3) -> list[list[Eviden
         count: how many rows at most.
     """
     if count < 1:
-        raise HierlearnError(f"count must be at least 1, not {count}")
+        raise HierlearnError(f"{arg('count')} must be at least 1, not {count}")
     rows = rows_of(pipeline)
     shares_of(pipeline)  # raises where no memory answers
     pipeline.network.eval()

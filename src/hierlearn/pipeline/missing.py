@@ -12,7 +12,15 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from hierlearn.datasets.dataset import count_rows
-from hierlearn.errors import DataError, DataWarning, HierlearnError, place, plural, unknown_name
+from hierlearn.errors import (
+    DataError,
+    DataWarning,
+    HierlearnError,
+    arg,
+    place,
+    plural,
+    unknown_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +80,7 @@ class MissingCells:
             return
         if self.learns or self.pipeline.missing == "error":
             row, column = min((int(rows[0]), column) for column, rows in found.items())
-            hint = "" if self.learns else ", or leave out missing='error'"
+            hint = "" if self.learns else f", or leave out {arg('missing', 'error')}"
             raise DataError(f"{where(row, self.name(column))}: {NEVER_MISSING}{hint}")
         self.rows += len({row for rows in found.values() for row in rows.tolist()})
         for column, rows in found.items():
@@ -102,7 +110,7 @@ class MissingCells:
         rows = f"{self.rows:,} of {plural(self.total, 'row')}" if counted else "rows"
         warnings.warn(
             f"{rows} {lack} a value where every training row has one: {named}; an average, or an "
-            f"unseen category, takes its place (missing='error' refuses such rows)",
+            f"unseen category, takes its place ({arg('missing', 'error')} refuses such rows)",
             MissingWarning,
             stacklevel=3,
         )

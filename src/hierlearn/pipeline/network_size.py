@@ -66,7 +66,7 @@ def check_network(
             network = build_network(spec, label_space)
         built = network.state_dict()
     except HierlearnError as error:
-        raise CheckpointError(f"{folder}: {error}") from None
+        raise CheckpointError(f"{folder}: {error.message}") from None
     except Exception as error:
         if spec.foreign:  # which may not be made for the meta device
             return

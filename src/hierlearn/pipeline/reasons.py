@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.datasets.tables.table import Table
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, arg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,11 +53,12 @@ def reasons(
         count: how many parts at most; parts that speak against the answer are left out.
     """
     if count < 1:
-        raise HierlearnError(f"count must be at least 1, not {count}")
+        raise HierlearnError(f"{arg('count')} must be at least 1, not {count}")
     if not isinstance(inputs, Table) and not all(isinstance(one, str) for one in inputs):
         raise HierlearnError(
             "reasons are words of texts and cells of tables; this model reads numbers: train with "
-            "recipe='neighbors', or head='neighbors', for the rows behind an answer"
+            f"{arg('recipe', 'neighbors')}, or {arg('head', 'neighbors')}, for the rows behind an "
+            "answer"
         )
     found: list[list[Reason]] = []
     for row, answer in enumerate(answers):

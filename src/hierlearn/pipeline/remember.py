@@ -344,7 +344,8 @@ def new_labels(hierarchy: Hierarchy, row: str, labels: str | Sequence[str]) -> l
         return [hierarchy.names[hierarchy.index(one)] for one in as_list(labels)]
     except LabelError as error:
         raise LabelError(
-            f"the new label of the row with id {row!r} is no class of the new hierarchy: {error}; "
+            f"the new label of the row with id {row!r} is no class of the new hierarchy: "
+            f"{error.message}; "
             f"correct the label, or add the class to the hierarchy"
         ) from None
 

@@ -18,7 +18,7 @@ import torch
 from torch.nn.functional import normalize
 
 from hierlearn.backbones import find_backbone, parse_encoder
-from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.errors import HierlearnError, arg, unknown_name
 from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.links import from_similarities, make_link
@@ -61,7 +61,9 @@ class TitleOptions:
     def __post_init__(self) -> None:
         check_template(self.template)
         if not self.temperature > 0:
-            raise HierlearnError(f"temperature must be a number above 0, not {self.temperature!r}")
+            raise HierlearnError(
+                f"{arg('temperature')} must be a number above 0, not {self.temperature!r}"
+            )
 
 
 def check_template(template: str) -> None:

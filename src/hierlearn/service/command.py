@@ -364,7 +364,7 @@ def named_from_here() -> Iterator[None]:
     try:
         yield
     except HierlearnError as error:
-        message = str(error).replace(f"{Path.cwd()}{os.sep}", "")
+        message = error.message.replace(f"{Path.cwd()}{os.sep}", "")
         raise type(error)(message) from None
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from hierlearn.errors import HierlearnError, plural, unknown_name
+from hierlearn.errors import HierlearnError, arg, plural, unknown_name
 from hierlearn.files.writing import remove
 
 if TYPE_CHECKING:
@@ -484,15 +484,16 @@ def check_engine(engine: str, address: str | None, workers: int | None) -> None:
     if engine not in ENGINES:
         raise HierlearnError(unknown_name("engine", engine, ENGINES))
     if workers is not None and workers < 1:
-        raise HierlearnError(f"workers must be at least 1, not {workers}")
+        raise HierlearnError(f"{arg('workers')} must be at least 1, not {workers}")
     if workers is not None and address is not None:
         raise HierlearnError(
-            f"address names a cluster with workers of its own, {address!r}, so workers={workers} "
-            f"is of no use; leave it out"
+            f"{arg('address')} names a cluster with workers of its own, {address!r}, so "
+            f"{arg('workers', workers)} is of no use; leave it out"
         )
     if address is not None and engine == "processes":
         raise HierlearnError(
-            f"address needs an engine with workers elsewhere, 'dask' or 'ray', and {address!r} was "
+            f"{arg('address')} needs an engine with workers elsewhere, 'dask' or 'ray', and "
+            f"{address!r} was "
             f"given for 'processes'"
         )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 
-from hierlearn.errors import HierlearnError, plural
+from hierlearn.errors import HierlearnError, arg, plural
 from hierlearn.files.schema import Extra, Range, check
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.files.writing import WriteError, remove
@@ -105,7 +105,7 @@ class Checkpoints:
             before = f"{paths[-1].name} is intact; free" if paths else "free"
             raise WriteError(
                 f"cannot write {path.name} into {self.folder}: {error.strerror}; {before} disk "
-                f"space and resume with resume=True"
+                f"space and resume with {arg('resume', True)}"
             ) from error
         self.prune()
         return path
@@ -128,7 +128,7 @@ class Checkpoints:
             tensors, metadata = read_tensors(paths[-1])
         except CheckpointError as error:
             before = f"; remove it to resume from {paths[-2].name}" if len(paths) > 1 else ""
-            raise CheckpointError(f"{error}{before}") from None
+            raise CheckpointError(f"{error.message}{before}") from None
         if metadata.get("format") != FORMAT:
             raise CheckpointError(f"{paths[-1]} is not a checkpoint of a training")
         return Checkpoint(paths[-1], tensors, metadata)

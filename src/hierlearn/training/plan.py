@@ -6,7 +6,7 @@ from collections.abc import Mapping  # noqa: TC003  (read at run time by setting
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.errors import HierlearnError, arg, unknown_name
 from hierlearn.training.fields import check_fields, documented, setting
 from hierlearn.training.settings import Settings
 
@@ -128,9 +128,11 @@ class Plan:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.time_limit is not None and self.effort != "best":
-            raise HierlearnError("time_limit is for effort 'best'; set that, or leave it out")
+            raise HierlearnError(
+                f"{arg('time_limit')} is for effort 'best'; set that, or leave it out"
+            )
         if self.loss_options and self.loss is None:
-            raise HierlearnError("loss_options needs a loss; name it with loss=")
+            raise HierlearnError(f"{arg('loss_options')} needs a loss; name it with {arg('loss=')}")
         Settings.from_dict(self.settings)
         self._check_option_names()
 

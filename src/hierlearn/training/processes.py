@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import distributed
 
-from hierlearn.errors import HierlearnError, plural
+from hierlearn.errors import HierlearnError, arg, plural
 from hierlearn.networks.layers import Share
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def lost(rank: int, error: BaseException, where: str = "") -> LostProcessError:
     reason = str(error).splitlines()[0].split(". ")[0]
     return LostProcessError(
         f"process {rank} lost the connection to another one{where}; resume from the last "
-        f"checkpoint with resume=True ({reason})"
+        f"checkpoint with {arg('resume', True)} ({reason})"
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, arg
 from hierlearn.training.fields import check_fields, check_names, documented, setting
 from hierlearn.training.schedules import SCHEDULES
 
@@ -144,7 +144,8 @@ class Settings:
         """Raise on early stopping where there are no validation rows."""
         if self.patience is not None and not possible:
             raise HierlearnError(
-                "patience needs validation rows; name a split 'valid' or set valid_fraction"
+                f"{arg('patience')} needs validation rows; name a split 'valid' or set "
+                f"{arg('valid_fraction')}"
             )
 
     def with_changes(self, **changes: Any) -> Self:

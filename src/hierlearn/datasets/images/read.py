@@ -172,7 +172,7 @@ def labeled_images(
         try:
             hierarchy = Hierarchy.from_paths(list(paths))
         except HierlearnError as error:
-            raise type(error)(f"{source}: {error}") from None
+            raise type(error)(f"{source}: {error.message}") from None
     firsts: dict[tuple[str, ...] | None, int] = {}
     for number, one in enumerate(found.labels, start=1):
         firsts.setdefault(one, number)
@@ -457,7 +457,7 @@ def table_images(file: TableFile, column: str) -> Images:
         try:
             check_below(root, name)
         except DataError as error:
-            raise DataError(f"{place(file.path, line, column)}: {error}") from None
+            raise DataError(f"{place(file.path, line, column)}: {error.message}") from None
     return Images(ImageFile(root, name) for name in names)
 
 

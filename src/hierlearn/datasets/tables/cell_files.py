@@ -147,7 +147,7 @@ class JsonLinesFile(CellFile):
             except DataError as error:
                 is_list = line == 1 and text.lstrip().startswith("[")
                 remedy = "; write one object per line, not a list of them" if is_list else ""
-                raise DataError(f"{place(self.path, line)}: {error}{remedy}") from None
+                raise DataError(f"{place(self.path, line)}: {error.message}{remedy}") from None
             if not isinstance(record, dict):
                 raise DataError(
                     f"{place(self.path, line)}: a JSON {type(record).__name__}; write one object "

