@@ -17,7 +17,7 @@ from importlib import import_module
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.errors import HierlearnError, arg, unknown_name
 from hierlearn.registry import IMPORTED, Registry, installed
 
 T = TypeVar("T")
@@ -112,9 +112,11 @@ class Setting:
         entries = self._entries() if self.description.registry else {}
         if self.description.only is None or value not in entries:
             more = installed(entries.group) if isinstance(entries, Registry) else ()
-            return unknown_name(self.name, str(value), [*dict.fromkeys([*known, *more])])
+            shown = arg(self.name) if "_" in self.name else self.name  # "unknown loss" is English
+            return unknown_name(shown, str(value), [*dict.fromkeys([*known, *more])])
         return (
-            f"{self.name} {value!r} is {self.description.excluded}; use one of {', '.join(known)}"
+            f"{arg(self.name) if '_' in self.name else self.name} {value!r} is "
+            f"{self.description.excluded}; use one of {', '.join(known)}"
         )
 
     def _is_elsewhere(self, value: Any) -> bool:
@@ -161,14 +163,14 @@ class Setting:
                 raise HierlearnError(self._not_known(value, known))
         if self.kind is dict:
             if not isinstance(value, Mapping):
-                raise HierlearnError(f"{self.name} must be a mapping, not {value!r}")
+                raise HierlearnError(f"{arg(self.name)} must be a mapping, not {value!r}")
             return value
         number: Any = value
         if not isinstance(value, self.kind) or (self.kind is int and isinstance(value, bool)):
-            raise HierlearnError(f"{self.name} must be {KINDS[self.kind]}, not {value!r}")
+            raise HierlearnError(f"{arg(self.name)} must be {KINDS[self.kind]}, not {value!r}")
         if self.rule and not self._is_within(number):
             none = ", or None" if self.optional else ""
-            raise HierlearnError(f"{self.name} must be {self.rule}{none}, not {value}")
+            raise HierlearnError(f"{arg(self.name)} must be {self.rule}{none}, not {value}")
         return value
 
     def _is_within(self, value: float) -> bool:

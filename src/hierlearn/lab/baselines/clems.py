@@ -69,7 +69,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.errors import HierlearnError, arg, unknown_name
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.structure import row_chunks
 from hierlearn.links import Head
@@ -192,7 +192,8 @@ class CLEMSHead(Head):
         """
         if labels.unlabeled_descendants == "ignore":
             raise HierlearnError(
-                "the head clems compares whole label sets, but unlabeled_descendants 'ignore' "
+                f"the head clems compares whole label sets, but {arg('unlabeled_descendants')} "
+                "'ignore' "
                 "leaves classes unknown; use 'negative', or another head"
             )
         most, asked = most_sets(len(labels.hierarchy)), options.get("sets")
@@ -236,7 +237,7 @@ class CLEMSLoss(Loss):
         if mask is not None:
             raise HierlearnError(
                 "the points of the head clems are those of whole label sets, but a mask leaves "
-                "classes unknown; use unlabeled_descendants 'negative', or another head"
+                f"classes unknown; use {arg('unlabeled_descendants')} 'negative', or another head"
             )
         if not output.points.is_set:
             raise HierlearnError(

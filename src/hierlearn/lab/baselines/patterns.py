@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, arg
 from hierlearn.memory.label_sets import LabelSets
 from hierlearn.networks.ensemble import networks_in
 
@@ -47,8 +47,9 @@ def set_units(network: nn.Module, sets: Tensor, scales: Tensor, name: str) -> No
         heads = one.heads.values() if learns else ()
         if not any([set_patterns(head, sets, scales) for head in heads]):  # noqa: C419
             raise HierlearnError(
-                f"head_init {name!r} is for a linear head after a hidden layer, which this network "
-                f"lacks; use head_init 'random'"
+                f"{arg('head_init')} {name!r} is for a linear head after a hidden layer, which "
+                "this network "
+                f"lacks; use {arg('head_init')} 'random'"
             )
 
 

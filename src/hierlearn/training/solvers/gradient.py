@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, arg
 from hierlearn.networks.ensemble import Noise, clip_grad_norm
 from hierlearn.networks.layers import Share
 from hierlearn.networks.memories import candidates_of
@@ -480,7 +480,7 @@ class Trainer:
             f"the {what} became {float(total[member])} in epoch {epoch + 1}, batch {place + 1} of "
             f"{self.steps_per_epoch}, with {type(self.loss).__name__} at learning rate {rate:.3g} "
             f"(seed {self.seeds[member]}, training rows {shown}{more}); lower the learning rate or "
-            f"set max_grad_norm, and check those rows; {before}"
+            f"set {arg('max_grad_norm')}, and check those rows; {before}"
         )
 
     def _refuse_member(self, member: int, what: str) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, arg
 from hierlearn.links import link_name
 from hierlearn.networks.linear import encoder_of, only_layer
 from hierlearn.networks.sparse import SparseRows
@@ -437,7 +437,9 @@ class LinearSolver:
         reason = unsupported_reason(network, loss, rows)
         layer = only_layer(network)
         if reason is not None or layer is None:
-            raise HierlearnError(f"lbfgs cannot train this: {reason}; use optimizer='adamw'")
+            raise HierlearnError(
+                f"lbfgs cannot train this: {reason}; use {arg('optimizer', 'adamw')}"
+            )
 
         @torch.no_grad()
         def solve() -> list[float | None]:

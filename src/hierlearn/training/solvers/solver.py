@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, arg
 from hierlearn.files.reading import guarded
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.metrics import METRICS
@@ -173,7 +173,8 @@ def check_training(
     members = members_of(network)
     if (members or 1) != settings.ensemble_size:
         raise HierlearnError(
-            f"ensemble_size is {settings.ensemble_size}, but this {type(network).__name__} "
+            f"{arg('ensemble_size')} is {settings.ensemble_size}, but this "
+            f"{type(network).__name__} "
             f"holds {members or 1} network{'s' * ((members or 1) > 1)}"
         )
     return members
