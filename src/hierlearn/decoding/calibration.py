@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from hierlearn.decoding.probabilities import check_probabilities
-from hierlearn.errors import HierlearnError, shown
+from hierlearn.errors import HierlearnError, arg, shown
 from hierlearn.hierarchy.structure import row_chunks
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def check_risk(risk: float) -> None:
     """Raise unless a risk is a fraction."""
     level: object = risk  # which may come from anywhere
     if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
-        raise HierlearnError(f"risk must lie between 0 and 1, not {shown(level)}")
+        raise HierlearnError(f"{arg('risk')} must lie between 0 and 1, not {shown(level)}")
 
 
 def rank_of(risk: float, count: int) -> int:
@@ -47,7 +47,7 @@ def rank_of(risk: float, count: int) -> int:
     check_risk(risk)
     rows: object = count
     if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or rows < 0:
-        raise HierlearnError(f"count must be the number of rows, not {shown(rows)}")
+        raise HierlearnError(f"{arg('count')} must be the number of rows, not {shown(rows)}")
     if 1 / (count + 1) > risk:
         needed = f"{1 / risk:.3g}" if risk * MANY_ROWS < 1 else f"{least_rows(risk):,}"
         raise HierlearnError(

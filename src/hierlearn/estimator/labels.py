@@ -26,7 +26,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hierlearn.errors import DataError, HierarchyError, HierlearnError, LabelError, quoted, shown
+from hierlearn.errors import (
+    DataError,
+    HierarchyError,
+    HierlearnError,
+    LabelError,
+    arg,
+    quoted,
+    shown,
+)
 from hierlearn.estimator.parameters import as_plain
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.labels import Labels, has_no_label
@@ -258,7 +266,8 @@ def parse_levels(table: list[Any], columns: int, sep: str) -> ParsedLabels:
             path = level_path(row, sep)
         except HierarchyError as error:
             raise LabelError(
-                f"row {number}: {error} (a row has one name per level; for several labels give a "
+                f"row {number}: {error.message} (a row has one name per level; for several labels "
+                "give a "
                 f"set of paths per row)"
             ) from None
         known = (cell for cell in row if not is_missing(cell))
@@ -339,7 +348,7 @@ class LabelFormat:
             if not labels:
                 raise LabelError(
                     f"none of the {len(listing)} rows has a label, so no hierarchy can be "
-                    f"inferred; give one with hierarchy="
+                    f"inferred; give one with {arg('hierarchy=')}"
                 )
             if numbers:
                 values |= {name_of(label): as_plain(label) for label in labels}
@@ -603,7 +612,7 @@ def inherited(class_weight: Mapping[Any, Any], form: LabelFormat) -> NDArray[np.
         try:
             number = hierarchy.index(class_of(label, form))
         except LabelError as error:
-            raise LabelError(f"class_weight: {error}") from None
+            raise LabelError(f"class_weight: {error.message}") from None
         own[number] = checked(label, weight)
     weights = np.ones(len(hierarchy))
     depth = np.zeros(len(hierarchy), dtype=int)  # the level of the class that a weight is of

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from hierlearn.datasets.images.images import Images
 from hierlearn.datasets.tables.kinds import base_kind
 from hierlearn.datasets.tables.table import Table, columns_summary
-from hierlearn.errors import DataError, HierlearnError, unknown_name
+from hierlearn.errors import DataError, HierlearnError, arg, unknown_name
 from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.features.preprocessor import Preprocessor, nest, nested, stored
 from hierlearn.features.table import TablePreprocessor
@@ -368,7 +368,7 @@ class EncodedTablePreprocessor(Preprocessor[Any, Any]):
         if not isinstance(inputs, Table):
             raise HierlearnError(
                 f"encoders of columns read a table, not {type(inputs).__name__}; name columns "
-                f"with features="
+                f"with {arg('features=')}"
             )
         for one in self.encoders:
             one.check(inputs)

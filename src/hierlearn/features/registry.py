@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.errors import DataError, HierlearnError, unknown_name
+from hierlearn.errors import DataError, HierlearnError, arg, unknown_name
 from hierlearn.features.combined import (
     ChainPreprocessor,
     EncodedTablePreprocessor,
@@ -118,7 +118,7 @@ def preprocessor_for(dataset: Dataset, **options: Any) -> Preprocessor[Any, Any]
                     raise HierlearnError(
                         f"option {option!r} is of preprocessing {other.name!r}, but inputs that "
                         f"are {dataset.kind} go through {chosen.name!r} unless another is named; "
-                        f"pass preprocessing={other.name!r}"
+                        f"pass {arg('preprocessing', other.name)}"
                     )
         return chosen(**{key: options[key] for key in options if key in chosen.options()})
     if dataset.kind == "sparse":

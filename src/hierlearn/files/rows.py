@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hierlearn.errors import DataError, DataWarning, place, plural
+from hierlearn.errors import DataError, DataWarning, arg, place, plural
 from hierlearn.files.reading import (
     check_regular,
     open_content,
@@ -214,7 +214,8 @@ def check_delimiter(delimiter: str) -> str:
     found = "\t" if delimiter in ("tab", "\\t") else delimiter
     if not isinstance(found, str) or len(found) != 1 or found in '"\r\n ' or not found.isascii():
         raise DataError(
-            f"delimiter must be one character such as ; or | or tab, not {delimiter!r}; leave it "
+            f"{arg('delimiter')} must be one character such as ; or | or tab, not {delimiter!r}; "
+            "leave it "
             f"out to have it found"
         )
     return found

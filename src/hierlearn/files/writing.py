@@ -25,7 +25,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, arg
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -331,7 +331,7 @@ def check_output(path: Path | str, force: bool, inputs: Iterable[Path | str] = (
         if exists and one.is_dir() and is_inside(path, one):
             raise WriteError(f"{path} is a file of the input {one}; write to another file")
     if exists and not force:
-        raise WriteError(f"{path} exists; pass force=True to replace it")
+        raise WriteError(f"{path} exists; pass {arg('force', True)} to replace it")
     check_writable(path)
 
 

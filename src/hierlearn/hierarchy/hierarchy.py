@@ -282,7 +282,7 @@ class Hierarchy(Builders):
                         else:
                             found.append(number)
             except LabelError as error:
-                raise LabelError(f"row {row}: {error}") from None
+                raise LabelError(f"row {row}: {error.message}") from None
             except TypeError:
                 kind = type(labels).__name__
                 raise LabelError(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 import numpy as np
 
-from hierlearn.errors import DataError, HierlearnError, LabelError, unknown_name
+from hierlearn.errors import DataError, HierlearnError, LabelError, arg, unknown_name
 from hierlearn.hierarchy.hierarchy import Hierarchy
 from hierlearn.hierarchy.names import as_rows, is_missing
 from hierlearn.hierarchy.structure import expand_ranges
@@ -109,7 +109,7 @@ class Labels:
         if unlabeled_descendants not in get_args(UnlabeledDescendants):
             raise LabelError(
                 unknown_name(
-                    "value of unlabeled_descendants",
+                    f"value of {arg('unlabeled_descendants')}",
                     str(unlabeled_descendants),
                     get_args(UnlabeledDescendants),
                 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from hierlearn.errors import DataWarning, HierarchyError, LabelError, plural, unknown_name
+from hierlearn.errors import DataWarning, HierarchyError, LabelError, arg, plural, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,7 +67,7 @@ def checked(name: object, sep: str | None) -> str:
         raise HierarchyError(f"a class name must not be empty, but one is {name!r}")
     if sep is not None and sep in name:
         raise HierarchyError(
-            f"class name {name!r} holds the separator {sep!r}; choose another with sep="
+            f"class name {name!r} holds the separator {sep!r}; choose another with {arg('sep=')}"
         )
     return name
 
@@ -75,7 +75,7 @@ def checked(name: object, sep: str | None) -> str:
 def checked_sep(sep: str) -> str:
     """Return the separator; raise if it is empty."""
     if not isinstance(sep, str) or not sep:
-        raise HierarchyError(f"sep must be a non-empty text, not {sep!r}")
+        raise HierarchyError(f"{arg('sep')} must be a non-empty text, not {sep!r}")
     return sep
 
 
@@ -265,7 +265,7 @@ def row_path(cells: Sequence[Any], row: int, sep: str, what: str = "labels") -> 
     try:
         return sep.join(level_path(whole, sep)) or None
     except HierarchyError as error:
-        raise LabelError(f"row {row} of {what}, one column per level: {error}") from None
+        raise LabelError(f"row {row} of {what}, one column per level: {error.message}") from None
 
 
 def as_rows(values: Any, sep: str, what: str = "labels") -> Any:
@@ -346,7 +346,7 @@ def warn_of_other_sep(paths: Iterable[str], sep: str) -> None:
     if found is not None:
         warnings.warn(
             f"labels such as {found[1]!r} look like paths joined by {found[0]!r}, but sep is "
-            f"{sep!r}; set sep= to {found[0]!r} to read them as paths",
+            f"{sep!r}; set {arg('sep=')} to {found[0]!r} to read them as paths",
             DataWarning,
             stacklevel=2,
         )

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.errors import DataError, HierlearnError, shown
+from hierlearn.errors import DataError, HierlearnError, arg, shown
 from hierlearn.files.reading import LARGE, guarded, is_file, read_json
 from hierlearn.files.records import json_line, read_log, read_records
 from hierlearn.files.schema import check
@@ -107,7 +107,7 @@ class Study:
                 check_version(path, before)
                 raise StudyError(
                     f"{folder} holds another study (its {', '.join(differing)} differ); name "
-                    f"another folder, or pass force=True to replace it"
+                    f"another folder, or pass {arg('force', True)} to replace it"
                 )
         check_folder(folder)
         with atomic_write(path) as file:
@@ -350,7 +350,7 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         config: dict[str, Any] = read_json(path)
     except DataError as error:
-        raise StudyError(f"{path} is damaged: it is not JSON ({error})") from None
+        raise StudyError(f"{path} is damaged: it is not JSON ({error.message})") from None
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise StudyError(f"{path} was not written by hierlearn")
     return config
@@ -369,5 +369,5 @@ def check_version(path: Path, config: Mapping[str, Any]) -> None:
         raise StudyError(
             f"{path} has version {shown(config.get('version'))} of the study format, and this "
             f"hierlearn reads version {VERSION}; run the study again in another folder, or pass "
-            f"force=True to replace it"
+            f"{arg('force', True)} to replace it"
         )

@@ -15,7 +15,7 @@ import shutil
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, arg
 from hierlearn.files.locks import WAIT, BusyError, locked
 from hierlearn.files.reading import read_json
 from hierlearn.files.records import read_log
@@ -72,7 +72,8 @@ def check_free(folder: Path, force: bool) -> None:
         return
     if not force:
         raise HierlearnError(
-            f"{folder} exists; pass force=True to replace the model in it, or resume=True to resume"
+            f"{folder} exists; pass {arg('force', True)} to replace the model in it, or "
+            f"{arg('resume', True)} to resume"
         )
     if not is_model(folder) and not is_training(folder):
         raise HierlearnError(f"{folder} holds no model, so it is not replaced; name another")
@@ -252,7 +253,7 @@ def replaced_model(
     except OSError as error:
         reason = getattr(error, "strerror", None) or str(error)
         old = "" if is_new else "the model that was there is intact; "
-        again = "resume with resume=True" if of_training else "try again"
+        again = f"resume with {arg('resume', True)}" if of_training else "try again"
         raise WriteError(
             f"cannot write the model into {folder}: {reason}; {old}free disk space and {again}"
         ) from error

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hierlearn.datasets.tables.write import CodedColumn
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, arg
 from hierlearn.hierarchy.names import joined_titles
 from hierlearn.pipeline.answer_columns import (
     ClassNames,
@@ -240,7 +240,8 @@ def neighbor_names(pipeline: Pipeline, count: int) -> tuple[str, ...]:
     most = min(len(rows), most_neighbors(pipeline))
     if not 1 <= count <= most:
         raise HierlearnError(
-            f"explain must lie between 1 and {most:,}, the remembered rows that an answer is taken "
+            f"{arg('explain')} must lie between 1 and {most:,}, the remembered rows that an answer "
+            "is taken "
             f"from, not {count:,}"
         )
     titles = ("titles",) if pipeline.hierarchy.has_titles else ()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hierlearn import errors
-from hierlearn.errors import DataError, HierlearnError, plural, quoted
+from hierlearn.errors import DataError, HierlearnError, arg, plural, quoted
 from hierlearn.files.locations import RemotePath, as_location, find_files, is_address
 from hierlearn.files.reading import read_json
 from hierlearn.files.rows import delimiter_of
@@ -156,10 +156,10 @@ class PartFolder:
         if force:
             return
         if plan is None:
-            raise WriteError(f"{self.folder} exists; pass force=True to replace it")
+            raise WriteError(f"{self.folder} exists; pass {arg('force', True)} to replace it")
         raise WriteError(
             f"{self.folder} holds parts of another run, whose model, rows or options differ; pass "
-            f"force=True to replace them, or name another folder"
+            f"{arg('force', True)} to replace them, or name another folder"
         )
 
     def complete(
@@ -323,7 +323,7 @@ class PartJob:
             raise HierlearnError(
                 f"{stream.path}, rows from {part.before + 1:,} on: {ATTEMPTS} workers died on this "
                 f"part, perhaps of lack of memory; start fewer workers, or give smaller parts with "
-                f"part_rows="
+                f"{arg('part_rows=')}"
             )
         path = self.folder.path(number)
         with answer_file(path, self.names, stream.keep, escape=self.escape) as file:
@@ -434,7 +434,7 @@ class PartWorker:
         try:
             record = self.job.run(number)
         except HierlearnError as error:
-            return {**nothing, "error": str(error), "kind": type(error).__name__}
+            return {**nothing, "error": error.message, "kind": type(error).__name__}
         return {**record._asdict(), "error": "", "kind": ""}
 
 
@@ -511,7 +511,8 @@ def resources(
         gpus_per_worker = 1.0 if there and device != "cpu" else 0.0
     if gpus_per_worker > there:
         raise HierlearnError(
-            f"gpus_per_worker is {gpus_per_worker:g}, but the cluster has {there:g} GPUs; leave it "
+            f"{arg('gpus_per_worker')} is {gpus_per_worker:g}, but the cluster has {there:g} GPUs; "
+            "leave it "
             f"out"
         )
     cores = int(cluster.get("CPU", 1.0))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.backbones import find_backbone, names_backbone, parse_encoder
-from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.errors import HierlearnError, arg, unknown_name
 from hierlearn.features.combined import ChainPreprocessor, EncodedTablePreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.features.registry import find_step
@@ -90,7 +90,8 @@ def check_options(name: str, options: Mapping[str, Any], tuning: str) -> None:
         wanted = family.training_options.get(option, "") or tuning
         if wanted != tuning:
             raise HierlearnError(
-                f"{option} is for tuning {wanted!r}, not {tuning!r}; leave it out, or set tuning="
+                f"{option} is for tuning {wanted!r}, not {tuning!r}; leave it out, or set "
+                f"{arg('tuning=')}"
                 f"{wanted}"
             )
         if option not in known | after:
@@ -115,15 +116,15 @@ def fitted_embedder(
     if ALL not in encoders:
         if dataset.kind != "table":
             raise HierlearnError(
-                f"encoder names the column {next(iter(encoders))!r}, but the inputs are "
-                f"{dataset.kind} without columns; use network= for the only input"
+                f"{arg('encoder')} names the column {next(iter(encoders))!r}, but the inputs are "
+                f"{dataset.kind} without columns; use {arg('network=')} for the only input"
             )
         table = {"standardize": plan.standardize}
         return EncodedTablePreprocessor(encoders, table).to(device).fit(dataset.inputs)
     if len(encoders) > 1:
         raise HierlearnError(
             f"network={encoders[ALL]['source']!r} encodes the only input; name the column of every "
-            f"encoder with encoder= instead"
+            f"encoder with {arg('encoder=')} instead"
         )
     step = EmbedPreprocessor(**encoders[ALL]).to(device)
     if dataset.kind != step.reads:

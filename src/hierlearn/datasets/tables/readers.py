@@ -22,7 +22,7 @@ from hierlearn.datasets.tables.arrow import (
 from hierlearn.datasets.tables.cell_files import ExcelFile, JsonLinesFile, SqliteFile
 from hierlearn.datasets.tables.delimited import DelimitedFile, has_arrow
 from hierlearn.datasets.tables.table import PartitionedTableFile, TableChunk, TableFile
-from hierlearn.errors import DataError
+from hierlearn.errors import DataError, arg
 from hierlearn.files.locations import (
     Location,
     RemotePath,
@@ -112,7 +112,8 @@ def open_table(path: Location | str, delimiter: str | None = None) -> TableFile:
         return cast("TableFile", made(path))
     if not reader.takes_delimiter:
         raise DataError(
-            f"{path}: delimiter= goes with CSV and TSV files, not {reader.format_name}; leave it "
+            f"{path}: {arg('delimiter=')} goes with CSV and TSV files, not {reader.format_name}; "
+            "leave it "
             f"out"
         )
     return cast("TableFile", made(path, delimiter))

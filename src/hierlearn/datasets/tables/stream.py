@@ -18,7 +18,7 @@ import numpy as np
 
 from hierlearn.datasets.labels import row_ids
 from hierlearn.datasets.tables.readers import PartFile, open_table, parts_of
-from hierlearn.errors import DataError, plural
+from hierlearn.errors import DataError, arg, plural
 from hierlearn.files.reading import read_ahead
 from hierlearn.files.tensors import ENDINGS, read_matrix
 from hierlearn.hierarchy.labels import row_numbers
@@ -100,7 +100,10 @@ class TableStream:
         embeddings: Path | str | None = None,
     ) -> None:
         if embeddings is None and bool(features) == (text is not None):
-            raise DataError("name either feature columns (features=) or a text column (text=)")
+            raise DataError(
+                f"name either feature columns ({arg('features=')}) or a text column "
+                f"({arg('text=')})"
+            )
         self.text = text
         self.kinds = dict(features) if isinstance(features, Mapping) else None
         self.id_column = id_column
@@ -126,7 +129,8 @@ class TableStream:
             self.file.check_columns([self.id_column])
             if self.id_column in self.names:
                 raise DataError(
-                    f"column {self.id_column!r} is named twice, as an input and as id_column; give "
+                    f"column {self.id_column!r} is named twice, as an input and as "
+                    f"{arg('id_column')}; give "
                     f"each column one role"
                 )
 

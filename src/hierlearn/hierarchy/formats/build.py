@@ -335,7 +335,7 @@ class Builders:
                     if titled:
                         nodes.set_title(node, cells[-1])
             except HierarchyError as error:
-                raise HierarchyError(f"row {row}: {error}") from None
+                raise HierarchyError(f"row {row}: {error.message}") from None
             if has_gap(cells[: len(columns)]):
                 gaps.append((row, sep.join(parts)))
         if gaps:
@@ -361,7 +361,7 @@ class Builders:
         try:
             return hierarchy.with_aliases(**form.beside)
         except LabelError as error:
-            raise HierarchyError(f"the JSON of a hierarchy is damaged: {error}") from None
+            raise HierarchyError(f"the JSON of a hierarchy is damaged: {error.message}") from None
 
     @classmethod
     def read(

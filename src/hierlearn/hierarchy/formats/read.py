@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.errors import DataError, HierarchyError, place, quoted, unknown_name
+from hierlearn.errors import DataError, HierarchyError, arg, place, quoted, unknown_name
 from hierlearn.files import read_rows, read_text
 from hierlearn.files.reading import parse_json, plain_ending
 from hierlearn.hierarchy.formats.build import FORMAT, NODE_KEYS
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 FORMS = ("nested", "parents", "edges", "paths", "levels")
 ONLY = {  # what an option is for, where a file does not take it
-    "title_column": "title_column names a column of a CSV or TSV file",
-    "relationships": "relationships names lines of an OBO file",
+    "title_column": f"{arg('title_column')} names a column of a CSV or TSV file",
+    "relationships": f"{arg('relationships')} names lines of an OBO file",
     "language": "language is that of the titles in an RDF file",
 }
 ATTRIBUTE = re.compile(
@@ -82,7 +82,7 @@ def read_hierarchy(
         raise HierarchyError(f"{path}: a {ending} file cannot have the form {form!r}; {known}")
     if root is not None and not reader.takes_root:
         raise HierarchyError(
-            f"{path}: root= names a node of edges, parent maps, OBO and RDF files; "
+            f"{path}: {arg('root=')} names a node of edges, parent maps, OBO and RDF files; "
             f"a {ending} file has none"
         )
     for name in more:
@@ -131,7 +131,9 @@ def read_json(path: Path, form: str | None, sep: str, root: str | None) -> Hiera
 def check_root(form: str, root: str | None) -> None:
     """Raise if a root is given for a form that has none."""
     if root is not None and form in ("nested", "paths", "levels"):
-        raise HierarchyError(f"root= names a node of edges or parent maps; {form} have none")
+        raise HierarchyError(
+            f"{arg('root=')} names a node of edges or parent maps; {form} have none"
+        )
 
 
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -186,7 +188,7 @@ def object_form(value: dict[str, Any]) -> str:
     if dict not in kinds and any(isinstance(one, list) and one for one in value.values()):
         raise HierarchyError(
             "an object of lists could list children or parents; "
-            "say which with form='nested' or form='parents'"
+            f"say which with {arg('form', 'nested')} or {arg('form', 'parents')}"
         )
     return "nested"
 
@@ -267,7 +269,7 @@ def titles_by_name(
         try:
             set_title(found, name, title, name)
         except HierarchyError as error:
-            raise HierarchyError(f"{place(path, line)}: {error}") from None
+            raise HierarchyError(f"{place(path, line)}: {error.message}") from None
     return found
 
 
@@ -280,7 +282,7 @@ def level_paths(
         try:
             found = sep.join(level_path(row, sep))
         except HierarchyError as error:
-            raise HierarchyError(f"{place(path, line)}: {error}") from None
+            raise HierarchyError(f"{place(path, line)}: {error.message}") from None
         if has_gap(row):
             gaps.append((line, found))
         yield line, found
@@ -306,7 +308,7 @@ def distinct_paths(path: Path, entries: Iterable[tuple[int, str]], sep: str) -> 
         try:
             split_path(entry, sep)
         except HierarchyError as error:
-            raise HierarchyError(f"{place(path, number)}: {error}") from None
+            raise HierarchyError(f"{place(path, number)}: {error.message}") from None
         seen[entry] = number
     return list(seen)
 
@@ -488,4 +490,4 @@ def hierarchy_of(attribute: Attribute, path: Path | str, *, sep: str = "/") -> H
             )
         return Hierarchy.from_paths(entries, sep=sep)
     except HierarchyError as error:
-        raise HierarchyError(f"{place(path, attribute.line)}: {error}") from None
+        raise HierarchyError(f"{place(path, attribute.line)}: {error.message}") from None

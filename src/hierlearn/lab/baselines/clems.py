@@ -141,7 +141,9 @@ class CLEMSHead(Head):
         check_flag(nearest=nearest)
         find_cost(cost)
         if not 0 < temperature < math.inf:
-            raise HierlearnError(f"temperature must be a number above 0, not {temperature!r}")
+            raise HierlearnError(
+                f"{arg('temperature')} must be a number above 0, not {temperature!r}"
+            )
         most = most_sets(len(LabelSpace.of(label_space)))
         if sets is not None and sets > most:
             raise HierlearnError(f"at most {most:,} label sets can have points, not {sets:,}")
