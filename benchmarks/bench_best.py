@@ -24,7 +24,7 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics.measure import measure
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import train
-from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Plan
 from machine import RESULTS, write
 
 if TYPE_CHECKING:

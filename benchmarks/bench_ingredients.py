@@ -29,9 +29,9 @@ from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import run
 from hierlearn.training.blending import Ingredient, answers_of, ingredients
 from hierlearn.training.choose import Facts
-from hierlearn.training.plan import Plan
 from hierlearn.training.processes import Processes
 from hierlearn.training.selection import scorer, select
+from hierlearn.training.settings import Plan
 from machine import RESULTS, write
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from hierlearn.metrics.measure import measure
 from hierlearn.networks.heads import HEADS, LinearHead
 from hierlearn.pipeline import train
 from hierlearn.pipeline.reporting import Reporting
-from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Plan
 from machine import write
 
 SETS = ("diatoms", "cellcycle_fun")

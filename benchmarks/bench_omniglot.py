@@ -35,7 +35,7 @@ from hierlearn.lab.corpora.omniglot import load_omniglot
 from hierlearn.pipeline.remember import remember
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import train
-from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Plan
 from machine import write
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ sys.path.insert(0, str(HERE.parent.parent / "tests"))
 import counted_files  # noqa: E402
 from hierlearn.datasets import stream_table  # noqa: E402
 from hierlearn.hierarchy.labels import labels_of_rows  # noqa: E402
-from hierlearn.training.plan import Plan  # noqa: E402
+from hierlearn.training.settings import Plan  # noqa: E402
 from machine import RESULTS, versions, write  # noqa: E402
 
 FEATURES, FILES, GROUP, WINDOW, BATCH = 50, 8, 5000, 25_000, 512
@@ -66,8 +66,8 @@ def train(folder: Path, seconds: float, ahead: bool, epochs: int) -> None:
     """Train on the files of a folder; print the figures of this process as JSON."""
     from hierlearn.pipeline import train as run
     from hierlearn.pipeline.reporting import Reporting
-    from hierlearn.training.row_cache import GroupCache
     from hierlearn.training.solvers.gradient import Trainer
+    from hierlearn.training.stream import GroupCache
 
     if not ahead:
         GroupCache.expect = lambda *_: None  # type: ignore[assignment, method-assign]

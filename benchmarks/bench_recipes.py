@@ -23,7 +23,7 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics.measure import measure
 from hierlearn.pipeline import train
 from hierlearn.pipeline.reporting import Reporting
-from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Plan
 from machine import RESULTS, write
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hierlearn.pipeline import train
 from hierlearn.reports import page as thumbnails
 from hierlearn.reports import write_model_report
 from hierlearn.reports.page import BYTES, SIDE, Thumbnails, thumbnail
-from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Plan
 from images.picture_files import COLORS, make_folder
 
 

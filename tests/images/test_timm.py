@@ -12,7 +12,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.features.images import ImagePreprocessor
 from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.export import export
-from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Plan
 from images.picture_files import make_folder
 
 NAME = "test_resnet"  # of timm's own tests: half a million weights

@@ -11,7 +11,7 @@ from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.export import export
 from hierlearn.pipeline.remember import remember
 from hierlearn.pipeline.reporting import Reporting
-from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Plan
 from images.picture_files import COLORS, make_folder, picture
 
 SMALL = {"width": 8, "depth": 2, "augment": "light"}

@@ -14,9 +14,9 @@ from hierlearn.lab.splits import with_test_rows, without_test_rows
 from hierlearn.metrics import METRICS, Metric, hier_dist
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import train
-from hierlearn.training.plan import Plan
 from hierlearn.training.prepare import prepare
 from hierlearn.training.probabilities import member_probabilities
+from hierlearn.training.settings import Plan
 from hierlearn.training.solvers.gradient import Trainer
 from lab.small_studies import dataset, protocol
 

@@ -16,7 +16,7 @@ from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.remember import remember
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import train
-from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Plan
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d/e", "d/f", "g"])

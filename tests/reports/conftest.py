@@ -14,7 +14,7 @@ from hierlearn.lab.pages import write_report
 from hierlearn.lab.protocol import Protocol
 from hierlearn.pipeline import train
 from hierlearn.reports import write_model_report
-from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Plan
 from reports import models
 
 HOSTILE = [

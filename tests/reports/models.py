@@ -12,7 +12,7 @@ from hierlearn.decoding import make_decoder
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.pipeline import train
 from hierlearn.reports import write_model_report
-from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Plan
 
 QUICK = {"epochs": 6, "device": "cpu", "learning_rate": 0.02}
 

@@ -16,7 +16,7 @@ from hierlearn.datasets import read_table
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.service.mlflow import load_model, log_model, save_model, tracking
-from hierlearn.training.log import read_log
+from hierlearn.training.progress import read_log
 from tolerances import FLOAT32_SUMS
 
 mlflow = pytest.importorskip("mlflow")

@@ -18,7 +18,7 @@ from hierlearn.networks.ensemble import LoopedEnsemble, member_state, members_of
 from hierlearn.networks.heads import neighbor_head
 from hierlearn.training.prepare import prepare
 from hierlearn.training.rows import CandidateSampler, Rows, sample
-from hierlearn.training.shards import ShardOrder
+from hierlearn.training.stream import ShardOrder
 from training.datasets import (
     CPU,
     TREE,

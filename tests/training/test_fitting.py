@@ -5,7 +5,7 @@ import pytest
 
 from hierlearn.errors import DataError
 from hierlearn.features import NumericPreprocessor
-from hierlearn.training import fitting
+from hierlearn.training import prepare as fitting
 
 
 class Group:

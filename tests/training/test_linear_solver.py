@@ -15,12 +15,11 @@ from hierlearn.losses import BCELoss, CondSoftmaxLoss, HingeLoss, LeafCELoss
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import train
-from hierlearn.training.plan import Plan
-from hierlearn.training.prepare import prepare
+from hierlearn.training.prepare import prepare, summary
 from hierlearn.training.rows import Rows
+from hierlearn.training.settings import Plan
 from hierlearn.training.solvers import linear as linear_solver
 from hierlearn.training.solvers.linear import minimize, solve_linear
-from hierlearn.training.summary import summary
 
 CPU = torch.device("cpu")
 FLAT = Hierarchy.from_paths(["a", "b", "c"])

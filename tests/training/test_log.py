@@ -9,7 +9,7 @@ import pytest
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline import train
 from hierlearn.pipeline.reporting import Reporting
-from hierlearn.training.log import EpochLog, read_log, scalars
+from hierlearn.training.progress import EpochLog, read_log, scalars
 from training.datasets import largest_file, plan, problem, read_records
 
 RECORD = {"epoch": 1, "step": 5, "learning_rate": 0.1, "loss": [0.5], "valid": {"mrr": [0.25]}}

@@ -15,8 +15,7 @@ from hierlearn.links import LINKS
 from hierlearn.networks import NETWORKS, InputSpec, LinearHead, Network, SparseRows
 from hierlearn.networks.ensemble import member_state, members_of
 from hierlearn.training import RECIPES, Plan, Recipe
-from hierlearn.training.prepare import Extras, prepare, split_rows
-from hierlearn.training.summary import summary
+from hierlearn.training.prepare import Extras, prepare, split_rows, summary
 from training.datasets import (
     CPU,
     TREE,

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from hierlearn.errors import DataError
-from hierlearn.training.row_cache import GroupCache
+from hierlearn.training.stream import GroupCache
 
 
 class Slow:

@@ -11,10 +11,9 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.lab.baselines.early_heads import early_heads_rule as early
 from hierlearn.lab.baselines.lmlp import lmlp_rule as levels
 from hierlearn.training.choose import Facts, choose
-from hierlearn.training.plan import Plan
 from hierlearn.training.prepare import Extras, prepare
-from hierlearn.training.recipes import RECIPES
-from hierlearn.training.rules import linear, neighbors, quick
+from hierlearn.training.recipes import RECIPES, linear, neighbors, quick
+from hierlearn.training.settings import Plan
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 DAG = Hierarchy.from_edges([("a", "c"), ("b", "c"), ("a", "d")])

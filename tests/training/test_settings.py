@@ -8,8 +8,7 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.training import Settings
-from hierlearn.training.schedules import SCHEDULES
-from hierlearn.training.settings import learning_rate
+from hierlearn.training.settings import SCHEDULES, learning_rate
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from hierlearn.pipeline import Pipeline
 from hierlearn.training.checkpoint import Checkpoint
 from hierlearn.training.processes import Processes
 from hierlearn.training.seeding import epoch_order
-from hierlearn.training.shards import ShardOrder, StreamedBatches, quota, share_count
-from hierlearn.training.stream import ParquetRows
+from hierlearn.training.stream import ParquetRows, ShardOrder, StreamedBatches, quota, share_count
 from training import parquet_worker as job
 from training.datasets import read_records, state
 from training.test_stream import CPU, rows_of, trainer_of, write

@@ -13,11 +13,10 @@ from hierlearn.networks import SparseRows
 from hierlearn.networks.ensemble import member_state
 from hierlearn.pipeline.train import check_identity, run_identity, train
 from hierlearn.training.checkpoint import Checkpoint, CheckpointError
-from hierlearn.training.plan import Plan
 from hierlearn.training.prepare import prepare
-from hierlearn.training.shards import Piece, ShardOrder, cut
+from hierlearn.training.settings import Plan
 from hierlearn.training.solvers.gradient import Trainer
-from hierlearn.training.stream import ParquetRows
+from hierlearn.training.stream import ParquetRows, Piece, ShardOrder, cut
 
 CPU = torch.device("cpu")
 CLASSES = ["a/b", "a/c", "d", "d/e/f"]

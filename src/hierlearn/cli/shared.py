@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hierlearn.cli.generate import PAIRS, described, option, options
-from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Plan
 
 ROWS = "Split, all, or valid (held out in training); by default test, else valid, else all."
 DATA = (

@@ -24,8 +24,7 @@ from hierlearn.cli.generate import (
 )
 from hierlearn.errors import HierlearnError, plural, shown, unknown_name
 from hierlearn.options import parse_pairs, parse_value
-from hierlearn.training.plan import Plan
-from hierlearn.training.settings import RUN, Settings
+from hierlearn.training.settings import RUN, Plan, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -192,7 +191,7 @@ def train(
     from hierlearn.pipeline.train import was_restarted
     from hierlearn.registry import find_entry_point
     from hierlearn.terminal import Console, print_plain
-    from hierlearn.training.log import find_tensorboard
+    from hierlearn.training.progress import find_tensorboard
 
     chosen = resolve({"data": data, **options})
     plan = make_plan(chosen)

@@ -68,9 +68,8 @@ from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.seen_rows import note_rows
 from hierlearn.pipeline.train import describe_run, run
 from hierlearn.terminal import print_lines
-from hierlearn.training.prepare import Extras, Prepared, prepare
+from hierlearn.training.prepare import Extras, Prepared, prepare, summary
 from hierlearn.training.processes import Processes, processes
-from hierlearn.training.summary import summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -87,7 +86,7 @@ if TYPE_CHECKING:
     from hierlearn.metrics.evaluation import Evaluation
     from hierlearn.pipeline.explain import Evidence
     from hierlearn.pipeline.reasons import Reason
-    from hierlearn.training.plan import Plan
+    from hierlearn.training.settings import Plan
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError
 from hierlearn.training.fields import entry, names, setting, settings_of
-from hierlearn.training.plan import Plan
-from hierlearn.training.settings import Settings
+from hierlearn.training.settings import Plan, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

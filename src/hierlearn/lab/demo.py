@@ -22,7 +22,7 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import train
-from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hierlearn.training.fields import check_fields, documented, setting
-from hierlearn.training.plan import Plan
+from hierlearn.training.settings import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

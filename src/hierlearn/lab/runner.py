@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets import Dataset
     from hierlearn.lab.candidates import Candidate
-    from hierlearn.training.plan import Plan
     from hierlearn.training.prepare import Prepared
+    from hierlearn.training.settings import Plan
     from hierlearn.training.solvers import Fitted
 
 

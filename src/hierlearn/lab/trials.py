@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets import Dataset
     from hierlearn.lab.candidates import Candidate
     from hierlearn.lab.protocol import Protocol
-    from hierlearn.training.plan import Plan
+    from hierlearn.training.settings import Plan
 
 TRIAL = {"seed": 1_000_003, "ensemble_size": 1}  # no run of a study has this seed
 

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.pipeline.pipeline import Pipeline
-    from hierlearn.training.plan import Plan
+    from hierlearn.training.settings import Plan
 
 SHARE = 0.6  # of a time limit, for the trainings on folds
 UNIT = 1000  # of the bar: a training on a fold

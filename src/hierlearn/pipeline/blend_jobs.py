@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets.dataset import Dataset
     from hierlearn.pipeline.best import BlendTraining
     from hierlearn.pipeline.workers import Workers
-    from hierlearn.training.plan import Plan
+    from hierlearn.training.settings import Plan
 
     Step = Callable[[int, int], None]
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets.dataset import Dataset
     from hierlearn.pipeline.reporting import Reporting
-    from hierlearn.training.plan import Plan
     from hierlearn.training.processes import Processes
+    from hierlearn.training.settings import Plan
 
 
 @dataclass

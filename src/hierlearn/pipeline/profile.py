@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.pipeline.train import run
+from hierlearn.training.prepare import summary
 from hierlearn.training.solvers.timeline import EnoughEpochs, EpochTimer
-from hierlearn.training.summary import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -35,16 +35,13 @@ from hierlearn.pipeline.pipeline import Pipeline, versions
 from hierlearn.pipeline.reporting import Beginning, Reporting
 from hierlearn.pipeline.seen_rows import note_rows
 from hierlearn.training.checkpoint import Checkpoints
-from hierlearn.training.log import EpochLog
-from hierlearn.training.plan import Plan
-from hierlearn.training.prepare import Extras, Prepared, prepare
+from hierlearn.training.prepare import Extras, Prepared, prepare, summary
 from hierlearn.training.processes import Processes, processes
-from hierlearn.training.progress import progress_bar
-from hierlearn.training.settings import Settings
+from hierlearn.training.progress import EpochLog, progress_bar
+from hierlearn.training.settings import Plan, Settings
 from hierlearn.training.solvers import SOLVERS, Fitted, Run
 from hierlearn.training.solvers.parallel import check_sharding
 from hierlearn.training.stream import ParquetRows
-from hierlearn.training.summary import summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

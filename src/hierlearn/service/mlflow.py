@@ -25,7 +25,7 @@ from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.folder import FILES, FOLDERS, is_model
 from hierlearn.pipeline.reporting import Reporting
 from hierlearn.service.model import Options, ServedModel, to_json
-from hierlearn.training.log import scalars
+from hierlearn.training.progress import scalars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -9,12 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hierlearn.training.plan import Plan
     from hierlearn.training.recipes import RECIPES, Recipe
-    from hierlearn.training.settings import Settings
+    from hierlearn.training.settings import Plan, Settings
 
 _HOMES = {
-    "Plan": "hierlearn.training.plan",
+    "Plan": "hierlearn.training.settings",
     "RECIPES": "hierlearn.training.recipes",
     "Recipe": "hierlearn.training.recipes",
     "Settings": "hierlearn.training.settings",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets.dataset import Dataset
     from hierlearn.features.preprocessor import Preprocessor
-    from hierlearn.training.plan import Plan
+    from hierlearn.training.settings import Plan
 
 ALL = ""  # the inputs of a dataset without columns
 TUNING = "tuning"  # an option of a backbone: frozen, or which of its weights are trained

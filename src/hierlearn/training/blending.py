@@ -13,15 +13,15 @@ from hierlearn.errors import HierlearnError
 from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.training.folds import FEW_ROWS
-from hierlearn.training.rules import neighbors
+from hierlearn.training.recipes import neighbors
 from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hierlearn.training.choose import Facts
-    from hierlearn.training.plan import Plan
     from hierlearn.training.prepare import Prepared
+    from hierlearn.training.settings import Plan
 
 FOLD_SEEDS = 2  # networks per fold
 SEEDS = 8  # networks of a part in the end, unless ensemble_size says otherwise

@@ -18,9 +18,8 @@ from hierlearn.losses import LOSSES
 from hierlearn.networks.build import find_factory
 from hierlearn.networks.linear import only_layer
 from hierlearn.networks.trees import forest_heads
-from hierlearn.training.plan import Plan
 from hierlearn.training.recipes import RECIPES, Recipe
-from hierlearn.training.settings import OF_BATCHES, Settings, merge_settings
+from hierlearn.training.settings import OF_BATCHES, Plan, Settings, merge_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import distributed
 
+from hierlearn.backbones import names_backbone
 from hierlearn.datasets.dataset import shown_texts
 from hierlearn.datasets.tables.kinds import NO_VALUE
 from hierlearn.datasets.tables.stream import RowGroups
@@ -24,6 +26,8 @@ from hierlearn.errors import (
     unknown_name,
 )
 from hierlearn.features import make_preprocessor
+from hierlearn.features.combined import ChainPreprocessor
+from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.features.registry import find_step
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import labels_of_rows
@@ -33,15 +37,18 @@ from hierlearn.networks import InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, to_save
 from hierlearn.networks.ensemble import auxiliary_heads, head_names
 from hierlearn.networks.heads import options_from_labels
+from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.network import AVERAGE, MAIN
+from hierlearn.networks.trees import forest_heads
+from hierlearn.printable import printable
 from hierlearn.training.backbones import chained, embedded, fitted_embedder, load_weights, resolve
 from hierlearn.training.choose import Decision, Facts, choose, default_network
-from hierlearn.training.fitting import fit_once
 from hierlearn.training.initialize import initialize
 from hierlearn.training.recipes import build_loss
 from hierlearn.training.rows import Rows
 from hierlearn.training.seeding import derive, generator
 from hierlearn.training.settings import Settings
+from hierlearn.training.solvers.stages import staged_networks
 from hierlearn.training.stream import ParquetRows
 
 if TYPE_CHECKING:
@@ -56,11 +63,13 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.names import Label
     from hierlearn.links import HeadOutput, Link
     from hierlearn.losses import Loss
-    from hierlearn.training.plan import Plan
     from hierlearn.training.recipes import Recipe
+    from hierlearn.training.settings import Plan
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    from collections.abc import Callable
+
 
 MANY_LABELS = 50  # of which nearly all have one row: hardly a taxonomy
 ONE_ROW_EACH = 0.9  # of the labels
@@ -470,3 +479,100 @@ def reading_link(wanted: str | None, loss: Loss, label_space: LabelSpace) -> Lin
     if wanted != "from-loss":
         return make_link(label_space, wanted)
     return loss.link if own is None else make_link(label_space, own)
+
+
+# ---------------------------------------- fitting once for all processes
+
+
+def fit_once(
+    preprocessor: Preprocessor[Any, Any], parts: Callable[[], Iterable[Any]]
+) -> Preprocessor[Any, Any]:
+    """Return the preprocessor, fitted by the first process of a training.
+
+    All processes must call this. An error of the first one is raised by all.
+
+    Args:
+        preprocessor: not fitted.
+        parts: returns the training rows, one part after another.
+    """
+    if not distributed.is_initialized() or distributed.get_world_size() == 1:
+        return preprocessor.fit_parts(parts)
+    found: list[Any] = [None, None]  # the state, and what went wrong
+    if distributed.get_rank() == 0:
+        try:
+            found[0] = preprocessor.fit_parts(parts).state()
+        except Exception as error:
+            found[1] = str(error)
+            distributed.broadcast_object_list(found)
+            raise
+    distributed.broadcast_object_list(found)
+    if found[1] is not None:
+        raise DataError(found[1])
+    if distributed.get_rank() == 0:
+        return preprocessor
+    return type(preprocessor).from_state(*found[0])
+
+
+# ---------------------------------------- what is said of it
+
+
+def summary(prepared: Prepared) -> str:
+    """Return what will be trained: backbone, columns, a plain sentence, the details."""
+    decision, loss = prepared.decision, prepared.loss
+    settings = decision.settings
+    size, length = settings.ensemble_size, plural(settings.epochs, "epoch")
+    if settings.optimizer == "lbfgs":
+        length = f"solved by L-BFGS with penalty {settings.l2_penalty:.3g}"
+    for staged in staged_networks(prepared.network)[:1]:
+        length = f"{length} shared by {len(staged.parts)} parts, trained one after another"
+    if settings.optimizer == "trees":
+        length = "grown at once"
+    links = ""
+    if prepared.rereads or prepared.network_spec is None:
+        trained, read = link_name(loss.link), link_name(prepared.link)
+        links = f" on the {trained} link, read by the {read} link"
+    trained_by = f"{type(prepared.loss).__name__}{links}"
+    memories = memory_heads(prepared.network)
+    if memories:
+        (head, *_), *_ = memories.values()
+        joint = " and ".join(decision.recipe.joint)
+        also = f", with further heads trained by {joint}" if joint else ""
+        trained_by = (
+            f"a memory ({head.distance} distance / {head.scale.value:g}, {head.neighbors} "
+            f"neighbors, {head.candidates:,} candidates per step), trained by "
+            f"{decision.recipe.loss}{also}"
+        )
+        if settings.optimizer == "none":
+            trained_by = f"a memory ({head.distance} distance, {head.neighbors} neighbors)"
+            length = "nothing is trained"
+    forests = forest_heads(prepared.network)
+    if forests:
+        trained_by = (
+            f"{forests[0].trees} extremely randomized trees (at least "
+            f"{plural(forests[0].min_samples_leaf, 'row')} per leaf)"
+        )
+    columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
+    what, _, _ = decision.recipe.description.partition(": ")
+    return (
+        f"{backbone_line(prepared)}"
+        f"{columns and f'columns: {printable(columns)}{chr(10)}'}"
+        f"model: {what}, because {decision.why}; {plural(len(prepared.rows), 'training row')}, "
+        f"{len(prepared.valid or ()):,} for validation\n"
+        f"details: recipe {decision.name}, {trained_by}, decoder {prepared.decoder}, {length}, "
+        f"{plural(size, 'network')} on {prepared.rows.device}"
+    )
+
+
+def backbone_line(prepared: Prepared) -> str:
+    """Return a line on the backbone, and on what of it is trained; empty without one."""
+    step: Any = prepared.preprocessor
+    first = step.first if isinstance(step, ChainPreprocessor) else step
+    if isinstance(first, EmbedPreprocessor):
+        return f"encoder: {printable(first.source)}, frozen, {first.columns:,} features\n"
+    name = prepared.plan.network
+    if not names_backbone(name):
+        return ""
+    sizes = [(one.numel(), one.requires_grad) for one in prepared.network.parameters()]
+    trained = sum(size for size, learns in sizes if learns)
+    every = sum(size for size, _ in sizes)
+    return f"encoder: {printable(str(name))}; {trained:,} of {every:,} weights are trained\n"

@@ -21,14 +21,6 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
 from hierlearn.registry import Registry
-from hierlearn.training.rules import (
-    linear,
-    nearest,
-    neighbors,
-    plain,
-    quick,
-    trees,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,6 +28,186 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.losses import Loss
     from hierlearn.training.choose import Facts
+
+
+STEPS = 1600  # fewest for rows with one path, unless that takes more than MOST_EPOCHS
+MOST_EPOCHS = 200
+MORE_STEPS = 3200  # where that takes no more than EPOCHS
+EPOCHS = 40
+FEWEST_EPOCHS = 4  # however many rows there are
+PLAIN_STEPS = 8000  # of a network with logits, unless that takes more than PLAIN_EPOCHS
+PLAIN_EPOCHS = 100
+SEVERAL_EPOCHS = 20  # of the same, and of levels, for numbers with several labels per row,
+SEVERAL_STEPS = 300  # unless these are fewer steps
+LINEAR_EPOCHS = 10
+LINEAR_STEPS = 240  # fewest of a linear model
+QUICK_STEPS = 800  # of a memory that is trained in seconds, for rows with one path
+QUICK_EPOCHS = 60  # at most
+MANY = 10_000  # texts, from which on rare n-grams get no column
+HINGE_PENALTY = 0.15  # of a linear model; 1 / C of scikit-learn
+SOFTMAX_PENALTY = 0.03
+LOGISTIC_PENALTY = 0.1
+QUICK_IMAGES = 800  # steps of a memory of images
+LONG_IMAGES = 1600
+IMAGE_EPOCHS = 60  # at most, of the fewer steps
+SHORT_EPOCHS = 6  # for rows with several labels
+SHORT_STEPS = 60  # fewest for these
+TREES = 200
+TREE_LEAVES = 2_000_000  # of all trees of a forest, about
+
+
+def neighbors(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a memory.
+
+    One path per row: joint heads make the embedding better, and training is long. Several labels,
+    or none, per row: labels are noisy, so training is short, and numbers are encoded by quantiles.
+    Texts become a few hundred numbers first.
+    """
+    if facts.kind == "images":
+        return images(facts)
+    several = not facts.one_path
+    numbers = facts.kind != "sparse"
+    latent = "latent" if facts.kind == "texts" else None
+    steps = facts.steps_per_epoch
+    if several:
+        return {
+            "preprocessing": "piecewise-linear" if facts.kind == "numbers" else latent,
+            "network_options": {"dropout": 0.4, "input_dropout": 0.1} if numbers else {},
+            "head_options": {"distance": "squared", "scale": 8.0, "candidates": 2048},
+            "settings": {"epochs": max(SHORT_EPOCHS, -(-SHORT_STEPS // steps))},
+        }
+    epochs = max(
+        min(round(STEPS / steps), MOST_EPOCHS),
+        min(round(MORE_STEPS / steps), EPOCHS),
+        FEWEST_EPOCHS,
+    )
+    wide = {"width": 2000, "dropout": 0.5, "input_dropout": 0.1}
+    joint = {"bce": 1.0, "soft-labels": 3.0} if facts.is_tree else {"bce": 1.0}
+    return {
+        "preprocessing": latent,
+        "network_options": wide if numbers else {},
+        "head_options": {
+            "distance": "euclidean",
+            "scale": 1.0,
+            "candidates": min(3000, max(128, facts.rows // 2)),
+        },
+        "joint": joint,
+        "settings": {"epochs": epochs},
+    }
+
+
+def quick(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a memory that is trained in seconds.
+
+    One path per row: as ``neighbors``, but narrower, with fewer candidates, a higher rate, fewer
+    steps and no further heads. Several labels: training is short anyway.
+    """
+    if facts.kind == "images":
+        return quick_images(facts)
+    found = dict(neighbors(facts))
+    if not facts.one_path:
+        return found
+    epochs = max(min(round(QUICK_STEPS / facts.steps_per_epoch), QUICK_EPOCHS), FEWEST_EPOCHS)
+    options = {"dropout": 0.25, "input_dropout": 0.1} if facts.kind != "sparse" else {}
+    candidates = min(512, max(128, facts.rows // 2))
+    return {
+        **found,
+        "network_options": options,
+        "head_options": {**found["head_options"], "candidates": candidates},
+        "joint": {},
+        "settings": {"epochs": epochs, "learning_rate": 2e-3},
+    }
+
+
+def nearest(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a memory of vectors as they are, in which nothing is trained."""
+    return {
+        "preprocessing": "latent" if facts.kind == "texts" else None,
+        "settings": {"optimizer": "none", "epochs": 1},
+    }
+
+
+def images(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a memory of images: a small CNN, trained on changed images.
+
+    One path per row: a softmax trains the same CNN, and training is long; it helps from about a
+    thousand steps on.
+    """
+    one_path = facts.one_path
+    return {
+        **quick_images(facts),
+        "joint": {"leaf-ce": 1.0} if one_path else {},
+        "settings": image_settings(facts, LONG_IMAGES),
+    }
+
+
+def quick_images(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a memory of images that is trained in half the steps."""
+    return {
+        "network_options": {"augment": "light"},
+        "head_options": {
+            "distance": "euclidean",
+            "scale": 1.0,
+            "candidates": min(256, max(128, facts.rows // 2)),
+        },
+        "settings": image_settings(facts, QUICK_IMAGES),
+    }
+
+
+def image_settings(facts: Facts, steps: int) -> Mapping[str, Any]:
+    """Return the epochs that take some steps, within bounds, and the learning rate."""
+    epochs = min(round(steps / facts.steps_per_epoch), IMAGE_EPOCHS * steps // QUICK_IMAGES)
+    return {"epochs": max(epochs, FEWEST_EPOCHS), "learning_rate": 3e-3}
+
+
+def plain(facts: Facts, several_steps: int = SEVERAL_STEPS) -> Mapping[str, Any]:
+    """Return the settings of a network with logits: the more rows, the fewer epochs.
+
+    Several labels, or none, per row of numbers: such labels are noisy, so training is short.
+    """
+    epochs = min(round(PLAIN_STEPS / facts.steps_per_epoch), PLAIN_EPOCHS)
+    if facts.kind == "numbers" and not facts.one_path:
+        epochs = min(epochs, max(SEVERAL_EPOCHS, round(several_steps / facts.steps_per_epoch)))
+    return {"settings": {"epochs": max(epochs, FEWEST_EPOCHS)}}
+
+
+def linear(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a linear model, solved on all rows at once.
+
+    One path per row: on trees an SVM below every parent, and the answer is right at as many levels
+    as can be expected; on DAGs a softmax over the terminal classes. Several labels, or none, per
+    row: a logistic regression for every class. Rates and epochs are for rows that come in batches,
+    such as streams: convex, so a high rate and few epochs do.
+    """
+    epochs = max(LINEAR_EPOCHS, -(-LINEAR_STEPS // facts.steps_per_epoch))
+    settings = {"optimizer": "lbfgs", "learning_rate": 0.1, "epochs": epochs}
+    found: dict[str, Any] = {"preprocessing_options": {}}
+    if facts.kind == "texts":
+        rare = {"min_df": 1 + (facts.rows >= MANY), "char_min_df": max(2, facts.rows // MANY)}
+        found["preprocessing_options"] = {"ngrams": 2, "char_ngrams": 5, **rare}
+    if not facts.one_path:
+        settings["l2_penalty"] = LOGISTIC_PENALTY
+        words = "a logistic regression per class"
+        return {**found, "loss": "bce", "description": words, "settings": settings}
+    if not facts.is_tree:
+        settings["l2_penalty"] = SOFTMAX_PENALTY
+        words = "a softmax regression over the terminal classes"
+        return {**found, "loss": "leaf-ce", "description": words, "settings": settings}
+    settings["l2_penalty"] = HINGE_PENALTY
+    words = "a linear SVM per parent"
+    return {**found, "loss": "hinge", "decoder": "cost", "description": words, "settings": settings}
+
+
+def trees(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a forest: several labels per row are noisy, so leaves are larger."""
+    several = not facts.one_path
+    least = max(4 if several else 1, facts.rows * TREES // TREE_LEAVES)
+    options = {"trees": TREES, "min_samples_leaf": least, "max_features": 1.0 if several else 0.5}
+    return {
+        "preprocessing": "latent" if facts.kind == "texts" else None,
+        "network_options": options,
+        "settings": {"optimizer": "trees", "epochs": 1},
+    }
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,95 @@
-"""Settings: how to train, as plain values that a configuration file can hold.
+"""Settings and plans: how to train, and what, as plain values that a configuration file can hold.
 
-A field added here becomes an option of ``hierlearn train``, ``compare`` and ``noise``, a key of
-``--config`` and a parameter of ``HierarchicalClassifier``, checked and documented.
+A field added to Settings becomes an option of ``hierlearn train``, ``compare`` and ``noise``, a key
+of ``--config`` and a parameter of ``HierarchicalClassifier``, checked and documented. Whatever a
+Plan leaves open, ``choose`` decides.
+
+A schedule gives the learning rate of every step as a fraction of its peak:
+
+    constant   1
+    linear     falls to 0 on a line
+    cosine     falls to 0 along half a cosine
+    cyclic     five triangles between a tenth and 1 (Smith 2017, "Cyclical learning rates")
+    1cycle     rises from 1/25 over the first 30 %, then falls to 4e-6, both along half a cosine
+               (Smith and Topin 2019, "Super-convergence"); the momentum stays as it is
+
+``cyclic`` and ``1cycle`` are torch's ``CyclicLR`` (mode "triangular") and ``OneCycleLR`` with their
+default fractions.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from hierlearn.errors import HierlearnError, arg
+from hierlearn.errors import HierlearnError, arg, unknown_name
 from hierlearn.training.fields import check_fields, check_names, documented, setting
-from hierlearn.training.schedules import SCHEDULES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from typing_extensions import Self
+
+
+# ---------------------------------------- schedules
+
+
+CYCLES = 5  # triangles of ``cyclic``
+LOWEST = 0.1  # of ``cyclic``
+FIRST = 1 / 25  # of ``1cycle``
+LAST = FIRST / 1e4
+RISING = 0.3  # fraction of the steps in which ``1cycle`` rises
+
+
+def constant(step: int, steps: int) -> float:
+    """Return 1."""
+    del step, steps
+    return 1.0
+
+
+def linear(step: int, steps: int) -> float:
+    """Fall to 0 on a line."""
+    return 1 - step / steps
+
+
+def cosine(step: int, steps: int) -> float:
+    """Fall to 0 along half a cosine."""
+    return between(1.0, 0.0, step / steps)
+
+
+def cyclic(step: int, steps: int) -> float:
+    """Rise and fall in triangles."""
+    half = max(1.0, steps / (2 * CYCLES))
+    distance = abs(step / half % 2 - 1)  # from a peak, as a fraction of a half
+    return LOWEST + (1 - LOWEST) * (1 - distance)
+
+
+def one_cycle(step: int, steps: int) -> float:
+    """Rise and fall once."""
+    peak, last = RISING * steps - 1, steps - 1
+    if step <= peak:
+        return between(FIRST, 1.0, step / peak if peak > 0 else 1.0)
+    return between(1.0, LAST, (step - peak) / (last - peak) if last > peak else 0.0)
+
+
+def between(start: float, end: float, done: float) -> float:
+    """Go from a start to an end along half a cosine, where a fraction is done."""
+    return end + (start - end) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+SCHEDULES: dict[str, Callable[[int, int], float]] = {
+    "cosine": cosine,
+    "linear": linear,
+    "constant": constant,
+    "cyclic": cyclic,
+    "1cycle": one_cycle,
+}
+
+
+# ---------------------------------------- settings
+
 
 Precision = Literal["float32", "bf16"]
 Optimizer = Literal["adamw", "lbfgs", "none", "trees"]
@@ -64,7 +137,7 @@ class Settings:
     schedule: str = setting(
         "cosine",
         "How the learning rate falls to 0, if it does; cyclic and 1cycle rise, too.",
-        registry="hierlearn.training.schedules:SCHEDULES",
+        registry="hierlearn.training.settings:SCHEDULES",
     )
     warmup: float = setting(
         0.0, "Fraction of the steps over which the learning rate rises from 0.", at_least=0, below=1
@@ -192,3 +265,184 @@ def learning_rate(settings: Settings, step: int, steps: int) -> float:
         return settings.learning_rate * (step + 1) / rising
     schedule = SCHEDULES[settings.schedule]
     return settings.learning_rate * schedule(step - rising, max(steps - rising, 1))
+
+
+# ---------------------------------------- what was asked for
+
+
+HOW = "How to train"  # a panel of --help
+
+
+@documented
+@dataclass(frozen=True)
+class Plan:
+    """What to train; whatever is None comes from the recipe.
+
+    ``settings`` holds changes to the recipe's settings, see Settings.
+    """
+
+    recipe: str = setting(
+        "auto",
+        "Recipe to follow; auto chooses by labels and inputs.",
+        registry="hierlearn.training.recipes:RECIPES",
+        also=("auto",),
+        study=False,
+    )
+    effort: Literal["quick", "best"] = setting(
+        "quick",
+        "How much to try: quick trains one model, chosen by rule; best trains several, and blends "
+        "them by how well they predict rows left out of training.",
+        study=False,
+    )
+    time_limit: float | None = setting(
+        None, "Seconds that effort best may take.", above=0, study=False
+    )
+    loss: str | None = setting(
+        None, "Loss instead of the recipe's.", registry="hierlearn.losses:LOSSES", study=False
+    )
+    loss_options: Mapping[str, Any] = setting(
+        {}, "Options of the loss, such as floor=0.3.", study=False
+    )
+    network: str | None = setting(
+        None,
+        "Network; mlp by default, token-bag for texts and sparse rows, cnn for images; "
+        "hf:PATH_OR_NAME for a text encoder of transformers, timm:NAME for an image encoder of "
+        "timm.",
+        registry="hierlearn.networks:NETWORKS",
+        backbones=True,
+    )
+    network_options: Mapping[str, Any] = setting({}, "Options of the network, such as width=800.")
+    encoder: Mapping[str, Any] = setting(
+        {}, "Frozen backbones that encode columns, such as title=hf:PATH.", study=False
+    )
+    head: str | None = setting(
+        None,
+        "Head: linear gives logits, neighbors looks answers up among the training rows, clems "
+        "answers the nearest label set, devise compares with label vectors.",
+        registry="hierlearn.networks:HEADS",
+        study=False,
+    )
+    head_options: Mapping[str, Any] = setting(
+        {},
+        "Options of the head, such as scale=4 or candidates=1024.",
+        study=False,
+    )
+    joint: Mapping[str, Any] = setting(
+        {},
+        "Losses of further heads that train the same encoder, with weights: soft-labels=3; 0 "
+        "leaves out one of the recipe's.",
+        study=False,
+    )
+    answer: str | None = setting(
+        None, "The head that answers: main, the loss of a further head, or average.", study=False
+    )
+    link: str | None = setting(
+        None,
+        "How to read the logits when predicting; from-loss is the link of the loss.",
+        registry="hierlearn.links:LINKS",
+        also=("from-loss",),
+        study=False,
+    )
+    decoder: str | None = setting(
+        None, "How a decision is made.", registry="hierlearn.decoding:DECODERS", study=False
+    )
+    decoder_options: Mapping[str, Any] = setting(
+        {}, "Options of the decoder, such as threshold=0.5.", study=False
+    )
+    unlabeled_descendants: Literal["negative", "ignore"] = setting(
+        "negative", "What a label says about the classes below it.", study=False
+    )
+    preprocessing: str | None = setting(
+        None,
+        "What the inputs go through first; by default what fits them.",
+        registry="hierlearn.features:FEATURES",
+    )
+    preprocessing_options: Mapping[str, Any] = setting(
+        {}, "Options of the preprocessing, such as ngrams=2."
+    )
+    standardize: bool = setting(
+        True,
+        "Scale numbers to mean 0 and deviation 1; texts and sparse rows are not scaled.",
+        study=False,
+    )
+    valid_fraction: float = setting(
+        0.0,
+        "Fraction of the training rows for validation, where no split is named valid.",
+        at_least=0,
+        below=1,
+        panel=HOW,
+        study=False,  # a study has its own default
+    )
+    calibration: bool = setting(
+        True,
+        "Make probabilities as sure as they should be: by validation rows, or by a tenth of the "
+        "training rows that a second training leaves out, which takes as long as the first.",
+        panel=HOW,
+        study=False,
+    )
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.time_limit is not None and self.effort != "best":
+            raise HierlearnError(
+                f"{arg('time_limit')} is for effort 'best'; set that, or leave it out"
+            )
+        if self.loss_options and self.loss is None:
+            raise HierlearnError(f"{arg('loss_options')} needs a loss; name it with {arg('loss=')}")
+        Settings.from_dict(self.settings)
+        self._check_option_names()
+
+    def _check_option_names(self) -> None:
+        """Raise on an option that a loss, network or decoder named here does not take."""
+        if self.loss is not None and self.loss_options:
+            from hierlearn.losses import LOSSES
+
+            known = LOSSES[self.loss].option_names()
+            check_known(f"option of {self.loss}", self.loss_options, known)
+        if self.network is not None and self.network_options:
+            from hierlearn.networks.build import option_names
+
+            taken = option_names(self.network)
+            check_known(f"option of network {self.network}", self.network_options, taken)
+        if self.head is not None and self.head_options:
+            from hierlearn.networks.heads import head_options
+
+            check_known(f"option of head {self.head}", self.head_options, head_options(self.head))
+        for value in self.encoder.values():
+            from hierlearn.backbones import find_backbone, parse_encoder
+
+            find_backbone(parse_encoder(value)["source"])
+        check_joint(self.joint)
+        if self.decoder is not None:
+            from hierlearn.decoding import check_options
+
+            check_options(self.decoder, self.decoder_options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values."""
+        return asdict(self)
+
+
+def check_known(what: str, options: Mapping[str, Any], known: Sequence[str] | None) -> None:
+    """Raise on an option that is not known; None knows any."""
+    for name in options:
+        if known is not None and name not in known:
+            raise HierlearnError(unknown_name(what, name, known))
+
+
+def check_joint(joint: Mapping[str, Any]) -> None:
+    """Raise on a further head whose loss is not known, or whose weight is no weight."""
+    if not joint:
+        return
+    from hierlearn.losses import LOSSES
+
+    for name, weight in joint.items():
+        if name not in LOSSES:
+            raise LOSSES.unknown(name, "loss of a further head")
+        number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+        if not number or not 0 <= weight < float("inf"):
+            raise HierlearnError(
+                f"the weight of the further head {name!r} must be a number of at least 0, not "
+                f"{weight!r}"
+            )

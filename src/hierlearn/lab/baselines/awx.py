@@ -19,8 +19,7 @@ from torch.nn.functional import logsigmoid
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.propagate import LOG_ZERO, select
 from hierlearn.links.link import Link
-from hierlearn.training.recipes import Recipe
-from hierlearn.training.rules import plain
+from hierlearn.training.recipes import Recipe, plain
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy, LabelSpace

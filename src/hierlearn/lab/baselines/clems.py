@@ -78,8 +78,7 @@ from hierlearn.losses.loss import Loss
 from hierlearn.memory.label_sets import LabelSets, labels_of, take_rows
 from hierlearn.networks.layers import Dense, check_flag, check_size
 from hierlearn.networks.sparse import SparseRows
-from hierlearn.training.recipes import Recipe
-from hierlearn.training.rules import plain
+from hierlearn.training.recipes import Recipe, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

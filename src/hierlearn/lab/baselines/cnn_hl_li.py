@@ -22,8 +22,7 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.propagate import add_at, log_add, select
 from hierlearn.links.link import Link, make_link
-from hierlearn.training.recipes import Recipe
-from hierlearn.training.rules import plain
+from hierlearn.training.recipes import Recipe, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -65,8 +65,7 @@ from hierlearn.links.softmax import SoftmaxLink
 from hierlearn.losses.loss import RowLoss
 from hierlearn.networks.layers import Dense, check_size
 from hierlearn.networks.sparse import SparseRows
-from hierlearn.training.recipes import Recipe
-from hierlearn.training.rules import plain
+from hierlearn.training.recipes import Recipe, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -30,8 +30,7 @@ from hierlearn.networks.layers import Dense, Dropout
 from hierlearn.networks.mlp import MLPEncoder
 from hierlearn.networks.network import MAIN, Auxiliary, Network
 from hierlearn.networks.sparse import SparseRows
-from hierlearn.training.recipes import Recipe
-from hierlearn.training.rules import SEVERAL_EPOCHS, plain
+from hierlearn.training.recipes import SEVERAL_EPOCHS, Recipe, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

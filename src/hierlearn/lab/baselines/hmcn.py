@@ -35,8 +35,7 @@ from hierlearn.networks.heads import LinearHead
 from hierlearn.networks.layers import Dense, Dropout, check_size
 from hierlearn.networks.network import MAIN, Network
 from hierlearn.networks.sparse import SparseRows
-from hierlearn.training.recipes import Recipe
-from hierlearn.training.rules import plain
+from hierlearn.training.recipes import Recipe, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -34,8 +34,7 @@ from hierlearn.links import HeadOutput, SigmoidLink, make_link
 from hierlearn.links.link import Link
 from hierlearn.networks.layers import Dense, Dropout, check_flag, check_size
 from hierlearn.networks.sparse import SparseRows
-from hierlearn.training.recipes import Recipe
-from hierlearn.training.rules import FEWEST_EPOCHS, SEVERAL_EPOCHS
+from hierlearn.training.recipes import FEWEST_EPOCHS, SEVERAL_EPOCHS, Recipe
 from hierlearn.training.solvers.stages import StagedNetwork
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from hierlearn.networks.heads import LinearHead
 from hierlearn.networks.layers import Dense, Dropout, check_layers, check_size
 from hierlearn.networks.network import Network
 from hierlearn.networks.sparse import SparseRows
-from hierlearn.training.recipes import Recipe
-from hierlearn.training.rules import FEWEST_EPOCHS, PLAIN_EPOCHS
+from hierlearn.training.recipes import FEWEST_EPOCHS, PLAIN_EPOCHS, Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -22,8 +22,7 @@ from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses.bases import zero_one
 from hierlearn.losses.bce import BCELoss
 from hierlearn.losses.checks import in_transform
-from hierlearn.training.recipes import Recipe
-from hierlearn.training.rules import plain
+from hierlearn.training.recipes import Recipe, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -28,8 +28,7 @@ from hierlearn.memory.compare import compare_plainly
 from hierlearn.memory.distance import TINY
 from hierlearn.memory.head import NeighborHead
 from hierlearn.memory.sparse_mixture import SparseMatmul, sparse_targets
-from hierlearn.training.recipes import Recipe
-from hierlearn.training.rules import quick
+from hierlearn.training.recipes import Recipe, quick
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,8 +11,7 @@ from hierlearn.cli.generate import FILE, described, given, options, takes
 from hierlearn.cli.train import ROWS, WHAT, make_plan, open_rows, prune_rows, rows_and_classes
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.lab.commands import loss_times
-from hierlearn.training.plan import Plan
-from hierlearn.training.settings import Settings
+from hierlearn.training.settings import Plan, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -24,8 +24,7 @@ from hierlearn.errors import plural
 from hierlearn.lab.protocol import EARLY, Protocol, Tune
 from hierlearn.service.command import check_where, executor_of
 from hierlearn.terminal import Console, Table, Text, print_plain
-from hierlearn.training.plan import Plan
-from hierlearn.training.settings import Settings
+from hierlearn.training.settings import Plan, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
