@@ -139,6 +139,7 @@ class HierarchicalClassifier(
     """
 
     _is_text: bool  # whether X holds texts
+    history_: list[dict[str, Any]]
     missing: str
 
     def __init__(self, recipe: str = "auto", **parameters: Any) -> None:

@@ -102,9 +102,9 @@ class Setting:
             return self.literals
         names: Any = self._entries()
         if self.description.only is not None:  # which nothing is imported for
-            names = [
-                one for one, entry in self._entries().loaded.items() if self.description.only(entry)
-            ]
+            only, loaded = self.description.only, names.loaded
+            order = dict.fromkeys([*names, *loaded])  # not that of their imports
+            names = [one for one in order if one in loaded and only(loaded[one])]
         return (*self.description.also, *names, IMPORTED)
 
     def _not_known(self, value: Any, known: Sequence[str]) -> str:

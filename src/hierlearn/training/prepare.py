@@ -283,7 +283,7 @@ def gather_facts(
         options: what else was asked for.
     """
     name, inputs = plan.preprocessing, train_set.inputs
-    kind: Kind | Produced = train_set.kind  # type: ignore[assignment]
+    kind: Kind | Produced = train_set.kind
     if name is not None or kind == "table":
         step = find_step(name or "table")
         kind = step.produces_for(train_set, **plan.preprocessing_options)
